@@ -1,12 +1,13 @@
 """`dataclass` as the standard library has it, but quick to create; docs/decisions/0027-start-up.md has the figures.
 
 A short command creates some hundred of these classes before it does anything. The standard decorator compiles six
-functions for each frozen class; here one is compiled, when the first object is made, and the others are shared.
+functions for each frozen class; here one is compiled, once some objects have been made, and the others are shared.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,8 @@ IsoTime: TypeAlias = Annotated[str, "date-time"]
 """A time in a result of a command: ISO 8601 with its offset from UTC."""
 T = TypeVar("T")
 _MISSING = dataclasses.MISSING
+FEW_OBJECTS = 8
+"""Objects of a class that are made without a constructor of its own: to compile one takes as long as 50 objects."""
 
 
 def quick_dataclass(cls: type[T] | None = None, /, **options: bool) -> Any:
@@ -114,9 +117,16 @@ def _shared_methods(
 ) -> dict[str, Any]:
     compared = _values([name for name, field in fields.items() if field.compare])
 
+    positional = [name for name, field in fields.items() if field.init and not field.kw_only]
+    named = [name for name, field in fields.items() if field.init and field.kw_only]
+    count = itertools.count(1)
+
     def __init__(self: object, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        lazy.owner.__init__ = _compile_init(lazy.owner, fields, is_frozen=is_frozen, has_slots=has_slots)
-        lazy.owner.__init__(self, *args, **kwargs)
+        values = {**dict(zip(positional, args, strict=False)), **kwargs}
+        is_odd = len(values) < len(args) + len(kwargs) or not values.keys() <= {*positional, *named}
+        if is_odd or next(count) > FEW_OBJECTS or not _set_fields(self, fields, values):
+            lazy.owner.__init__ = _compile_init(lazy.owner, fields, is_frozen=is_frozen, has_slots=has_slots)
+            lazy.owner.__init__(self, *args, **kwargs)
 
     def __eq__(self: object, other: object) -> Any:  # noqa: N807
         return compared(self) == compared(other) if other.__class__ is self.__class__ else NotImplemented
@@ -172,6 +182,25 @@ def _values(names: Sequence[str]) -> Callable[[object], Any]:
         return lambda _: ()
     read = attrgetter(*names)
     return read if len(names) > 1 else lambda record: (read(record),)
+
+
+def _set_fields(record: Any, fields: Mapping[str, dataclasses.Field[Any]], values: Mapping[str, Any]) -> bool:
+    """Set the fields of a new object one by one. Return false if a value is missing, for which a constructor has the words."""
+    for name, field in fields.items():
+        if field.init and name in values:
+            value = values[name]
+        elif field.default is not _MISSING:
+            value = field.default
+        elif field.default_factory is not _MISSING:
+            value = field.default_factory()
+        elif field.init:
+            return False
+        else:
+            continue
+        object.__setattr__(record, name, value)
+    if hasattr(record, "__post_init__"):
+        record.__post_init__()
+    return True
 
 
 def _compile_init(

@@ -29,8 +29,6 @@ from bubbot.ports.checks import HomeReader
 from bubbot.ports.health import FeatureProblem, HealthContext, RuntimeLoad
 from bubbot.ports.store import CountsEntries
 from bubbot.settings.loader import Settings
-from bubbot.stores.inmemory import InMemoryStore
-from bubbot.stores.sqlite.backups import list_backups
 from bubbot.tape.entry import timestamp
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.handle import Clock
@@ -51,7 +49,13 @@ async def offline_snapshot(
         now: the clock.
         config: the file with the settings, if not the one in the home.
     """
-    tapes = InMemoryStore() if store is None else store
+    if store is None:
+        # Imported here: few homes have no database.
+        from bubbot.stores.inmemory import InMemoryStore
+
+        tapes: TapeStore = InMemoryStore()
+    else:
+        tapes = store
 
     def open_tape(name: str) -> TapeService:
         return TapeService(tapes, name, now=unused_clock, new_id=str, session="")
@@ -105,6 +109,9 @@ def describe_backup(restored: RestoreFact | None) -> BackupStatus | None:
 
 def newest_backup(home: Home) -> BackupStatus | None:
     """Return the newest complete backup in the default folder; None if there is none."""
+    # Imported here: a bot that answers one question looks for no backups.
+    from bubbot.stores.sqlite.backups import list_backups
+
     complete = []
     with suppress(OSError):  # the folder is not readable, or is being removed
         complete = list_backups(home.path)

@@ -99,6 +99,6 @@ async def _wait_for_signal() -> None:
 
 
 def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > 65535:
+    if not (text.isdecimal() and len(text) <= 5 and int(text) <= 65535):
         raise argparse.ArgumentTypeError(f"{text!r} is not a port: use a number from 0 to 65535")
     return int(text)

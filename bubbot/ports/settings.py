@@ -133,7 +133,7 @@ Names = Annotated[list[str], BeforeValidator(_split_items)]
 
 
 class SettingsSection(BaseModel):
-    """A table of the settings. Its validator is built when it is used alone; that of all settings has it inside."""
+    """A table of the settings. Its validator is built when such a table is read: few are written."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
 

@@ -12,7 +12,6 @@ from hashlib import sha256
 from typing import Any, ClassVar, TypeAlias, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic.json_schema import GenerateJsonSchema
 
 from bubbot.errors import ConfigError, ToolError, ToolRetry
 from bubbot.ports.channel import Role
@@ -26,11 +25,13 @@ from bubbot.tape.provenance import Source
 class ToolArgs(BaseModel):
     """Base of argument models. It refuses unknown arguments, so that a misspelt one is not ignored.
 
+    Its validator is built with its first call: a process meets calls of few of its tools.
+
     `positional`: the fields that the plain words of a comma command fill; the last field takes all remaining words. If
     empty, the words fill the required fields, or the first field if none is required.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     positional: ClassVar[tuple[str, ...]] = ()
 
 
@@ -369,33 +370,13 @@ def _find_args(handler: Callable[..., Any]) -> object:
     return get_type_hints(handler).get("args") if named is None else named
 
 
-class _QuickSchema(GenerateJsonSchema):
-    """A schema whose plain defaults are taken as they are: pydantic builds a serializer for each, a third of all it does."""
-
-    def encode_default(self, dft: Any) -> Any:
-        return dft if dft is None or type(dft) in (bool, int, str) else super().encode_default(dft)
-
-
 @cache
 def _build_schema(args: type[ToolArgs]) -> JsonObject:
-    """Build the JSON schema of arguments, once for each class: it takes a millisecond.
+    """Build the JSON schema of arguments, once for each class."""
+    # Imported here: most commands of the shell describe no tool to a model.
+    from bubbot.ports.argument_schema import build_schema
 
-    Every request carries it, so it says what a model needs to write a call. Whatever else the class demands is checked
-    when the call comes, and the error says what to fix.
-    """
-    schema = args.model_json_schema(schema_generator=_QuickSchema)
-    for key in ("title", "description", "additionalProperties"):  # the class docstring is for us
-        schema.pop(key, None)
-    for value in schema.get("properties", {}).values():
-        kinds = value.get("anyOf", ())
-        if len(kinds) == 2 and kinds[1] == {"type": "null"}:  # what may be left out need not be null as well
-            del value["anyOf"]
-            value.update(kinds[0])
-        for key in ("title", "default", "minLength", "maxLength", "pattern"):
-            value.pop(key, None)
-        if "" in value.get("enum", ()):
-            value["enum"] = [choice for choice in value["enum"] if choice]
-    return schema
+    return build_schema(args)
 
 
 def _problem(item: Any, args: type[ToolArgs]) -> str:

@@ -93,7 +93,7 @@ class JsonLineWriter:
 class _LineModel(BaseModel):
     """The schema of a line. Real tapes of this format omit fields or have more of them: both are allowed."""
 
-    model_config = ConfigDict(extra="allow", strict=True, hide_input_in_errors=True)
+    model_config = ConfigDict(extra="allow", strict=True, hide_input_in_errors=True, defer_build=True)
 
     kind: str = Field(min_length=1)
     payload: dict[str, Any] = Field(default_factory=dict)

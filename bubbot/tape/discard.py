@@ -15,7 +15,7 @@ from bubbot.tape.store import Batch, ForkedSession, ForkRecord, ResetBatch, Tape
 
 
 class DiscardingStore:
-    """Reads from another store. What forks and blobs write stays in memory; any other write is refused.
+    """Reads from another store. What a fork and its blobs write stays in memory until it is dropped; any other write is refused.
 
     See `TapeStore`.
     """
@@ -55,7 +55,9 @@ class DiscardingStore:
         """Do nothing: the fork has its entries."""
 
     async def drop_fork(self, fork: str) -> None:
-        """Do nothing: nothing was stored."""
+        """Forget the blobs with a fork of the tape: what it wrote is needed no more."""
+        if "/" not in fork:
+            self._blobs.clear()
 
     async def merge_fork(
         self, fork: str, batches: Sequence[Batch], reset: tuple[str, ResetBatch] | None = None

@@ -74,7 +74,7 @@ class Texts:
     @property
     def is_translated(self) -> bool:
         """True if this language is available."""
-        return self._tag in list_languages(self.package)
+        return self._tag == SOURCE_LANGUAGE or self._tag in list_languages(self.package)
 
     @cached_property
     def english(self) -> Texts:

@@ -10,14 +10,11 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from gettext import GNUTranslations, NullTranslations
+from importlib import import_module
 from io import BytesIO
-from pathlib import PurePath
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from bubbot.records import dataclass
-
-if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
 
 SOURCE_LANGUAGE = "en"
 """The language of the templates."""
@@ -90,16 +87,14 @@ def _parse(template: str, translation: str) -> Catalogue:
     return Catalogue(entries, GNUTranslations(BytesIO(polib.pofile(translation).to_binary())))
 
 
-def _folder(package: str) -> Traversable:
-    # Imported here, as polib is: most commands of the shell say no sentence.
-    from importlib.resources import files
-
-    return files(package)
+def _folder(package: str) -> Path:
+    # Not by `importlib.resources`, which loads what reads packages in zip files.
+    return Path(next(iter(import_module(package).__path__)))
 
 
-def _read(file: Traversable) -> str:
+def _read(file: Path) -> str:
     return file.read_text(encoding="utf-8")
 
 
-def _stems(folder: Traversable, suffix: str) -> Iterator[str]:
-    return (PurePath(file.name).stem for file in folder.iterdir() if file.name.endswith(suffix))
+def _stems(folder: Path, suffix: str) -> Iterator[str]:
+    return (file.stem for file in folder.iterdir() if file.name.endswith(suffix))

@@ -79,7 +79,7 @@ class Receiver:
             await self.gate.wait()
             if self.answers:
                 status, headers = self.answers.pop(0)
-                if status // 100 != 2:
+                if status // 100 != 2 or headers.get("Content-Type") == "text/html":
                     return web.Response(status=status, headers=headers)
             if self.refuses and self.refuses in body:
                 return web.Response(status=400)

@@ -155,9 +155,9 @@ def replaced(target: object, name: str, by: object, *often: str, seed: int) -> G
 
 GUARDS = {
     "the grant": replaced(AccessService, "may_read", lambda *_: True, seed=10),
-    "taking a grant back": replaced(AccessService, "revoke_reading", _revoke_nothing, "grant", "model_reads", seed=9),
+    "taking a grant back": replaced(AccessService, "revoke_reading", _revoke_nothing, "grant", "model_reads", seed=6),
     "the chat of a thread": replaced(reading_rule, "_is_thread_of", lambda *_: True, seed=1),
-    "the binding of a topic": Guard(_trust_bindings, ("open_topic", "model_reads", "remember"), seed=5),
+    "the binding of a topic": Guard(_trust_bindings, ("open_topic", "model_reads", "remember"), seed=6),
     "own memory in groups": replaced(memory_feature, "choose_zones", _choose_in_groups, seed=5),
     "own memory elsewhere": replaced(
         memory_feature, "choose_zones", _choose_elsewhere, "send_elsewhere", "keep", "link", seed=7
@@ -166,7 +166,7 @@ GUARDS = {
     "the workspace of a chat": replaced(
         files, "workspace_folder", lambda home, _: home / "sessions", "model_reads", seed=7
     ),
-    "the tape of evidence": Guard(_read_evidence_elsewhere, ("remember", "change_context", "ask"), seed=9),
+    "the tape of evidence": Guard(_read_evidence_elsewhere, ("remember", "change_context", "ask"), seed=10),
     "sub-tasks in evidence": Guard(_recall_subtasks, ("invent",), seed=6),
     "sub-tasks for others": replaced(TapeEntry, "is_shown_to", lambda *_: True, "invent", seed=6),
 }

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from bubbot.records import dataclass, quick_dataclass
+from bubbot.records import FEW_OBJECTS, dataclass, quick_dataclass
 
 ROOT = Path(__file__).parents[2]
 T = TypeVar("T")
@@ -43,7 +43,14 @@ def point(decorate: Decorator) -> Any:
     return Point
 
 
-QUICK, STANDARD = point(quick_dataclass), point(dataclasses.dataclass)
+def many(cls: Any, *args: Any, **kwargs: Any) -> Any:
+    """Make so many objects that the class has a constructor of its own."""
+    for _ in range(FEW_OBJECTS + 1):
+        cls(*args, **kwargs)
+    return cls
+
+
+QUICK, COMPILED, STANDARD = point(quick_dataclass), many(point(quick_dataclass), 1), point(dataclasses.dataclass)
 
 
 def options(is_frozen: bool, has_slots: bool, is_keyword_only: bool) -> Any:
@@ -102,6 +109,7 @@ class Box(Generic[T]):
 @given(values, values)
 def test_two_objects_compare_as_those_of_the_standard_library(one: tuple[Any, ...], other: tuple[Any, ...]) -> None:
     quick, standard = (QUICK(*one), QUICK(*other)), (STANDARD(*one), STANDARD(*other))
+    assert [repr(COMPILED(*values)) for values in (one, other)] == [repr(item) for item in standard]
     assert (quick[0] == quick[1]) is (standard[0] == standard[1])
     assert [hash(item) for item in quick] == [hash(item) for item in standard]
     assert [repr(item) for item in quick] == [repr(item) for item in standard]
@@ -133,6 +141,7 @@ def test_a_class_with_other_options_is_that_of_the_standard_library(
 
     quick, standard = options(is_frozen, has_slots, is_keyword_only)
     assert seen(quick) == seen(standard)
+    assert seen(many(quick, x=1)) == seen(standard)
 
 
 def test_an_object_gets_no_other_attributes() -> None:
@@ -150,7 +159,7 @@ def test_its_parts_are_those_of_the_standard_library() -> None:
     assert QUICK(1).tags is not QUICK(1).tags
 
 
-@pytest.mark.parametrize("cls", [QUICK, STANDARD])
+@pytest.mark.parametrize("cls", [QUICK, COMPILED, STANDARD])
 def test_an_object_cannot_be_changed(cls: Any) -> None:
     made = cls(1)
     with pytest.raises(FrozenInstanceError, match=r"^cannot assign to field 'x'$"):
@@ -160,18 +169,29 @@ def test_an_object_cannot_be_changed(cls: Any) -> None:
     assert made == cls(1)
 
 
-@pytest.mark.parametrize("cls", [QUICK, STANDARD])
-def test_wrong_arguments_are_refused(cls: Any) -> None:
-    for _ in range(2):  # the first object is made in another way than the next
-        with pytest.raises(TypeError, match=r"__init__\(\) missing 1 required positional argument: 'x'$"):
-            cls()
-        with pytest.raises(TypeError, match=r"__init__\(\) got an unexpected keyword argument 'made'$"):
-            cls(1, made=2)
-        with pytest.raises(ValueError, match=r"^unlucky$"):
-            cls(13)
+@pytest.mark.parametrize("decorate", [quick_dataclass, dataclasses.dataclass])
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize(
+    ("args", "names", "reason"),
+    [
+        ((), {}, r"__init__\(\) missing 1 required positional argument: 'x'$"),
+        ((1,), {"made": 2}, r"__init__\(\) got an unexpected keyword argument 'made'$"),
+        ((1,), {"x": 2}, r"__init__\(\) got multiple values for argument 'x'$"),
+        ((1, "a", [], "n", 5), {}, r"__init__\(\) takes from 2 to 5 positional arguments but 6 were given$"),
+        ((13,), {}, "^unlucky$"),
+    ],
+)
+def test_wrong_arguments_are_refused(
+    decorate: Decorator, is_first: bool, args: tuple[Any, ...], names: dict[str, Any], reason: str
+) -> None:
+    cls = point(decorate) if is_first else many(point(decorate), 1)
+    for _ in range(2):
+        with pytest.raises((TypeError, ValueError), match=reason):
+            cls(*args, **names)
+    assert cls(1).x == 1
 
 
-@pytest.mark.parametrize("cls", [QUICK, STANDARD])
+@pytest.mark.parametrize("cls", [QUICK, COMPILED, STANDARD])
 def test_a_copy_has_other_values(cls: Any) -> None:
     changed = dataclasses.replace(cls(1, tags=["a"]), label="q")
     assert (changed.x, changed.label, changed.tags, changed.made) == (1, "q", ["a"], 7)
@@ -230,7 +250,8 @@ class Point:
 sys.addaudithook(hook)
 Point = decorate(frozen=True, slots=True)(Point)
 created = count
-Point(1, 2), Point(3, 4)
+for number in range(100):
+    Point(number, 4)
 print(created, count)
 """
 

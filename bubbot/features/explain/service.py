@@ -225,12 +225,11 @@ class ExplainService:
                     continue
                 entries = await _fetch(other, ids)
                 attempt.tapes[tape] = other.name
-            found |= {
-                Citation(each, tape): CitedEntry(
-                    read_evidence(entry, child.zone), is_explanation=entry is not None and is_of_explanation(entry)
-                )
-                for each, entry in entries.items()
-            }
+            for each, entry in entries.items():
+                # In a thread: a long entry takes a second.
+                evidence = await asyncio.to_thread(read_evidence, entry, child.zone)
+                is_explanation = entry is not None and is_of_explanation(entry)
+                found[Citation(each, tape)] = CitedEntry(evidence, is_explanation=is_explanation)
         return found
 
     async def _close(self, turn: Turn, attempt: _Attempt, explanation: Explanation) -> None:

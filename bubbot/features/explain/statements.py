@@ -23,7 +23,7 @@ MAX_CITATIONS = 8
 MIN_SENTENCE_WORDS = 3
 """Shorter pieces, such as `Dr.`, are no sentences of their own."""
 
-_LINE = re.compile(r"(?:[-*•]\s+|\d{1,2}[.)]\s+)?(?P<text>.+?)\s*\[(?P<cited>[^\[\]]+)\][.。]?")
+_LINE = re.compile(r"(?:[-*•]\s+|\d{1,2}[.)]\s+)?(?P<text>.+)\[(?P<cited>[^\[\]]+)\][.。]?")
 _CITATION = re.compile(r"(?:(?P<tape>[^\s#,\[\]]{1,200})\s+)?#(?P<entry>[1-9]\d{0,11})")
 _MENTION = re.compile(r"(?<![\w&])#(\d{1,12})\b")
 _SHOWN = re.compile(r"#(\d{1,12}) ")

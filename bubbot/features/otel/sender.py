@@ -46,8 +46,10 @@ class SpanSender:
             # Not redirected: the headers are for this receiver.
             async with self.session.post(self.url, data=packed, headers=headers, allow_redirects=False) as response:
                 answer = await response.content.read(MAX_ANSWER_BYTES)
-                if response.status // 100 == 2:
+                if response.status // 100 == 2 and response.content_type != "text/html":
                     return answer
+                if response.status // 100 == 2:  # of another service: it has taken nothing
+                    raise TraceReceiverFailed("a web page answers: [otel] endpoint names no receiver of OTLP")
                 wait = _parse_retry_after(response.headers.get("retry-after", ""), self.now())
                 answered = f"it answers {response.status} {response.reason or ''}".strip()
                 raise TraceReceiverFailed(answered, status=response.status, retry_after=wait)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from bubbot.errors import BubbotError, LeaseLost, ModelCallDenied, StoreError
@@ -25,6 +25,9 @@ PURPOSE = "replay"
 NOT_RECORDED = "not recorded: in this replay nothing runs, and the turn that is replayed made no such call"
 """The answer to a call that the record does not have. So no effect happens again, and no other one either."""
 MAX_STEPS = 20
+PAGE_ENTRIES = 500
+"""Entries read at a time: a slice may be a chat of years."""
+TURN_ENDS = ("turn/end", "turn/interrupted")
 
 
 class ReplayDenied(Exception):
@@ -73,14 +76,19 @@ class ReplayedTurn:
     replayed: RunSummary
 
 
-async def find_turns(tape: TapeHandle, first: int, last: int) -> list[list[TapeEntry]]:
-    """Find the turns of a range of entries that asked a model for an answer, each with its entries."""
-    (entries,) = await tape.fetch([TapeQuery(tape.name, IdRanges(((first, last),)))])
+async def find_turns(tape: TapeHandle, first: int, last: int) -> AsyncIterator[list[TapeEntry]]:
+    """Find the turns of a range of entries that asked a model for an answer, each with its entries, some entries at a time."""
     turns: dict[str, list[TapeEntry]] = {}
-    for entry in entries:
-        if isinstance(turn := entry.meta.get("turn"), str) and not entry.erased and entry.is_shown_to(""):
-            turns.setdefault(turn, []).append(entry)
-    return [found for found in turns.values() if _answering_steps(found)]
+    for low in range(first, last + 1, PAGE_ENTRIES):
+        part = IdRanges(((low, min(low + PAGE_ENTRIES - 1, last)),))
+        for entry in (await tape.fetch([TapeQuery(tape.name, part)]))[0]:
+            if isinstance(turn := entry.meta.get("turn"), str) and not entry.erased and entry.is_shown_to(""):
+                turns.setdefault(turn, []).append(entry)
+                if entry.name in TURN_ENDS and _answering_steps(found := turns.pop(turn)):
+                    yield found
+    for found in turns.values():  # cut off by the end of the range
+        if _answering_steps(found):
+            yield found
 
 
 def _answering_steps(entries: Sequence[TapeEntry]) -> list[JsonObject]:
@@ -125,6 +133,7 @@ async def rerun_turn(
         error = host.texts.reason(failed)
     steps = [thaw(entry.payload["data"]) for entry in fork.delta if entry.name == "loop.step"]
     host.tape.raise_source(fork.source)
+    await outer.discard()  # a replay of many turns would keep each request in memory
     again = _summarise(steps, text, called, record.missed, error)
     usage = [
         make.event("loop.step", {**each, "head": 0, "as_of": [], "shown": []}) for each in map(_without_content, steps)

@@ -175,7 +175,7 @@ async def _run_again(turn: Turn, tape: TapeService, replay: Replay, strategies: 
 
     model = (await turn.runner.find_model(turn)).name
     turns, usage, problem = [], [], ""
-    for entries in await find_turns(tape, replay.first, replay.last):
+    async for entries in find_turns(tape, replay.first, replay.last):
         try:
             found, spent = await rerun_turn(turn, tape, entries, strategies)
         except ReplayDenied as error:

@@ -58,7 +58,7 @@ class SummaryInvalid(Exception):
 class WrittenSummary(BaseModel):
     """What a model has to write. What else it writes is ignored: owner and parents are never its choice."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     phase: Annotated[StrictStr, Field(max_length=200)] = ""
     summary: Annotated[StrictStr, Field(min_length=1)]

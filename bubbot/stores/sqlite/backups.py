@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, field
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any
 
 from bubbot import __version__
 from bubbot.errors import BubbotError, ConfigError, StoreFull, StoreUnavailable, TapeCorrupt
@@ -250,10 +250,6 @@ def prune_backups(home: Path, keep: int) -> list[Path]:
     except OSError as error:
         raise ConfigError(f"an old backup cannot be removed: {error.filename}: {error.strerror}") from error
     return excess
-
-
-MigrationHook: TypeAlias = Callable[[Path, int, datetime], None]
-"""Backs up the database at a path, with its version, before it is migrated. Raises `StoreError`."""
 
 
 def back_up_before_migration(database: Path, version: int, now: datetime) -> None:

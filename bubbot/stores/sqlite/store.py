@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack, suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 from bubbot.errors import EntryNotFound, StoreUnavailable, TapeCorrupt
 from bubbot.ports.passages import PASSAGES_FILE
@@ -17,7 +18,6 @@ from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.ports.store import DatabaseSize, DeploymentAudit, IndexState, PositionedEntry, UnreferencedBlobs
 from bubbot.stores.sqlite import write
 from bubbot.stores.sqlite.audit import audit_all, head_at
-from bubbot.stores.sqlite.backups import MigrationHook, back_up_before_migration
 from bubbot.stores.sqlite.connections import BUSY_SECONDS, open_reader, prepare
 from bubbot.stores.sqlite.index.reader import IndexReader, read_index_state
 from bubbot.stores.sqlite.index.schema import delete_index, index_path
@@ -347,12 +347,23 @@ class SqliteStore:
         return conn
 
 
+MigrationHook: TypeAlias = Callable[[Path, int, datetime], None]
+"""Backs up the database at a path, with its version, before it is migrated. Raises `StoreError`."""
+
+
+def _back_up_before_migration(database: Path, version: int, now: datetime) -> None:
+    # Imported here: few starts migrate.
+    from bubbot.stores.sqlite.backups import back_up_before_migration
+
+    back_up_before_migration(database, version, now)
+
+
 async def open_store(
     path: Path,
     *,
     salt: write.Salt,
     now: Clock,
-    on_migration: MigrationHook = back_up_before_migration,
+    on_migration: MigrationHook = _back_up_before_migration,
     room_retry: float | None = None,
 ) -> SqliteStore:
     """Open the database for writing; create or migrate it first. The caller holds the home's lock.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from bubbot.errors import ConfigError
 from bubbot.ports.settings import SettingsSection, Whole
@@ -123,3 +123,21 @@ def test_a_reload_sees_what_differs_from_the_defaults_of_a_section_that_was_not_
     assert compare(old, read(tmp_path, "[weather]\n")).reloadable == ()
     later = read(tmp_path, "[weather]\ndays = 6\n")
     assert weather(apply_reloadable(new, later, ["weather"])).days == 5
+
+
+class PairedSettings(SettingsSection):
+    """A section with a rule about two of its keys."""
+
+    low: int = 1
+    high: int = 2
+
+    @model_validator(mode="after")
+    def _compare(self) -> PairedSettings:
+        if self.low > self.high:
+            raise ValueError("low must not be above high")
+        return self
+
+
+def test_a_rule_of_a_package_about_several_keys_is_told_with_its_section(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^\[paired\] low must not be above high\.$"):
+        read(tmp_path, "[paired]\nlow = 3\n", extensions(paired=PairedSettings))

@@ -130,6 +130,15 @@ async def test_what_an_earlier_explanation_wrote_founds_nothing() -> None:
             assert "belongs to an explanation" in str(event_of(await bench.entries())["problems"])
 
 
+async def test_what_it_writes_itself_is_not_among_what_it_has_read() -> None:
+    async with explaining(InMemoryStore(), ExplainingModel()) as bench:
+        await write(bench, TRAIN)
+        text = await explain(bench, "UNKNOWN", calls=[("tape_read", {"ids": ["1-9"]}), ("tape_read", {"ids": ["1-9"]})])
+        results = [entry for entry in await bench.entries() if entry.kind == Kind.TOOL_RESULT]
+        assert "\n#9 " in results[-1].payload["results"][-1]["content"]
+        assert text.endswith("Entries read: #1, #2.")
+
+
 async def test_an_answer_is_repaired_once() -> None:
     async with explaining(InMemoryStore(), ExplainingModel()) as bench:
         await write(bench, TRAIN)

@@ -145,12 +145,13 @@ async def test_pseudonyms_stay_the_same_and_a_home_has_its_own(tmp_path: Path) -
     assert first == second != other
 
 
-@pytest.mark.parametrize("status", [401, 429, 503])
+@pytest.mark.parametrize("status", [200, 401, 429, 503])
 async def test_a_receiver_that_may_take_it_later_is_asked_again_and_no_turn_waits(
     tmp_path: Path, waits: list[float], status: int
 ) -> None:
     async with receiver() as taken:
-        taken.answers = [(status, {"Retry-After": "7"} if status == 503 else {})] * 3
+        headers = {503: {"Retry-After": "7"}, 200: {"Content-Type": "text/html"}}  # 200: another service
+        taken.answers = [(status, headers.get(status, {}))] * 3
         async with traced(settings_for(tmp_path, endpoint=taken.url, content="full"), tmp_path) as bot:
             await say(bot, "one")
             await taken.turns(1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -319,6 +319,47 @@ async def test_the_terminal_asks_about_another_chat_and_changes_nothing_there(tm
         assert [step["purpose"] for step in steps] == ["explain", "explain"]
         again = await bench.replay(chat="explain")
         assert (again["chat"], again["steps"]) == ("explain", ())  # no request was kept
+
+
+async def test_a_replay_keeps_the_requests_of_one_turn_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[int] = []
+    put_blob = DiscardingStore.put_blob
+
+    async def counted(self: DiscardingStore, tape: str, data: bytes) -> str:
+        digest = await put_blob(self, tape, data)
+        kept.append(len(self._blobs))
+        return digest
+
+    monkeypatch.setattr(DiscardingStore, "put_blob", counted)
+    async with opened(tmp_path / "home", other=Answering("scripted/other")) as bench:
+        for number in range(4):
+            await bench.say(f"number {number}")
+        await bench.replay("again=yes", model="scripted/other")
+    assert (len(kept), max(kept)) == (12, 3)
+
+
+async def test_a_long_slice_is_read_some_entries_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rerun, "PAGE_ENTRIES", 4)
+    sizes: list[int] = []
+
+    async with opened(tmp_path / "home") as bench:
+        for number in range(5):
+            await bench.say(f"number {number}")
+        tape = bench.bot.tape(f"stdin:{CHAT}")
+        fetch, head = tape.fetch, await tape.head()
+
+        async def counted(queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
+            answers = await fetch(queries)
+            sizes.extend(map(len, answers))
+            return answers
+
+        monkeypatch.setattr(tape, "fetch", counted)
+        turns = [found async for found in rerun.find_turns(tape, 1, head - 1)]
+    assert [len({entry.meta["turn"] for entry in found}) for found in turns] == [1] * 5
+    assert (turns[0][0].id, turns[-1][-1].id) == (1, head - 1)
+    assert max(sizes) == 4
 
 
 async def test_a_replay_can_be_replayed(tmp_path: Path) -> None:
