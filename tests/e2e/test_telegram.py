@@ -6,15 +6,18 @@ import asyncio
 import re
 import socket
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import pytest_asyncio
 
 from tests.e2e.bot import entries, run
-from tests.e2e.daemon import configured, running, started
+from tests.e2e.daemon import Daemon, configured, running, started
 from tests.fakes.botapi import odd
 from tests.fakes.botapi.errors import Refuse
 from tests.fakes.botapi.gatherings import Gathering
@@ -24,6 +27,7 @@ from tests.fakes.platform.faults import Drop, Html
 
 LONG = "\n\n".join(f"Paragraph {number}: " + "words and words. " * 12 for number in range(90))
 CODE = "```python\n" + "\n".join(f"print({number})" for number in range(600)) + "\n```"
+PEOPLE = 6
 SCRIPT: dict[str, Any] = {
     "rules": [
         {"when": "tell me everything", "steps": [{"text": f"# All of it\n\n{LONG}\n\n{CODE}\n\nThat is **all**."}]},
@@ -63,118 +67,142 @@ async def answered(server: Server, room: Gathering, *wanted: str) -> None:
     await server.until(lambda: texts(room)[-len(wanted) :] == list(wanted), 20)
 
 
+@dataclass
+class Site:
+    """A daemon that goes on, and people it answers: for tests that neither end nor reconfigure it."""
+
+    server: Server
+    daemon: Daemon
+    people: Iterator[User]
+
+    def room(self) -> Gathering:
+        """The chat of somebody who has not said anything yet."""
+        return self.server.private(next(self.people))
+
+    def count(self, room: Gathering, method: str) -> int:
+        """How often the bot has called a method for a chat."""
+        return sum(call.params["chat_id"] == str(room.chat.id) for call in self.server.calls(method))
+
+
+@asynccontextmanager
+async def opened(home: Path, **keys: Any) -> AsyncIterator[Site]:
+    async with Server(limits=None, conflict_pause=0.1) as server:
+        people = [server.user(f"Ada {number}") for number in range(PEOPLE)]
+        configured(home, server, SCRIPT, owners=[one.id for one in people], **keys)
+        async with running(home) as daemon:
+            yield Site(server, daemon, iter(people))
+
+
+@pytest_asyncio.fixture(scope="class", loop_scope="class")
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    async with opened(tmp_path_factory.mktemp("telegram") / "home", debounce=0, edit_interval=0.3) as found:
+        yield found
+
+
+@pytest_asyncio.fixture(scope="class", loop_scope="class")
+async def patient(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    """It waits for more before it answers, and shows an answer when it is whole."""
+    async with opened(tmp_path_factory.mktemp("telegram") / "home", debounce=0.3, live=False) as found:
+        yield found
+
+
+@pytest.mark.asyncio(loop_scope="class")
 class TestTalking:
-    async def test_messages_are_answered_once_in_order_and_quoted(self, server: Server, ada: User, home: Path) -> None:
-        configured(home, server, owners=[ada.id], debounce=0)
-        async with running(home):
-            room = server.private(ada)
-            first = room.say("hello")
-            for number in range(5):
-                room.say(f"number {number}")
-            await answered(server, room, *[f"You said: number {number}" for number in range(5)])
-            assert texts(room)[0] == "You said: hello"
-            assert said(room)[0]["reply_to_message"]["message_id"] == first["message_id"]
+    """What one daemon answers to one person after the other."""
 
-    async def test_rapid_messages_are_answered_together(self, server: Server, ada: User, home: Path) -> None:
-        configured(home, server, owners=[ada.id], debounce=0.3)
-        async with running(home):
-            room = server.private(ada)
-            for word in ("one", "two", "three"):
-                room.say(word)
-            await answered(server, room, "You said: three")
-            assert len(texts(room)) == 1
+    async def test_messages_are_answered_once_in_order_and_quoted(self, site: Site) -> None:
+        room = site.room()
+        first = room.say("hello")
+        for number in range(5):
+            room.say(f"number {number}")
+        await answered(site.server, room, *[f"You said: number {number}" for number in range(5)])
+        assert texts(room)[0] == "You said: hello"
+        assert said(room)[0]["reply_to_message"]["message_id"] == first["message_id"]
 
-    async def test_an_album_is_one_turn(self, server: Server, ada: User, home: Path) -> None:
-        configured(home, server, owners=[ada.id], debounce=0.3)
-        async with running(home) as daemon:
-            room = server.private(ada)
-            room.album([b"\xff\xd8\xffone", b"\xff\xd8\xfftwo", b"\xff\xd8\xffthree"], caption="our trip")
-            await server.until(lambda: texts(room))
-            await daemon.quiet(server)
-            assert len(texts(room)) == 1
+    async def test_an_answer_grows_in_one_message_and_ends_whole(self, site: Site) -> None:
+        room = site.room()
+        room.say("count slowly")
+        await site.server.until(lambda: texts(room) and texts(room)[0].endswith("…"))
+        await answered(site.server, room, "one two three four five six seven eight nine ten")
+        assert len(texts(room)) == 1
+        assert 2 <= site.count(room, "editMessageText") <= 15
+        assert site.count(room, "sendChatAction")
 
-    async def test_a_long_answer_arrives_whole_with_its_code_as_a_file(
-        self, server: Server, ada: User, home: Path
-    ) -> None:
-        configured(home, server, SCRIPT, owners=[ada.id], live=False)
-        async with running(home):
-            room = server.private(ada)
-            room.say("tell me everything")
-            await server.until(lambda: any("document" in one for one in said(room)), 20)
-            shown = "\n\n".join(texts(room))
-            assert re.findall(r"Paragraph (\d+)", shown) == [str(number) for number in range(90)]
-            assert "That is all." in shown
-            assert len(texts(room)) > 4
-            (document,) = [one["document"] for one in said(room) if "document" in one]
-            assert document["file_name"].endswith(".py")
-            assert document["file_size"] == len(CODE.encode()) - len("```python\n```")
+    async def test_a_stop_overtakes_and_the_next_message_is_answered(self, site: Site) -> None:
+        room = site.room()
+        room.say("wait for me")
+        await site.server.until(lambda: site.count(room, "sendChatAction"))
+        room.say("/status")
+        await site.server.until(lambda: any(one.startswith("I am answering (asking the model") for one in texts(room)))
+        room.say("/stop")
+        await answered(site.server, room, "Stopped.")
+        room.say("and now")
+        await answered(site.server, room, "You said: and now")
 
-    async def test_an_answer_grows_in_one_message_and_ends_whole(self, server: Server, ada: User, home: Path) -> None:
-        configured(home, server, SCRIPT, owners=[ada.id], edit_interval=0.3)
-        async with running(home):
-            room = server.private(ada)
-            room.say("count slowly")
-            await server.until(lambda: texts(room) and texts(room)[0].endswith("…"))
-            await answered(server, room, "one two three four five six seven eight nine ten")
-            assert len(texts(room)) == 1
-            assert 2 <= len(server.calls("editMessageText")) <= 15
-            assert server.calls("sendChatAction")
+    async def test_a_failure_is_one_sentence_with_a_trace(self, site: Site) -> None:
+        room = site.room()
+        room.say("break")
+        await site.server.until(lambda: texts(room))
+        found = re.fullmatch(r"I could not answer this: the provider is down\. \(trace ([0-9a-f]{8})\)", texts(room)[0])
+        assert found, texts(room)
+        assert found[1] in site.daemon.errors
 
-    async def test_the_final_text_comes_where_every_edit_failed(self, server: Server, ada: User, home: Path) -> None:
-        configured(home, server, SCRIPT, owners=[ada.id], edit_interval=0.3)
-        server.fail("editMessageText", Refuse(400, "Bad Request: message can't be edited"), times=100)
-        async with running(home):
-            room = server.private(ada)
-            room.say("count slowly")
-            await answered(server, room, "one two three four five six seven eight nine ten")
+    async def test_a_silent_answer_is_a_recorded_silence(self, site: Site) -> None:
+        room = site.room()
+        room.say("be silent")
+        room.say("hello")
+        await answered(site.server, room, "You said: hello")
+        assert len(texts(room)) == 1
 
-    async def test_a_stop_overtakes_and_the_next_message_is_answered(
-        self, server: Server, ada: User, home: Path
-    ) -> None:
-        configured(home, server, SCRIPT, owners=[ada.id])
-        async with running(home):
-            room = server.private(ada)
-            room.say("wait for me")
-            await server.until(lambda: server.calls("sendChatAction"))
-            room.say("/status")
-            await server.until(lambda: any(one.startswith("I am answering (asking the model") for one in texts(room)))
-            room.say("/stop")
-            await answered(server, room, "Stopped.")
-            room.say("and now")
-            await answered(server, room, "You said: and now")
+    async def test_an_edit_corrects_what_was_said(self, site: Site) -> None:
+        room = site.room()
+        message = room.say("I live in Bonn")
+        await answered(site.server, room, "You said: I live in Bonn")
+        room.edit(message, "I live in Berlin")
+        await site.daemon.quiet(site.server)
+        room.say(",context")
+        await site.server.until(lambda: "Berlin" in texts(room)[-1])
+        assert re.search(r"corrects #\d+, by [^\]]+\] I live in Berlin", texts(room)[-1])
 
-    async def test_a_failure_is_one_sentence_with_a_trace(self, server: Server, ada: User, home: Path) -> None:
-        configured(home, server, SCRIPT, owners=[ada.id])
-        async with running(home) as daemon:
-            room = server.private(ada)
-            room.say("break")
-            await server.until(lambda: texts(room))
-            found = re.fullmatch(
-                r"I could not answer this: the provider is down\. \(trace ([0-9a-f]{8})\)", texts(room)[0]
-            )
-            assert found, texts(room)
-            assert found[1] in daemon.errors
 
-    async def test_a_silent_answer_is_a_recorded_silence(self, server: Server, ada: User, home: Path) -> None:
-        configured(home, server, SCRIPT, owners=[ada.id], debounce=0)
-        async with running(home):
-            room = server.private(ada)
-            room.say("be silent")
-            room.say("hello")
-            await answered(server, room, "You said: hello")
-            assert len(texts(room)) == 1
+@pytest.mark.asyncio(loop_scope="class")
+class TestPatience:
+    """What one daemon that waits for more answers to one person after the other."""
 
-    async def test_an_edit_corrects_what_was_said(self, server: Server, ada: User, home: Path) -> None:
-        configured(home, server, owners=[ada.id])
-        async with running(home) as daemon:
-            room = server.private(ada)
-            message = room.say("I live in Bonn")
-            await answered(server, room, "You said: I live in Bonn")
-            room.edit(message, "I live in Berlin")
-            await daemon.quiet(server)
-            room.say(",context")
-            await server.until(lambda: "Berlin" in texts(room)[-1])
-            assert re.search(r"corrects #\d+, by [^\]]+\] I live in Berlin", texts(room)[-1])
+    async def test_rapid_messages_are_answered_together(self, patient: Site) -> None:
+        room = patient.room()
+        for word in ("one", "two", "three"):
+            room.say(word)
+        await answered(patient.server, room, "You said: three")
+        assert len(texts(room)) == 1
+
+    async def test_an_album_is_one_turn(self, patient: Site) -> None:
+        room = patient.room()
+        room.album([b"\xff\xd8\xffone", b"\xff\xd8\xfftwo", b"\xff\xd8\xffthree"], caption="our trip")
+        await patient.server.until(lambda: texts(room))
+        await patient.daemon.quiet(patient.server)
+        assert len(texts(room)) == 1
+
+    async def test_a_long_answer_arrives_whole_with_its_code_as_a_file(self, patient: Site) -> None:
+        room = patient.room()
+        room.say("tell me everything")
+        await patient.server.until(lambda: any("document" in one for one in said(room)), 20)
+        shown = "\n\n".join(texts(room))
+        assert re.findall(r"Paragraph (\d+)", shown) == [str(number) for number in range(90)]
+        assert "That is all." in shown
+        assert len(texts(room)) > 4
+        (document,) = [one["document"] for one in said(room) if "document" in one]
+        assert document["file_name"].endswith(".py")
+        assert document["file_size"] == len(CODE.encode()) - len("```python\n```")
+
+
+async def test_the_final_text_comes_where_every_edit_failed(server: Server, ada: User, home: Path) -> None:
+    configured(home, server, SCRIPT, owners=[ada.id], edit_interval=0.3)
+    server.fail("editMessageText", Refuse(400, "Bad Request: message can't be edited"), times=100)
+    async with running(home):
+        room = server.private(ada)
+        room.say("count slowly")
+        await answered(server, room, "one two three four five six seven eight nine ten")
 
 
 class TestWebhook:

@@ -40,10 +40,10 @@ class Browser:
                 return error.code, error.read().decode()
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home in which two sessions were talked in."""
-    home = tmp_path / "home"
+    home = tmp_path_factory.mktemp("trace") / "home"
     home.mkdir()
     (home / "script.json").write_text(json.dumps(SCRIPT))
     write_config(home)
@@ -73,6 +73,7 @@ def sockets() -> Iterator[str]:
 
 
 def test_a_person_opens_the_page_without_a_bot_and_ends_it_with_ctrl_c(home: Path) -> None:
+    write_config(home)
     with closing(sqlite3.connect(home / "bubbot.db")) as database:
         before = database.execute("SELECT max(seq) FROM entries").fetchone()
     with bot.opened(home, "trace", "--no-browser") as opened:
@@ -85,15 +86,15 @@ def test_a_person_opens_the_page_without_a_bot_and_ends_it_with_ctrl_c(home: Pat
         assert owner.get(base, {"Host": "evil.example"})[0] == 421
         status, page = owner.get(link)
         assert status == 200
-        assert "stdin:ours" in page
-        status, page = owner.get(f"{base}/session/{tape_of(home, 'ours')}")
-        assert "the garden" in page
+        assert "stdin:theirs" in page
+        status, page = owner.get(f"{base}/session/{tape_of(home, 'theirs')}")
+        assert "the cellar" in page
         (step,) = re.findall(r'href="(/session/[^"]+/step/\d+)"', page)
         assert "byte for byte what was recorded" in owner.get(base + step)[1]
         assert stranger.get(base + step)[0] == 401
-        done = bot.run(home, "ask", "--session", "ours", "meanwhile the attic")
+        done = bot.run(home, "ask", "--session", "theirs", "meanwhile the attic")
         assert done.returncode == 0, done.stderr  # whoever looks holds nobody up
-        assert "the attic" in owner.get(f"{base}/session/{tape_of(home, 'ours')}/tail?after=3")[1]
+        assert "the attic" in owner.get(f"{base}/session/{tape_of(home, 'theirs')}/tail?after=3")[1]
         opened.process.send_signal(signal.SIGINT)
         assert opened.process.wait(GIVE_UP) == 0
     with closing(sqlite3.connect(home / "bubbot.db")) as database:
