@@ -13,6 +13,7 @@ from bubbot.cli.ask import DEFAULT_WAIT_SECONDS, build_inbound
 from bubbot.cli.chat_connection import with_chat
 from bubbot.cli.output import AnswerPrinter, format_json, show, show_on_stderr
 from bubbot.cli.setup import CommandSetup, load_setup
+from bubbot.errors import EntryNotFound
 from bubbot.ports.channel import TERMINAL_CHANNEL, Inbound
 from bubbot.ports.session_names import parse_session
 from bubbot.records import dataclass, json_data
@@ -131,6 +132,8 @@ async def _explain(setup: CommandSetup, chat: str, question: str) -> int:
     line = f",explain {keyed('question', question)}"
     if is_other:
         session, line = OTHER_CHATS_SESSION, f",explain {keyed('chat', chat)} {keyed('question', question)}"
+    else:
+        await _require_chat(setup, session)
     printer = AnswerPrinter()
     show("", end="", flush=True)  # detect a closed output before the question costs anything
     result = await ask_terminal(setup, session, build_inbound(session, line))
@@ -142,6 +145,13 @@ async def _explain(setup: CommandSetup, chat: str, question: str) -> int:
         printer(format_json(json_data(report)) if setup.as_json else result.text)
     printer.check(session)
     return 0 if report.status == "founded" else EXIT_NO_ANSWER
+
+
+async def _require_chat(setup: CommandSetup, session: str) -> None:
+    """Raise `EntryNotFound` for a chat in which nothing was said: the question would begin it."""
+    async with open_tapes(setup.home, setup.settings.store) as (store, workspace):
+        if not await store.head(session_tape(workspace, session)):
+            raise EntryNotFound(f"there is no chat {session}; bubbot tape list shows all tapes")
 
 
 def keyed(name: str, text: str) -> str:

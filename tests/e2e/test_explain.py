@@ -32,8 +32,10 @@ def test_a_person_asks_what_happened_and_replays_it(tmp_path: Path) -> None:
         done = inside.run(home, *arguments, env=env)
         return done.returncode, done.stdout.decode(), done.stderr.decode()
 
-    assert run("explain", "default", "Why the late train?")[0] == 1  # nothing was said yet
+    assert run("explain", "default", "Why the late train?")[0] == 4  # there is no home yet
     run("ask", "--session", "trip", "Which train? Not later, and not before 18:00.")
+    code, out, err = run("explain", "trp", "Why the late train?")
+    assert (code, out, err) == (1, "", "bubbot: there is no chat stdin:trp; bubbot tape list shows all tapes\n")
     code, out, _ = run("explain", "trip", 'Why the late train, chat="x"?')
     assert (code, out) == (0, 'You wrote: "not before 18:00". [#3]\nThe answer named train LH410 at 18:40. [#7]\n')
     report = json.loads(run("explain", "trip", "Why the late train?", "--json")[1])
