@@ -28,7 +28,6 @@ from bubbot.features.attachments.tools import file_tools
 from bubbot.features.conversation.feature import conversation_feature
 from bubbot.features.explain.feature import explain_feature
 from bubbot.features.files.settings import FileSettings
-from bubbot.features.files.tools import make_file_tools
 from bubbot.features.memory.tools import memory_tools
 from bubbot.features.replay.feature import replay_feature
 from bubbot.features.schedule.tools import schedule_tools
@@ -154,7 +153,6 @@ def _tools() -> list[Tool]:
         usage_tool(unused),
         *file_tools(0),
         *hand_tools(),
-        *make_file_tools(unused),
         *strategy_tools(),
         *schedule_tools(unused),
         *access_tools(unused, unused),
