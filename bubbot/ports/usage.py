@@ -13,8 +13,6 @@ BUDGET_TAPE = "bubbot/budget"
 RESERVED = "budget/reserved"
 SETTLED = "budget/settled"
 BUDGET_CHECKPOINT = "budget/checkpoint"
-OLDER_BUDGET_CHECKPOINT = "budget/mark"
-"""The anchor that earlier versions wrote."""
 COST, TOKENS = "cost", "tokens"
 
 BOT_SCOPE, CHANNEL_SCOPE, CHAT_SCOPE, USER_SCOPE, JOB_SCOPE, MODEL_SCOPE = (

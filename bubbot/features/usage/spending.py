@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from bubbot.ports.usage import BUDGET_CHECKPOINT, BUDGET_TAPE, OLDER_BUDGET_CHECKPOINT, SETTLED, reservation_from
+from bubbot.ports.usage import BUDGET_TAPE, SETTLED, reservation_from
 from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.query import IdRanges, TapeQuery
@@ -155,22 +155,19 @@ def combine_reports(reports: Sequence[SpendingReport]) -> SpendingReport:
 
 @dataclass(frozen=True, slots=True)
 class PeriodStartView:
-    """The id before a period: up to this id the newest checkpoint before its first moment counts."""
+    """The id before a period: that of the newest call which was settled before its first moment."""
 
     first: datetime
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Read the newest checkpoint before that moment, and the newest anchor of an earlier version."""
-        return tuple(
-            TapeQuery(tape, kinds=(kind,), names=(name,), until=self.first, newest=True, limit=1)
-            for kind, name in ((Kind.EVENT, BUDGET_CHECKPOINT), (Kind.ANCHOR, OLDER_BUDGET_CHECKPOINT))
-        )
+        """Read that call."""
+        before = self.first - timedelta(microseconds=1)
+        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(SETTLED,), until=before, newest=True, limit=1),)
 
     def fold(self, answers: QueryAnswers) -> int:
-        """Return the id; 0 if the tape has neither."""
-        data = [entry.payload.get("data") or entry.payload["state"] for (entry,) in filter(None, answers)]
-        return max((int(item["after"]) for item in data), default=0)
+        """Return its id; 0 if there is none."""
+        return answers[0][0].id if answers[0] else 0
 
 
 @dataclass(frozen=True, slots=True)

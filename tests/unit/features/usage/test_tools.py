@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -137,15 +137,19 @@ async def test_a_day_is_found_without_reading_what_was_before(memory_store: InMe
     clock = SteppingClock()
     clock.advance(timedelta(days=-1))
     budget = await opened(memory_store, PLAN, clock=clock)
-    for _ in range(110):
+    for _ in range(3):
         await spend(budget, 1, 1)
     clock.advance(timedelta(days=1))
-    await spend(budget, 5, 5)
+    for _ in range(2):
+        await spend(budget, 5, 5)
     ledger = UsageReporter(budget_tape(memory_store), clock, UTC)
-    [mark] = [entry for entry in await whole(memory_store) if entry.name == "budget/checkpoint"]
-    assert await ledger.tape.read(PeriodStartView(clock.moment.replace(hour=0))) == mark.payload["data"]["after"] >= 190
-    assert (await ledger.read_spending("day")).total.calls == 1
-    assert (await ledger.read_spending("all")).total.calls == 111
+    settled = [entry for entry in await whole(memory_store) if entry.name == "budget/settled"]
+    today = clock.moment.replace(hour=0, minute=0, second=0, microsecond=0)
+    assert await ledger.tape.read(PeriodStartView(today)) == settled[2].id
+    # The first moment belongs to the period.
+    assert await ledger.tape.read(PeriodStartView(datetime.fromisoformat(settled[3].date))) == settled[2].id
+    assert (await ledger.read_spending("day")).total.calls == 2
+    assert (await ledger.read_spending("all")).total.calls == 5
 
 
 async def test_shards_are_added_up_and_cited_by_name(sharded_store: InMemoryStore) -> None:
