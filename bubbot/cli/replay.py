@@ -15,6 +15,7 @@ from bubbot.cli.explain import ask_terminal, keyed
 from bubbot.cli.output import AnswerPrinter, format_json, show, show_on_stderr
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.features.replay.events import RECORDED_SENTENCES, REPLAY_TAPE, replay_key
+from bubbot.features.replay.report import ReplayedStep, ReplayedTurn, RunSummary
 from bubbot.ports.channel import TERMINAL_CHANNEL
 from bubbot.records import dataclass, json_data
 from bubbot.tape.query import TapeQuery
@@ -24,72 +25,6 @@ MAX_LISTED = 50
 """Steps with differences that the text lists."""
 REPLAY_SESSION = f"{TERMINAL_CHANNEL}:replay"
 EXIT_DIFFERENT = 1
-
-
-@dataclass(frozen=True, slots=True)
-class StepReplay:
-    """A model call whose request was built again.
-
-    Attributes:
-        entry: its entry.
-        recorded: `equal` (the request came out byte for byte), `different`, `gone` (erased), or `unknown` (its strategy is not
-            installed in that version).
-        differs: the parts that this version would build otherwise: `prompt`, `tools`, `messages`.
-        unknown: parts that come out otherwise for reasons that may not be in the code, or that are not compared.
-        first: the first difference.
-    """
-
-    entry: int
-    recorded: str
-    differs: tuple[str, ...] = ()
-    unknown: tuple[str, ...] = ()
-    first: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class RunReport:
-    """How a turn went.
-
-    Attributes:
-        model: the model that answered.
-        text: the answer; empty if there was none.
-        steps: model calls.
-        calls: the names of the tools that were called, in order.
-        not_recorded: calls that the record has no answer to.
-        input_tokens: tokens read.
-        output_tokens: tokens written.
-        cost: US dollars; null if unknown.
-        error: why there is no answer.
-    """
-
-    model: str
-    text: str
-    steps: int
-    calls: tuple[str, ...]
-    not_recorded: int
-    input_tokens: int
-    output_tokens: int
-    cost: float | None
-    error: str
-
-
-@dataclass(frozen=True, slots=True)
-class TurnReplay:
-    """A turn that ran again.
-
-    Attributes:
-        entry: its first entry.
-        turn: its id.
-        question: the beginning of the newest message of a person that the model was shown.
-        recorded: how it went.
-        replayed: how it went again.
-    """
-
-    entry: int
-    turn: str
-    question: str
-    recorded: RunReport
-    replayed: RunReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +53,8 @@ class ReplayReport:
     last: int
     model: str
     is_equal: bool
-    steps: tuple[StepReplay, ...]
-    turns: tuple[TurnReplay, ...]
+    steps: tuple[ReplayedStep, ...]
+    turns: tuple[ReplayedTurn, ...]
     problem: str
 
 
@@ -190,7 +125,7 @@ def format_replay(report: ReplayReport, texts: Texts) -> str:
     """Write a replay for people."""
     lines: list[str] = []
     if not report.model:
-        changed = [step for step in report.steps if step.recorded != "equal" or step.differs]
+        changed = [step for step in report.steps if not step.is_equal]
         lines.append(texts.say("replay_steps", count=len(report.steps), changed=len(changed)))
         for step in changed[:MAX_LISTED]:
             parts = ", ".join(step.differs) or texts.say(RECORDED_SENTENCES[step.recorded])
@@ -210,7 +145,7 @@ def format_replay(report: ReplayReport, texts: Texts) -> str:
     return "\n".join(lines)
 
 
-def _format_run(run: RunReport, label: str, texts: Texts) -> str:
+def _format_run(run: RunSummary, label: str, texts: Texts) -> str:
     cost = texts.say("replay_no_cost") if run.cost is None else f"${run.cost:.6f}"
     return texts.say(
         "replay_run", label=label, model=run.model, steps=run.steps, input=run.input_tokens, output=run.output_tokens,
@@ -220,11 +155,11 @@ def _format_run(run: RunReport, label: str, texts: Texts) -> str:
 
 def _build_report(fact: Mapping[str, Any]) -> ReplayReport:
     steps = tuple(
-        StepReplay(each["entry"][1], each["recorded"], tuple(each["differs"]), tuple(each["unknown"]), each["first"])
+        ReplayedStep(each["entry"][1], each["recorded"], tuple(each["differs"]), tuple(each["unknown"]), each["first"])
         for each in fact["steps"]
     )
     turns = tuple(
-        TurnReplay(each["entry"][1], each["turn"], each["question"], _run(each["recorded"]), _run(each["replayed"]))
+        ReplayedTurn(each["entry"][1], each["turn"], each["question"], _run(each["recorded"]), _run(each["replayed"]))
         for each in fact["turns"]
     )
     plain = {
@@ -233,5 +168,5 @@ def _build_report(fact: Mapping[str, Any]) -> ReplayReport:
     return ReplayReport(**plain, steps=steps, turns=turns)
 
 
-def _run(data: Mapping[str, Any]) -> RunReport:
-    return RunReport(**{**data, "calls": tuple(data["calls"])})
+def _run(data: Mapping[str, Any]) -> RunSummary:
+    return RunSummary(**{**data, "calls": tuple(data["calls"])})

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from bubbot.errors import BubbotError, LeaseLost, ModelCallDenied, StoreError
+from bubbot.features.replay.report import ReplayedTurn, RunSummary
 from bubbot.ports.model import ModelReply, ToolCall
 from bubbot.ports.text import clean
 from bubbot.ports.turn import Turn
-from bubbot.records import dataclass
 from bubbot.runtime.answer import route_assistant
 from bubbot.runtime.compose import embed_images, rebuild_request
 from bubbot.runtime.context.strategy import ContextStrategies
@@ -32,48 +32,6 @@ TURN_ENDS = ("turn/end", "turn/interrupted")
 
 class ReplayDenied(Exception):
     """A budget or a rate ended the replay; the text says which."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunSummary:
-    """How a turn went.
-
-    Attributes:
-        model: the model that answered.
-        text: the answer; empty if there was none.
-        steps: model calls.
-        calls: the names of the tools that were called, in order.
-        not_recorded: calls that the record has no answer to.
-        input_tokens: tokens read.
-        output_tokens: tokens written.
-        cost: US dollars; None if unknown.
-        error: why there is no answer.
-    """
-
-    model: str = ""
-    text: str = ""
-    steps: int = 0
-    calls: tuple[str, ...] = ()
-    not_recorded: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost: float | None = None
-    error: str = ""
-
-    def as_json(self) -> dict[str, Any]:
-        """Build it as a fact has it."""
-        return {name: getattr(self, name) for name in RunSummary.__slots__} | {"calls": list(self.calls)}
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayedTurn:
-    """A turn, as it went and as it went again. `question`: the newest message of a person that its model was shown."""
-
-    entry: int
-    turn: str
-    question: str
-    recorded: RunSummary
-    replayed: RunSummary
 
 
 async def find_turns(tape: TapeHandle, first: int, last: int) -> AsyncIterator[list[TapeEntry]]:

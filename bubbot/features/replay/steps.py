@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from bubbot.errors import ConfigError, EntryNotFound
+from bubbot.features.replay.report import Recorded, ReplayedStep
 from bubbot.gateway.inbox_views import inbound_from
 from bubbot.ports.channel import HUMAN_ORIGIN, Inbound, Role
 from bubbot.ports.model import ModelRequest, ToolSpecs
 from bubbot.ports.turn import AcceptedInbound, Turn
-from bubbot.records import dataclass
 from bubbot.runtime.compose import Recompose, embed_images, rebuild_request
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.shown import parse_role
@@ -21,36 +21,9 @@ from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import IdRanges, Span, TapeQuery, parse_moment
 from bubbot.tape.service import TapeService
 
-Recorded: TypeAlias = Literal["equal", "different", "gone", "unknown"]
-"""`equal`: the request came out byte for byte. `different`: it did not. `gone`: what it was made of was erased. `unknown`: its
-strategy is not installed in that version."""
 PARTS = ("prompt", "tools", "messages")
 MAX_SHOWN_CHARS = 300
 STEP_EVENT = "loop.step"
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayedStep:
-    """A recorded step.
-
-    Attributes:
-        entry: its entry.
-        recorded: see `Recorded`.
-        differs: the parts of the request that this code would build otherwise.
-        unknown: the parts of which that is unknown: what they rest on besides the tape may have changed since.
-        first: the first difference, as the record has it and as this code has it.
-    """
-
-    entry: int
-    recorded: Recorded
-    differs: tuple[str, ...] = ()
-    unknown: tuple[str, ...] = ()
-    first: str = ""
-
-    @property
-    def is_equal(self) -> bool:
-        """True if nothing that is known differs."""
-        return self.recorded == "equal" and not self.differs
 
 
 async def find_steps(tape: TapeHandle, first: int, last: int) -> list[TapeEntry]:

@@ -14,7 +14,7 @@ from bubbot.features.replay.events import RECORDED_SENTENCES, REPLAY_TAPE, REPLA
 from bubbot.ports.channel import Role
 from bubbot.ports.tool import INSIDE, CommandHelp, CommandPlace, HelpTopic, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
-from bubbot.records import dataclass
+from bubbot.records import dataclass, json_data
 from bubbot.runtime.compose import Recompose
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.tape import entry as make
@@ -24,8 +24,7 @@ from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
 
 if TYPE_CHECKING:
-    from bubbot.features.replay.rerun import ReplayedTurn
-    from bubbot.features.replay.steps import ReplayedStep
+    from bubbot.features.replay.report import ReplayedStep, ReplayedTurn
 
 TIMEOUT_SECONDS = 3_600.0
 MAX_LISTED = 50
@@ -97,8 +96,8 @@ class Replay:
                     "entry": (self.tape, turn.entry),
                     "turn": turn.turn,
                     "question": turn.question,
-                    "recorded": turn.recorded.as_json(),
-                    "replayed": turn.replayed.as_json(),
+                    "recorded": json_data(turn.recorded),
+                    "replayed": json_data(turn.replayed),
                 }
                 for turn in self.turns
             ],
