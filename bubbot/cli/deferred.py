@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from importlib.machinery import PathFinder
 from types import ModuleType
 from typing import Any
 
@@ -17,8 +18,9 @@ class DeferredModule(ModuleType):
 
     def __init__(self, name: str, functions: tuple[str, ...]) -> None:
         super().__init__(name)
-        package, _, last = name.rpartition(".")
-        self.__path__ = [f"{folder}/{last}" for folder in sys.modules[package].__path__]  # `from … import` asks for it
+        # `find_spec` and `from … import` ask for these.
+        self.__spec__ = spec = PathFinder.find_spec(name, sys.modules[name.rpartition(".")[0]].__path__)
+        self.__path__ = (spec and spec.submodule_search_locations) or []
         for function in functions:
             setattr(
                 self, function, lambda *args, _name=function, **kwargs: getattr(self._load(), _name)(*args, **kwargs)

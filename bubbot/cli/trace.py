@@ -73,6 +73,9 @@ def _print_token(setup: CommandSetup, account: str, days: int) -> None:
     token = trace_tokens(setup.home).issue(person, days * DAY_SECONDS)
     address = setup.settings.trace.address
     show(f"{address}/?token={token}" if address else token)
+    show_on_stderr(
+        f"It shows {person} everything if they own a channel, else the chats that `bubbot access audits` lists."
+    )
     if setup.settings.trace.port is None:
         show_on_stderr("Nobody serves the page yet: set [trace] port, and start the bot again.")
 

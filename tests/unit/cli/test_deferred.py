@@ -29,6 +29,11 @@ print("email" in sys.modules, result)
             "True True",
         ),
         (
+            "import importlib.util",
+            "importlib.util.find_spec('importlib.metadata').name",
+            "False importlib.metadata",
+        ),
+        (
             "import importlib.metadata._meta",
             "sys.modules['importlib.metadata._meta'].__name__",
             "False importlib.metadata._meta",
