@@ -62,10 +62,14 @@ async def test_discords_rate_limit_refuses_requests_within_the_quota_of_a_long_w
 
 
 async def test_a_call_that_is_cancelled_while_it_leaves_discords_rate_limit_keeps_it_shut() -> None:
-    limit = Ratelimit(None)
-    await limit.acquire()
-    leaving = asyncio.create_task(limit.__aexit__(None, None, None))
-    await asyncio.sleep(0)
+    limit, inside = Ratelimit(None), asyncio.Event()
+
+    async def call() -> None:
+        async with limit:
+            inside.set()
+
+    leaving = asyncio.create_task(call())
+    await inside.wait()
     leaving.cancel()
     await asyncio.gather(leaving, return_exceptions=True)
     assert (limit.remaining, limit.outgoing, limit.expires) == (0, 0, None)
