@@ -113,6 +113,24 @@ class _LiveTurn:
     task: asyncio.Task[None] | None = None
     timer: asyncio.TimerHandle | None = None
 
+    def apply(self, event: Preview) -> None:
+        """Change the turn by an event of it."""
+        match event:
+            case TextStreamed(text):
+                self.text += text
+            case ForeignWordsShown():
+                self.has_no_link_previews = True
+            case ToolStarted(name, _):
+                self.tool = name
+            case ToolFinished():
+                self.tool = ""
+            case StepFinished(_, calls) if calls:
+                self.text = f"{self.text.rstrip()}\n\n" if self.text.strip() else ""
+            case TurnFinished(status):
+                self.ended, self.silent = True, status == "silent"
+        if self.due is None and isinstance(event, TextStreamed | ToolStarted):
+            self.due = asyncio.get_running_loop().time() + FIRST_MESSAGE_DELAY_SECONDS
+
     def now(self) -> str:
         """Return the text that the message should show."""
         tool = f"\n\n⚙ {self.tool}" if self.tool else ""
@@ -164,34 +182,23 @@ class LiveAnswers:
         if self._is_cancelled:
             return
         if isinstance(event, TurnStarted):
-            _, chat, *thread = session.split(":", 2)
-            turn = _LiveTurn(session, chat, "".join(thread), event.inbound, event.message)
-            delay = min(TYPING_DELAY_SECONDS, FIRST_MESSAGE_DELAY_SECONDS)  # nothing is shown before
-            turn.timer = asyncio.get_running_loop().call_later(delay, self._start, turn)
-            self._running.setdefault(session, []).append(turn)
+            self._begin(session, event)
             return
         if not (running := self._running.get(session)):
             return
         turn = running[-1]
-        match event:
-            case TextStreamed(text):
-                turn.text += text
-            case ForeignWordsShown():
-                turn.has_no_link_previews = True
-            case ToolStarted(name, _):
-                turn.tool = name
-            case ToolFinished():
-                turn.tool = ""
-            case StepFinished(_, calls) if calls:
-                turn.text = f"{turn.text.rstrip()}\n\n" if turn.text.strip() else ""
-            case TurnFinished(status):
-                turn.ended, turn.silent = True, status == "silent"
-                if turn.task is None:
-                    self._end_early(turn)
-        if turn.due is None and isinstance(event, TextStreamed | ToolStarted):
-            turn.due = asyncio.get_running_loop().time() + FIRST_MESSAGE_DELAY_SECONDS
+        turn.apply(event)
         if turn.task is not None:
             turn.changed.set()
+        elif turn.ended:
+            self._end_early(turn)
+
+    def _begin(self, session: str, event: TurnStarted) -> None:
+        _, chat, *thread = session.split(":", 2)
+        turn = _LiveTurn(session, chat, "".join(thread), event.inbound, event.message)
+        delay = min(TYPING_DELAY_SECONDS, FIRST_MESSAGE_DELAY_SECONDS)  # nothing is shown before
+        turn.timer = asyncio.get_running_loop().call_later(delay, self._start, turn)
+        self._running.setdefault(session, []).append(turn)
 
     def _start(self, turn: _LiveTurn) -> None:
         """Show a turn from now on: most answers are complete before, and cost no task."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
@@ -24,13 +24,24 @@ from bubbot.gateway.live import (
     LiveAnswers,
 )
 from bubbot.gateway.outbound import CONTINUED_BELOW
-from bubbot.ports.channel import ChatMigration, MessagePart, Outbound, OutboundFile, Receipt
+from bubbot.gateway.outbox import Outbox
+from bubbot.ports.channel import (
+    ChatMigration,
+    MessagePart,
+    Outbound,
+    OutboundFile,
+    Receipt,
+    TextStreamed,
+    TurnFinished,
+    TurnStarted,
+)
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, TextDelta, ToolCall, Usage
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.store import TapeStore
 from tests.gateways import TIME, SearchedStage, Stage, failing, rules
 from tests.provenance import page_tool
 from tests.turns import HOME, Bench, Options, Played, Replying, calls, running, says
+from tests.unit.gateway.test_inbox import service
 from tests.virtual import virtual
 
 OUTBOX = "bubbot/outbox/test"
@@ -144,6 +155,39 @@ async def test_what_is_answered_at_once_needs_no_typing() -> None:
         await answered(bench)
         await answered(bench, ",help")
         assert (stage.times("typing"), stage.texts[0]) == ([], "done")
+
+
+@virtual
+async def test_what_is_answered_at_once_costs_no_task() -> None:
+    session, tasks = "test:1", set[asyncio.Task[None]]()
+
+    def create_task(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        tasks.add(task := asyncio.create_task(work))
+        return task
+
+    outbox = Outbox(service(InMemoryStore(), OUTBOX))
+    previews = LiveAnswers(Stage(), outbox, create_task=create_task)
+    for event in (TurnStarted(1, "1"), TextStreamed("done"), TurnFinished("answered")):
+        previews.preview(session, event)
+    await previews.wait_until_settled(session)
+    await asyncio.sleep(60)
+    assert not tasks
+    previews.preview(session, TurnStarted(2, "2"))
+    await asyncio.sleep(60)
+    assert len(tasks) == 2, "one for the message, one for typing"
+    previews.cancel()
+    await asyncio.wait(tasks)
+
+
+@virtual
+async def test_a_cancelled_turn_is_not_shown_later() -> None:
+    stage = Stage()
+    async with live(writing("a ", "b ", "c"), stage) as bench:
+        await bench.gate.receive(bench.inbound("hello"))
+        await asyncio.sleep(TYPING_DELAY_SECONDS / 2)
+        shown(bench).cancel()
+        await bench.quiet(1000)
+        assert (stage.times("typing"), stage.acts("edit")) == ([], [])
 
 
 @virtual
