@@ -52,8 +52,8 @@ log = logging.getLogger(__name__)
 
 TYPING_INTERVAL_SECONDS = 4.0
 """Seconds between typing calls; Telegram shows a bot as typing for five, Discord for ten."""
-TYPING_DELAY_SECONDS = 1.0
-"""Seconds before typing is shown for the first time: a faster answer needs no such call, and under load many are."""
+TYPING_DELAY_SECONDS = 0.3
+"""Seconds before typing is shown for the first time: a faster answer needs no such call."""
 FIRST_MESSAGE_DELAY_SECONDS = 1.0
 """Seconds of text before a message is begun: an answer that is complete by then is simply sent."""
 CONTINUES_MARK = " …"
@@ -270,7 +270,7 @@ class LiveAnswers:
 
     async def _type(self, turn: _LiveTurn, channel: SupportsTyping) -> None:
         """Show that the bot types, until cancelled."""
-        await asyncio.sleep(TYPING_DELAY_SECONDS - FIRST_MESSAGE_DELAY_SECONDS)
+        await asyncio.sleep(max(TYPING_DELAY_SECONDS - FIRST_MESSAGE_DELAY_SECONDS, 0.0))
         while True:
             wait = TYPING_INTERVAL_SECONDS
             await self._has_room()
