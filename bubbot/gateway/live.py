@@ -88,7 +88,8 @@ class _LiveTurn:
         ended: the turn has ended.
         silent: it ended without an answer.
         has_no_link_previews: its model was shown words from anywhere.
-        changed: set when the turn changed.
+        changed: set when the turn changed in a way that matters now.
+        is_waiting: there is something to show once it is due, whatever else comes until then.
         task: shows the turn; None before the turn has taken a while.
         timer: starts that task.
     """
@@ -110,6 +111,7 @@ class _LiveTurn:
     silent: bool = False
     has_no_link_previews: bool = False
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    is_waiting: bool = False
     task: asyncio.Task[None] | None = None
     timer: asyncio.TimerHandle | None = None
 
@@ -188,10 +190,11 @@ class LiveAnswers:
             return
         turn = running[-1]
         turn.apply(event)
-        if turn.task is not None:
+        if turn.task is None:
+            if turn.ended:
+                self._end_early(turn)
+        elif turn.ended or not turn.is_waiting:  # an answer comes in many pieces
             turn.changed.set()
-        elif turn.ended:
-            self._end_early(turn)
 
     def _begin(self, session: str, event: TurnStarted) -> None:
         _, chat, *thread = session.split(":", 2)
@@ -290,6 +293,7 @@ class LiveAnswers:
                 await self._update_message(turn)
                 continue
             turn.changed.clear()
+            turn.is_waiting = has_news
             try:
                 async with asyncio.timeout_at(turn.due if has_news else None):
                     await turn.changed.wait()

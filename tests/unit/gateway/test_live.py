@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from bubbot.errors import DeliveryFailed
+from bubbot.gateway import live as live_answers
 from bubbot.gateway.live import (
     BARE_START,
     CLOSE_RETRY_SECONDS,
@@ -177,6 +178,22 @@ async def test_what_is_answered_at_once_costs_no_task() -> None:
     assert len(tasks) == 2, "one for the message, one for typing"
     previews.cancel()
     await asyncio.wait(tasks)
+
+
+@virtual
+async def test_pieces_that_come_before_a_change_is_due_wake_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks, stage, pieces = [0], Stage(), [f"word{number} " for number in range(400)]
+    now = live_answers._LiveTurn.now
+
+    def looking(turn: live_answers._LiveTurn) -> str:
+        looks[0] += 1
+        return now(turn)
+
+    monkeypatch.setattr(live_answers._LiveTurn, "now", looking)
+    async with live(writing(*pieces, every=0.01), stage) as bench:
+        await answered(bench)
+        assert list(stage.seen.values()) == ["".join(pieces).strip()]
+        assert 2 < looks[0] < 40
 
 
 @virtual
