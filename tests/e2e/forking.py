@@ -163,7 +163,12 @@ def _open(number: int, name: str, *, closed: bool) -> None:
 def run_program(arguments: list[str]) -> int:
     """Run the text of a program, as `python -c` does: the first of the arguments."""
     sys.argv = ["-c", *arguments[1:]]
-    exec(compile(arguments[0], "<string>", "exec"), {"__name__": "__main__"})
+    try:
+        exec(compile(arguments[0], "<string>", "exec"), {"__name__": "__main__"})
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            raise
+        return end.code or 0
     return 0
 
 
