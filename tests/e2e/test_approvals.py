@@ -296,7 +296,7 @@ class TestKills:
             "extend-fork:after#4",  # the second step has asked, too
             *(
                 pytest.param(point, marks=pytest.mark.proof)
-                for point in ("extend-fork:before#2", "extend-fork:after#2", "merge:before#1", "merge:after#1")
+                for point in ("extend-fork:after#2", "merge:before#1", "merge:after#1")
             ),
         ],
     )

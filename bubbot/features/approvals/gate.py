@@ -464,18 +464,12 @@ class CallGate:
         interrupted = {accepted.interrupted_turn for accepted in turn.inbounds} - {""}
         if not interrupted or turn.role is Role.STRANGER:
             return
-        names = (EFFECT_BEGIN, EFFECT_END, CHECKED, ASKED, TURN_START)
+        names = (EFFECT_BEGIN, EFFECT_END, CHECKED, TURN_START)
         query = TapeQuery(turn.tape.name, WholeTape(), kinds=(Kind.EVENT,), names=names, newest=True, limit=MAX_LEFT)
         found = [entry for entry in (await turn.tape.fetch([query]))[0] if not entry.erased]
         attempts = _list_attempts(found, interrupted)
         facts = [entry for entry in found if entry.meta.get("turn") in attempts]
         ended = {data["call"]: data["status"] for fact in facts if (data := _data(fact, EFFECT_END))}
-        asked = {
-            call["digest"]
-            for fact in facts
-            if (data := _data(fact, ASKED)) and "cut_off" in data
-            for call in data["calls"]
-        }
         approved = turn.find_metadata(ApprovedCalls)
         for fact in sorted(facts, key=lambda entry: entry.id):
             data = fact.payload["data"]
@@ -484,7 +478,7 @@ class CallGate:
                 is_left = data["call"] not in ended and data["once"] == Repeat.NEVER
                 if approved is not None and data["call"] in approved.calls:
                     approved.has_failed |= is_left or ended.get(data["call"]) == "error"
-                if is_left and data["digest"] not in asked:
+                if is_left:
                     waiting = await self._find_left(turn, fact, is_cut_off=True)
             elif fact.name == CHECKED and await self._is_unwritten(turn, data):
                 waiting, number = await self._find_left(turn, fact, is_cut_off=False), data["approval"]

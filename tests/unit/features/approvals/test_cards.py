@@ -17,7 +17,7 @@ from bubbot.ports.model import ModelEvent, ModelRequest
 from bubbot.ports.tool import CallPlan, Effect, NoArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.tape.provenance import Source, source_of
-from tests.approving import ApprovalBench, acting_tools, approving
+from tests.approving import ApprovalBench, PostArgs, acting_tools, approving
 from tests.turns import Played, calls, says
 
 POST: dict[str, Any] = calls("post_send", to="bob", text="hello")
@@ -48,10 +48,10 @@ async def asked_calls(bench: ApprovalBench) -> list[list[str]]:
     return [[call["details"] for call in asked["calls"]] for asked in await bench.facts("approval.asked")]
 
 
-async def cut_off(home: Path, *steps: Mapping[str, Any], text: str = "") -> None:
+async def cut_off(home: Path, *steps: Mapping[str, Any], text: str = "", **settings: Any) -> None:
     """Run a bot that is stopped while its model is stuck in the last of these steps."""
     model = Sticking(*steps, STUCK)
-    async with approving(home, model) as bench:
+    async with approving(home, model, **settings) as bench:
         saying = asyncio.ensure_future(bench.say(text)) if text else None
         async with asyncio.timeout(10):
             await model.is_stuck.wait()
@@ -151,22 +151,63 @@ async def _plan(details: str) -> CallPlan:
 
 class TestInterruptions:
     async def test_the_attempt_that_runs_again_writes_the_card_with_what_both_have_asked(self, tmp_path: Path) -> None:
-        await cut_off(tmp_path, READ, POST, text="read it, then send it to both")
+        await cut_off(tmp_path, POST, text="send it to both")
         async with approving(tmp_path, Played(EVE, says("I asked."), says("Both are sent."))) as bench:
             await bench.settle()
             assert await asked_calls(bench) == [["to bob:\nhello", "to eve:\nhello"]]
             asked = [result for result in await bench.results() if result.startswith("asked (")]
             assert [result[7:12] for result in asked] == bench.cards * 2, "both attempts name the one card"
-            (fact,) = await bench.events("approval.asked")
-            assert source_of(fact) is Source.WORLD, "words of a page have led to it"
             await bench.say(f",approve {bench.card}")
-            assert [done for done in bench.done if done[0] == "post.send"] == [SENT, SENT_TO_EVE]
+            assert bench.done == [SENT, SENT_TO_EVE]
 
     async def test_what_the_first_attempt_asked_is_asked_when_the_bot_gives_up(self, tmp_path: Path) -> None:
-        await cut_off(tmp_path, POST, text="send it")
+        await cut_off(tmp_path, READ, POST, text="read it, then send it")
         await cut_off(tmp_path)
         async with approving(tmp_path, Played(says("It is sent."))) as bench:
             await bench.settle()
             assert await asked_calls(bench) == [["to bob:\nhello"]]
+            (fact,) = await bench.events("approval.asked")
+            assert source_of(fact) is Source.WORLD, "words of a page have led to it"
             await bench.say(f",approve {bench.card}")
             assert bench.done == [SENT]
+
+    async def test_after_a_call_that_was_cut_off_the_rest_of_its_card_does_not_run(self, tmp_path: Path) -> None:
+        is_sending, done = asyncio.Event(), list[tuple[str, str]]()
+
+        @tool("parcel.send", plan=lambda _turn, args: _plan(f"to {args.to}"))
+        async def parcel_send(turn: Turn, args: PostArgs) -> str:
+            """Send a parcel."""
+            is_sending.set()
+            await asyncio.Event().wait()
+            return "sent"
+
+        model = Played(calls("parcel_send", to="ann"), POST, says("I asked."))
+        async with approving(tmp_path, model, tools=[parcel_send], done=done) as bench:
+            await bench.say("send a parcel, then tell bob")
+            answering = asyncio.ensure_future(bench.say(f",approve {bench.card}"))
+            await is_sending.wait()
+            await bench.app.runtime.cancel()
+            answering.cancel()
+            await asyncio.gather(answering, return_exceptions=True)
+        model = Sticking(calls("parcel_send", to="bea"), STUCK)
+        async with approving(tmp_path, model, tools=[parcel_send], done=done) as bench:
+            await model.is_stuck.wait()
+            await bench.app.runtime.cancel()
+        async with approving(tmp_path, Played(says("?")), tools=[parcel_send], done=done) as bench:
+            await bench.settle()  # it gives up
+            *_, unknown, left, _asked = await bench.results()
+            assert "its outcome is unknown" in unknown
+            assert "a call before it, allowed with the same card, failed" in left
+            whys = [asked["why"] for asked in await bench.facts("approval.asked")]
+            assert whys[1:] == [("cut_off",), ("outside", "used_before")]
+            assert (await asked_calls(bench))[2] == ["to bea"]
+            assert done == []
+
+    async def test_what_a_sub_task_asked_is_asked_though_its_turn_keeps_only_its_result(self, tmp_path: Path) -> None:
+        order = calls("agent_run", task="look it up", tools=["page.read"], mode="result")
+        page = calls("page_read", address="http://y.org/")
+        await cut_off(tmp_path, READ, order, page, says("It was asked."), text="look it up", jobs="ask")
+        async with approving(tmp_path, Played(says("I asked.")), jobs="ask") as bench:
+            await bench.settle()
+            assert await asked_calls(bench) == [["http://y.org/"]]
+            assert len(bench.cards) == 1
