@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from math import isfinite
 from types import MappingProxyType
-from typing import Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from bubbot.errors import EntryInvalid
 from bubbot.records import dataclass
@@ -270,11 +270,28 @@ class TapeEntry:
     @property
     def texts(self) -> tuple[str, str]:
         """Payload and meta as `encode` writes them."""
-        return self.cache.get(_TEXTS) or (encode(self.payload), encode(self.meta))
+        return self.cache.get(_TEXTS) or (self.cache.get(_PACKED) or encode(self.payload), encode(self.meta))
 
     def take_texts(self) -> tuple[str, str]:
         """Return `texts`, and do not keep them: the entry is about to be stored, and may stay in memory for long."""
-        return self.cache.pop(_TEXTS, None) or (encode(self.payload), encode(self.meta))
+        return self.cache.pop(_TEXTS, None) or self.texts
+
+    def pack(self) -> None:
+        """Keep the payload of a long event as text, which takes a quarter of its values; whoever reads it decodes it."""
+        if self.kind != Kind.EVENT or self.erased or _PACKED in self.cache:
+            return
+        text = self.texts[0]
+        if len(text) >= MIN_PACKED_CHARS:
+            self.cache[_PACKED] = text  # first: another thread may read the payload meanwhile
+            object.__delattr__(self, "payload")
+
+    if not TYPE_CHECKING:  # else every misspelt attribute would pass the type checker
+
+        def __getattr__(self, name: str) -> Any:
+            """Return the payload of a packed entry; Python calls this for attributes that are not set."""
+            if name == "payload" and (text := self.cache.get(_PACKED)) is not None:
+                return _seal(json.loads(text))
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @classmethod
     def from_stored(cls, *, entry_id: int, kind: str, key: str | None, date: str, payload: Any, meta: Any) -> TapeEntry:
@@ -296,6 +313,10 @@ class TapeEntry:
 _NAMED = (Kind.ANCHOR, Kind.EVENT)
 _TEXTS = "texts"
 """The key of the encoded texts in the cache of an entry that was not stored yet."""
+_PACKED = "packed"
+"""The key of the encoded payload in the cache of an entry that has no decoded one."""
+MIN_PACKED_CHARS = 600
+"""Characters from which `pack` makes a difference: `loop.step` takes 6.2 kB as values, half of what a long chat takes."""
 
 
 def _name_of(kind: str, payload: JsonObject) -> str | None:

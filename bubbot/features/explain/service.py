@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import tzinfo
@@ -45,8 +44,6 @@ from bubbot.tape.entry import Kind, TapeEntry, thaw
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import CORRECTION, TapeHandle, spans_of
 from bubbot.tape.query import IdRanges, TapeQuery, parse_moment
-
-log = logging.getLogger(__name__)
 
 ExplainStatus = Literal["founded", "unknown", "unfounded", "failed"]
 """`founded`: each statement holds. `unknown`: the model found nothing. `unfounded`: no answer held. `failed`: no model answered."""

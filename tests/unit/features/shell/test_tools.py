@@ -32,7 +32,6 @@ from bubbot.tape.provenance import Source
 from bubbot.texts import Texts
 from tests.turns import HOME, Options, Played, calls, running, says
 
-UNUSED: Any = None
 SANDBOXES = ("bwrap", "landlock", "none")
 LIMIT_SECONDS = 30.0
 
