@@ -39,4 +39,4 @@ class LastTurnView:
             return None
         turn = end.meta.get("turn")
         first = opening.id if opening and opening.meta.get("turn") == turn else start.id
-        return LastTurn(str(turn), str(end.payload["data"]["status"]), (min(first, start.id), end.id))
+        return LastTurn(str(turn), str(end.data["status"]), (min(first, start.id), end.id))

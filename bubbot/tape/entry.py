@@ -234,6 +234,12 @@ class TapeEntry:
         writer = self.meta.get("fork", "")
         return not isinstance(writer, str) or writer in ("", fork) or fork.startswith(f"{writer}/")
 
+    @property
+    def data(self) -> JsonObject:
+        """The data of an event; empty for other kinds, and if it is missing or no object (imports)."""
+        data = self.payload.get("data") if self.kind == Kind.EVENT else None
+        return data if type(data) is MappingProxyType else EMPTY_OBJECT
+
     def same_content(self, other: TapeEntry) -> bool:
         """Return true if kind and payload are equal; meta and date never count."""
         return self.kind == other.kind and canonical(self.payload) == canonical(other.payload)

@@ -70,7 +70,7 @@ class SubTaskService:
                     await stack.enter_async_context(tasks.writer(turn.tape.id))
                 await stack.enter_async_context(tasks.places(depth))
                 ended = await self._run(turn, task)
-        data = ended.payload["data"]
+        data = ended.data
         if data["status"] != "answered":
             raise ToolFailed(f"{data['result']}\n\n{_cite(turn, ended)}")
         text = data["result"] or turn.result_texts.say("agent_silent")
@@ -215,7 +215,7 @@ def _failure_text(error: BubbotError, texts: Texts) -> str:
 
 def _usage_entries(fork: ForkedTape, task: SubTask) -> list[TapeEntry]:
     """Build the steps of a discarded sub-task as calls with a purpose: what they cost stays a fact (T13)."""
-    steps: list[dict[str, Any]] = [thaw(entry.payload["data"]) for entry in fork.delta if entry.name == STEP_EVENT]
+    steps: list[dict[str, Any]] = [thaw(entry.data) for entry in fork.delta if entry.name == STEP_EVENT]
     base: JsonObject = {
         "view": {},
         "head": fork.base,
@@ -228,7 +228,7 @@ def _usage_entries(fork: ForkedTape, task: SubTask) -> list[TapeEntry]:
 
 def _cite(turn: Turn, ended: TapeEntry) -> str:
     """Name the entries of a sub-task, and what it used. The entries of a fork of a fork have no ids yet: `+n`."""
-    data, texts = ended.payload["data"], turn.result_texts
+    data, texts = ended.data, turn.result_texts
     spans = data["entries"] or [[ended.id, ended.id]]
     base, sign = (turn.tape.base, "+") if turn.is_subtask and spans[0][0] > turn.tape.base else (0, "#")
     low, high = spans[0][0] - base, spans[-1][-1] - base

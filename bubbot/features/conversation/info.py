@@ -68,8 +68,7 @@ class InfoView:
 
 def parse_step_usage(step: TapeEntry) -> Usage | None:
     """Return the usage in a `loop.step` event; None if it has none."""
-    data = step.payload.get("data")
-    usage = data.get("usage") if isinstance(data, Mapping) else None
+    usage = step.data.get("usage")
     if not isinstance(usage, Mapping):
         return None
     cost = usage.get("cost")

@@ -118,7 +118,7 @@ async def read_deliveries(tape: TapeHandle) -> dict[str, list[TapeEntry]]:
         own: set[object] = set()
         kept = []
         for entry in reversed(entries):
-            data = {} if entry.erased else entry.payload.get("data") or {}
+            data = entry.data
             if entry.name == INTENT and data.get("session") == tape.session:
                 own.add(entry.id)
             if entry.id in own or data.get("intent") in own:
@@ -138,8 +138,7 @@ def format_entry(entry: TapeEntry, zone: tzinfo) -> str:
 
 
 def _content(entry: TapeEntry) -> Mapping[str, Any]:
-    data = entry.payload.get("data")
-    if entry.kind == Kind.EVENT and isinstance(data, Mapping):
+    if data := entry.data:
         return {key: data[key] for key in _STEP_FIELDS if key in data} if entry.name == "loop.step" else data
     sender = entry.meta.get("sender")
     return {**entry.payload, **({"by": sender} if isinstance(sender, Mapping) else {})}

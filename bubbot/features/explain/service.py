@@ -315,7 +315,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 def _describe(attempt: _Attempt, explanation: Explanation) -> Explained:
     """Build the fact of an explanation."""
-    steps = [entry.payload["data"] for entry in attempt.fork.delta if entry.name == "loop.step"]
+    steps = [entry.data for entry in attempt.fork.delta if entry.name == "loop.step"]
     usages = [step["usage"] for step in steps if isinstance(step.get("usage"), Mapping)]
     tapes = {"": attempt.fork.name, **attempt.tapes}
     read: dict[str, list[int]] = {}
@@ -339,7 +339,7 @@ def _describe(attempt: _Attempt, explanation: Explanation) -> Explained:
 
 def _usage_entries(fork: ForkedTape) -> list[TapeEntry]:
     """Build the steps of a discarded fork as calls with a purpose: what they cost stays a fact (T13)."""
-    steps: list[dict[str, Any]] = [thaw(entry.payload["data"]) for entry in fork.delta if entry.name == "loop.step"]
+    steps: list[dict[str, Any]] = [thaw(entry.data) for entry in fork.delta if entry.name == "loop.step"]
     base: dict[str, Any] = {"view": {}, "head": 0, "as_of": [], "shown": [], "purpose": ORIGIN}
     return [make.event("loop.step", {**_without_content(step), **base}) for step in steps]
 

@@ -50,7 +50,7 @@ async def find_turns(tape: TapeHandle, first: int, last: int) -> AsyncIterator[l
 
 
 def _answering_steps(entries: Sequence[TapeEntry]) -> list[JsonObject]:
-    steps = [entry.payload["data"] for entry in entries if entry.name == "loop.step" and entry.kind == Kind.EVENT]
+    steps = [entry.data for entry in entries if entry.name == "loop.step" and entry.kind == Kind.EVENT]
     return [step for step in steps if "purpose" not in step and step.get("view")]
 
 
@@ -89,7 +89,7 @@ async def rerun_turn(
         raise
     except BubbotError as failed:
         error = host.texts.reason(failed)
-    steps = [thaw(entry.payload["data"]) for entry in fork.delta if entry.name == "loop.step"]
+    steps = [thaw(entry.data) for entry in fork.delta if entry.name == "loop.step"]
     host.tape.raise_source(fork.source)
     await outer.discard()  # a replay of many turns would keep each request in memory
     again = _summarise(steps, text, called, record.missed, error)

@@ -29,7 +29,7 @@ STEP_EVENT = "loop.step"
 async def find_steps(tape: TapeHandle, first: int, last: int) -> list[TapeEntry]:
     """Find the model calls of a range of entries whose requests were kept."""
     query = TapeQuery(tape.name, IdRanges(((first, last),)), kinds=(Kind.EVENT,), names=(STEP_EVENT,))
-    return [entry for entry in (await tape.fetch([query]))[0] if not entry.erased and "system" in entry.payload["data"]]
+    return [entry for entry in (await tape.fetch([query]))[0] if not entry.erased and "system" in entry.data]
 
 
 async def replay_step(
@@ -37,7 +37,7 @@ async def replay_step(
 ) -> ReplayedStep:
     """Build the request of a step from the facts, compare its digest, and compare it with what this code would build."""
     await asyncio.sleep(0)  # a slice may be long, and turns of others go on
-    step: JsonObject = entry.payload["data"]
+    step: JsonObject = entry.data
     try:
         request = await rebuild_request(step, tape, strategies=strategies)
         digest = (await embed_images(request, tape.get_blob)).digest()
@@ -69,7 +69,7 @@ def _list_unknown(turn: Turn, shown: Mapping[str, Sequence[Span]], *, is_whole: 
 
 async def _build_turn(host: Turn, tape: TapeService, entry: TapeEntry) -> tuple[Turn, bool]:
     """Build the turn of a step as it was, for what reads it; nothing runs in it. The second value: all of its messages are known."""
-    past = await tape.as_of(entry.payload["data"]["as_of"])
+    past = await tape.as_of(entry.data["as_of"])
     starts = TapeQuery(
         tape.name,
         IdRanges(((1, entry.id),)),
@@ -83,13 +83,13 @@ async def _build_turn(host: Turn, tape: TapeService, entry: TapeEntry) -> tuple[
         (str(name), int(number))
         for event in reversed(events)
         if not event.erased and event.meta.get("turn") == entry.meta.get("turn")
-        for name, number in event.payload["data"]["inbounds"]
+        for name, number in event.data["inbounds"]
     ]
     inbounds: list[AcceptedInbound] = []
     for name, number in named:
         (found,) = await tape.fetch([TapeQuery(name, IdRanges(((number, number),)))])
         if found and not found[0].erased:
-            inbounds.append(AcceptedInbound(number, inbound_from(found[0].payload["data"])))
+            inbounds.append(AcceptedInbound(number, inbound_from(found[0].data)))
     first: Inbound | None = inbounds[0].inbound if inbounds else None
     moment = parse_moment(entry.date) or host.now()
     role = await _find_role(tape, entry, first)

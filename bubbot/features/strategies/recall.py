@@ -152,8 +152,8 @@ async def _next_view(turn: Turn) -> tuple[ContextView, int | None]:
 
 def _conversation_step(entry: TapeEntry) -> Mapping[str, Any] | None:
     """Return the data of a step of the conversation itself, which records its view."""
-    data = entry.payload.get("data") if entry.is_shown_to("") and not entry.erased else None
-    return data if isinstance(data, Mapping) and data.get("view") and not data.get("purpose") else None
+    data = entry.data if entry.is_shown_to("") else {}
+    return data if data.get("view") and not data.get("purpose") else None
 
 
 def find_terms(text: str) -> list[str]:

@@ -170,7 +170,7 @@ class Summaries:
         start = next((entry for entry in result.delta if entry.name == "turn/start"), None)
         if start is None:
             return
-        turn_id, inbound = self._due.pop(start.payload["data"].get("session", ""), ("", None))
+        turn_id, inbound = self._due.pop(start.data.get("session", ""), ("", None))
         if inbound is None or turn_id != start.meta.get("turn"):
             return
         try:
@@ -283,9 +283,9 @@ async def _without_deleted(turn: Turn, state: SummaryState) -> SummaryState:
 def _last_step(entries: Sequence[TapeEntry]) -> Mapping[str, Any] | None:
     """Return the data of the newest step of the conversation among the entries; those of sub-tasks are not of it."""
     for entry in reversed(entries):
-        if entry.name == "loop.step" and entry.kind == Kind.EVENT and not entry.erased and entry.is_shown_to(""):
-            data = entry.payload.get("data")
-            if isinstance(data, Mapping) and "purpose" not in data and isinstance(data.get("view"), Mapping):
+        if entry.name == "loop.step" and entry.is_shown_to(""):
+            data = entry.data
+            if "purpose" not in data and isinstance(data.get("view"), Mapping):
                 return data
     return None
 

@@ -103,7 +103,7 @@ class WhyView:
     def fold(self, answers: QueryAnswers) -> Explanation | None:
         """Build the explanation."""
         entries = answers[0]
-        steps = tuple((entry.id, entry.payload["data"]) for entry in entries if entry.name == "loop.step")
+        steps = tuple((entry.id, entry.data) for entry in entries if entry.name == "loop.step")
         if not steps and not self.without_model:
             return None
         answer = [
@@ -111,16 +111,14 @@ class WhyView:
             for entry in entries
             if entry.kind == Kind.MESSAGE and entry.payload.get("role") == "assistant" and entry.is_shown_to("")
         ]
-        status = next(
-            (entry.payload["data"].get("status", "") for entry in entries if entry.name == "turn/end"), "interrupted"
-        )
+        status = next((entry.data.get("status", "") for entry in entries if entry.name == "turn/end"), "interrupted")
         turn = str(entries[0].meta.get("turn", ""))
         errors = tuple(
             (entry.id, str(entry.payload.get("kind", "")), str(entry.payload.get("message", "")))
             for entry in entries
             if entry.kind == Kind.ERROR
         )
-        checks = tuple((entry.id, entry.payload["data"]) for entry in entries if entry.name == CALL_CHECKED)
+        checks = tuple((entry.id, entry.data) for entry in entries if entry.name == CALL_CHECKED)
         labels = {entry.id: label for entry in entries if entry.name == "loop.step" and (label := _step_label(entry))}
         return Explanation(
             turn, status, *self.span, steps, _tools(entries), answer[-1] if answer else None, errors, checks, labels
@@ -129,7 +127,7 @@ class WhyView:
 
 def _step_label(entry: TapeEntry) -> str:
     if entry.is_shown_to(""):
-        return str(entry.payload["data"].get("purpose", ""))
+        return str(entry.data.get("purpose", ""))
     return str(entry.meta.get("origin", ""))
 
 
