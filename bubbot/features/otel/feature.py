@@ -87,7 +87,9 @@ class OtelFeature:
             try:
                 await asyncio.wait((work, change), return_when=asyncio.FIRST_COMPLETED)
                 if work.done():
-                    work.result()  # raises what ended it: the supervisor tries again
+                    if (error := work.exception()) is not None:
+                        self.state.note_failure(type(error).__name__, self._kernel.now())
+                        raise error  # the supervisor tries again
                     await change
             finally:
                 for task in (work, change):

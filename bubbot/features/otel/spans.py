@@ -64,11 +64,6 @@ class SpanData:
     error: str | None = None
     links: tuple[tuple[bytes, bytes], ...] = ()
 
-    @property
-    def size(self) -> int:
-        """About how many bytes it takes."""
-        return 200 + sum(len(name) + len(str(value)) for name, value in self.attributes.items())
-
 
 def trace_id(turn: str) -> bytes:
     """Return the trace of a turn: its own id, so that `,why` and a viewer name it alike."""

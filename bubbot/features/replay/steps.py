@@ -13,7 +13,7 @@ from bubbot.gateway.inbox_views import inbound_from
 from bubbot.ports.channel import HUMAN_ORIGIN, Inbound, Role
 from bubbot.ports.model import ModelRequest, ToolSpecs
 from bubbot.ports.turn import AcceptedInbound, Turn
-from bubbot.runtime.compose import Recompose, embed_images, rebuild_request
+from bubbot.runtime.compose import Recompose, embed_images, find_recorded_part, rebuild_request
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.shown import parse_role
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical
@@ -69,7 +69,7 @@ def _list_unknown(turn: Turn, shown: Mapping[str, Sequence[Span]], *, is_whole: 
 
 async def _build_turn(host: Turn, tape: TapeService, entry: TapeEntry) -> tuple[Turn, bool]:
     """Build the turn of a step as it was, for what reads it; nothing runs in it. The second value: all of its messages are known."""
-    past = await tape.as_of(entry.data["as_of"])
+    past = await tape.as_of(find_recorded_part(entry.data))
     starts = TapeQuery(
         tape.name,
         IdRanges(((1, entry.id),)),

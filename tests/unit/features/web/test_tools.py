@@ -288,7 +288,13 @@ async def test_an_engine_is_one_request_with_its_key(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("body", "status", "reason"),
-    [("{}", 429, "status 429"), ("<html>", 200, "not JSON"), ('{"results": 3}', 200, "no list"), ("[]", 200, "")],
+    [
+        ("{}", 429, "status 429"),
+        ("<html>", 200, "not JSON"),
+        ("[" * 9000, 200, "not JSON"),
+        ('{"results": 3}', 200, "no list"),
+        ("[]", 200, ""),
+    ],
 )
 async def test_an_answer_of_an_engine_that_cannot_be_used_is_told(body: str, status: int, reason: str) -> None:
     async with serving(answering(body, "application/json", status)) as site:
