@@ -11,6 +11,7 @@ from bubbot.ports.outbox import INTENT, OUTBOX_PREFIX, RECEIPT, intent_key
 from bubbot.ports.panel import Block, Cell, Moment, Panel, PanelQuery, PanelReader, Paragraph, Table, TapeLink
 from bubbot.tape.boundary import SharedTape
 from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.events import TURN_START
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.shards import shard_tape
@@ -20,7 +21,6 @@ MESSAGES_PER_TURN = 8
 """Messages of one turn that are looked for."""
 NEWEST_FACTS = 1_000
 """The newest facts of the tape among which messages are looked for that no turn wrote."""
-TURN_START = "turn/start"
 TURN_ID = re.compile(r"[0-9a-f]{32}")
 MAX_TEXT_CHARS = 300
 

@@ -17,13 +17,13 @@ from bubbot.runtime.compose import Recompose, embed_images, find_recorded_part, 
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.shown import parse_role
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical
+from bubbot.tape.events import STEP_EVENT, TURN_START
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import IdRanges, Span, TapeQuery, parse_moment
 from bubbot.tape.service import TapeService
 
 PARTS = ("prompt", "tools", "messages")
 MAX_SHOWN_CHARS = 300
-STEP_EVENT = "loop.step"
 
 
 async def find_steps(tape: TapeHandle, first: int, last: int) -> list[TapeEntry]:
@@ -74,7 +74,7 @@ async def _build_turn(host: Turn, tape: TapeService, entry: TapeEntry) -> tuple[
         tape.name,
         IdRanges(((1, entry.id),)),
         kinds=(Kind.EVENT,),
-        names=("turn/start", "turn/joined"),
+        names=(TURN_START, "turn/joined"),
         newest=True,
         limit=50,
     )

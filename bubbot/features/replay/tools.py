@@ -174,14 +174,14 @@ async def _run_again(turn: Turn, tape: TapeService, replay: Replay, strategies: 
 
     model = (await turn.runner.find_model(turn)).name
     turns, usage, problem = [], [], ""
-    async for entries in find_turns(tape, replay.first, replay.last):
+    async for record in find_turns(tape, replay.first, replay.last):
         try:
-            found, spent = await rerun_turn(turn, tape, entries, strategies)
+            found, spent = await rerun_turn(turn, tape, record, strategies)
         except ReplayDenied as error:
             problem = str(error)
             break
         except (EntryNotFound, ConfigError) as error:  # its request cannot be built again
-            problem = f"#{entries[0].id}: {error}"
+            problem = f"#{record.entries[0].id}: {error}"
             continue
         turns.append(found)
         usage += spent

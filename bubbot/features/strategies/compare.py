@@ -14,6 +14,7 @@ from bubbot.runtime.context.strategy import ContextStrategies, ModelContext
 from bubbot.runtime.context.tokens import estimate_context_tokens
 from bubbot.runtime.context.view import ContextView
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
+from bubbot.tape.events import STEP_EVENT
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import OpeningAnchor, TapeQuery
 
@@ -126,7 +127,7 @@ async def compare_strategies(tape: TapeHandle, deps: CompareDeps) -> ContextComp
 
 async def _find_step(tape: TapeHandle) -> TapeEntry:
     """Find the newest model call that shows the conversation; those with a purpose of their own do not."""
-    query = TapeQuery(tape.name, kinds=(Kind.EVENT,), names=("loop.step",), newest=True, limit=MAX_STEPS_SEARCHED)
+    query = TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(STEP_EVENT,), newest=True, limit=MAX_STEPS_SEARCHED)
     for entry in (await tape.fetch([query]))[0]:
         if entry.data.get("view"):
             return entry

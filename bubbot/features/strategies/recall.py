@@ -28,6 +28,7 @@ from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.runtime.context.view import ContextView
 from bubbot.tape.anchor import recalled_ranges
 from bubbot.tape.entry import Kind, TapeEntry, event
+from bubbot.tape.events import STEP_EVENT
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import TapeHandle, ids_of, spans_of
 from bubbot.tape.query import IdRanges, OpeningAnchor, TapeQuery, fold_text, parse_moment
@@ -46,7 +47,6 @@ MIN_LETTERS = 3
 """Shorter words are not looked for."""
 LINE_TOKENS = 20
 """What the head of one quoted entry takes."""
-STEP_EVENT = "loop.step"
 MAX_STEPS_READ = 8
 """The newest steps among which that of the conversation is looked for: sub-tasks and summaries write some, too."""
 _STRATEGIES = ContextStrategies((RETRIEVAL,))

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from bubbot.errors import TapeCorrupt
-from bubbot.features.trace.entries import text_of
 from bubbot.ports.session_names import IMPORT_EVENT, IMPORTS_TAPE
 from bubbot.records import dataclass
 from bubbot.tape.boundary import TapeBoundary
-from bubbot.tape.entry import TapeEntry
+from bubbot.tape.entry import TapeEntry, text_of
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.store import SYSTEM_TAPE_PREFIX, TapeSummary
 
