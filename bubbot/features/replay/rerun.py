@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from bubbot.errors import BubbotError, LeaseLost, ModelCallDenied, StoreError
+from bubbot.errors import BubbotError, ConfigError, EntryNotFound, LeaseLost, ModelCallDenied, StoreError
 from bubbot.features.replay.report import ReplayedTurn, RunSummary
 from bubbot.ports.model import ModelReply, ToolCall
 from bubbot.ports.text import clean
@@ -34,6 +34,25 @@ class ReplayDenied(Exception):
     """A budget or a rate ended the replay; the text says which."""
 
 
+async def rerun_turns(
+    host: Turn, tape: TapeService, span: tuple[int, int], strategies: ContextStrategies
+) -> tuple[tuple[ReplayedTurn, ...], list[TapeEntry], str]:
+    """Run the turns of a range of entries again; return them, the steps that say what that cost, and what ended it early."""
+    turns, usage, problem = list[ReplayedTurn](), list[TapeEntry](), ""
+    async for turn in find_turns(tape, *span):
+        try:
+            found, spent = await _rerun_turn(host, tape, turn, strategies)
+        except ReplayDenied as error:
+            problem = str(error)
+            break
+        except (EntryNotFound, ConfigError) as error:  # its request cannot be built again
+            problem = f"#{turn.entries[0].id}: {error}"
+            continue
+        turns.append(found)
+        usage += spent
+    return tuple(turns), usage, problem
+
+
 async def find_turns(tape: TapeHandle, first: int, last: int) -> AsyncIterator[TurnRecord]:
     """Find the turns of a range of entries that asked a model for an answer, some entries at a time."""
     turns: dict[str, list[TapeEntry]] = {}
@@ -53,7 +72,7 @@ def _answering_steps(turn: TurnRecord) -> list[StepRecord]:
     return [step for step in turn.answering_steps if step.data.get("view")]
 
 
-async def rerun_turn(
+async def _rerun_turn(
     host: Turn, tape: TapeService, turn: TurnRecord, strategies: ContextStrategies
 ) -> tuple[ReplayedTurn, list[TapeEntry]]:
     """Run a turn again with the model of the host turn; return it with the steps that say what that cost.

@@ -18,7 +18,6 @@ from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.shown import parse_role
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical
 from bubbot.tape.events import STEP_EVENT, TURN_START
-from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import IdRanges, Span, TapeQuery, parse_moment
 from bubbot.tape.service import TapeService
 
@@ -26,13 +25,16 @@ PARTS = ("prompt", "tools", "messages")
 MAX_SHOWN_CHARS = 300
 
 
-async def find_steps(tape: TapeHandle, first: int, last: int) -> list[TapeEntry]:
-    """Find the model calls of a range of entries whose requests were kept."""
-    query = TapeQuery(tape.name, IdRanges(((first, last),)), kinds=(Kind.EVENT,), names=(STEP_EVENT,))
-    return [entry for entry in (await tape.fetch([query]))[0] if not entry.erased and "system" in entry.data]
+async def replay_steps(
+    host: Turn, tape: TapeService, span: tuple[int, int], strategies: ContextStrategies, recompose: Recompose
+) -> tuple[ReplayedStep, ...]:
+    """Replay the model calls of a range of entries whose requests were kept."""
+    query = TapeQuery(tape.name, IdRanges((span,)), kinds=(Kind.EVENT,), names=(STEP_EVENT,))
+    steps = [entry for entry in (await tape.fetch([query]))[0] if "system" in entry.data]
+    return tuple([await _replay_step(host, tape, entry, strategies, recompose) for entry in steps])
 
 
-async def replay_step(
+async def _replay_step(
     host: Turn, tape: TapeService, entry: TapeEntry, strategies: ContextStrategies, recompose: Recompose
 ) -> ReplayedStep:
     """Build the request of a step from the facts, compare its digest, and compare it with what this code would build."""
