@@ -334,7 +334,7 @@ class ProjectedTape(Generic[S]):
             if entry.erased:
                 return
             if entry.kind == Kind.EVENT:
-                data = entry.payload["data"]
+                data = entry.data
                 if data["version"] not in (projection.version, *projection.older_versions):
                     return
                 after, state = data["after"], data["state"]
