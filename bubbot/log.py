@@ -41,6 +41,7 @@ LogForm = Literal["auto", "text", "keyvalue", "json"]
 
 _OWN_LOGGERS = ("bubbot", "channels")
 _STANDARD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "action", "taskName"}
+_ONE_WORD = re.compile(r"[^\s\"=\\]+")
 _SLASHES = r"\\*+"
 _SHORT_ESCAPES = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
 _session: ContextVar[str | None] = ContextVar("session", default=None)
@@ -349,7 +350,7 @@ def _installed() -> _StderrHandler | None:
 
 def _quote(text: str) -> str:
     """Return a value that stays one word on one line: in JSON quotes if necessary."""
-    if re.fullmatch(r"[^\s\"=\\]+", text) and text.isprintable():
+    if text.isalnum() or (_ONE_WORD.fullmatch(text) and text.isprintable()):
         return text
     return printable(json.dumps(text, ensure_ascii=False))
 

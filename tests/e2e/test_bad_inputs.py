@@ -32,6 +32,7 @@ CONFIGS: Mapping[str, bytes] = {
     "huge number": b"[model]\nmax_steps = " + b"9" * 5000 + b"\n",
     "list for a section": b'model = ["scripted"]\n',
     "unknown kind": b'[channels.x]\nkind = "telefax"\n',
+    "list for a token": b'[channels.telegram]\ntoken = ["a"]\n',
     "token with a space": b'[channels.telegram]\ntoken = "123456789:AAAA BBBB"\n',
     "one token twice": b'[channels.a]\nkind = "telegram"\ntoken = "1:abc"\n[channels.b]\nkind = "telegram"\ntoken = "1:abc"\n',
     "telegram": b'[channels.telegram]\ntoken = "123456789:AAAABBBBCCCC"\n',

@@ -33,7 +33,6 @@ from bubbot.texts import Texts
 from tests.e2e import forked
 from tests.turns import HOME, Options, Played, calls, running, says
 
-UNUSED: Any = None
 SANDBOXES = ("bwrap", "landlock", "none")
 LIMIT_SECONDS = 30.0
 
