@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from math import log10
+from math import inf, log10
 from zlib import crc32
 
 from bubbot.records import dataclass
@@ -26,9 +26,9 @@ MAX_TERMS = 400
 """The most terms in one look-up; each costs FTS5 a cursor."""
 MAX_SPELLINGS = 16
 """The most terms that hold a misspelt word as their part and are looked for."""
-_LARGE_VOCABULARY = 50_000
-"""Terms from which on a short word is close to one of them by chance."""
-_CHANCE_LETTERS = 6
+_TERMS_PER_ENTRY = 75_000
+"""For so many terms of the vocabulary a spelling that may be chance has to stand in one entry more."""
+_CHANCE_LETTERS = 4
 _MAX_HALF_LETTERS = 8
 _HUGE_WORD_LETTERS = 1000
 _ENDING_MARK = "\ue000"  # after the last letters of a term among its trigrams
@@ -164,16 +164,16 @@ class Vocabulary:
         for start in starts:
             for term, match in find_alike(start, counts).items():
                 mistakes[term] = min(match.mistakes, mistakes.get(term, match.mistakes))
-        if is_alone and self._is_large():
+        if is_alone:
+            least = self._count_terms() / _TERMS_PER_ENTRY
             mistakes = {
-                term: number for term, number in mistakes.items() if counts[term] > 1 or not _is_chance(word, number)
+                term: number for term, number in mistakes.items() if counts[term] * _unlikeliness(word, number) >= least
             }
         rated = sorted(mistakes, key=lambda term: mistakes[term] - 0.5 * log10(1 + counts[term]))
         return {term: mistakes[term] for term in rated}
 
-    def _is_large(self) -> bool:
-        newest = self.conn.execute("SELECT max(id) FROM term").fetchone()[0]
-        return newest is not None and newest > _LARGE_VOCABULARY
+    def _count_terms(self) -> int:
+        return int(self.conn.execute("SELECT coalesce(max(id), 0) FROM term").fetchone()[0])
 
     def _with_grams(self, part: str, part_grams: list[str], condition: str, limit: int) -> dict[str, int] | None:
         if len(part) < 3:
@@ -192,12 +192,14 @@ class Vocabulary:
             yield from self.conn.execute(sql.format(f"({', '.join('?' * len(part))})"), part).fetchall()
 
 
-def _is_chance(word: str, mistakes: float) -> bool:
-    """Return true if a word of so few letters is so close to one term of many by chance.
+def _unlikeliness(word: str, mistakes: float) -> float:
+    """Return how unlikely it is that a word is so close to a term by chance: four times for each letter.
 
-    Accents and swapped letters, which are less than a mistake, are no chance.
+    A second mistake makes up for two letters. Accents and swapped letters, which are less than a mistake, are no chance.
     """
-    return mistakes in (1, MAX_MISTAKES) and len(word) < _CHANCE_LETTERS + mistakes
+    if not mistakes or not float(mistakes).is_integer():
+        return inf
+    return 4.0 ** max(0, len(word) - _CHANCE_LETTERS - 2 * int(mistakes))
 
 
 def _all_grams(texts: Iterable[str]) -> str:

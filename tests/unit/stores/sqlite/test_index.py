@@ -241,7 +241,7 @@ async def test_among_many_words_a_short_one_that_is_close_to_a_single_entry_is_n
         "cafeine": [7],
     }
     assert {word: sorted(await found(chat, word)) for word in typed} == typed
-    monkeypatch.setattr(vocabulary, "_LARGE_VOCABULARY", 3)
+    monkeypatch.setattr(vocabulary, "_TERMS_PER_ENTRY", 5)
     # Swapped letters, accents, a second entry, a longer word or another word beside it are no chance.
     typed |= {"tanaki": [], "mandlim": []}
     assert {word: sorted(await found(chat, word)) for word in typed} == typed
