@@ -124,11 +124,10 @@ def replace_controls(text: str) -> str:
     The result cannot move the cursor, rename the window, write the clipboard, or change the direction of the text.
     """
     text = text.replace("\r\n", "\n")
-    return (
-        text
-        if text.isprintable()
-        else "".join("\N{REPLACEMENT CHARACTER}" if _is_obeyed(char) else char for char in text)
-    )
+    if text.isprintable():
+        return text
+    # A text has few different characters, however long it is.
+    return text.translate({ord(char): "\N{REPLACEMENT CHARACTER}" for char in set(text) if _is_obeyed(char)})
 
 
 def _is_obeyed(char: str) -> bool:

@@ -159,7 +159,8 @@ class ApprovalCard:
 
 def show_details(details: str) -> str:
     """Write details so that nothing in them hides: what a screen obeys or does not show is written as its number."""
-    return "".join(map(_show_char, details.replace("\r\n", "\n")))
+    text = details.replace("\r\n", "\n")
+    return text.translate({ord(char): _show_char(char) for char in set(text)})
 
 
 def _show_char(char: str) -> str:
