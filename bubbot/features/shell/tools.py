@@ -48,6 +48,8 @@ class ShellRunArgs(ToolArgs):
     def _check_command(self) -> Self:
         if bool(self.argv) == bool(self.script.strip()):
             raise ValueError("give argv or script, one of them")
+        if self.argv and (not self.argv[0] or self.argv[0].startswith("-")):
+            raise ValueError("the first item is a program: its name is not empty and does not begin with -")
         # What a person is shown, and says yes to, is what runs.
         if any("\r" in text or replace_controls(text) != text for text in (self.script, *self.argv)):
             raise ValueError("a command has no control characters; write them as escapes, such as printf '\\033'")

@@ -115,6 +115,8 @@ async def test_a_program_runs_in_the_folder_of_its_chat(memory_store: InMemorySt
         {"argv": ["ls"], "script": "ls"},
         {"script": "  "},
         {"argv": ["a\0b"]},
+        {"argv": [""]},
+        {"argv": ["-a", "ls", "rm"]},  # some shells take -a for an option of exec, and run rm under the name ls
         {"script": "a\0b"},
         {"script": "ls \r rm -r ."},
         {"argv": ["echo", "\x1b[2K"]},
