@@ -31,7 +31,7 @@ from bubbot.ports.channel import APPROVAL_ORIGIN, HUMAN_ORIGIN, Outbound, Role
 from bubbot.ports.middleware import CallNext, ToolInvocation
 from bubbot.ports.model import ToolCall
 from bubbot.ports.text import clean
-from bubbot.ports.tool import CallPlan, EffectKind, GrantTarget, Repeat, Tool, ToolOutput, digest_call, plan_call
+from bubbot.ports.tool import CallPlan, EffectKind, GrantTarget, Power, Repeat, Tool, ToolOutput, digest_call, plan_call
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.records import dataclass
 from bubbot.runtime.effects import EFFECT_BEGIN, EFFECT_END
@@ -206,7 +206,8 @@ class CallGate:
         digest = digest_call(call.tool, call.args)
         facts = await self._collect_facts(call.turn, call.tool, call.plan, used_before=call.used_before)
         decision = decide(facts)
-        if facts.effect.kind is EffectKind.OUTSIDE and not await self._service.may_act():
+        acts = facts.effect.kind is EffectKind.OUTSIDE or facts.effect.power is Power.FOLDERS
+        if acts and not await self._service.may_act():
             await self._record(call, digest, facts, replace(decision, verdict=Verdict.REFUSE, grant=None))
             raise ToolRefused(
                 f"{call.tool.name} was not run: this bot is a copy that was restored from a backup, and acts on nothing "
