@@ -44,6 +44,8 @@ PAGE_FRAME_CHARS = 80
 """Characters that may stand around a page, so that the page itself is not cut."""
 TAIL_SHARE = 4
 """The end of a cut result gets one part in this many of the shown text."""
+BROKEN_OFF = "was not run: a call before it failed, on which it may depend. If it is still wanted, call it again."
+"""The result of a chained call after one that failed, behind the name of its tool."""
 PARALLEL_CALLS = 4
 """Calls of one step that run at the same time at most."""
 REPEAT_LIMIT = 3
@@ -184,9 +186,7 @@ class ToolCallRunner:
                 is_link = call.id in chained and not self._only_reads(call)
                 if is_link and is_broken:
                     begun.add(place)
-                    text = f"{call.name} was not run: a call before it failed, on which it may depend. If it is still wanted, "
-                    text += "call it again."
-                    results[place] = _Result(_not_run(call, timestamp(turn.now()), text))
+                    results[place] = _Result(_not_run(call, timestamp(turn.now()), f"{call.name} {BROKEN_OFF}"))
                     continue
                 await self._run_group(turn, group, repeats, results, begun)
                 is_broken = is_broken or (is_link and "is_error" in results[place].item)
