@@ -89,7 +89,10 @@ def shell_tools(service: ShellService, settings: ShellSettings) -> list[Tool]:
             "shell_conditions", folder=service.find_workspace(turn.session), sandbox=sandbox.name, network=network
         )
         target = GrantTarget(GrantKind.ARGUMENTS, digest_call(run, args)) if args.argv else None
-        return CallPlan(effect, f"{args.text}\n\n{conditions}", target, state=conditions)
+        named = await service.digest_named_files(turn.session, [*args.argv, args.script])
+        lines = [conditions, *([texts.say("shell_named", files=", ".join(named))] if named else [])]
+        state = "\n".join([conditions, *(f"{digest}  {path}" for path, digest in named.items())])
+        return CallPlan(effect, "\n".join([args.text, "", *lines]), target, state=state)
 
     @tool(
         "shell.run",
