@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -234,6 +234,12 @@ class TapeEntry:
         writer = self.meta.get("fork", "")
         return not isinstance(writer, str) or writer in ("", fork) or fork.startswith(f"{writer}/")
 
+    @property
+    def data(self) -> JsonObject:
+        """The data of an event; empty for other kinds, and if it is missing or no object (imports)."""
+        data = self.payload.get("data") if self.kind == Kind.EVENT else None
+        return data if type(data) is MappingProxyType else EMPTY_OBJECT
+
     def same_content(self, other: TapeEntry) -> bool:
         """Return true if kind and payload are equal; meta and date never count."""
         return self.kind == other.kind and canonical(self.payload) == canonical(other.payload)
@@ -349,6 +355,19 @@ def _seal(value: Any) -> Any:
     if type(value) is dict:
         return MappingProxyType({name: _seal(item) for name, item in value.items()})
     return tuple([_seal(item) for item in value]) if type(value) is list else value
+
+
+def objects_of(value: object) -> Iterator[JsonObject]:
+    """Yield the objects of a list; what else it holds is passed over (imports)."""
+    for item in value if isinstance(value, (list, tuple)) else ():
+        if isinstance(item, Mapping):
+            yield item
+
+
+def text_of(value: JsonObject, key: str) -> str:
+    """Return a text of an object; empty if it is missing or no text (imports)."""
+    found = value.get(key)
+    return found if isinstance(found, str) else ""
 
 
 def sender_name(meta: JsonObject) -> list[str]:
