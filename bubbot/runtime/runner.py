@@ -315,16 +315,23 @@ class ModelRunner:
         """
         if calls := [*await self._calls.list_unfinished(turn), *turn.stored_calls]:
             items, outside = [_as_json(call) for call in calls], self._calls.list_outside(calls)
-            turn.stored_calls = ()
-            await self._run_calls(turn, calls, [make.tool_call(items, outside=outside, stored=True)], repeats)
+            chained, turn.stored_calls = [call.id for call in turn.stored_calls], ()
+            entry = make.tool_call(items, outside=outside, stored=True)
+            await self._run_calls(turn, calls, [entry], repeats, chained=chained)
 
     async def _run_calls(
-        self, turn: Turn, calls: Sequence[ToolCall], entries: Sequence[TapeEntry], repeats: RepeatedCalls
+        self,
+        turn: Turn,
+        calls: Sequence[ToolCall],
+        entries: Sequence[TapeEntry],
+        repeats: RepeatedCalls,
+        *,
+        chained: Sequence[str] = (),
     ) -> None:
         """Run the calls: their `entries` are durable before they run, their results before the next model call."""
         await turn.tape.append(entries)
         await turn.tape.save()
-        await self._calls.run(turn, calls, repeats)
+        await self._calls.run(turn, calls, repeats, chained=chained)
         await turn.end_step()
         await turn.tape.save()
 
