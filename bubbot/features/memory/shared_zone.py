@@ -320,7 +320,7 @@ class SharedZones:
         found = []
         for tape in dict.fromkeys(tapes):
             changes = await self._read_changes(tape)
-            if any(entry.payload["data"].get("session") == turn.session for entry in changes):
+            if any(entry.data.get("session") == turn.session for entry in changes):
                 memory = fold_without(changes, turn.session)
                 data = {"version": 0, **_restored_data(memory), **asdict(ChangeOrigin())}
                 mark = {PROVENANCE: str(memory.most_foreign)}  # a copy of what stays, whoever has the rest erased

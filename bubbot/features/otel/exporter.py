@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import field
 
@@ -19,12 +19,13 @@ from bubbot.features.otel.content import Exposure
 from bubbot.features.otel.encoding import encode_turn, read_rejected
 from bubbot.features.otel.events import EXPORTED, REFUSED
 from bubbot.features.otel.sender import SpanSender
-from bubbot.features.otel.spans import TURN_ENDS, TurnSpans
+from bubbot.features.otel.spans import TurnSpans
 from bubbot.features.otel.state import ExportState
 from bubbot.ports.session_names import IMPORT_EVENT, IMPORTS_TAPE
 from bubbot.ports.store import OrdersEntries, PositionedEntry
 from bubbot.records import dataclass
 from bubbot.tape.entry import Kind, TapeEntry, event
+from bubbot.tape.events import TURN_ENDS, TURN_START
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.service import TapeService
@@ -167,7 +168,7 @@ class TraceExporter:
         """Read the turn that ends here; None if there is nothing of it to send."""
         tape = self._open_tape(end.tape)
         before = IdRanges(((1, end.entry.id),))
-        query = TapeQuery(end.tape, before, kinds=(Kind.EVENT,), names=("turn/start",), newest=True, limit=1)
+        query = TapeQuery(end.tape, before, kinds=(Kind.EVENT,), names=(TURN_START,), newest=True, limit=1)
         imports = TapeQuery(IMPORTS_TAPE, kinds=(Kind.EVENT,), names=(IMPORT_EVENT,))
         try:
             starts, imported = await tape.fetch([query, imports])
@@ -261,13 +262,11 @@ class TraceExporter:
 
 def _is_of_import(end: PositionedEntry, fact: TapeEntry) -> bool:
     """Return true if an entry came with this import: an imported tape begins with the entries of its file."""
-    data: Mapping[str, object] = fact.payload.get("data") or {}
-    count = data.get("entries")
-    return data.get("tape") == end.tape and isinstance(count, int) and end.entry.id <= count
+    count = fact.data.get("entries")
+    return fact.data.get("tape") == end.tape and isinstance(count, int) and end.entry.id <= count
 
 
 def _cited_spans(start: TapeEntry) -> tuple[tuple[int, int], ...]:
     """Return the ids of messages that an interrupted attempt left, and that this turn answers."""
-    data: Mapping[str, object] = start.payload.get("data") or {}
-    messages = data.get("messages", ())
+    messages = start.data.get("messages", ())
     return tuple((int(each), int(each)) for each in messages) if isinstance(messages, (list, tuple)) else ()

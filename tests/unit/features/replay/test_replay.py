@@ -358,8 +358,8 @@ async def test_a_long_slice_is_read_some_entries_at_a_time(tmp_path: Path, monke
 
         monkeypatch.setattr(tape, "fetch", counted)
         turns = [found async for found in rerun.find_turns(tape, 1, head - 1)]
-    assert [len({entry.meta["turn"] for entry in found}) for found in turns] == [1] * 5
-    assert (turns[0][0].id, turns[-1][-1].id) == (1, head - 1)
+    assert [len({entry.meta["turn"] for entry in found.entries}) for found in turns] == [1] * 5
+    assert (turns[0].entries[0].id, turns[-1].entries[-1].id) == (1, head - 1)
     assert max(sizes) == 4
 
 
@@ -412,8 +412,8 @@ async def test_a_chat_that_is_erased_while_it_is_replayed_leaves_no_replay(tmp_p
         async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
             if not self.requests:
                 await benches[0].say(",reset erase")
-            async for event in super().stream(request):
-                yield event
+            async for part in super().stream(request):
+                yield part
 
     benches: list[Bench] = []
     other = Erasing("scripted/other")
