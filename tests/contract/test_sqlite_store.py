@@ -180,6 +180,33 @@ async def test_a_place_where_no_database_can_be_is_a_clear_error(tmp_path: Path,
         await open_store(tmp_path / where, salt=bytes, now=SteppingClock())
 
 
+def move(source: Path, target: Path) -> None:
+    """Move a file, beside what uses it."""
+    source.replace(target)
+
+
+async def test_nothing_is_written_to_a_file_that_was_moved_away_or_replaced(path: Path) -> None:
+    """It would be lost with the process. Who looks at a file that is gone sees what is gone, too."""
+    aside, other = path.with_name("aside.db"), path.with_name("other.db")
+    async with opened(other) as store:
+        await store.append([batch(note("x"))])
+    async with opened(path) as store, AsyncExitStack() as stack:
+        await store.append([batch(note("a"))])
+        looking = await open_readonly(path)
+        stack.push_async_callback(looking.aclose)
+        move(path, aside)
+        for is_replaced in (False, True):
+            if is_replaced:
+                move(other, path)
+            with pytest.raises(StoreUnavailable, match="removed or replaced"):
+                await store.append([batch(note("b"))])
+            with pytest.raises(StoreUnavailable, match="removed or replaced"):
+                await looking.tapes()
+        move(aside, path)
+        await store.append([batch(note("b"))])
+        assert [tape.head for tape in await looking.tapes()] == [2]
+
+
 async def test_a_reader_beside_the_writer_sees_each_commit(path: Path) -> None:
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(opened(path))

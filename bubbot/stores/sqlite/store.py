@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -47,6 +48,8 @@ from bubbot.tape.handle import Clock
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.store import Batch, ForkedSession, ForkRecord, ResetBatch, TapeSummary
 
+log = logging.getLogger(__name__)
+
 
 class SqliteStore:
     """A tape store in one SQLite file; create it with `open_store` or `open_readonly`.
@@ -76,6 +79,8 @@ class SqliteStore:
         self._salt = salt
         self._open = True
         self.path = path
+        self._inode = _find_inode(path)
+        self._is_same_file = True
         self._index = IndexReader(index_path(path))
         self.indexer: Indexer | None = None
 
@@ -339,12 +344,31 @@ class SqliteStore:
             raise StoreUnavailable("the store is closed")
         if self._writer is None:
             raise StoreUnavailable("the database is open for reading only")
+        self._require_same_file()
         return self._writer
 
     def _ensure_open(self, conn: DatabaseThread) -> DatabaseThread:
         if not self._open:
             raise StoreUnavailable("the store is closed")
+        if self._writer is None:  # what a writer reads, it wrote
+            self._require_same_file()
         return conn
+
+    def _require_same_file(self) -> None:
+        """Raise `StoreUnavailable` if the file was removed or replaced: what is written to it would be lost with this process.
+
+        SQLite looks so before it commits with a rollback journal, and not with a write-ahead log.
+        """
+        if _find_inode(self.path) == self._inode:
+            self._is_same_file = True
+            return
+        if self._is_same_file:
+            self._is_same_file = False
+            log.error("database removed or replaced", extra={"action": "store.replaced", "path": str(self.path)})
+        raise StoreUnavailable(
+            f"the database {self.path} was removed or replaced while this process has it open: put it back, or stop this "
+            "process and start it again; nothing is read or written meanwhile"
+        )
 
 
 MigrationHook: TypeAlias = Callable[[Path, int, datetime], None]
@@ -428,6 +452,13 @@ def _run_queries(conn: sqlite3.Connection, queries: Sequence[TapeQuery]) -> list
         return [find_entries(conn, query) for query in queries]
     finally:
         conn.execute("COMMIT")
+
+
+def _find_inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None
 
 
 def _read_head(conn: sqlite3.Connection, tape: str) -> int:
