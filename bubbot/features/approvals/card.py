@@ -120,15 +120,17 @@ class ApprovalCard:
                 for call in calls
             ]
         if "always" in self.asked["scopes"]:
-            named = dict.fromkeys((call["tool"], *call["target"].values()) for call in calls)
-            parts += [
+            named = dict.fromkeys((call["tool"], *call["target"].values()) for call in calls if call["target"])
+            parts += dict.fromkeys(
                 say(
                     f"approval_always_{kind}",
                     tool=code(tool),
                     value=code(show_details(value)[:MAX_VALUE_CHARS]),
                 )
                 for tool, kind, value in named
-            ]
+            )
+            if rest := dict.fromkeys(call["tool"] for call in calls if not call["target"]):
+                parts.append(say("approval_always_rest", tools=", ".join(map(code, rest))))
         return "\n\n".join(parts)
 
     @property

@@ -123,11 +123,17 @@ class RequestReader:
     async def read(
         self, reader: TapeBoundary, tape: TapeHandle, step: TapeEntry, first: int | None = None
     ) -> ShownRequest:
-        """Read what a step was shown, from the message `first` on; None: the newest messages."""
-        data = step_data(step)
+        """Read what a step was shown, from the message `first` on; None: the newest messages.
+
+        Raises:
+            EntryNotFound: the entry is no step.
+        """
+        if step.name != STEP_EVENT:
+            raise EntryNotFound(f"the entry {step.id} is not a step")
         try:
+            data = step_data(step)
             request, is_equal = await self._rebuild(tape, step)
-        except BubbotError as error:  # an unknown strategy, or a blob that is gone
+        except BubbotError as error:  # an unknown strategy, a blob that is gone, or a request that was not kept
             return ShownRequest(problem=str(error))
         total = len(request.messages)
         start = max(total - PAGE_MESSAGES, 0) if first is None else min(max(first - 1, 0), max(total - 1, 0))
@@ -188,9 +194,9 @@ class RequestReader:
 
 
 def step_data(step: TapeEntry) -> JsonObject:
-    """Return the data of a step. Raise `EntryNotFound` for an entry that is none."""
+    """Return the data of a step. Raise `EntryNotFound` if its request is not on the tape."""
     if not _has_request(step):
-        raise EntryNotFound(f"the entry {step.id} is not a step whose request is recorded")
+        raise EntryNotFound(f"the request of the step {step.id} was not kept")
     return step.data
 
 

@@ -31,7 +31,8 @@ from bubbot.runtime.context.strategy import ContextInput, ContextStrategies, Mod
 from bubbot.settings.loader import BotSettings, ModelSettings, Settings
 from bubbot.tape.boundary import OWNER, TapeBoundary, Viewer
 from bubbot.tape.discard import DiscardingStore
-from bubbot.tape.entry import TapeEntry, event
+from bubbot.tape.entry import TapeEntry
+from bubbot.tape.entry import event as tape_event
 from bubbot.tape.query import TapeQuery
 from bubbot.texts import Texts
 
@@ -368,7 +369,7 @@ async def test_a_step_of_an_early_version_names_the_head_of_the_tape_alone(tmp_p
         (step,) = [entry for entry in await bench.entries() if entry.name == "loop.step"]
         data = dict(step.payload["data"])
         head = data.pop("as_of")[-1][1]
-        await bench.bot.tape(f"stdin:{CHAT}").append([event("loop.step", {**data, "head": head}, **step.meta)])
+        await bench.bot.tape(f"stdin:{CHAT}").append([tape_event("loop.step", {**data, "head": head}, **step.meta)])
         assert [each["recorded"] for each in (await bench.replay())["steps"]] == ["equal", "equal"]
 
 

@@ -86,6 +86,11 @@ async def test_a_page_is_shown_as_markdown_with_its_address_and_date(memory_stor
         ("text/plain; charset=latin-1", "Grüße".encode("latin-1"), "Grüße"),
         ("text/plain; charset=gb18030", "磁带".encode("gb18030"), "磁带"),
         ("text/plain; charset=no-such", "Grüße", "Grüße"),
+        ("text/plain; charset=idna", "a" * 100, "a" * 100),
+        ("text/plain; charset=undefined", "a", "a"),
+        # Python decodes it with a cost that grows with the square of its length: the bot would stand still for minutes.
+        ("text/plain; charset=punycode", "a-b", "a-b"),
+        ("text/plain; charset=unicode_escape", "\\x41", "\\x41"),
         ("text/plain", b"broken \xff\xfe utf-8", "broken \ufffd\ufffd utf-8"),
         ("application/json", '{"a": 1}', '{"a": 1}'),
         ("application/feed+json", "[]", "[]"),
