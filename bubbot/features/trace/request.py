@@ -30,6 +30,8 @@ MAX_STEPS_SEARCHED = 30
 MAX_COMPARED = 400
 """Messages, or lines, that are compared one by one; of more, the parts between equal ends are taken as replaced."""
 SHOWN_LINES = 300
+LINES_AROUND = 2
+"""Equal lines that stand around changed ones."""
 H = TypeVar("H", bytes, str)
 
 
@@ -275,7 +277,7 @@ def compare_texts(old: Sequence[bytes], new: Sequence[bytes]) -> tuple[int, list
     return kept, added, removed
 
 
-def compare_lines(old: str, new: str, around: int = 2) -> Iterator[ChangedLine]:
+def compare_lines(old: str, new: str) -> Iterator[ChangedLine]:
     """Compare two texts line by line; nothing if they are equal."""
     if old == new:
         return
@@ -285,9 +287,9 @@ def compare_lines(old: str, new: str, around: int = 2) -> Iterator[ChangedLine]:
         if tag == "equal":
             lines = before[low:high]
             is_first, is_last = low == 0, high == len(before)
-            head = [] if is_first else lines[:around]
+            head = [] if is_first else lines[:LINES_AROUND]
             rest = lines[len(head) :]
-            tail = [] if is_last else rest[-around:]
+            tail = [] if is_last else rest[-LINES_AROUND:]
             yield from (ChangedLine("kept", line) for line in head)
             if skipped := len(rest) - len(tail):
                 yield ChangedLine("skipped", str(skipped))
