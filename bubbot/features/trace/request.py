@@ -15,7 +15,7 @@ from bubbot.runtime.compose import embed_images, rebuild_request
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.turns import read_call
 from bubbot.tape.boundary import TapeBoundary
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical, objects_of, text_of
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical, objects_of, text_field
 from bubbot.tape.events import STEP_EVENT
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import IdRanges, TapeQuery
@@ -241,7 +241,7 @@ def describe_message(number: int, message: JsonObject, *, is_new: bool = False) 
         for call in map(read_call, objects_of(message.get("tool_calls")))
     )
     words = Excerpt.of("\n".join(_content_lines(message)), MESSAGE_CHARS)
-    return ShownMessage(number, text_of(message, "role"), words, calls, text_of(message, "tool_call_id"), is_new)
+    return ShownMessage(number, text_field(message, "role"), words, calls, text_field(message, "tool_call_id"), is_new)
 
 
 def _content_lines(message: JsonObject) -> Iterator[str]:
