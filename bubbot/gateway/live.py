@@ -164,15 +164,19 @@ class LiveAnswers:
         if self._is_cancelled:
             return
         if isinstance(event, TurnStarted):
-            _, chat, *thread = session.split(":", 2)
-            turn = _LiveTurn(session, chat, "".join(thread), event.inbound, event.message)
-            delay = min(TYPING_DELAY_SECONDS, FIRST_MESSAGE_DELAY_SECONDS)  # nothing is shown before
-            turn.timer = asyncio.get_running_loop().call_later(delay, self._start, turn)
-            self._running.setdefault(session, []).append(turn)
-            return
-        if not (running := self._running.get(session)):
-            return
-        turn = running[-1]
+            self._begin(session, event)
+        elif running := self._running.get(session):
+            self._note(running[-1], event)
+
+    def _begin(self, session: str, event: TurnStarted) -> None:
+        _, chat, *thread = session.split(":", 2)
+        turn = _LiveTurn(session, chat, "".join(thread), event.inbound, event.message)
+        delay = min(TYPING_DELAY_SECONDS, FIRST_MESSAGE_DELAY_SECONDS)  # nothing is shown before
+        turn.timer = asyncio.get_running_loop().call_later(delay, self._start, turn)
+        self._running.setdefault(session, []).append(turn)
+
+    def _note(self, turn: _LiveTurn, event: Preview) -> None:
+        """Take over what happened in a turn."""
         match event:
             case TextStreamed(text):
                 turn.text += text
