@@ -522,7 +522,7 @@ class SessionRuntime:
             zone=self._deps.zone,
             inbounds=list(batch),
             texts=self._texts,
-            runner=self._deps.loop,
+            runner=self._deps.loop.runner,
         )
         if first.is_typed:  # people's messages join no other turn, which may stay silent
             turn.join = self._join_waiting
