@@ -22,9 +22,9 @@ from bubbot.ports.model import (
     Usage,
 )
 from bubbot.ports.text import clean
-from bubbot.ports.turn import Turn
+from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.records import dataclass
-from bubbot.runtime.answer import PreviewText, RoutedAnswer, route_assistant
+from bubbot.runtime.answer import PreviewText, route_assistant
 from bubbot.runtime.calls import RepeatedCalls, ToolCallRunner
 from bubbot.runtime.compose import ComposedRequest, RequestComposer, estimate_fixed_tokens, request_token_limit
 from bubbot.runtime.context.tokens import estimate_tokens
@@ -62,7 +62,7 @@ class _StoredDigests:
 
 
 class ModelRunner:
-    """Runs the model steps of a turn, with their tool calls, until there is an answer."""
+    """Runs the model steps of a turn, with their tool calls, until there is an answer. It is the `TurnRunner` of turns."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class ModelRunner:
         self._elapsed = elapsed
         self._show = on_preview
 
-    async def run(self, turn: Turn) -> RoutedAnswer:
+    async def run_model(self, turn: Turn) -> TurnOutcome:
         """Run model calls and tools until there is an answer.
 
         Raises:
@@ -283,7 +283,7 @@ class ModelRunner:
         on_preview, session = self._show, turn.session
         return lambda text: on_preview(session, TextStreamed(text if text.isascii() else clean(text)))
 
-    async def _finish(self, turn: Turn, reply: ModelReply, facts: dict[str, Any]) -> RoutedAnswer:
+    async def _finish(self, turn: Turn, reply: ModelReply, facts: dict[str, Any]) -> TurnOutcome:
         """Record the last step, which only the merge makes durable."""
         text = clean(reply.text)
         answer = route_assistant(text)
@@ -291,9 +291,10 @@ class ModelRunner:
         await turn.tape.append([message, make.event(STEP_EVENT, facts)])
         if answer.empty:
             raise ModelEmptyAnswer
-        if reply.finish == "length" and not answer.silent:
-            return replace(answer, text=f"{answer.text}\n\n{turn.texts.say('answer_cut')}")
-        return answer
+        if answer.silent:
+            return TurnOutcome("silent", "")
+        is_cut = reply.finish == "length"
+        return TurnOutcome("answered", f"{answer.text}\n\n{turn.texts.say('answer_cut')}" if is_cut else answer.text)
 
     async def _use_tools(self, turn: Turn, reply: ModelReply, facts: dict[str, Any], repeats: RepeatedCalls) -> None:
         calls = [ToolCall(clean(call.id), clean(call.name), clean(call.arguments)) for call in reply.calls]

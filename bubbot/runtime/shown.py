@@ -14,7 +14,7 @@ from bubbot.ports.model import ToolCall
 from bubbot.ports.turn import EntryRef, ShownEntries
 from bubbot.records import dataclass
 from bubbot.runtime.turns import read_calls, read_results
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry, objects_of, text_of
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, objects_of, text_field
 from bubbot.tape.handle import CORRECTION
 from bubbot.tape.provenance import LEAST_ROLE, Source, find_foreign, least_role_of, pick_source
 
@@ -182,7 +182,7 @@ class ShownTexts:
 
     def _page_texts(self, entry: TapeEntry, calls: Mapping[str, ToolCall]) -> Iterator[str]:
         for result in read_results(entry):
-            call, content = calls.get(text_of(result, "tool_call_id")), text_of(result, "content")
+            call, content = calls.get(text_field(result, "tool_call_id")), text_field(result, "content")
             if call and not result.get("is_error") and self.quotes_addresses(call.name):
                 yield content
 
@@ -195,7 +195,7 @@ def _fold(text: str) -> str:
 def _people_texts(entry: TapeEntry) -> Iterator[str]:
     """Yield what a person wrote, quoted or attached. The bot's own message in a quote is that of a model."""
     if entry.kind == Kind.EVENT and entry.name == CORRECTION and "turn" not in entry.meta:
-        yield text_of(entry.data, "content")
+        yield text_field(entry.data, "content")
     if entry.kind != Kind.MESSAGE or entry.payload.get("role") != "user" or entry.meta.get("origin") != "human":
         return
     content = entry.payload.get("content")

@@ -364,7 +364,7 @@ def objects_of(value: object) -> Iterator[JsonObject]:
             yield item
 
 
-def text_of(value: JsonObject, key: str) -> str:
+def text_field(value: JsonObject, key: str) -> str:
     """Return a text of an object; empty if it is missing or no text (imports)."""
     found = value.get(key)
     return found if isinstance(found, str) else ""
