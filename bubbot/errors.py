@@ -3,6 +3,7 @@
 BubbotError
 ├── ConfigError                a setting, an option or a home folder that cannot be used
 │   ├── UsageError             a command line that cannot be understood
+│   ├── AddressUnavailable     an address that cannot be listened on now, and may be later
 │   └── HomeLocked             another process writes to this home
 ├── TapeError
 │   ├── TapeConflict           a stale head, or a key that stands for other content
@@ -79,6 +80,12 @@ class UsageError(ConfigError):
     """A command line that cannot be understood; the text is one line that names the command for help."""
 
     kind = "usage"
+
+
+class AddressUnavailable(ConfigError):
+    """An address cannot be listened on: another program has it still, or its network is not up yet."""
+
+    kind = "address_unavailable"
 
 
 class HomeLocked(ConfigError):

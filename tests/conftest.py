@@ -18,6 +18,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 from hypothesis import HealthCheck
+from hypothesis import strategies as st
 
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore, open_store
@@ -96,6 +97,9 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
         forked.begin()
     gc.disable()
     result = yield
+    if is_whole:
+        # In a new checkout hypothesis looks at each character for this: once here, not once in each worker.
+        st.text().validate()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
     gc.enable()

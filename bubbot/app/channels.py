@@ -38,7 +38,7 @@ def channel_tables(settings: Settings) -> dict[str, tuple[ChannelSettings, Mappi
     """Return the channels to start. Raise `ConfigError` with a sentence for each problem."""
     tables: dict[str, tuple[ChannelSettings, Mapping[str, Any]]] = {}
     problems: list[str] = []
-    tokens: dict[object, str] = {}
+    tokens: dict[tuple[str, str], str] = {}
     for name, table in settings.channels.items():
         try:
             common, adapter_settings = split_channel_settings(name, table)
@@ -54,7 +54,7 @@ def channel_tables(settings: Settings) -> dict[str, tuple[ChannelSettings, Mappi
                 extra={"action": "channel.off"},
             )
             continue
-        first = tokens.setdefault((common.kind, adapter_settings.get("token") or name), name)
+        first = tokens.setdefault((common.kind, str(adapter_settings.get("token") or name)), name)  # of any type as yet
         if first != name:
             # Each would see the other as a second program, and both would stop after a while.
             problems.append(f"[channels.{name}] token is that of [channels.{first}]: a bot can be on one channel only.")

@@ -34,5 +34,5 @@ class ConfigView:
         """Keep the newest value of each key."""
         values: dict[str, Any] = {}
         for entry in answers[0]:
-            values |= entry.payload["data"]["changed"]
+            values |= entry.data["changed"]
         return {key: value for key, value in values.items() if value is not None}

@@ -178,7 +178,7 @@ async def read_fact(setup: CommandSetup, session: str, result: AskResult, name: 
         part = IdRanges((tuple[int, int](result.entries),)) if len(result.entries) == 2 else IdRanges(())
         query = TapeQuery(session_tape(workspace, session), part, kinds=("event",), names=(name,))
         facts = (await store.fetch([query]))[0]
-    data: Mapping[str, Any] | None = facts[-1].payload["data"] if facts else None
+    data: Mapping[str, Any] | None = facts[-1].data if facts else None
     return data
 
 

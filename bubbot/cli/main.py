@@ -17,6 +17,7 @@ from bubbot import __version__, log, plugins
 from bubbot.cli.arguments import decode_text, describe_parser_error, describe_surplus, usage_error
 from bubbot.cli.interrupt import EXIT_INTERRUPTED as EXIT_INTERRUPTED  # noqa: PLC0414 - belongs to the exit codes below
 from bubbot.errors import (
+    AddressUnavailable,
     BubbotError,
     ChannelRefused,
     ConfigError,
@@ -32,6 +33,7 @@ from bubbot.records import dataclass
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_LOCKED, EXIT_DATABASE, EXIT_DAMAGED, EXIT_REFUSED = 0, 1, 2, 3, 4, 5, 6
 """The exit codes; docs/reference/exit-codes.md explains them."""
 EXIT_CODES: Mapping[type[BubbotError], int] = {
+    AddressUnavailable: EXIT_FAILED,
     HomeLocked: EXIT_LOCKED,
     ConfigError: EXIT_USAGE,
     ModelUnconfigured: EXIT_USAGE,

@@ -14,48 +14,15 @@ from bubbot.cli.ask import build_inbound
 from bubbot.cli.explain import ask_terminal, keyed
 from bubbot.cli.output import AnswerPrinter, format_json, show, show_on_stderr
 from bubbot.cli.setup import CommandSetup, load_setup
-from bubbot.features.replay.events import RECORDED_SENTENCES, REPLAY_TAPE, replay_key
-from bubbot.features.replay.report import ReplayedStep, ReplayedTurn, RunSummary
+from bubbot.features.replay.events import REPLAY_TAPE, replay_key
+from bubbot.features.replay.report import ReplayedStep, ReplayedTurn, ReplayReport, RunSummary, format_report
 from bubbot.ports.channel import TERMINAL_CHANNEL
-from bubbot.records import dataclass, json_data
+from bubbot.records import json_data
 from bubbot.tape.query import TapeQuery
 from bubbot.texts import Texts
 
-MAX_LISTED = 50
-"""Steps with differences that the text lists."""
 REPLAY_SESSION = f"{TERMINAL_CHANNEL}:replay"
 EXIT_DIFFERENT = 1
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayReport:
-    """A replay.
-
-    Attributes:
-        id: its id; the trace page shows it under Replays.
-        chat: the chat, as it was named.
-        session: its session; empty for a tape that has none.
-        tape: the name of the tape.
-        first: the first entry of the slice.
-        last: its last entry.
-        model: the model that the turns ran again with; empty if only requests were built again.
-        is_equal: all requests came out as recorded, and this version would build the same.
-        steps: the model calls, if requests were built again.
-        turns: the turns, if they ran again.
-        problem: what ended it early.
-    """
-
-    id: str
-    chat: str
-    session: str
-    tape: str
-    first: int
-    last: int
-    model: str
-    is_equal: bool
-    steps: tuple[ReplayedStep, ...]
-    turns: tuple[ReplayedTurn, ...]
-    problem: str
 
 
 RESULTS = {"replay": ReplayReport}
@@ -108,7 +75,7 @@ async def _replay(setup: CommandSetup, args: argparse.Namespace) -> int:
         return EXIT_DIFFERENT
     report, printer = _build_report(fact), AnswerPrinter()
     texts = Texts(setup.settings.bot.language)
-    printer(format_json(json_data(report)) if setup.as_json else format_replay(report, texts))
+    printer(format_json(json_data(report)) if setup.as_json else format_report(report, texts, with_words=True))
     printer.check(REPLAY_SESSION)
     return 0 if report.is_equal else EXIT_DIFFERENT
 
@@ -117,40 +84,8 @@ async def _read_replay(setup: CommandSetup, turn: str) -> Mapping[str, Any] | No
     """Read the replay that a turn made; None if it made none."""
     async with open_tapes(setup.home, setup.settings.store) as (store, _workspace):
         facts = (await store.fetch([TapeQuery(REPLAY_TAPE, keys=(replay_key(turn),))]))[0]
-    data: Mapping[str, Any] | None = facts[-1].payload["data"] if facts else None
+    data: Mapping[str, Any] | None = facts[-1].data if facts else None
     return data
-
-
-def format_replay(report: ReplayReport, texts: Texts) -> str:
-    """Write a replay for people."""
-    lines: list[str] = []
-    if not report.model:
-        changed = [step for step in report.steps if not step.is_equal]
-        lines.append(texts.say("replay_steps", count=len(report.steps), changed=len(changed)))
-        for step in changed[:MAX_LISTED]:
-            parts = ", ".join(step.differs) or texts.say(RECORDED_SENTENCES[step.recorded])
-            lines.append(texts.say("replay_step", entry=step.entry, parts=parts))
-            lines += [f"  {step.first}"] if step.first else []
-        if len(changed) > MAX_LISTED:
-            lines.append(texts.say("replay_more", count=len(changed) - MAX_LISTED))
-    else:
-        lines.append(texts.say("replay_turns", count=len(report.turns), model=report.model))
-        for each in report.turns:
-            lines.append(texts.say("replay_turn", entry=each.entry, question=" ".join(each.question.split())[:100]))
-            lines.append(_format_run(each.recorded, texts.say("replay_then"), texts))
-            lines.append(_format_run(each.replayed, texts.say("replay_now"), texts))
-            missed = each.replayed.not_recorded
-            lines += [texts.say("replay_missed", count=missed)] if missed else []
-    lines += [texts.say("replay_problem", problem=report.problem)] if report.problem else []
-    return "\n".join(lines)
-
-
-def _format_run(run: RunSummary, label: str, texts: Texts) -> str:
-    cost = texts.say("replay_no_cost") if run.cost is None else f"${run.cost:.6f}"
-    return texts.say(
-        "replay_run", label=label, model=run.model, steps=run.steps, input=run.input_tokens, output=run.output_tokens,
-        cost=cost, text=" ".join((run.text or run.error).split())[:300],
-    )  # fmt: skip
 
 
 def _build_report(fact: Mapping[str, Any]) -> ReplayReport:

@@ -13,7 +13,7 @@ from bubbot.ports.text import did_you_mean
 EXIT_CODE_TEXTS: Mapping[int, str] = {
     0: "success, or the program that reads the output stopped reading",
     1: "failure of a model, a tool, a channel or bubbot itself; the output was lost; `doctor` found a problem; `status` "
-    "or `reload` found no bot or an unhealthy one; a search found nothing; a pairing code does not work",
+    "or `reload` found no bot or an unhealthy one; a search found nothing; a pairing code does not work; a port of `bubbot run` is taken",
     2: "wrong usage or configuration; nothing was done",
     3: "another process writes to this home and takes no requests",
     4: "the database cannot be used, is newer than this bubbot, or there is no disk space",

@@ -52,8 +52,8 @@ log = logging.getLogger(__name__)
 
 TYPING_INTERVAL_SECONDS = 4.0
 """Seconds between typing calls; Telegram shows a bot as typing for five, Discord for ten."""
-TYPING_DELAY_SECONDS = 0.3
-"""Seconds before typing is shown for the first time: a faster answer needs no such call."""
+TYPING_DELAY_SECONDS = 1.0
+"""Seconds before typing is shown for the first time: a faster answer needs no such call, and under load many are."""
 FIRST_MESSAGE_DELAY_SECONDS = 1.0
 """Seconds of text before a message is begun: an answer that is complete by then is simply sent."""
 CONTINUES_MARK = " …"
@@ -89,6 +89,8 @@ class _LiveTurn:
         silent: it ended without an answer.
         has_no_link_previews: its model was shown words from anywhere.
         changed: set when the turn changed.
+        task: shows the turn; None before the turn has taken a while.
+        timer: starts that task.
     """
 
     session: str
@@ -108,6 +110,8 @@ class _LiveTurn:
     silent: bool = False
     has_no_link_previews: bool = False
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    task: asyncio.Task[None] | None = None
+    timer: asyncio.TimerHandle | None = None
 
     def now(self) -> str:
         """Return the text that the message should show."""
@@ -150,8 +154,9 @@ class LiveAnswers:
         self._spawn = create_task
         self._where = current_chat
         self._editing = channel if live and isinstance(channel, SupportsEditing) and channel.edit_interval > 0 else None
+        self._typing = channel if isinstance(channel, SupportsTyping) else None
         self.has_pending: Callable[[str], bool] = lambda _: False
-        self._running: dict[str, list[tuple[_LiveTurn, asyncio.Task[None]]]] = {}
+        self._running: dict[str, list[_LiveTurn]] = {}
         self._is_cancelled = False
 
     def preview(self, session: str, event: Preview) -> None:
@@ -159,15 +164,19 @@ class LiveAnswers:
         if self._is_cancelled:
             return
         if isinstance(event, TurnStarted):
-            _, chat, *thread = session.split(":", 2)
-            turn = _LiveTurn(session, chat, "".join(thread), event.inbound, event.message)
-            task = self._spawn(self._show(turn))
-            self._running.setdefault(session, []).append((turn, task))
-            task.add_done_callback(lambda _: self._drop_finished(session))
-            return
-        if not (running := self._running.get(session)):
-            return
-        turn = running[-1][0]
+            self._begin(session, event)
+        elif running := self._running.get(session):
+            self._note(running[-1], event)
+
+    def _begin(self, session: str, event: TurnStarted) -> None:
+        _, chat, *thread = session.split(":", 2)
+        turn = _LiveTurn(session, chat, "".join(thread), event.inbound, event.message)
+        delay = min(TYPING_DELAY_SECONDS, FIRST_MESSAGE_DELAY_SECONDS)  # nothing is shown before
+        turn.timer = asyncio.get_running_loop().call_later(delay, self._start, turn)
+        self._running.setdefault(session, []).append(turn)
+
+    def _note(self, turn: _LiveTurn, event: Preview) -> None:
+        """Take over what happened in a turn."""
         match event:
             case TextStreamed(text):
                 turn.text += text
@@ -181,11 +190,30 @@ class LiveAnswers:
                 turn.text = f"{turn.text.rstrip()}\n\n" if turn.text.strip() else ""
             case TurnFinished(status):
                 turn.ended, turn.silent = True, status == "silent"
-        turn.changed.set()
+                if turn.task is None:
+                    self._end_early(turn)
+        if turn.due is None and isinstance(event, TextStreamed | ToolStarted):
+            turn.due = asyncio.get_running_loop().time() + FIRST_MESSAGE_DELAY_SECONDS
+        if turn.task is not None:
+            turn.changed.set()
+
+    def _start(self, turn: _LiveTurn) -> None:
+        """Show a turn from now on: most answers are complete before, and cost no task."""
+        turn.task = self._spawn(self._show(turn))
+        turn.task.add_done_callback(lambda _: self._forget(turn))
+
+    def _end_early(self, turn: _LiveTurn) -> None:
+        """End a turn of which nothing was shown yet. One that says nothing may have to close or dismiss something."""
+        assert turn.timer is not None
+        turn.timer.cancel()
+        if turn.silent:
+            self._start(turn)
+        else:
+            self._forget(turn)
 
     async def wait_until_settled(self, session: str) -> None:
         """Return when nothing more is shown of turns that have ended, so that their answers can be delivered."""
-        if ended := [task for turn, task in self._running.get(session, ()) if turn.ended]:
+        if ended := [turn.task for turn in self._running.get(session, ()) if turn.ended and turn.task is not None]:
             _, late = await asyncio.wait(ended, timeout=2 * LIVE_CALL_TIMEOUT_SECONDS)
             for task in late:
                 task.cancel()
@@ -195,9 +223,11 @@ class LiveAnswers:
     def cancel(self) -> None:
         """Show nothing more of any turn, nor of one that begins later: nobody would complete it."""
         self._is_cancelled = True
-        for turns in list(self._running.values()):
-            for _, task in turns:
-                task.cancel()
+        for turn in [turn for turns in self._running.values() for turn in turns]:
+            if turn.timer is not None:
+                turn.timer.cancel()
+            if turn.task is not None:
+                turn.task.cancel()
         for task in list(self._closing):
             task.cancel()
 
@@ -211,12 +241,12 @@ class LiveAnswers:
                 self._close_later(live, SILENT_TURN_TEXT)
         self._left = ()
 
-    def _drop_finished(self, session: str) -> None:
-        running = [(turn, task) for turn, task in self._running.get(session, ()) if not task.done()]
+    def _forget(self, turn: _LiveTurn) -> None:
+        running = [other for other in self._running.get(turn.session, ()) if other is not turn]
         if running:
-            self._running[session] = running
+            self._running[turn.session] = running
         else:
-            self._running.pop(session, None)
+            self._running.pop(turn.session, None)
 
     async def _show(self, turn: _LiveTurn) -> None:
         try:
@@ -225,38 +255,35 @@ class LiveAnswers:
             log.warning("live answer failed", exc_info=True, extra={"action": "live.failed"})
 
     async def _show_until_end(self, turn: _LiveTurn) -> None:
-        typing = self._spawn(self._type(turn))
+        typing = None if turn.ended or self._typing is None else self._spawn(self._type(turn, self._typing))
         try:
             await self._update_until_end(turn)
         finally:
-            typing.cancel()  # no answer waits for a typing call
+            if typing is not None:
+                typing.cancel()  # no answer waits for a typing call
         if turn.silent:
             await self._close(turn)
             await self._dismiss(turn)
 
-    async def _type(self, turn: _LiveTurn) -> None:
+    async def _type(self, turn: _LiveTurn, channel: SupportsTyping) -> None:
         """Show that the bot types, until cancelled."""
-        if not isinstance(self._channel, SupportsTyping):
-            return
-        wait = TYPING_DELAY_SECONDS
+        await asyncio.sleep(TYPING_DELAY_SECONDS - FIRST_MESSAGE_DELAY_SECONDS)
         while True:
-            await asyncio.sleep(wait)
             wait = TYPING_INTERVAL_SECONDS
             await self._has_room()
             try:
-                await call_adapter(self._channel.typing(self._where(turn.chat), turn.thread), LIVE_CALL_TIMEOUT_SECONDS)
+                await call_adapter(channel.typing(self._where(turn.chat), turn.thread), LIVE_CALL_TIMEOUT_SECONDS)
             except DeliveryFailed as error:
                 wait = max(error.retry_after or 0.0, 5 * TYPING_INTERVAL_SECONDS)
                 log.debug("typing not shown: %s", error, extra={"action": "live.typing"})
+            await asyncio.sleep(wait)
 
     async def _update_until_end(self, turn: _LiveTurn) -> None:
         """Let the message grow with the text until the turn ends."""
         loop = asyncio.get_running_loop()
         while not turn.ended:
             has_news = self._editing is not None and not turn.dead and turn.now() not in ("", turn.seen)
-            if has_news and turn.due is None:
-                turn.due = loop.time() + FIRST_MESSAGE_DELAY_SECONDS
-            if has_news and turn.due is not None and loop.time() >= turn.due and not turn.ended:
+            if has_news and turn.due is not None and loop.time() >= turn.due:
                 await self._update_message(turn)
                 continue
             turn.changed.clear()

@@ -360,6 +360,11 @@ class Deliverer:
                 wait = self._retry_wait(error, tries, message)
                 if wait is None:
                     raise
+                if tries == len(self._retry_policy.delays) - 1:  # once: from here on the last wait is repeated
+                    log.warning(
+                        "message not delivered yet, tried again every %g s: %s", wait, error,
+                        extra={"action": "deliver.waits"},
+                    )  # fmt: skip
             tries += 1
             self.on_delivery("retried")
             await self._retry_policy.sleep(wait)

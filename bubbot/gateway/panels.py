@@ -11,6 +11,7 @@ from bubbot.ports.outbox import INTENT, OUTBOX_PREFIX, RECEIPT, intent_key
 from bubbot.ports.panel import Block, Cell, Moment, Panel, PanelQuery, PanelReader, Paragraph, Table, TapeLink
 from bubbot.tape.boundary import SharedTape
 from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.events import TURN_START
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.shards import shard_tape
@@ -20,7 +21,6 @@ MESSAGES_PER_TURN = 8
 """Messages of one turn that are looked for."""
 NEWEST_FACTS = 1_000
 """The newest facts of the tape among which messages are looked for that no turn wrote."""
-TURN_START = "turn/start"
 TURN_ID = re.compile(r"[0-9a-f]{32}")
 MAX_TEXT_CHARS = 300
 
@@ -65,22 +65,20 @@ async def _find_intents(reader: PanelReader, tape: TapeHandle, query: PanelQuery
         found |= {
             entry.id: entry
             for entry in others
-            if _belongs(entry, query.session) and not TURN_ID.fullmatch(str(entry.payload["data"]["turn"]))
+            if _belongs(entry, query.session) and not TURN_ID.fullmatch(str(entry.data["turn"]))
         }
     more = str(starts[query.limit - 1].id) if len(starts) > query.limit else ""
     return [found[number] for number in sorted(found, reverse=True)], more
 
 
 def _belongs(entry: TapeEntry, session: str) -> bool:
-    return not entry.erased and entry.payload["data"]["session"] == session
+    return not entry.erased and entry.data["session"] == session
 
 
 async def _read_answers(tape: TapeHandle, intents: Sequence[TapeEntry]) -> Mapping[str, TapeEntry]:
     """Return the receipts and the ends of these messages, by their keys."""
     keys = [f"ended:{intent.id}" for intent in intents]
-    keys += [
-        receipt_key(intent.id, place) for intent in intents for place in range(len(intent.payload["data"]["parts"]))
-    ]
+    keys += [receipt_key(intent.id, place) for intent in intents for place in range(len(intent.data["parts"]))]
     if not keys:
         return {}
     query = TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(RECEIPT, DELIVERY_ABANDONED), keys=tuple(keys))
@@ -91,16 +89,16 @@ def _rows(
     reader: PanelReader, tape: str, session: str, intent: TapeEntry, answers: Mapping[str, TapeEntry]
 ) -> list[tuple[Cell, ...]]:
     """Return a row for each part of a message."""
-    data, texts = intent.payload["data"], reader.texts
+    data, texts = intent.data, reader.texts
     turn, end = str(data["turn"]), answers.get(f"ended:{intent.id}")
     rows: list[tuple[Cell, ...]] = []
     for place, part in enumerate(data["parts"]):
         receipt = answers.get(receipt_key(intent.id, place))
         if receipt is not None:
             state = _receipt_state(reader, receipt)
-            answer: Cell = TapeLink(str(receipt.payload["data"]["external_id"]), tape=tape, entry=receipt.id)
+            answer: Cell = TapeLink(str(receipt.data["external_id"]), tape=tape, entry=receipt.id)
         elif end is not None:
-            state = texts.say("panel_ended", reason=end.payload["data"]["reason"])
+            state = texts.say("panel_ended", reason=end.data["reason"])
             answer = TapeLink(f"#{end.id}", tape=tape, entry=end.id)
         else:
             state, answer = texts.say("panel_waiting"), ""
@@ -120,7 +118,7 @@ def _rows(
 
 def _receipt_state(reader: PanelReader, receipt: TapeEntry) -> str:
     """Say that a part arrived, and what is unsure about it."""
-    data = receipt.payload["data"]
+    data = receipt.data
     doubts = {"resumed": "panel_resumed", "found": "panel_found", "missing": "panel_missing"}
     notes = ["panel_delivered", *(name for field, name in doubts.items() if data.get(field))]
     return ", ".join(map(reader.texts.say, notes))

@@ -34,6 +34,6 @@ class QuarantineView:
         """Return the restore if it is the newest fact."""
         for entry in answers[0]:
             if entry.name == RESTORED:
-                data = entry.payload["data"]
+                data = entry.data
                 return RestoreFact(entry.id, str(data["backup"]), str(data["created"]))
         return None

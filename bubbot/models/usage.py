@@ -48,7 +48,7 @@ class UsageMeter:
         if counts.is_plausible(max_input=max_input, max_output=self._max_output):
             return usage
         log.warning(
-            "implausible token counts, estimating instead: %s reports %d tokens read and %d written",
+            "implausible token counts, estimating instead: %s reports %s tokens read and %s written",
             self._model,
             usage.input_tokens,
             usage.output_tokens,

@@ -47,7 +47,7 @@ def intent_data(session: str, turn: str, parts: tuple[MessagePart, ...], inbound
 
 def intent_from(entry: TapeEntry) -> OutboxMessage:
     """Read an intent from its event."""
-    data = entry.payload["data"]
+    data = entry.data
     parts = tuple(part_from(part) for part in data["parts"])
     return OutboxMessage(
         entry.id, data["session"], data["turn"], parts, inbound=data.get("inbound", 0), date=entry.date or ""

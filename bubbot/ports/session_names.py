@@ -30,7 +30,7 @@ async def read_session(store: TapeStore, tape: str) -> str:
         TapeQuery(tape, kinds=("anchor",), names=("session/start",), limit=1),
     )
     imports, starts = await store.fetch(queries)
-    sessions = {fact.payload["data"]["tape"]: fact.payload["data"]["session"] for fact in reversed(imports)}
+    sessions = {fact.data["tape"]: fact.data["session"] for fact in reversed(imports)}
     session = sessions.get(tape) or (starts[0].meta.get("session") if starts else None)
     return session if isinstance(session, str) else ""
 

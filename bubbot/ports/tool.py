@@ -290,7 +290,7 @@ class Tool:
         """Parse and validate the arguments that a model wrote. Raise `ToolRetry` with what to fix."""
         try:
             values = json.loads(arguments) if arguments.strip() else {}
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ToolRetry(f"the arguments of {self.name} are not JSON: {error}") from error
         if not isinstance(values, dict):
             raise ToolRetry(f"the arguments of {self.name} have to be a JSON object, such as {{}}")

@@ -12,7 +12,6 @@ from bubbot.texts import Texts
 BUDGET_TAPE = "bubbot/budget"
 RESERVED = "budget/reserved"
 SETTLED = "budget/settled"
-BUDGET_CHECKPOINT = "budget/checkpoint"
 COST, TOKENS = "cost", "tokens"
 
 BOT_SCOPE, CHANNEL_SCOPE, CHAT_SCOPE, USER_SCOPE, JOB_SCOPE, MODEL_SCOPE = (
@@ -23,7 +22,6 @@ BOT_SCOPE, CHANNEL_SCOPE, CHAT_SCOPE, USER_SCOPE, JOB_SCOPE, MODEL_SCOPE = (
     "job",
     "model",
 )
-SCOPES = (BOT_SCOPE, CHANNEL_SCOPE, CHAT_SCOPE, USER_SCOPE, JOB_SCOPE, MODEL_SCOPE)
 """The scopes of a budget: all calls, or those of one channel, chat, person, job or model."""
 
 

@@ -352,6 +352,11 @@ def parse_tools(text: str | bytes) -> tuple[ToolSpec, ...]:
     return tuple(ToolSpec(**item["function"]) for item in json.loads(text))
 
 
+def find_recorded_part(step: JsonObject) -> Sequence[Sequence[int]]:
+    """Return the id ranges that were the tape to a recorded step; early versions wrote its head alone."""
+    return step.get("as_of", ((1, step["head"]),))  # type: ignore[no-any-return]
+
+
 async def rebuild_request(
     step: JsonObject, tape: TapeHandle, *, strategies: ContextStrategies = KERNEL_STRATEGIES
 ) -> ModelRequest:
@@ -371,7 +376,7 @@ async def rebuild_request(
         messages = json.loads(await tape.get_blob(step["messages"]))["messages"]
         return ModelRequest(system, tuple(messages), parse_tools(tools), step["parameters"])
     view = ContextView.from_json(step["view"], strategies)
-    recorded = await tape.as_of(step.get("as_of", ((1, step["head"]),)))
+    recorded = await tape.as_of(find_recorded_part(step))
     context, _ = await read_context(recorded, view)
     return ModelRequest(system, context.messages, parse_tools(tools), step["parameters"], context.texts)
 

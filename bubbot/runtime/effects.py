@@ -22,6 +22,7 @@ from bubbot.ports.tool import EffectKind, Repeat, Tool, ToolArgs, ToolOutput, di
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.runtime.tool_list import unwrap_call
+from bubbot.runtime.turns import read_calls
 from bubbot.tape import entry as make
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.provenance import Source
@@ -210,8 +211,7 @@ def pair_recorded(entries: Iterable[TapeEntry]) -> tuple[RecordedCall, ...]:
             continue
         if entry.kind == Kind.TOOL_CALL:
             outside = entry.payload.get("outside", ())
-            for call in entry.payload["calls"]:
-                plain = unwrap_call(ToolCall(call["id"], call["function"]["name"], call["function"]["arguments"]))
+            for plain in map(unwrap_call, read_calls(entry)):
                 was_run = plain.id not in outside  # until a begin says otherwise
                 pairing.add(RecordedCall(plain.id, plain.name, plain.arguments, fork, was_run=was_run))
         elif entry.kind == Kind.TOOL_RESULT:

@@ -23,4 +23,4 @@ class ModelChoiceView:
         return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(SWITCHED,), newest=True, limit=1),)
 
     def fold(self, answers: QueryAnswers) -> str:
-        return str(answers[0][0].payload["data"]["model"]) if answers[0] else ""
+        return str(answers[0][0].data["model"]) if answers[0] else ""

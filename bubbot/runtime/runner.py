@@ -35,10 +35,9 @@ from bubbot.tape import entry as make
 from bubbot.tape.anchor import OVERFLOW_HANDOFF
 from bubbot.tape.blobs import blob_digest
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical
+from bubbot.tape.events import STEP_EVENT
 from bubbot.tape.handle import spans_of
 from bubbot.tape.query import TapeQuery
-
-STEP_EVENT = "loop.step"
 
 
 @dataclass(frozen=True, slots=True)

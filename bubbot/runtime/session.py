@@ -72,11 +72,11 @@ from bubbot.runtime.messages import (
 from bubbot.runtime.queue import MessageQueue, QueuedMessage, QueuePolicy
 from bubbot.runtime.recovery import merge_open_forks
 from bubbot.runtime.router import holds_command, is_overtaking
-from bubbot.runtime.runner import STEP_EVENT
 from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START, anchor
 from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.events import STEP_EVENT
 from bubbot.tape.fork import ForkedTape, MergeResult
 from bubbot.tape.handle import Clock
 from bubbot.tape.provenance import Source, most_foreign, stamp_of

@@ -10,9 +10,11 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from bubbot.ports.channel import Role
+from bubbot.ports.model import ToolCall
 from bubbot.ports.turn import EntryRef, ShownEntries
 from bubbot.records import dataclass
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry
+from bubbot.runtime.turns import read_calls, read_results
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, objects_of, text_of
 from bubbot.tape.handle import CORRECTION
 from bubbot.tape.provenance import LEAST_ROLE, Source, find_foreign, least_role_of, pick_source
 
@@ -163,7 +165,7 @@ class ShownTexts:
         What a person wrote counts, and a page of the web: unless the model wrote the address before the page was read, as
         what is done at its word may well repeat it.
         """
-        calls: dict[str, tuple[str, str]] = {}
+        calls: dict[str, ToolCall] = {}
         found, is_composed = None, False
         for entry in self.entries:
             if entry.erased:
@@ -172,31 +174,28 @@ class ShownTexts:
                 found = entry.id
             is_composed = is_composed or any(address in text for text in _model_texts(entry))
             if entry.kind == Kind.TOOL_CALL:
-                calls |= dict(_read_calls(entry))
+                calls |= {call.id: call for call in read_calls(entry)}
             elif not is_composed and any(stands_in(address, text) for text in self._page_texts(entry, calls)):
                 found = entry.id
         return None if found is None else (self.tape, found)
 
-    def _page_texts(self, entry: TapeEntry, calls: Mapping[str, tuple[str, str]]) -> Iterator[str]:
-        for result in _objects(entry.payload.get("results") if entry.kind == Kind.TOOL_RESULT else ()):
-            name, _ = calls.get(str(result.get("tool_call_id")), ("", ""))
-            content = result.get("content")
-            if name and not result.get("is_error") and isinstance(content, str) and self.quotes_addresses(name):
+    def _page_texts(self, entry: TapeEntry, calls: Mapping[str, ToolCall]) -> Iterator[str]:
+        for result in read_results(entry):
+            call, content = calls.get(text_of(result, "tool_call_id")), text_of(result, "content")
+            if call and not result.get("is_error") and self.quotes_addresses(call.name):
                 yield content
 
 
 def _people_texts(entry: TapeEntry) -> Iterator[str]:
     """Yield what a person wrote, quoted or attached. The bot's own message in a quote is that of a model."""
     if entry.kind == Kind.EVENT and entry.name == CORRECTION and "turn" not in entry.meta:
-        data = entry.payload.get("data")
-        if isinstance(data, Mapping) and isinstance(data.get("content"), str):
-            yield data["content"]
+        yield text_of(entry.data, "content")
     if entry.kind != Kind.MESSAGE or entry.payload.get("role") != "user" or entry.meta.get("origin") != "human":
         return
     content = entry.payload.get("content")
     if isinstance(content, str):
         yield content
-    for part in _objects(content):
+    for part in objects_of(content):
         if isinstance(text := part.get("text"), str):
             yield text
     quote = entry.meta.get("quote")
@@ -208,15 +207,15 @@ def _model_texts(entry: TapeEntry) -> Iterator[str]:
     """Yield what a model wrote, or may have: the prompt of a sub-task, or of a job."""
     if entry.kind == Kind.TOOL_CALL:
         yield str(entry.payload.get("content") or "")
-        for _, (_, arguments) in _read_calls(entry):
-            yield arguments
-            yield from _read_strings(arguments)
+        for call in read_calls(entry):
+            yield call.arguments
+            yield from _read_strings(call.arguments)
     elif entry.kind == Kind.ANCHOR:
         yield from _walk_strings(entry.payload.get("state"))
     elif entry.kind == Kind.MESSAGE and entry.meta.get("origin") != "human":
         content = entry.payload.get("content")
         yield content if isinstance(content, str) else ""
-        for part in _objects(content):
+        for part in objects_of(content):
             yield str(part.get("text", ""))
 
 
@@ -237,17 +236,3 @@ def _walk_strings(value: Any) -> Iterator[str]:
     elif isinstance(value, (list, tuple)):
         for item in value:
             yield from _walk_strings(item)
-
-
-def _read_calls(entry: TapeEntry) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Yield the id of each call, with its tool and its arguments."""
-    for call in _objects(entry.payload.get("calls")):
-        function = call.get("function")
-        if isinstance(function, Mapping):
-            yield str(call.get("id")), (str(function.get("name", "")), str(function.get("arguments", "")))
-
-
-def _objects(value: Any) -> Iterator[Mapping[str, Any]]:
-    for item in value if isinstance(value, (tuple, list)) else ():
-        if isinstance(item, Mapping):
-            yield item

@@ -121,7 +121,7 @@ def unwrap_call(call: ToolCall) -> ToolCall:
     try:
         values = json.loads(call.arguments)
         name, arguments = values["name"], values.get("arguments") or {}
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return call
     if not isinstance(name, str) or set(values) - {"name", "arguments"}:
         return call

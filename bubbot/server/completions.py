@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -23,8 +22,6 @@ from bubbot.server.api import Api
 from bubbot.server.listener import read_body, suspend_deadline
 from bubbot.server.remote import RECEIPT_TIMEOUT_SECONDS, AskResult, ChatService, RemoteChannel
 from bubbot.tape.entry import timestamp
-
-log = logging.getLogger(__name__)
 
 COMPLETIONS_PATH = "/v1/chat/completions"
 SESSION_HEADER, IDEMPOTENCY_HEADER = "X-Bubbot-Session", "Idempotency-Key"

@@ -7,6 +7,7 @@ complete request (without: what is durable must be answered), or it is idle betw
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -17,7 +18,7 @@ from aiohttp import web
 from aiohttp.http import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
 
-from bubbot.errors import ConfigError
+from bubbot.errors import AddressUnavailable, ConfigError
 from bubbot.records import dataclass
 
 log = logging.getLogger(__name__)
@@ -326,7 +327,8 @@ async def _bind(at: HttpAddress | socket.socket, protocol: Callable[[], HttpConn
     try:
         return await loop.create_server(protocol, at.host, at.port, reuse_address=True)
     except OSError as error:
-        raise ConfigError(
+        may_pass = error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL)
+        raise (AddressUnavailable if may_pass else ConfigError)(
             f"[{at.section}] host and port: {at.host}:{at.port} cannot be listened on "
             f"({error.strerror}); choose another port"
         ) from None

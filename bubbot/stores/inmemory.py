@@ -35,7 +35,7 @@ class InMemoryStore:
 
     Attributes:
         commit_count: see `CountsEntries.commit_count`.
-        tape_shards: see `ShardsTapes.tape_shards`.
+        tape_shards: see `bubbot.tape.shards`.
     """
 
     def __init__(self, position_step: int = 1, tape_shards: int = 1) -> None:

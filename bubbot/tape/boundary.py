@@ -255,9 +255,9 @@ class TapeBoundary:
         verdicts: dict[int, bool] = {}
         named: dict[int, set[int]] = {}
         for entry in entries:
-            data = entry.payload.get("data") if entry.kind == Kind.EVENT and not entry.erased else None
-            name = entry.name or ""
-            if data is None or name.endswith("/checkpoint") or (shared.facts and name not in shared.facts):
+            data, name = entry.data, entry.name or ""
+            is_fact = entry.kind == Kind.EVENT and not entry.erased and not name.endswith("/checkpoint")
+            if not is_fact or (shared.facts and name not in shared.facts):
                 verdicts[entry.id] = False
             elif sessions := list(self._references.find_sessions(entry)):
                 verdicts[entry.id] = all(isinstance(name, str) and self.viewer.may_see(name) for name in sessions)
@@ -280,7 +280,7 @@ class TapeBoundary:
         verdicts: dict[str, bool] = {}
         for entry in (await self._store.fetch([query]))[0]:
             if not entry.erased:
-                subject = str(entry.payload["data"].get(shared.subject))
+                subject = str(entry.data.get(shared.subject))
                 sessions = list(self._references.find_sessions(entry))
                 about = bool(sessions) and all(isinstance(name, str) and self.viewer.may_see(name) for name in sessions)
                 verdicts[subject] = verdicts.get(subject, True) and about

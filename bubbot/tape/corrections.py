@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from bubbot.records import dataclass
 from bubbot.tape.entry import TapeEntry
@@ -24,7 +23,7 @@ class Corrections:
     @classmethod
     def of(cls, events: Sequence[TapeEntry]) -> Corrections:
         """Build from correction events in ascending order."""
-        targets = [(event, target) for event in events if isinstance(target := _data(event).get("corrects"), int)]
+        targets = [(event, target) for event in events if isinstance(target := event.data.get("corrects"), int)]
         hidden = {target for event, target in targets if hides(event)}
         for event, target in targets:
             if target in hidden:
@@ -35,9 +34,4 @@ class Corrections:
 
 def hides(correction: TapeEntry) -> bool:
     """Return true for a correction that hides its entry."""
-    return _data(correction).get("hide") is True
-
-
-def _data(entry: TapeEntry) -> Mapping[str, Any]:
-    data = entry.payload.get("data")
-    return data if isinstance(data, Mapping) else {}
+    return correction.data.get("hide") is True

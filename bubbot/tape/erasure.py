@@ -26,8 +26,6 @@ SPANS_PER_FACT = 100
 """Id ranges in one fact; the database reads a fact again for each entry it covers, so long ones are slow."""
 BLOBS_PER_FACT = 500
 
-Span = tuple[int, int]
-
 
 def build_rename(tape: str, archive: str, batches: Sequence[Batch]) -> TapeEntry:
     """Build the last entry of a tape that is archived, with the date of the fact that says why."""

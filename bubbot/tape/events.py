@@ -22,6 +22,10 @@ from bubbot.tape.references import (
     TapeSpans,
 )
 
+TURN_START, TURN_END, TURN_INTERRUPTED = "turn/start", "turn/end", "turn/interrupted"
+TURN_ENDS = (TURN_END, TURN_INTERRUPTED)
+STEP_EVENT = "loop.step"
+
 
 class PersonData(TypedDict):
     """A person."""
@@ -547,12 +551,12 @@ class OutboxCheckpoint(TypedDict):
 
 KERNEL_EVENTS: Mapping[str, type] = MappingProxyType(
     {
-        "turn/start": TurnStart,
-        "turn/end": TurnEnd,
+        TURN_START: TurnStart,
+        TURN_END: TurnEnd,
         "turn/joined": TurnJoined,
-        "turn/interrupted": TurnInterrupted,
+        TURN_INTERRUPTED: TurnInterrupted,
         "reaction": MessageReaction,
-        "loop.step": LoopStep,
+        STEP_EVENT: LoopStep,
         "effect.begin": EffectBegin,
         "effect.end": EffectEnd,
         "provenance/vouched": EntryVouched,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, tzinfo
 from typing import TypeAlias, TypeVar, cast
 
@@ -279,8 +279,7 @@ class TapeHandle(ABC):
 
 def _corrected_id(entry: TapeEntry) -> int:
     """Return the id of the entry that a correction corrects; 0 if it names none (imports)."""
-    data = entry.payload.get("data")
-    corrected = data.get("corrects") if isinstance(data, Mapping) else None
+    corrected = entry.data.get("corrects")
     return corrected if type(corrected) is int else 0
 
 

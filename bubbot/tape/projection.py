@@ -184,6 +184,13 @@ class ProjectedTape(Generic[S]):
             await self._load()
         return self._state
 
+    async def ensure_loaded(self) -> S:
+        """Read the state from the tape if it was not read yet."""
+        async with self._lock:
+            if not self._is_loaded:
+                await self._load()
+        return self._state
+
     async def catch_up(self) -> S:
         """Fold what was appended since, by whomever."""
         async with self._lock:
@@ -195,7 +202,8 @@ class ProjectedTape(Generic[S]):
 
     async def follow(self, entries: Sequence[TapeEntry]) -> None:
         """Fold entries that this process has appended to the tape; read those in between if some are missing."""
-        if self._is_loaded and entries and entries[0].id > self._position + 1:
+        earlier = self._position
+        if self._is_loaded and entries and entries[0].id > earlier + 1:
             await asyncio.sleep(0)  # an entry of the same commit may be about to be handed over by its own task
         async with self._lock:
             if not self._is_loaded:
@@ -203,8 +211,10 @@ class ProjectedTape(Generic[S]):
                 return
             fresh = sorted((entry for entry in entries if entry.id > self._position), key=lambda entry: entry.id)
             if not fresh:
-                if entries:  # they came before, or the tape was put aside
-                    await self._read_on()
+                # Somebody has read them, or the tape was put aside. Nobody reads on here: that would fold what other tasks
+                # are about to hand over, which would then find it folded, read on, and so forth.
+                if entries and entries[-1].id <= earlier:
+                    await self._load_if_reset()
                 return
             if fresh[-1].id - self._position == len(fresh):
                 self._apply(fresh)
@@ -261,11 +271,16 @@ class ProjectedTape(Generic[S]):
 
     async def _read_on(self) -> None:
         """Fold the facts after the position. If the tape was put aside since, and restarted, load it."""
-        if await self._tape.head() < self._position:
-            await self._load()
-            return
-        async for page in self._pages(self._position):
-            self._apply(page)
+        if not await self._load_if_reset():
+            async for page in self._pages(self._position):
+                self._apply(page)
+
+    async def _load_if_reset(self) -> bool:
+        """Load the state if the tape was put aside and restarted since; return whether it was."""
+        if await self._tape.head() >= self._position:
+            return False
+        await self._load()
+        return True
 
     async def _load(self) -> None:
         snapshot = await self._restore()
@@ -326,7 +341,7 @@ class ProjectedTape(Generic[S]):
             if entry.erased:
                 return
             if entry.kind == Kind.EVENT:
-                data = entry.payload["data"]
+                data = entry.data
                 if data["version"] not in (projection.version, *projection.older_versions):
                     return
                 after, state = data["after"], data["state"]
@@ -407,7 +422,7 @@ class ProjectionRunner:
     """The projections of a process: each is in memory once, whoever asks for it."""
 
     def __init__(self) -> None:
-        self._projected: dict[tuple[str, str], ProjectedTape[Any]] = {}
+        self._by_tape: dict[str, dict[str, ProjectedTape[Any]]] = {}  # by its name, then by that of the projection
 
     def project(
         self,
@@ -416,30 +431,29 @@ class ProjectionRunner:
         on_applied: Callable[[Sequence[TapeEntry]], None] = _ignore_entries,
     ) -> ProjectedTape[S]:
         """Return the projection of a tape; nothing is read yet. `on_applied`: of the first caller for this tape."""
-        key = (projection.name, tape.name)
-        if key not in self._projected:
-            self._projected[key] = ProjectedTape(projection, tape, on_applied)
-        return self._projected[key]
+        projected = self._by_tape.setdefault(tape.name, {})
+        if projection.name not in projected:
+            projected[projection.name] = ProjectedTape(projection, tape, on_applied)
+        return projected[projection.name]
 
     async def catch_up(self) -> None:
         """Load what is not loaded yet, and fold what was appended to all tapes since."""
-        for projected in list(self._projected.values()):
+        for projected in [each for found in self._by_tape.values() for each in found.values()]:
             await projected.catch_up()
 
     async def follow(self, stored: Mapping[str, Sequence[TapeEntry]]) -> None:
         """Fold entries that this process has appended, by tape: such as those of a merge."""
-        for (_, tape), projected in list(self._projected.items()):
-            if tape in stored:
-                await projected.follow(stored[tape])
+        for tape, entries in stored.items():
+            for projected in list(self._by_tape.get(tape, {}).values()):
+                await projected.follow(entries)
 
     async def write_checkpoints(self, tape: str) -> None:
         """Write every checkpoint of a tape that is due."""
-        for (_, name), projected in list(self._projected.items()):
-            if name == tape:
-                await projected.write_checkpoint()
+        for projected in list(self._by_tape.get(tape, {}).values()):
+            await projected.write_checkpoint()
 
     def combined(self, projection: Projection[S]) -> S:
         """Return the sum of a projection's states over its tapes; of none it is that of an empty tape."""
         return projection.combine_states(
-            [one.state for (name, _), one in self._projected.items() if name == projection.name]
+            [found[projection.name].state for found in self._by_tape.values() if projection.name in found]
         )

@@ -117,8 +117,7 @@ def find_vouched(events: Iterable[TapeEntry]) -> frozenset[int]:
     """Return the entries that owners vouched for. An event that is not an owner's own, such as an imported one, is void."""
     found: set[int] = set()
     for event in events:
-        data = event.payload.get("data")
-        entry = data.get("entry") if isinstance(data, Mapping) else None
+        entry = event.data.get("entry")
         if event.name == VOUCHED and type(entry) is int and source_of(event) is Source.OWN:
             found.add(entry)
     return frozenset(found)

@@ -1,21 +1,12 @@
 """Shards of system tapes: the facts about one chat are together, and different chats do not wait for one tape.
 
-A store says into how many shards it spreads them; a store that does not say so has one, and the tape itself is it.
+A store says into how many shards it spreads them, as `tape_shards`, which never changes: a redelivery has to meet its key
+in the same shard. A store that does not say so has one, and the tape itself is it.
 """
 
 from __future__ import annotations
 
 from hashlib import md5
-from typing import Protocol
-
-
-class ShardsTapes(Protocol):
-    """A store that spreads system tapes over shards."""
-
-    @property
-    def tape_shards(self) -> int:
-        """The number of shards. It never changes: a redelivery has to meet its key in the same shard."""
-        ...
 
 
 def count_shards(store: object) -> int:

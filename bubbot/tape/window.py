@@ -23,6 +23,8 @@ from bubbot.tape.query import (
 
 WINDOW_CACHE_ENTRIES = 20_000
 """Entries cached at most; of a longer window these are the newest."""
+RECENT_ENTRIES = 50
+"""The newest entries, whose payloads are not packed: turns read those of the newest events."""
 MAX_ANSWERS = 16
 """Answers from beyond the window that are cached at most; a turn repeats the same few queries."""
 MAX_ANSWER_ENTRIES = 500
@@ -50,6 +52,14 @@ class LiveWindow:
     head: int
     is_partial: bool = False
     _answers: dict[TapeQuery, tuple[TapeEntry, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._pack(0)
+
+    def _pack(self, start: int) -> None:
+        """Pack the entries from a place in the list on, up to the recent ones."""
+        for entry in self.entries[max(0, start) : -RECENT_ENTRIES]:
+            entry.pack()
 
     @property
     def cached_entries(self) -> int:
@@ -118,6 +128,7 @@ class LiveWindow:
             elif updated is not answer:
                 self._answers[query] = updated
         self.entries += entries
+        self._pack(len(self.entries) - len(entries) - RECENT_ENTRIES)
         self.head = entries[-1].id
         if len(self.entries) > WINDOW_CACHE_ENTRIES:
             del self.entries[: len(self.entries) - WINDOW_CACHE_ENTRIES // 2]

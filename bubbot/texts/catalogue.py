@@ -93,6 +93,13 @@ def _folder(package: str) -> Path:
 
 
 def _read(file: Path) -> str:
+    found = file.stat()
+    return _read_text(file, found.st_mtime_ns, found.st_size)
+
+
+@lru_cache(maxsize=256)
+def _read_text(file: Path, _changed: int, _size: int) -> str:
+    """Read a file that was changed last at this time: each once, as every bot of a process asks for the same."""
     return file.read_text(encoding="utf-8")
 
 

@@ -248,6 +248,8 @@ class _SharedRatelimit(Ratelimit):
 
     The original refuses every request in a window longer than the longest wait, even if none has to wait. A 429 may come
     with requests left in the window; their number is kept then. If none is left, the 429 knows better when the next may be.
+
+    A call that is cancelled on its way out opens the bucket for the others all the same.
     """
 
     __slots__ = ("longest_wait", "no_429")
@@ -277,7 +279,11 @@ class _SharedRatelimit(Ratelimit):
                 if self.remaining <= 0 or self.is_expired():
                     self.reset()  # type: ignore[no-untyped-call]
         finally:
-            await super().__aexit__(kind, error, traceback)
+            leave = super().__aexit__(kind, error, traceback)
+            if self.remaining >= self.outgoing:
+                await leave  # without a wait
+            else:  # the library waits until the window is over; whoever is cancelled in that wait would leave the bucket shut
+                await asyncio.shield(asyncio.ensure_future(leave))
 
 
 class _DiscordHttp(HTTPClient):

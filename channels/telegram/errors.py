@@ -57,7 +57,7 @@ def parse_refusal(code: int, payload: bytes, token: str) -> TelegramApiError:
     """Read an answer whose HTTP status is not a success."""
     try:
         body = json.loads(payload)
-    except ValueError:
+    except (ValueError, RecursionError):
         body = None
     if not isinstance(body, dict) or "description" not in body:
         return TelegramApiError(code, "an answer that is not one of the Bot API", is_api_answer=False)

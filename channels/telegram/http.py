@@ -26,7 +26,7 @@ CONNECT_SECONDS = 10.0
 POOL_SECONDS = 20.0
 """Seconds to wait for a free connection and to connect."""
 READ_SECONDS = 20.0
-"""Seconds without a byte of the answer, for calls that name no limit."""
+"""Seconds without a byte of the answer, for a call through a proxy that names no limit."""
 CLOSE_TIMEOUT_SECONDS = 5.0
 """Seconds for closing connections; a wedged one does not answer that either."""
 _JSON_HEADERS: Mapping[str, str] = MappingProxyType({"Content-Type": "application/json"})
@@ -72,7 +72,11 @@ class TelegramHttp(BaseRequest):
 
 
 class DirectHttp(TelegramHttp):
-    """Calls over aiohttp."""
+    """Calls over aiohttp.
+
+    No time limit of its own ends a call that is connected: `TelegramApi` ends each one, and a timer for each read would cost
+    as much as sending the request.
+    """
 
     def __init__(self, settings: TelegramSettings, trust: ssl.SSLContext, *, pool: int) -> None:
         self._token = settings.token
@@ -99,19 +103,14 @@ class DirectHttp(TelegramHttp):
         url: str,
         method: str,
         request_data: RequestData | None = None,
-        read_timeout: Any = None,
         *_timeouts: Any,
         **_more_timeouts: Any,
     ) -> tuple[int, bytes]:
         """Send a request; see `BaseRequest.do_request`."""
         session = self._session = self._session or self._open_session()
-        seconds = read_timeout if isinstance(read_timeout, int | float) else READ_SECONDS
-        timeout = aiohttp.ClientTimeout(connect=POOL_SECONDS, sock_connect=CONNECT_SECONDS, sock_read=seconds)
         try:
             body, headers = _body(request_data)
-            async with session.request(
-                method, url, data=body, headers=headers, timeout=timeout, allow_redirects=False
-            ) as response:
+            async with session.request(method, url, data=body, headers=headers, allow_redirects=False) as response:
                 payload = await response.read()
                 self.date = response.headers.get("date", "")
         except TimeoutError as error:
@@ -124,7 +123,7 @@ class DirectHttp(TelegramHttp):
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=self._pool, ssl=self._trust),
             cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=None),
+            timeout=aiohttp.ClientTimeout(connect=POOL_SECONDS, sock_connect=CONNECT_SECONDS),
             headers={"User-Agent": self.USER_AGENT},
         )
 

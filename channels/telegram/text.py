@@ -22,8 +22,6 @@ from channels.telegram.dialect import parse_markdown
 
 TELEGRAM_MESSAGE_LIMIT = 4_096
 """UTF-16 code units of a message."""
-CAPTION_LIMIT = 1_024
-"""UTF-16 code units of the text below a file. Our files have none: their names suffice."""
 MAX_ENTITIES = 100
 """Marks that Telegram shows in one message."""
 _TYPES = {"strike": "strikethrough", "link": "text_link", "quote": "blockquote"}

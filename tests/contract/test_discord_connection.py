@@ -17,8 +17,6 @@ from tests.fakes.discordapi.errors import Refuse
 from tests.fakes.discordapi.server import Server
 from tests.fakes.platform.faults import Drop, Html
 
-HISTORY = "GET /channels/{}/messages"
-
 
 async def test_what_discord_says_in_a_form_nobody_knows_is_set_aside_and_the_rest_is_heard() -> None:
     async with Server() as server, receiving(server) as (channel, heard):

@@ -23,7 +23,6 @@ from tests.fakes.platform.faults import Cut, Drop, Html
 
 CALLBACK = "POST /interactions/{}/{}/callback"
 ORIGINAL = "PATCH /webhooks/{}/{}/messages/{}"
-FOLLOW = "POST /webhooks/{}/{}"
 CREATE = "POST /channels/{}/messages"
 EDIT = "PATCH /channels/{}/messages/{}"
 INFOS = [CommandInfo("note", "Adds a note.", ("text",), in_menu=True)]

@@ -61,6 +61,20 @@ async def test_discords_rate_limit_refuses_requests_within_the_quota_of_a_long_w
         await limit.acquire()
 
 
+async def test_a_call_that_is_cancelled_while_it_leaves_discords_rate_limit_keeps_it_shut() -> None:
+    limit, inside = Ratelimit(None), asyncio.Event()
+
+    async def call() -> None:
+        async with limit:
+            inside.set()
+
+    leaving = asyncio.create_task(call())
+    await inside.wait()
+    leaving.cancel()
+    await asyncio.gather(leaving, return_exceptions=True)
+    assert (limit.remaining, limit.outgoing, limit.expires) == (0, 0, None)
+
+
 async def test_discords_client_waits_at_least_half_a_minute_for_a_rate_limit() -> None:
     assert HTTPClient(asyncio.get_running_loop(), max_ratelimit_timeout=5.0).max_ratelimit_timeout == 30.0
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.e2e import forked
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 LONGEST = 60
 PROMISE = "# prints: "
+STRICTLY = (
+    "import runpy, sys, warnings\nwarnings.simplefilter('error')\nrunpy.run_path(sys.argv[1], run_name='__main__')"
+)
+"""As `python -W error FILE` does."""
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
@@ -21,19 +25,10 @@ def test_an_example_runs_and_ends_with_the_line_it_promises(example: Path, tmp_p
     assert promised.startswith(PROMISE), f"the last line of {example.name} has to say what it {PROMISE}"
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
 
-    ran = subprocess.run(
-        [sys.executable, "-W", "error", example],
-        cwd=tmp_path,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    ran = forked.run(forked.PROGRAM, [STRICTLY, str(example)], b"", env=environment, cwd=tmp_path)
 
-    assert (ran.returncode, ran.stderr) == (0, "")
-    assert ran.stdout.splitlines()[-1] == promised.removeprefix(PROMISE)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    assert ran.stdout.decode().splitlines()[-1] == promised.removeprefix(PROMISE)
     assert list(tmp_path.iterdir()) == [], "an example leaves nothing behind"
 
 

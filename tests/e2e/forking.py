@@ -163,16 +163,38 @@ def _open(number: int, name: str, *, closed: bool) -> None:
 def run_program(arguments: list[str]) -> int:
     """Run the text of a program, as `python -c` does: the first of the arguments."""
     sys.argv = ["-c", *arguments[1:]]
-    exec(compile(arguments[0], "<string>", "exec"), {"__name__": "__main__"})
+    try:
+        exec(compile(arguments[0], "<string>", "exec"), {"__name__": "__main__"})
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            raise
+        return end.code or 0
     return 0
 
 
-def _answer_once() -> None:
-    """Answer one question: what is made at the first use, such as schemas of tools, no fork then makes again."""
+class _EndWhenRunning(logging.Handler):
+    """Ends a daemon in this process once it says that it runs."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if getattr(record, "action", "") == "run.started":
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _live_once() -> None:
+    """Answer one question, and run a daemon: what is made at the first use, such as validators, no fork then makes again."""
     for language in ("en", "zh"):
         Texts(language).read_all()
     with tempfile.TemporaryDirectory() as folder:
-        inside.run(Path(folder) / "home", "ask", "hello")
+        home = Path(folder) / "home"
+        inside.run(home, "ask", "hello")
+        # A whole life of a daemon, with a platform that nobody serves.
+        (home / "config.toml").write_text(
+            '[channels.telegram]\ntoken = "1:unserved"\nbase_url = "http://127.0.0.1:9"\n'
+        )
+        ends = _EndWhenRunning()
+        logging.getLogger("bubbot").addHandler(ends)
+        inside.run(home, "run")
+        logging.getLogger("bubbot").removeHandler(ends)
     assert threading.active_count() == 1, "a thread would not survive a fork"
 
 
@@ -180,7 +202,7 @@ def main(path: Path) -> int:
     """Loads, listens, and forks."""
     for name in LOADED:
         import_module(name)
-    _answer_once()
+    _live_once()
     gc.collect()
     gc.freeze()  # so that the collector of a fork leaves the shared pages alone
     with socket.socket(socket.AF_UNIX) as listener:

@@ -6,8 +6,7 @@ import asyncio
 import json
 import os
 import pty
-import subprocess
-import sys
+import tempfile
 from pathlib import Path
 
 from bubbot.app.tapes import now, open_tapes, tape_service
@@ -15,7 +14,7 @@ from bubbot.features.access.service import ACCESS_TAPE, AccessService
 from bubbot.home import Home
 from bubbot.ports.access import ListedPeople
 from bubbot.ports.channel import Sender
-from tests.e2e import bot, inside
+from tests.e2e import bot, forked, inside
 from tests.e2e.bot import sentence
 from tests.e2e.inside import run
 from tests.e2e.terminal import CTRL_C, Terminal
@@ -131,13 +130,18 @@ def test_approve_asks_on_standard_error(tmp_path: Path) -> None:
     code = given_code(home, "42", "Ann")
     keyboard, terminal = pty.openpty()
     os.write(keyboard, b"n\ny\n")
-    command = [sys.executable, "-m", "bubbot", "access", "approve", code, "--json"]
+    arguments = ["access", "approve", code, "--json"]
     variables = {**bot.environment(home, **ENV), "PATH": os.environ["PATH"]}
     for stdout, stderr in ((None, "Nothing was changed."), ({"id": "42"}, "")):
-        done = subprocess.run(command, stdin=terminal, capture_output=True, env=variables, check=False, timeout=60)
-        printed = json.loads(done.stdout) if done.stdout else None
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            streams = (terminal, out.fileno(), err.fileno())
+            forked.start(forked.BOT, arguments, env=variables, cwd=tmp_path, streams=streams).wait(60)
+            out.seek(0)
+            err.seek(0)
+            shown, told = out.read(), err.read()
+        printed = json.loads(shown) if shown else None
         assert (printed and {"id": printed["id"]}) == stdout
-        assert done.stderr.decode().strip() == f"Let 42 (Ann) in on chat as member? [y/N] {stderr}".strip()
+        assert told.decode().strip() == f"Let 42 (Ann) in on chat as member? [y/N] {stderr}".strip()
     os.close(keyboard)
     os.close(terminal)
 

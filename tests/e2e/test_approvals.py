@@ -29,11 +29,13 @@ ACCESS = "bubbot/access"
 ANSWERED = "answerCallbackQuery"
 SENT = ("post", "bob: hello")
 POST = {"calls": [{"name": "post_send", "arguments": {"to": "bob"}}]}
+POST_TO_EVE = {"calls": [{"name": "post_send", "arguments": {"to": "eve"}}]}
 SCRIPT: dict[str, Any] = {
     "rules": [
         {"when": r"Approval \w+: allowed", "steps": [{"text": "?"}, {"text": "It is sent."}]},
         {"when": r"Approval \w+: denied", "steps": [{"text": "Left undone."}]},
         {"when": "cut off", "steps": [{"text": "It was cut off."}]},
+        {"when": "send to both", "steps": [POST, POST_TO_EVE, {"text": "I asked."}]},
         {"when": "send", "steps": [POST, {"text": "I asked."}]},
         {
             "when": "look up",
@@ -286,6 +288,31 @@ class TestKills:
             assert opened == decided
         assert len(set(opened)) == len(opened)
         assert {number for number in opened if number in str(texts(room))} == set(opened)
+        assert await damage(home) == []
+
+    @pytest.mark.parametrize(
+        "point",
+        [
+            "extend-fork:after#4",  # the second step has asked, too
+            *(
+                pytest.param(point, marks=pytest.mark.proof)
+                for point in ("extend-fork:after#2", "merge:before#1", "merge:after#1")
+            ),
+        ],
+    )
+    async def test_what_two_steps_ask_is_one_card(
+        self, server: TelegramServer, ada: User, home: Path, service: EffectServer, point: str
+    ) -> None:
+        set_up(home, server, owners=[ada.id])
+        room = server.private(ada)
+        daemon = await started(home, target=CHILD, arguments=[str(home), point, ""])
+        room.say("send to both")
+        assert await daemon.ended() == KILLED, daemon.errors
+        async with bot(home) as again:
+            await self._press_until(server, room, lambda: "It is sent." in texts(room))
+            await again.quiet(server)
+        assert service.done == {SENT: 1, ("post", "eve: hello"): 1}
+        assert len(await facts(home, "approval.opened")) == 1
         assert await damage(home) == []
 
     @staticmethod

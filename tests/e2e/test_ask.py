@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +15,8 @@ from typing import Any
 import pytest
 
 from bubbot.home import Home, WriterLock
-from tests.e2e.bot import BUBBOT, entries, environment, opened, run, sentence
+from tests.e2e import forked
+from tests.e2e.bot import entries, environment, opened, run, sentence
 from tests.e2e.terminal import Terminal
 from tests.e2e.test_control import daemon, named, until
 
@@ -177,14 +177,8 @@ def test_a_failed_turn_prints_json_for_programs(tmp_path: Path) -> None:
 @pytest.mark.sampled(2)
 def test_a_lost_answer_is_one_sentence_and_the_next_question_does_not_print_it(place: Path) -> None:
     with Path("/dev/full").open("wb") as full:
-        done = subprocess.run(
-            [*BUBBOT, "ask", "hello"],
-            stdin=subprocess.DEVNULL,
-            stdout=full,
-            stderr=subprocess.PIPE,
-            env=environment(place),
-            timeout=60,
-            check=False,
+        done = forked.run(
+            forked.BOT, ["ask", "hello"], b"", env=environment(place), cwd=place.parent, stdout=full.fileno()
         )
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr
     assert b"The output could not be written: No space left on device" in done.stderr
@@ -193,16 +187,23 @@ def test_a_lost_answer_is_one_sentence_and_the_next_question_does_not_print_it(p
 
 @pytest.mark.sampled(2)
 def test_a_reader_that_stops_is_no_failure(place: Path) -> None:
-    text = "x" * 400_000
-    done = subprocess.run(
-        ["bash", "-c", 'set -o pipefail; "$@" | head -c 10', "-", *BUBBOT, "ask", "-"],
-        input=text.encode(),
-        capture_output=True,
-        env=environment(place),
-        timeout=60,
-        check=False,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"You said: ", b"")
+    shown, given = os.pipe()
+
+    def read_some() -> bytes:
+        """As `head -c 10` does."""
+        with os.fdopen(shown, "rb", buffering=0) as reader:
+            return reader.read(10)
+
+    with ThreadPoolExecutor(1) as threads:
+        read = threads.submit(read_some)
+        try:
+            question = b"x" * 400_000
+            done = forked.run(
+                forked.BOT, ["ask", "-"], question, env=environment(place), cwd=place.parent, stdout=given
+            )
+        finally:
+            os.close(given)
+        assert (done.returncode, read.result(), done.stderr) == (0, b"You said: ", b"")
 
 
 def test_a_daemon_that_is_killed_during_a_question_is_one_sentence_and_answers_after_its_start(tmp_path: Path) -> None:

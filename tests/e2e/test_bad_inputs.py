@@ -8,7 +8,7 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
+import tempfile
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,6 +32,7 @@ CONFIGS: Mapping[str, bytes] = {
     "huge number": b"[model]\nmax_steps = " + b"9" * 5000 + b"\n",
     "list for a section": b'model = ["scripted"]\n',
     "unknown kind": b'[channels.x]\nkind = "telefax"\n',
+    "list for a token": b'[channels.telegram]\ntoken = ["a"]\n',
     "token with a space": b'[channels.telegram]\ntoken = "123456789:AAAA BBBB"\n',
     "one token twice": b'[channels.a]\nkind = "telegram"\ntoken = "1:abc"\n[channels.b]\nkind = "telegram"\ntoken = "1:abc"\n',
     "telegram": b'[channels.telegram]\ntoken = "123456789:AAAABBBBCCCC"\n',
@@ -133,11 +134,14 @@ def test_the_answer_is_short_and_in_our_words(name: str) -> None:
 
 
 def test_a_standard_input_that_is_closed_reads_as_an_empty_one(home: Path) -> None:
-    script = 'exec "$0" -m bubbot "$@" <&-'
     for arguments in (["ask", "hello"], ["chat"]):
-        command = ["sh", "-c", script, sys.executable, *arguments]
-        done = subprocess.run(command, env=environment(home), capture_output=True, check=False, timeout=60)
-        assert (done.returncode, done.stdout, done.stderr) == (0, b"You said: hello\n" * ("ask" in arguments), b"")
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            streams = (None, out.fileno(), err.fileno())
+            child = forked.start(forked.BOT, arguments, env=environment(home), cwd=home.parent, streams=streams)
+            assert child.wait(60) == 0
+            out.seek(0)
+            err.seek(0)
+            assert (out.read(), err.read()) == (b"You said: hello\n" * ("ask" in arguments), b"")
 
 
 def test_another_locale_takes_any_script(home: Path) -> None:

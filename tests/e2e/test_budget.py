@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from bubbot.errors import StoreUnavailable
 from bubbot.home import Home
 from bubbot.ports.usage import BUDGET_TAPE, RESERVED, SETTLED
 from bubbot.tape.query import TapeQuery
-from tests.e2e import bot, inside
+from tests.e2e import bot, forked, inside
 from tests.e2e.daemon import WAIT, configured, running
 from tests.e2e.terminal import Terminal
 from tests.fakes.botapi.server import Server
@@ -46,15 +46,16 @@ async def on_tape(home: Path, name: str) -> list[Any]:
 
 async def test_a_process_that_is_killed_in_a_call_owes_it_and_the_next_one_settles_it(tmp_path: Path) -> None:
     home = at_home(tmp_path, "[budget]\nday = 100.0\n" + PRICES, {"default": [{"text": "late", "delay": 600}]})
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "bubbot", "ask", "hello", env=bot.environment(home), cwd=home.parent,
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
-    )  # fmt: skip
+    nothing = os.open(os.devnull, os.O_RDWR)
+    process = forked.start(
+        forked.BOT, ["ask", "hello"], env=bot.environment(home), cwd=tmp_path, streams=(nothing, nothing, nothing)
+    )
+    os.close(nothing)
     async with asyncio.timeout(WAIT):
         while not (reserved := await on_tape(home, RESERVED)):  # noqa: ASYNC110 - another process writes it
             await asyncio.sleep(0.05)
         process.kill()
-        await process.wait()
+        await process.ended()
     assert await on_tape(home, SETTLED) == []
     (home / "script.json").write_text(json.dumps({"default": [{"text": "here"}]}))
     assert await asyncio.to_thread(inside.said, home, "again", session="other") == ["here"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import time
 from pathlib import Path
 
-from tests.e2e.bot import BUBBOT, entries, environment, opened, run, said, sentence
+from tests.e2e import forked
+from tests.e2e.bot import entries, environment, opened, run, said, sentence
 
 SLOW = {"rules": [{"when": "slow", "steps": [{"delay": 30, "text": "late"}]}]}
 
@@ -152,14 +152,8 @@ def test_an_answer_that_a_pipe_did_not_take_is_a_failure_and_not_the_next_script
     read_end, write_end = os.pipe()
     os.close(read_end)
     with os.fdopen(write_end, "wb") as gone:
-        done = subprocess.run(
-            [*BUBBOT, "chat"],
-            input=b"are you there\n",
-            stdout=gone,
-            stderr=subprocess.PIPE,
-            env=environment(home),
-            timeout=60,
-            check=False,
+        done = forked.run(
+            forked.BOT, ["chat"], b"are you there\n", env=environment(home), cwd=tmp_path, stdout=gone.fileno()
         )
     assert done.returncode == 1
     assert b"bubbot: The output could not be written: Broken pipe" in done.stderr

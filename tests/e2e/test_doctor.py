@@ -9,7 +9,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -19,7 +18,7 @@ import pytest
 from bubbot.cli.main import main
 from bubbot.home import Home, WriterLock
 from bubbot.ports.checks import Finding
-from tests.e2e import bot
+from tests.e2e import bot, forked
 from tests.e2e.daemon import Daemon, configured, running
 from tests.e2e.inside import logging_as_it_was, run, said
 from tests.e2e.terminal import Terminal
@@ -140,13 +139,8 @@ def test_a_user_who_may_not_look_into_the_home_is_told_so(home: Path) -> None:
             "os.setgid(65534); os.setuid(65534);"
             "sys.exit(sum(main(['doctor', '--json', '--home', place]) for place in sys.argv[1:]))"
         )
-        done = subprocess.run(
-            [sys.executable, "-c", code, *map(str, places)],
-            capture_output=True,
-            env=bot.environment(folder / "none"),
-            timeout=60,
-            check=False,
-            cwd="/",
+        done = forked.run(
+            forked.PROGRAM, [code, *map(str, places)], b"", env=bot.environment(folder / "none"), cwd=Path("/")
         )
         assert (done.returncode, done.stderr) == (2, b"")
         for line, (place, wanted) in zip(done.stdout.splitlines(), places.items(), strict=True):
@@ -290,11 +284,6 @@ sys.exit(main(sys.argv[1:]))
 
 
 def test_nothing_but_sqlite_opens_the_database_and_nothing_loads_litellm(home: Path) -> None:
-    watched = subprocess.run(
-        [sys.executable, "-c", WATCHED, "doctor", "--deep"],
-        env=bot.environment(home),
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
+    program = [WATCHED, "doctor", "--deep"]
+    watched = forked.run(forked.PROGRAM, program, b"", env=bot.environment(home), cwd=home.parent)
     assert (watched.returncode, watched.stderr) == (0, b"")

@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 import tempfile
 from base64 import b64decode
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.bot import BUBBOT, entries, environment, run, said, sentence
+from tests.e2e import forked
+from tests.e2e.bot import entries, environment, run, said, sentence
 
 FULL_DISK = """
 import asyncio, sys
@@ -123,15 +122,7 @@ def test_a_home_that_cannot_be_written_is_told(tmp_path: Path) -> None:
             "import importlib.metadata, os, sys, bubbot.cli.chat; from bubbot.cli.main import main;"
             "os.setgid(65534); os.setuid(65534); sys.exit(main())"
         )
-        done = subprocess.run(
-            [sys.executable, "-c", code, "chat"],
-            input=b"hi\n",
-            capture_output=True,
-            env=environment(home),
-            timeout=60,
-            check=False,
-            cwd="/",
-        )
+        done = forked.run(forked.PROGRAM, [code, "chat"], b"hi\n", env=environment(home), cwd=Path("/"))
         assert done.returncode == 2
         assert str(home) in sentence(done)
     finally:
@@ -142,14 +133,8 @@ def test_a_full_database_is_told_and_nothing_is_lost(tmp_path: Path) -> None:
     home = tmp_path / "home"
     said(home, "hello")
     lines = [f"message {number} {'x' * 3000}" for number in range(40)]
-    done = subprocess.run(
-        [sys.executable, "-c", FULL_DISK, str(home)],
-        input="".join(f"{line}\n" for line in lines).encode(),
-        capture_output=True,
-        env=environment(home),
-        timeout=60,
-        check=False,
-    )
+    typed = "".join(f"{line}\n" for line in lines).encode()
+    done = forked.run(forked.PROGRAM, [FULL_DISK, str(home)], typed, env=environment(home), cwd=home.parent)
     assert done.returncode == 4
     assert "no room" in sentence(done)
     _nothing_lost(home, done.stdout.decode().splitlines(), lines)
@@ -268,9 +253,8 @@ def test_a_damaged_memory_does_not_end_the_session(tmp_path: Path) -> None:
 
 def test_a_terminal_that_hangs_up_ends_the_chat(tmp_path: Path) -> None:
     controller, terminal = os.openpty()
-    process = subprocess.Popen(
-        [*BUBBOT, "chat"], stdin=terminal, stdout=terminal, stderr=terminal, env=environment(tmp_path / "home")
-    )
+    streams = (terminal, terminal, terminal)
+    process = forked.start(forked.BOT, ["chat"], env=environment(tmp_path / "home"), cwd=tmp_path, streams=streams)
     os.close(terminal)
     os.write(controller, b"hi\n")
     shown = b""

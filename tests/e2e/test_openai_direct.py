@@ -189,12 +189,28 @@ class TestFailures:
         assert told in str(caught)
 
     @pytest.mark.parametrize(
-        "body", [b"data: {half\n\n", b"data: 7\n\n", b'data: {"choices": [7]}\n\n', b'data: {"choices": 7}\n\n']
-    )
+        "body",
+        [
+            b"data: {half\n\n", b"data: 7\n\n", b'data: {"choices": [7]}\n\n', b'data: {"choices": 7}\n\n',
+            b"data: " + b"[" * 5_000 + b"\n\n", b"<html>Log in, please.</html>", b'{"choices": []}', b"[" * 5_000,
+        ],
+    )  # fmt: skip
     async def test_what_is_not_of_the_protocol_is_told_in_our_words(self, body: bytes) -> None:
         caught = await failure(Answer((body,)))
         assert isinstance(caught, ModelUnavailable)
         assert str(caught) == "openai/test sent something that is not an answer"
+
+    async def test_an_error_that_comes_as_a_success_without_a_stream_is_one(self) -> None:
+        caught = await failure(
+            Answer(
+                (
+                    b'{"error": {"message": "slow',
+                    b' down", "code": 429}}\n',
+                )
+            )
+        )
+        assert isinstance(caught, ModelRateLimited)
+        assert "asks for fewer requests: slow down" in str(caught)
 
     @pytest.mark.parametrize("reason", ["error", "insufficient_system_resource"])
     async def test_an_end_that_is_a_failure_is_one(self, reason: str) -> None:
@@ -210,6 +226,7 @@ class TestFailures:
             (b'{"detail": [{"msg": "no such model"}]}', '[{"msg": "no such model"}]'),
             (b"<html>no such model</html>", "<html>no such model</html>"),
             (b"", "HTTP status 404"),
+            (b'{"error": ' + b"[" * 5_000, '{"error": ' + "[" * 290),
             (b"x" * 1_000_000, "x" * 300),
         ],
     )

@@ -40,11 +40,8 @@ pytestmark = [
     *(pytest.mark.filterwarnings(f"ignore::{kind}") for kind in ("DeprecationWarning", "UserWarning")),
 ]
 
-ROOT = Path(__file__).parents[2]
 TOOL = ToolSpec("f", "does", {"type": "object", "properties": {}})
 REQUEST = ModelRequest("Be brief.", ({"role": "user", "content": "hi"},), (TOOL,))
-STALL = 1.0
-"""Seconds; the goal is 0.25, and this machine may be busy with other things. The figure is printed."""
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ import pytest
 
 from bubbot.features.otel import names
 from bubbot.features.otel.content import Exposure
-from bubbot.features.otel.encoding import encode_request
+from bubbot.features.otel.encoding import encode_turn
 from bubbot.features.otel.names import Name
 from bubbot.features.otel.spans import TurnSpans
 from bubbot.tape.query import TapeQuery
@@ -61,7 +61,7 @@ async def test_phoenix_shows_a_turn_with_its_steps_calls_and_messages(tmp_path: 
         (entries,) = await bot.store.fetch([TapeQuery(tape.name)])
         of_turn = [entry for entry in entries if entry.meta.get("turn") == turn]
         again = TurnSpans(of_turn, Exposure("off", str, b"")).build()
-        body, kind = encode_request(again, "bubbot", "1"), {"content-type": "application/x-protobuf"}
+        body, kind = encode_turn(again, "bubbot", "1"), {"content-type": "application/x-protobuf"}
         async with phoenix.session.post(f"{phoenix.url}/v1/traces", data=body, headers=kind) as answer:
             assert answer.status == 200
         await say(bot, "one more")

@@ -230,7 +230,7 @@ def test_a_port_that_is_taken_is_one_sentence(home: Path) -> None:
         taken.listen()
         port = str(taken.getsockname()[1])
         done = bot.run(home, "run", env={"BUBBOT_HEALTH__PORT": port})
-    assert done.returncode == 2
+    assert done.returncode == 1, "it may be free at the next try, which systemd makes"
     assert f"[health] host and port: 127.0.0.1:{port} cannot be listened on" in sentence(done)
 
 

@@ -15,7 +15,6 @@ from tests.trace.home import AUDITED, HOSTILE, add_hostile, apart, find_hostile,
 from tests.trace.serving import TraceSite, served
 
 __all__ = ["browser"]
-MEGABYTE = 1_000_000
 
 
 @pytest.fixture(scope="module")

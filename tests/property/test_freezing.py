@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bubbot.errors import EntryInvalid
-from bubbot.tape.entry import TapeEntry, canonical, encode, freeze, thaw
+from bubbot.tape.entry import MIN_PACKED_CHARS, TapeEntry, canonical, encode, freeze, thaw
 
 TEXTS = st.text(max_size=6)  # has no lone surrogates
 LEAVES = (
@@ -71,6 +71,24 @@ def test_the_texts_of_a_stamped_entry_are_those_of_its_values(
     assert entry.take_texts() == (_dumps(payload), _dumps(merged))
     assert entry.cache == {}, "a stored entry keeps no texts"
     assert entry.take_texts() == (_dumps(payload), _dumps(merged))
+
+
+@given(VALUES, VALUES)
+def test_a_packed_event_reads_the_same(data: dict[str, Any], meta: dict[str, Any]) -> None:
+    for filling, is_packed in (("x" * MIN_PACKED_CHARS, True), ("", False)):
+        payload = {"name": "loop.step", "data": data, "filling": filling}
+        entry, twin = TapeEntry("event", payload, meta, id=7), TapeEntry("event", payload, meta, id=7)
+        texts = entry.take_texts()
+        for _ in range(2):
+            entry.pack()
+            assert bool(entry.cache) is is_packed
+            assert entry == twin
+            assert (thaw(entry.payload), thaw(entry.meta)) == (payload, meta)
+            assert _is_immutable(entry.payload)
+            assert entry.texts == texts
+            assert entry.with_id(8).payload == twin.payload
+    with pytest.raises(AttributeError, match="'TapeEntry' object has no attribute 'paylaod'"):
+        _ = entry.paylaod  # type: ignore[attr-defined]
 
 
 def _dumps(value: dict[str, Any]) -> str:

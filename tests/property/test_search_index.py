@@ -30,7 +30,6 @@ PARTS = (
     "w" * 39, "w" * 40 + "end", "v" * 45, "चाय", "ไทย", '"', "\\", "\n", "-", "’", "_", "\x00", "\ue000t1", "user",
 )  # fmt: skip
 GLUE = ("", " ", "", ", ", "\n", "-")
-KINDS = ("message", "tool_call", "tool_result", "event", "system")
 
 texts = st.lists(st.tuples(st.sampled_from(PARTS), st.sampled_from(GLUE)), min_size=1, max_size=6).map(
     lambda some: "".join(part + glue for part, glue in some)

@@ -12,7 +12,6 @@ import pytest
 from tests.docs.pages import ROOT, tracked
 
 SOURCE = sorted(path for package in ("bubbot", "channels") for path in (ROOT / package).rglob("*.py"))
-TESTS = sorted((ROOT / "tests").rglob("*.py"))
 NOBODY_KNOWS = {"util", "utils", "helper", "helpers", "misc", "core", "base", "shared"}
 """Names of modules that say nothing about what is in them."""
 MUTATING = {

@@ -211,8 +211,8 @@ async def _find_replays(store: TapeStore, archive: ExpiredTape) -> tuple[int, ..
     return tuple(
         entry.id
         for entry in facts
-        if entry.payload["data"]["tape"] == archive.name
-        or (entry.id in early and archive.session and entry.payload["data"]["session"] == archive.session)
+        if entry.data["tape"] == archive.name
+        or (entry.id in early and archive.session and entry.data["session"] == archive.session)
     )
 
 

@@ -233,7 +233,7 @@ class AccessState:
 
 
 def _apply(state: AccessState, entry: TapeEntry) -> AccessState:
-    data: JsonObject = entry.payload["data"]
+    data: JsonObject = entry.data
     if entry.name == GRANTED:
         return replace(state, grants=_with_grant(state.grants, entry))
     if entry.name == REVOKED:
@@ -309,7 +309,7 @@ def _void_links(codes: Sequence[LinkCode], account: AccountKey) -> tuple[LinkCod
 
 
 def _link_code_from(entry: TapeEntry) -> LinkCode:
-    data = entry.payload["data"]
+    data = entry.data
     return LinkCode(
         entry.id,
         (data["channel"], data["id"]),
@@ -329,7 +329,7 @@ def _newest(items: tuple[T, ...], group: Callable[[T], str], count: int) -> tupl
 
 
 def _with_grant(grants: Mapping[AccountKey, RoleGrant], entry: TapeEntry) -> Mapping[AccountKey, RoleGrant]:
-    data: JsonObject = entry.payload["data"]
+    data: JsonObject = entry.data
     account = (data["channel"], data["id"])
     updated = {key: grant for key, grant in grants.items() if key != account}
     # A role unknown to this version is ignored: its writer meant something that cannot be checked here.
@@ -340,7 +340,7 @@ def _with_grant(grants: Mapping[AccountKey, RoleGrant], entry: TapeEntry) -> Map
 
 
 def _with_reading(readings: Mapping[ReadingKey, ReadingGrant], entry: TapeEntry) -> Mapping[ReadingKey, ReadingGrant]:
-    data: JsonObject = entry.payload["data"]
+    data: JsonObject = entry.data
     key = (data["source"], data["reader"])
     updated = {each: grant for each, grant in readings.items() if each != key}
     if entry.name == READING_GRANTED:
@@ -349,7 +349,7 @@ def _with_reading(readings: Mapping[ReadingKey, ReadingGrant], entry: TapeEntry)
 
 
 def _with_audit(audits: Mapping[AuditKey, AuditGrant], entry: TapeEntry) -> Mapping[AuditKey, AuditGrant]:
-    data: JsonObject = entry.payload["data"]
+    data: JsonObject = entry.data
     key = ((data["channel"], data["id"]), data["session"])
     updated = {each: grant for each, grant in audits.items() if each != key}
     if entry.name == AUDIT_GRANTED:
@@ -358,7 +358,7 @@ def _with_audit(audits: Mapping[AuditKey, AuditGrant], entry: TapeEntry) -> Mapp
 
 
 def _code_from(entry: TapeEntry) -> PairingCode:
-    data = entry.payload["data"]
+    data = entry.data
     return PairingCode(
         entry.id,
         data["channel"],

@@ -48,8 +48,8 @@ class AttemptsView:
         """Pair the starts with the ends. A sub-task that was discarded has an end only."""
         attempts: dict[str, Attempt] = {}
         for entry in sorted(answers[0], key=lambda entry: entry.id):
-            data = entry.payload.get("data") or {}
-            if entry.erased or data.get("order") != self.order or entry.meta.get("turn") not in self.turns:
+            data = entry.data
+            if data.get("order") != self.order or entry.meta.get("turn") not in self.turns:
                 continue
             attempts[data["fork"]] = Attempt(data["fork"], entry if entry.name == ENDED else None)
         return tuple(attempts.values())
@@ -66,4 +66,4 @@ def find_cut_off(attempts: Sequence[Attempt], answered: Collection[str]) -> Atte
 
 
 def _is_finished(attempt: Attempt) -> bool:
-    return attempt.ended is not None and attempt.ended.payload["data"]["status"] == "answered"
+    return attempt.ended is not None and attempt.ended.data["status"] == "answered"

@@ -14,21 +14,20 @@ from bubbot.features.agents.events import ENDED, STARTED, AgentEnded, AgentStart
 from bubbot.features.agents.record import AttemptsView, find_cut_off, find_finished
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.agents.task import RUN_TOOL, RunningTasks, SubTask, TaskBudgetExceeded, TaskOrder
-from bubbot.ports.model import ToolCall
 from bubbot.ports.text import clean
 from bubbot.ports.tool import EffectKind, Tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.effects import EFFECT_BEGIN, find_record
 from bubbot.runtime.tool_list import unwrap_call
+from bubbot.runtime.turns import read_calls
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import anchor
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry, thaw
+from bubbot.tape.entry import JsonObject, TapeEntry, thaw
+from bubbot.tape.events import STEP_EVENT
 from bubbot.tape.fork import ForkedTape
 from bubbot.texts import Texts
 
 log = logging.getLogger(__name__)
-
-STEP_EVENT = "loop.step"
 
 
 class SubTaskService:
@@ -70,7 +69,7 @@ class SubTaskService:
                     await stack.enter_async_context(tasks.writer(turn.tape.id))
                 await stack.enter_async_context(tasks.places(depth))
                 ended = await self._run(turn, task)
-        data = ended.payload["data"]
+        data = ended.data
         if data["status"] != "answered":
             raise ToolFailed(f"{data['result']}\n\n{_cite(turn, ended)}")
         text = data["result"] or turn.result_texts.say("agent_silent")
@@ -153,15 +152,7 @@ class SubTaskService:
     def _list_calls(self, fork: ForkedTape, task: SubTask) -> list[tuple[str, Tool]]:
         """List the tools that it called, in order, each with the fork that called it: that of the sub-task, or one of that."""
         tools = {name: tool for tool in self._list_tools() if tool.name in task.order.tools for name in tool.names}
-        calls = [
-            (
-                entry.meta["fork"],
-                unwrap_call(ToolCall("", call["function"]["name"], call["function"]["arguments"])).name,
-            )
-            for entry in fork.delta
-            if entry.kind == Kind.TOOL_CALL
-            for call in entry.payload["calls"]
-        ]
+        calls = [(entry.meta["fork"], unwrap_call(call).name) for entry in fork.delta for call in read_calls(entry)]
         return [(writer, tools[name]) for writer, name in calls if name in tools]
 
 
@@ -215,7 +206,7 @@ def _failure_text(error: BubbotError, texts: Texts) -> str:
 
 def _usage_entries(fork: ForkedTape, task: SubTask) -> list[TapeEntry]:
     """Build the steps of a discarded sub-task as calls with a purpose: what they cost stays a fact (T13)."""
-    steps: list[dict[str, Any]] = [thaw(entry.payload["data"]) for entry in fork.delta if entry.name == STEP_EVENT]
+    steps: list[dict[str, Any]] = [thaw(entry.data) for entry in fork.delta if entry.name == STEP_EVENT]
     base: JsonObject = {
         "view": {},
         "head": fork.base,
@@ -228,7 +219,7 @@ def _usage_entries(fork: ForkedTape, task: SubTask) -> list[TapeEntry]:
 
 def _cite(turn: Turn, ended: TapeEntry) -> str:
     """Name the entries of a sub-task, and what it used. The entries of a fork of a fork have no ids yet: `+n`."""
-    data, texts = ended.payload["data"], turn.result_texts
+    data, texts = ended.data, turn.result_texts
     spans = data["entries"] or [[ended.id, ended.id]]
     base, sign = (turn.tape.base, "+") if turn.is_subtask and spans[0][0] > turn.tape.base else (0, "#")
     low, high = spans[0][0] - base, spans[-1][-1] - base

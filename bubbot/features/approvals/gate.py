@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import field, replace
-from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
+from bubbot.concurrency import run_uninterrupted
 from bubbot.errors import ToolFailed, ToolRefused, ToolSignal
 from bubbot.features.approvals.card import HOUR_SECONDS, MAX_NAMED, ApprovalCard, find_chat
 from bubbot.features.approvals.decision import (
@@ -37,8 +38,10 @@ from bubbot.records import dataclass
 from bubbot.runtime.effects import EFFECT_BEGIN, EFFECT_END
 from bubbot.runtime.tool_list import unwrap_call
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, event
+from bubbot.tape.provenance import source_of
 from bubbot.tape.query import TapeQuery, WholeTape
 
+TURN_START = "turn/start"
 MAX_LEFT = 500
 """The newest facts and calls among which those of an interrupted attempt are looked for."""
 _SILENT_ROWS = (EffectRow.READS_OWN, EffectRow.READS_PEOPLE, EffectRow.INSIDE, EffectRow.JOBS)
@@ -90,9 +93,8 @@ class WaitingCall:
     used_before: bool = False
     is_cut_off: bool = False
 
-    def as_json(self, call_id: str) -> JsonObject:
-        """Build its stored form."""
-        target = self.plan.target
+    def as_json(self, call_id: str, target: GrantTarget | None) -> JsonObject:
+        """Build its stored form. `target` is what a yes for longer than once would cover; None for nothing."""
         return {
             "id": call_id,
             "tool": self.tool.name,
@@ -104,13 +106,32 @@ class WaitingCall:
             "target": {"kind": target.kind.value, "value": target.value} if target else None,
         }
 
+    @property
+    def has_standing(self) -> bool:
+        """True if a grant may stand for it: it acts outside, changes a folder or reads an address, and names it."""
+        acting = (EffectRow.FOLDERS, EffectRow.SANDBOXED, EffectRow.OUTSIDE)
+        return self.plan.target is not None and self.decision.row in (
+            EffectRow.READS_COMPOSED,
+            EffectRow.READS_WORLD,
+            *acting,
+        )
+
+    def list_reasons(self) -> list[str]:
+        """List why it needs a yes; each is the end of the name of a sentence."""
+        reasons = ["cut_off"] if self.is_cut_off else [self.decision.row.value]
+        return [*reasons, "used_before"] if self.used_before else reasons
+
 
 @dataclass
-class StepCard:
-    """The card of the running step of a turn or sub-task."""
+class TurnCard:
+    """A card that a turn or a sub-task has begun, and not written yet."""
 
     id: str
     calls: list[WaitingCall] = field(default_factory=list)
+
+
+CardKey: TypeAlias = tuple[str, Verdict, bool]
+"""The calls of one card: they come from one fork, the same people may answer them, and all or none of them were cut off."""
 
 
 @dataclass
@@ -120,25 +141,50 @@ class TurnApprovals:
     It does not hold the turn: what is in the turn and holds it leaves both to the garbage collector.
 
     Attributes:
-        cards: the card of the running step, by fork.
+        cards: those that are not written yet.
         asked: the ids of cards by the digests of their calls.
     """
 
-    cards: dict[str, StepCard] = field(default_factory=dict)
+    cards: dict[CardKey, TurnCard] = field(default_factory=dict)
     asked: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
 class ApprovedCalls:
-    """The calls that a person has allowed in this turn, by id: each runs once, exactly as it was stored."""
+    """The calls that a person has allowed in this turn, by id: each runs once, exactly as it was stored.
+
+    If one that acts fails, those after it that act do not run: they may need what it should have done.
+    """
 
     approval: str
     calls: dict[str, JsonObject]
+    has_failed: bool = False
 
     def take(self, call: ToolCall, digest: str) -> JsonObject | None:
         """Take out the stored call with this id and digest; None if a model made this one."""
         stored = self.calls.get(call.id)
         return self.calls.pop(call.id) if stored is not None and stored["digest"] == digest else None
+
+    @contextmanager
+    def watching(self, tool: str, plan: CallPlan) -> Iterator[None]:
+        """Run one of them within the block.
+
+        Raises:
+            ToolFailed: one before it failed.
+        """
+        if plan.effect.kind is EffectKind.READ:
+            yield
+            return
+        if self.has_failed:
+            raise ToolFailed(
+                f"{tool} was not run: a call before it, allowed with the same card, failed. If it is still wanted, call it "
+                "again: a person is asked anew."
+            )
+        try:
+            yield
+        except BaseException:
+            self.has_failed = True
+            raise
 
 
 class CallGate:
@@ -165,15 +211,15 @@ class CallGate:
         self._find_job_grants = find_job_grants
 
     async def around_turn(self, turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:
-        """Give an answer's turn its stored calls, ask about calls that were cut off, and write what a step has left."""
-        approvals = turn.metadata[TurnApprovals] = TurnApprovals()
+        """Give an answer's turn its stored calls, ask about calls that were cut off, and write the turn's cards at its end."""
+        turn.metadata[TurnApprovals] = TurnApprovals()
         if turn.origin == APPROVAL_ORIGIN:
             await self._prepare_continuation(turn)
         await self._ask_about_cut_off(turn)
-        outcome = await call_next(turn)
-        while approvals.cards:  # the step was stopped before its end
-            await self._write_card(turn, next(iter(approvals.cards)))
-        return outcome
+        try:
+            return await call_next(turn)
+        finally:  # however it ends: people learn what waits for them
+            await self._write_cards(turn)
 
     async def around_tool(self, call: ToolInvocation, call_next: CallNext[ToolInvocation, ToolOutput]) -> ToolOutput:
         """Decide about a call of a model. What a person types is its own yes.
@@ -194,14 +240,15 @@ class CallGate:
             )
         approved = call.turn.find_metadata(ApprovedCalls)
         if approved is not None and (stored := approved.take(call.call, digest)) is not None:
-            if stored["state"] != call.plan.state:
-                raise ToolFailed(
-                    f"{call.tool.name} was not run: what it rests on has changed since it was allowed. If it is still "
-                    "wanted, call it again: a person is asked anew."
-                )
-            allowed = replace(decision, verdict=Verdict.RUN, grant=None)
-            await self._record(call, digest, facts, allowed, approved.approval)
-            return await call_next(call)
+            with approved.watching(call.tool.name, call.plan):
+                if stored["state"] != call.plan.state:
+                    raise ToolFailed(
+                        f"{call.tool.name} was not run: what it rests on has changed since it was allowed. If it is "
+                        "still wanted, call it again: a person is asked anew."
+                    )
+                allowed = replace(decision, verdict=Verdict.RUN, grant=None)
+                await self._record(call, digest, facts, allowed, approved.approval)
+                return await call_next(call)
         match decision.verdict:
             case Verdict.RUN:
                 if decision.row not in _SILENT_ROWS:
@@ -272,8 +319,14 @@ class CallGate:
             data["used_before"] = True
         await call.turn.tape.append([event(CHECKED, data)])
 
-    async def _add(self, turn: Turn, waiting: WaitingCall) -> tuple[str, bool]:
-        """Add a call to the card of its step; return the id of the card, and false if it was asked before."""
+    async def _add(self, turn: Turn, waiting: WaitingCall, number: str = "") -> tuple[str, bool]:
+        """Add a call to a card of its turn; return the id of the card, and false if it was asked before.
+
+        Args:
+            turn: the turn or sub-task.
+            waiting: the call.
+            number: the id that its card had in an interrupted attempt; empty for none.
+        """
         approvals = turn.find_metadata(TurnApprovals)
         if approvals is None:  # the turn has no middleware around it
             raise ToolRefused(f"{waiting.tool.name} was not run: nobody can be asked here. Do not try it again.")
@@ -282,25 +335,33 @@ class CallGate:
             earlier = found.id
         if earlier is not None:
             return earlier, False
-        fork = turn.tape.id
-        card = approvals.cards.get(fork)
+        key = find_card_key(turn, waiting, Role(self._service.settings.role))
+        card = approvals.cards.get(key)
         if card is None:
-            card = approvals.cards.setdefault(fork, StepCard(await self._service.new_id()))
-            turn.after_results.append(partial(self._write_card, fork=fork))
+            card = approvals.cards.setdefault(key, TurnCard(number or await self._service.new_id()))
+            if turn.is_subtask:
+                turn.after_results.append(self._write_cards)
         approvals.asked[waiting.digest] = card.id
         card.calls.append(waiting)
         return card.id, True
 
-    async def _write_card(self, asking: Turn, fork: str) -> None:
-        """Write the calls of a step that wait, and stage the card that asks for them: all is merged with the turn.
+    async def _write_cards(self, turn: Turn, *, only_cut_off: bool = False) -> None:
+        """Write the calls that wait, and stage the cards that ask for them: all is merged with the turn.
 
-        What a sub-task asks is written to the tape of the turn, and stays if the sub-task is dropped.
+        A turn does so at its end, with all that its steps asked. A sub-task does after each step, since its turn may drop
+        it: what it asks is written to the tape of the turn, and stays.
         """
-        turn, service = asking.root, self._service
         approvals = turn.find_metadata(TurnApprovals)
-        card = approvals.cards.pop(fork, None) if approvals is not None else None
-        if card is None or not card.calls:
-            return
+        assert approvals is not None, "a call was added, or the turn is within its middleware"
+        for key in list(approvals.cards):
+            fork, _, is_cut_off = key
+            if (fork == turn.tape.id or not turn.is_subtask) and (is_cut_off or not only_cut_off):
+                await run_uninterrupted(self._write_card(turn.root, approvals.cards.pop(key)))
+        if turn.is_subtask:
+            await turn.root.tape.save()  # the result of the sub-task says that it was asked
+
+    async def _write_card(self, turn: Turn, card: TurnCard) -> None:
+        service = self._service
         first = turn.inbounds[0].inbound
         asked = await self._asked_data(turn, card)
         chat = self._card_chat(turn, asked["verdict"])
@@ -335,19 +396,16 @@ class CallGate:
             self._stage(turn, card_key(card.id), _to_chat(message, home.channel, home.chat, home.thread))
         await turn.tape.append([event(ASKED, asked, key=asked_key(card.id))])
         turn.tape.stage(APPROVALS_TAPE, [event(OPENED, opened, key=opened_key(card.id))])
-        if fork != turn.tape.id:  # the result of the sub-task says that it was asked
-            await turn.tape.save()
 
-    async def _asked_data(self, turn: Turn, card: StepCard) -> JsonObject:
+    async def _asked_data(self, turn: Turn, card: TurnCard) -> JsonObject:
         verdict = Verdict.CONFIRM
         for call in card.calls:
             verdict = verdict.stricter(call.decision.verdict)
         is_cut_off = any(call.is_cut_off for call in card.calls)
-        named = {(call.tool.name, call.plan.target) for call in card.calls}
-        can_stand = verdict is Verdict.ASK and not is_cut_off and len(named) <= MAX_NAMED
-        can_stand = (
-            can_stand and all(map(_has_standing, card.calls)) and not is_job(turn)
-        )  # a job has grants of its own
+        once_only = {call.tool.name for call in card.calls if not call.has_standing}
+        named = {(call.tool.name, call.plan.target) for call in card.calls if call.tool.name not in once_only}
+        can_stand = verdict is Verdict.ASK and not is_cut_off and 0 < len(named) <= MAX_NAMED
+        can_stand = can_stand and not is_job(turn)  # a job has grants of its own
         head = await turn.tape.head()
         tainted = dict.fromkeys(
             (tape, entry)
@@ -357,9 +415,12 @@ class CallGate:
         )
         asked: dict[str, object] = {
             "id": card.id,
-            "calls": [call.as_json(f"approved{card.id}{place}") for place, call in enumerate(card.calls)],
+            "calls": [
+                call.as_json(f"approved{card.id}{place}", None if call.tool.name in once_only else call.plan.target)
+                for place, call in enumerate(card.calls)
+            ],
             "verdict": verdict.value,
-            "why": list(dict.fromkeys(reason for call in card.calls for reason in _list_reasons(call))),
+            "why": list(dict.fromkeys(reason for call in card.calls for reason in call.list_reasons())),
             "tainted_by": [list(entry) for entry in tainted],
             "scopes": ["once", "chat", "always"] if can_stand else ["once"],
             "expires": self._service.expires,
@@ -398,25 +459,33 @@ class CallGate:
         turn.stored_calls = [ToolCall(call["id"], call["name"], call["arguments"]) for call in calls]
 
     async def _ask_about_cut_off(self, turn: Turn) -> None:
-        """Ask about calls that an interrupted attempt left: those that began and may not run twice, and those whose card
-        it did not come to write."""
+        """Ask about calls that interrupted attempts left: those that began and may not run twice, at once, and those whose
+        card they did not come to write, with what this attempt asks."""
         interrupted = {accepted.interrupted_turn for accepted in turn.inbounds} - {""}
         if not interrupted or turn.role is Role.STRANGER:
             return
-        names = (EFFECT_BEGIN, EFFECT_END, CHECKED)
+        names = (EFFECT_BEGIN, EFFECT_END, CHECKED, TURN_START)
         query = TapeQuery(turn.tape.name, WholeTape(), kinds=(Kind.EVENT,), names=names, newest=True, limit=MAX_LEFT)
-        facts = [entry for entry in (await turn.tape.fetch([query]))[0] if entry.meta.get("turn") in interrupted]
-        ended = {entry.payload["data"]["call"] for entry in facts if entry.name == EFFECT_END}
+        found = [entry for entry in (await turn.tape.fetch([query]))[0] if not entry.erased]
+        attempts = _list_attempts(found, interrupted)
+        facts = [entry for entry in found if entry.meta.get("turn") in attempts]
+        ended = {data["call"]: data["status"] for fact in facts if (data := _data(fact, EFFECT_END))}
+        approved = turn.find_metadata(ApprovedCalls)
         for fact in sorted(facts, key=lambda entry: entry.id):
             data = fact.payload["data"]
-            waiting = None
-            if fact.name == EFFECT_BEGIN and data["call"] not in ended and data["once"] == Repeat.NEVER:
-                waiting = await self._find_left(turn, fact, is_cut_off=True)
+            waiting, number = None, ""
+            if fact.name == EFFECT_BEGIN:
+                is_left = data["call"] not in ended and data["once"] == Repeat.NEVER
+                if approved is not None and data["call"] in approved.calls:
+                    approved.has_failed |= is_left or ended.get(data["call"]) == "error"
+                if is_left:
+                    waiting = await self._find_left(turn, fact, is_cut_off=True)
             elif fact.name == CHECKED and await self._is_unwritten(turn, data):
-                waiting = await self._find_left(turn, fact, is_cut_off=False)
+                waiting, number = await self._find_left(turn, fact, is_cut_off=False), data["approval"]
             if waiting is not None:
-                await self._add(turn, waiting)
-        await self._write_card(turn, turn.tape.id)
+                turn.tape.raise_source(source_of(fact))
+                await self._add(turn, waiting, number)
+        await self._write_cards(turn, only_cut_off=True)
 
     async def _is_unwritten(self, turn: Turn, data: JsonObject) -> bool:
         """Return true if a call was to be asked, and the turn ended before its card was written."""
@@ -441,7 +510,8 @@ class CallGate:
                     tainted = tuple((tape, number) for tape, number in data["tainted_by"])
                     decision = Decision(Verdict(data["verdict"]), EffectRow(data["row"]), (), tainted)
                 arguments = unwrap_call(made).arguments
-                return await _left_call(turn, tool, arguments, data["digest"], decision, is_cut_off=is_cut_off)
+                left = await _left_call(turn, tool, arguments, data["digest"], decision, is_cut_off=is_cut_off)
+                return left and replace(left, used_before=bool(data.get("used_before")))
         return None
 
     async def _tell_of_job(self, call: ToolInvocation) -> None:
@@ -460,6 +530,31 @@ class CallGate:
         }  # fmt: skip
         root.tape.stage(APPROVALS_TAPE, [event(REJECTED, data, key=key)], if_absent=True)
         root.notices.append(turn.texts.say("approval_job_refused", tool=call.tool.name, job=turn.cause))
+
+
+def find_card_key(turn: Turn, waiting: WaitingCall, role: Role) -> CardKey:
+    """Return what tells the card of a call from the others of its turn: the asker's own yes waits for nobody else's.
+
+    `role` is the least that may answer what the asker may not.
+    """
+    verdict = Verdict.ASK if turn.role.at_least(role) else waiting.decision.verdict
+    return turn.tape.id, verdict, waiting.is_cut_off
+
+
+def _data(entry: TapeEntry, name: str) -> JsonObject | None:
+    return entry.payload["data"] if entry.name == name else None
+
+
+def _list_attempts(facts: Sequence[TapeEntry], interrupted: Collection[str]) -> set[str]:
+    """Return the ids of these attempts at a turn, and of those that they ran again."""
+    again = {entry.meta.get("turn"): data.get("again", "") for entry in facts if (data := _data(entry, TURN_START))}
+    found: set[str] = set()
+    for newest in interrupted:
+        turn = newest
+        while turn and turn not in found:
+            found.add(turn)
+            turn = again.get(turn, "")
+    return found
 
 
 def find_place(turn: Turn) -> Place:
@@ -484,7 +579,8 @@ def asked_text(number: str, *, is_new: bool) -> str:
         return f"asked before ({number}): the same call waits for an answer and has not run. Do not call it again."
     return (
         f"asked ({number}): it has not run. A person is asked to allow it, and it goes on by itself when they answer. Do "
-        "not call it again; finish your answer and say what is waiting."
+        "not call it again. Do now whatever else the task needs and does not depend on its result: further calls that have "
+        "to be allowed join the same question. Then finish your answer and say what is waiting."
     )
 
 
@@ -501,20 +597,6 @@ def _allows(value: str, target: GrantTarget | None) -> bool:
     if not value:
         return True
     return target is not None and covers(GrantTarget(target.kind, value), target)
-
-
-def _has_standing(call: WaitingCall) -> bool:
-    """Return true if a grant may stand for a call: it acts outside, changes a folder or reads an address, and names it."""
-    acting = (EffectRow.FOLDERS, EffectRow.SANDBOXED, EffectRow.OUTSIDE)
-    rows = (EffectRow.READS_COMPOSED, EffectRow.READS_WORLD, *acting)
-    return call.plan.target is not None and call.decision.row in rows
-
-
-def _list_reasons(call: WaitingCall) -> list[str]:
-    """List why a call needs a yes; each is the end of the name of a sentence."""
-    reasons = ["cut_off"] if call.is_cut_off else [call.decision.row.value]
-    reasons += ["used_before"] if call.used_before else []
-    return reasons
 
 
 async def _left_call(

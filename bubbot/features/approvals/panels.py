@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bubbot.features.approvals.events import ASKED, CHECKED, DECIDED, GRANTED, OPENED, REJECTED, REVOKED
-from bubbot.features.approvals.state import APPROVALS_PROJECTION, APPROVALS_TAPE
+from bubbot.features.approvals.service import asked_key
+from bubbot.features.approvals.state import APPROVALS_PROJECTION, APPROVALS_TAPE, ApprovalState, OpenApproval
 from bubbot.ports.panel import (
     Block,
     Cell,
@@ -97,8 +98,7 @@ async def read_approvals(reader: PanelReader, query: PanelQuery) -> list[Block]:
             f"{card.channel}:{card.asker.id}",
             Moment(timestamp(card.expires)),
         )
-        for card in state.open.values()
-        if card.expires > reader.now
+        for card in await _find_waiting(reader, state)
     ]
     grants: list[tuple[Cell, ...]] = [
         (
@@ -121,6 +121,17 @@ async def read_approvals(reader: PanelReader, query: PanelQuery) -> list[Block]:
         Table(texts.say("panel_answers"), tuple(map(texts.say, ("panel_fact", "panel_when", "panel_card", "panel_chat", "panel_result", "panel_by"))),
               tuple(map(_answer_row, facts)), texts.say("panel_answers_none"), more),
     ]  # fmt: skip
+
+
+async def _find_waiting(reader: PanelReader, state: ApprovalState) -> list[OpenApproval]:
+    """Return the cards that wait for an answer, as `ApprovalService.list_open` does: none of a chat that was reset."""
+    cards = [card for card in state.open.values() if card.expires > reader.now and reader.tapes.may_read(card.tape)]
+    asked = await reader.tapes.fetch([TapeQuery(card.tape, keys=(asked_key(card.id),)) for card in cards])
+    return [
+        card
+        for card, found in zip(cards, asked, strict=True)
+        if found and found[0].name == ASKED and not found[0].erased
+    ]
 
 
 def _answer_row(entry: TapeEntry) -> tuple[Cell, ...]:

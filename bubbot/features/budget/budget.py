@@ -500,7 +500,7 @@ class Budget:
     def _forget_written(self, facts: Sequence[TapeEntry]) -> None:
         """Drop what is known of these facts apart from the tape: its state counts them from now on."""
         for fact in facts:
-            data = fact.payload["data"]
+            data = fact.data
             if fact.name == SETTLED:
                 self._unwritten.pop(data["call"], None)
             elif fact.name == WARNED:

@@ -84,7 +84,7 @@ class BudgetState:
         return self
 
     def _apply(self, entry: TapeEntry) -> None:
-        data = entry.payload["data"]
+        data = entry.data
         if entry.name == RESERVED:
             self.open[data["call"]] = reservation_from(data, entry.id)
         elif entry.name == SETTLED:
@@ -222,7 +222,7 @@ RecentTurns: TypeAlias = Mapping[str, tuple[str, BudgetSubject]]
 def _apply_calls(turns: RecentTurns, entries: Sequence[TapeEntry]) -> RecentTurns:
     recent = dict(turns)
     for entry in entries:
-        data = entry.payload["data"]
+        data = entry.data
         if data["turn"]:
             date = str(data.get("asked", entry.date))
             recent.setdefault(data["turn"], (date, reservation_from(data, entry.id).subject))

@@ -8,6 +8,7 @@ from typing import Any
 from bubbot.ports.model import Usage
 from bubbot.records import dataclass
 from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.events import STEP_EVENT
 from bubbot.tape.query import IdRanges, OpeningAnchor, TapeQuery
 from bubbot.tape.view import QueryAnswers
 
@@ -48,7 +49,7 @@ class InfoView:
             TapeQuery(tape, IdRanges(((1, 1),))),
             TapeQuery(tape, newest=True, limit=1),
             TapeQuery(tape, OpeningAnchor(), missing="empty"),
-            TapeQuery(tape, kinds=(Kind.EVENT,), names=("loop.step",), newest=True, limit=1),
+            TapeQuery(tape, kinds=(Kind.EVENT,), names=(STEP_EVENT,), newest=True, limit=1),
         )
 
     def fold(self, answers: QueryAnswers) -> TapeInfo:
@@ -68,8 +69,7 @@ class InfoView:
 
 def parse_step_usage(step: TapeEntry) -> Usage | None:
     """Return the usage in a `loop.step` event; None if it has none."""
-    data = step.payload.get("data")
-    usage = data.get("usage") if isinstance(data, Mapping) else None
+    usage = step.data.get("usage")
     if not isinstance(usage, Mapping):
         return None
     cost = usage.get("cost")

@@ -19,6 +19,7 @@ from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.runtime.context.quoting import escape_json
 from bubbot.tape.entry import Kind, TapeEntry, encode
+from bubbot.tape.events import STEP_EVENT, TURN_START
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import IdRanges, TapeQuery, format_date
 
@@ -71,7 +72,7 @@ def explaining_tools() -> list[Tool]:
     @tool(CALLS_TOOL, effect=READS_PEOPLE, is_reserved=True)
     async def explain_calls(turn: Turn, args: NumberArgs) -> str:
         """List the newest model calls of this chat with their tokens, cost and time, each with its id."""
-        query = TapeQuery(turn.tape.name, kinds=(Kind.EVENT,), names=("loop.step",), newest=True, limit=args.number)
+        query = TapeQuery(turn.tape.name, kinds=(Kind.EVENT,), names=(STEP_EVENT,), newest=True, limit=args.number)
         steps = [entry for entry in (await turn.tape.fetch([query]))[0][::-1] if not entry.erased]
         lines = [format_entry(entry, turn.zone) for entry in steps]
         return "\n".join([turn.result_texts.say("explain_quoted"), *lines])
@@ -90,7 +91,7 @@ def explaining_tools() -> list[Tool]:
 
 async def read_turn(tape: TapeHandle, entry: int) -> list[TapeEntry]:
     """Read the entries of the turn that an entry is part of, or of the last one before it."""
-    start_of = TapeQuery(tape.name, kinds=(Kind.EVENT,), names=("turn/start",), limit=1)
+    start_of = TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(TURN_START,), limit=1)
     found, following = await tape.fetch(
         [
             replace(start_of, part=IdRanges(((1, entry),)), newest=True),
@@ -118,7 +119,7 @@ async def read_deliveries(tape: TapeHandle) -> dict[str, list[TapeEntry]]:
         own: set[object] = set()
         kept = []
         for entry in reversed(entries):
-            data = {} if entry.erased else entry.payload.get("data") or {}
+            data = entry.data
             if entry.name == INTENT and data.get("session") == tape.session:
                 own.add(entry.id)
             if entry.id in own or data.get("intent") in own:
@@ -138,8 +139,7 @@ def format_entry(entry: TapeEntry, zone: tzinfo) -> str:
 
 
 def _content(entry: TapeEntry) -> Mapping[str, Any]:
-    data = entry.payload.get("data")
-    if entry.kind == Kind.EVENT and isinstance(data, Mapping):
-        return {key: data[key] for key in _STEP_FIELDS if key in data} if entry.name == "loop.step" else data
+    if data := entry.data:
+        return {key: data[key] for key in _STEP_FIELDS if key in data} if entry.name == STEP_EVENT else data
     sender = entry.meta.get("sender")
     return {**entry.payload, **({"by": sender} if isinstance(sender, Mapping) else {})}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import tzinfo
@@ -38,15 +37,14 @@ from bubbot.ports.text import clean
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.runtime.context.quoting import escape_tags
+from bubbot.runtime.turns import TurnRecord, discarded_steps, read_results
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import anchor
 from bubbot.tape.corrections import Corrections
-from bubbot.tape.entry import Kind, TapeEntry, thaw
+from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import CORRECTION, TapeHandle, spans_of
 from bubbot.tape.query import IdRanges, TapeQuery, parse_moment
-
-log = logging.getLogger(__name__)
 
 ExplainStatus = Literal["founded", "unknown", "unfounded", "failed"]
 """`founded`: each statement holds. `unknown`: the model found nothing. `unfounded`: no answer held. `failed`: no model answered."""
@@ -241,7 +239,7 @@ class ExplainService:
             await fork.merge()
             return
         turn.tape.raise_source(fork.source)
-        await turn.tape.append([*_usage_entries(fork), ended])
+        await turn.tape.append([*discarded_steps(fork.delta, ORIGIN), ended])
         await turn.tape.save()
 
 
@@ -250,8 +248,7 @@ def find_read(attempt: _Attempt) -> frozenset[Citation]:
     results = (
         str(result.get("content", ""))
         for entry in attempt.fork.delta
-        if entry.kind == Kind.TOOL_RESULT
-        for result in entry.payload["results"]
+        for result in read_results(entry)
         if not result.get("is_error")
     )
     return frozenset(each for each in find_shown(results) if each.tape or each.entry <= attempt.head)
@@ -318,8 +315,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 def _describe(attempt: _Attempt, explanation: Explanation) -> Explained:
     """Build the fact of an explanation."""
-    steps = [entry.payload["data"] for entry in attempt.fork.delta if entry.name == "loop.step"]
-    usages = [step["usage"] for step in steps if isinstance(step.get("usage"), Mapping)]
+    turn = TurnRecord.of(attempt.fork.delta)
     tapes = {"": attempt.fork.name, **attempt.tapes}
     read: dict[str, list[int]] = {}
     for citation in explanation.read:
@@ -335,18 +331,6 @@ def _describe(attempt: _Attempt, explanation: Explanation) -> Explained:
         ],
         "read": [(tape, [list(span) for span in spans_of(sorted(ids))]) for tape, ids in sorted(read.items())],
         "problems": list(explanation.problems),
-        "steps": len(steps),
-        "tokens": sum(usage.get("input_tokens", 0) + usage.get("output_tokens", 0) for usage in usages),
+        "steps": len(turn.steps),
+        "tokens": turn.input_tokens + turn.output_tokens,
     }
-
-
-def _usage_entries(fork: ForkedTape) -> list[TapeEntry]:
-    """Build the steps of a discarded fork as calls with a purpose: what they cost stays a fact (T13)."""
-    steps: list[dict[str, Any]] = [thaw(entry.payload["data"]) for entry in fork.delta if entry.name == "loop.step"]
-    base: dict[str, Any] = {"view": {}, "head": 0, "as_of": [], "shown": [], "purpose": ORIGIN}
-    return [make.event("loop.step", {**_without_content(step), **base}) for step in steps]
-
-
-def _without_content(step: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what names entries and blobs of a fork that is thrown away."""
-    return {key: value for key, value in step.items() if key not in ("system", "tools", "messages", "foreign")}

@@ -18,6 +18,8 @@ from bubbot.features.files.roots import FilePath
 from bubbot.records import dataclass
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+MAX_WALKED = 200_000
+"""Files and folders that are looked at for one call: nothing can end its thread."""
 TEMPORARY_PREFIX = ".bubbot-"
 """How the name of a file begins that takes the place of another one once it is complete."""
 
@@ -86,15 +88,21 @@ def replace_file(path: FilePath, data: bytes | None, before: bytes | None, max_b
         os.fsync(parent)
 
 
-def list_folder(path: FilePath, pattern: str, depth: int, limit: int) -> tuple[list[FolderItem], bool]:
-    """List what is in a folder, by name, down to this depth; return it with whether there is more than `limit`.
+def list_folder(
+    path: FilePath, pattern: str, depth: int, limit: int, *, walked: int = MAX_WALKED
+) -> tuple[list[FolderItem], bool]:
+    """List what is in a folder, by name, down to this depth; return it with whether there may be more.
+
+    It ends after `limit` items, and after so many were `walked`.
 
     Raises:
         FileProblem: it is no folder, or cannot be read.
     """
     items: list[FolderItem] = []
     with _translated(path), _open_folder(path) as folder:
-        for item in _walk(folder, "", depth) if folder is not None else ():
+        for number, item in enumerate(_walk(folder, "", depth) if folder is not None else ()):
+            if number == walked:
+                return items, True
             if pattern and not (fnmatch(item.path, pattern) or fnmatch(item.path.rpartition("/")[2], pattern)):
                 continue
             if len(items) == limit:
@@ -105,13 +113,14 @@ def list_folder(path: FilePath, pattern: str, depth: int, limit: int) -> tuple[l
 
 @dataclass(frozen=True, slots=True)
 class SearchLimits:
-    """How far a search goes: files and bytes that are read, bytes of one file, and lines that are returned."""
+    """How far a search goes: files and bytes that are read, bytes of one file, lines that are returned, and what is walked."""
 
     files: int = 5_000
     bytes: int = 50_000_000
     file_bytes: int = 1_000_000
     lines: int = 100
     depth: int = 20
+    walked: int = MAX_WALKED
 
 
 def search_files(path: FilePath, text: str, pattern: str, limits: SearchLimits) -> tuple[list[FoundLine], bool]:
@@ -123,7 +132,9 @@ def search_files(path: FilePath, text: str, pattern: str, limits: SearchLimits) 
     wanted, files, size = text.casefold(), 0, 0
     found: list[FoundLine] = []
     with _translated(path), _open_folder(path) as folder:
-        for item in _walk(folder, "", limits.depth) if folder is not None else ():
+        for number, item in enumerate(_walk(folder, "", limits.depth) if folder is not None else ()):
+            if number == limits.walked:
+                return found, True
             if item.kind != "file" or item.size > limits.file_bytes or not _matches(item.path, pattern):
                 continue
             files, size = files + 1, size + item.size
@@ -132,11 +143,11 @@ def search_files(path: FilePath, text: str, pattern: str, limits: SearchLimits) 
             inner = FilePath(path.root, (*path.parts, *item.path.split("/")))
             with suppress(FileProblem):  # it went away, or is not ours to read
                 data = read_file(inner, limits.file_bytes)
-                for number, line in enumerate(_lines(data), 1):
+                for place, line in enumerate(_lines(data), 1):
                     if wanted in line.casefold():
                         if len(found) == limits.lines:
                             return found, True
-                        found.append(FoundLine(item.path, number, line))
+                        found.append(FoundLine(item.path, place, line))
     return found, False
 
 
@@ -230,8 +241,9 @@ def _open_folder(path: FilePath, *, create: bool = False) -> Iterator[int | None
 
 def _read(parent: int, name: str, max_bytes: int) -> bytes | None:
     try:
-        # Not blocking: a named pipe without a writer would hold the thread for ever.
-        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent)
+        # Not blocking: a named pipe without a writer would hold the thread for ever. A terminal must not become the bot's.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        file = os.open(name, flags, dir_fd=parent)
     except FileNotFoundError:
         return None
     try:

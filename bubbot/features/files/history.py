@@ -42,7 +42,7 @@ class FileHistoryView:
         for entry in answers[0]:
             if entry.erased:
                 continue
-            data = entry.payload["data"]
+            data = entry.data
             if entry.name == FAILED:
                 failed.add(data["change"])
             elif data["path"] == self.path and entry.id not in failed:

@@ -56,6 +56,7 @@ class FileRoots:
             *(FileRoot(_parse_root(text, "roots", home)) for text in settings.roots),
             *(FileRoot(_parse_root(text, "read_only", home), is_writable=False) for text in settings.read_only),
         ]
+        self._real = {root.path: root.path.resolve() for root in self._roots}
 
     @property
     def declared(self) -> Sequence[FileRoot]:
@@ -86,7 +87,10 @@ class FileRoots:
         if ".." in path.parts:
             raise ToolRetry(texts.say("file_path_up", path=text))
         if text.startswith("~"):
-            path = PurePosixPath(Path(text).expanduser())
+            try:
+                path = PurePosixPath(Path(text).expanduser())
+            except RuntimeError:  # ~nobody
+                raise ToolRetry(texts.say("file_path_wrong", path=text[:80])) from None
         if not path.is_absolute():
             return FilePath(roots[0], path.parts)
         below = [root for root in roots if path.is_relative_to(root.path)]
@@ -95,6 +99,18 @@ class FileRoots:
             raise ToolRetry(texts.say("file_outside", path=text, roots=names))
         root = max(below, key=lambda root: len(root.path.parts))
         return FilePath(root, path.relative_to(root.path).parts)
+
+    def find_read_only(self, path: FilePath) -> FileRoot | None:
+        """Return the read-only root in which a path lies; None if it may be changed.
+
+        A root can be reached by two names, if one is a link. The innermost root counts there, too.
+        """
+        if path.root not in self._roots:
+            return None if path.root.is_writable else path.root
+        real = self._real[path.root.path].joinpath(*path.parts)
+        around = [root for root in self._roots if real.is_relative_to(self._real[root.path])]
+        root = max(around, key=lambda root: (len(self._real[root.path].parts), not root.is_writable))
+        return None if root.is_writable else root
 
 
 def _parse_root(text: str, key: str, home: Path) -> Path:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import Sequence
 from difflib import unified_diff
 from typing import ClassVar, NoReturn
 
@@ -48,6 +50,9 @@ SHOWN_DIGEST_CHARS = 16
 MAX_SHOWN_LINES = 400
 """Lines of a file that are shown at once."""
 MAX_LISTED_ITEMS = 500
+CONTEXT_LINES = 2
+MAX_COMPARED_PAIRS = 250_000
+"""Pairs of an old and a new line that are compared for a difference."""
 MAX_LINE_CHARS = 300
 """Characters of a found line that are shown."""
 CHANGES_FILES = Effect(EffectKind.INSIDE, Source.WORLD)
@@ -171,6 +176,9 @@ class FileService:
             raise ToolRetry(texts.say("file_text_missing", path=str(path)))
         if count > 1 and not args.everywhere:
             raise ToolRetry(texts.say("file_text_repeated", path=str(path), number=count))
+        size = len(before) + count * (len(args.new.encode()) - len(args.old.encode()))
+        if size > self._settings.max_bytes:  # before it takes that memory
+            self.fail(turn, path, FileProblem("file_too_long", str(size)))
         return await self._check(turn, PlannedChange(path, before, text.replace(args.old, args.new).encode()))
 
     async def plan_undo(self, turn: Turn, args: UndoArgs) -> PlannedChange:
@@ -229,8 +237,8 @@ class FileService:
         path, size, texts = change.path, len(change.after or b""), turn.result_texts
         if not path.parts:
             self.fail(turn, path, FileProblem("file_is_folder"))
-        if not path.root.is_writable:
-            raise ToolFailed(texts.say("file_read_only", path=str(path), root=str(path.root.path)))
+        if (root := self._roots.find_read_only(path)) is not None:
+            raise ToolFailed(texts.say("file_read_only", path=str(path), root=str(root.path)))
         if size > self._settings.max_bytes:
             self.fail(turn, path, FileProblem("file_too_long", str(size)))
         if path.root.is_workspace:
@@ -257,9 +265,47 @@ def difference(change: PlannedChange) -> str:
     try:
         old, new = [(version or b"").decode().splitlines() for version in (change.before, change.after)]
     except UnicodeDecodeError:
-        return f"{change.path}: {len(change.before or b'')} bytes become {len(change.after or b'')}"
-    head = f"{change.path} (removed)" if change.after is None else str(change.path)
-    return "\n".join([head, *list(unified_diff(old, new, "before", "after", lineterm="", n=2))])
+        return f"{_on_one_line(change.path)}: {len(change.before or b'')} bytes become {len(change.after or b'')}"
+    head = _on_one_line(change.path) + (" (removed)" if change.after is None else "")
+    return "\n".join([head, *_changed_lines(old, new)])
+
+
+def _changed_lines(old: Sequence[str], new: Sequence[str]) -> list[str]:
+    """Return the unified difference of two texts, whose cost follows what lies between the first and the last change.
+
+    If that is much, all of it is shown, old and new: the least difference could take hours to find.
+    """
+    start = _count_equal(old, new)
+    end = _count_equal(old[start:][::-1], new[start:][::-1])
+    low, high = max(start - CONTEXT_LINES, 0), max(end - CONTEXT_LINES, 0)
+    before, after = old[low : len(old) - high], new[low : len(new) - high]
+    removed, added = old[start : len(old) - end], new[start : len(new) - end]
+    if len(removed) * len(added) <= MAX_COMPARED_PAIRS:
+        lines = unified_diff(before, after, "before", "after", lineterm="", n=CONTEXT_LINES)
+        return [_move_lines(line, low) if line.startswith("@@") else line for line in lines]
+    return [
+        *("--- before", "+++ after", f"@@ -{low + 1},{len(before)} +{low + 1},{len(after)} @@"),
+        *(f" {line}" for line in old[low:start]),
+        *(f"-{line}" for line in removed),
+        *(f"+{line}" for line in added),
+        *(f" {line}" for line in old[len(old) - end : len(old) - high]),
+    ]
+
+
+def _count_equal(one: Sequence[str], other: Sequence[str]) -> int:
+    """Count the lines with which both begin."""
+    differing = (place for place, (line, opposite) in enumerate(zip(one, other, strict=False)) if line != opposite)
+    return next(differing, min(len(one), len(other)))
+
+
+def _move_lines(head: str, low: int) -> str:
+    return re.sub(r"(?<= [-+])\d+", lambda number: str(int(number[0]) + low), head)
+
+
+def _on_one_line(path: FilePath | str) -> str:
+    """Write a path so that nothing in it passes for another line, or for another direction."""
+    text = str(path)
+    return text if text.isprintable() else repr(text)
 
 
 def _decode(turn: Turn, path: FilePath, data: bytes) -> str:
@@ -311,10 +357,13 @@ def _make_reading_tools(service: FileService) -> tuple[Tool, ...]:
             items, has_more = await asyncio.to_thread(list_folder, path, args.pattern, args.depth, MAX_LISTED_ITEMS)
         except FileProblem as problem:
             service.fail(turn, path, problem)
-        if not items:
+        if not items and not has_more:
             return texts.say("files_none", path=str(path))
         lines = [_format_item(item) for item in items]
-        return clean("\n".join([*lines, texts.say("files_more", limit=MAX_LISTED_ITEMS)] if has_more else lines))
+        if has_more:
+            is_full = len(items) == MAX_LISTED_ITEMS
+            lines.append(texts.say("files_more", limit=MAX_LISTED_ITEMS) if is_full else texts.say("files_search_cut"))
+        return clean("\n".join(lines))
 
     @tool(
         "file.search",
@@ -330,7 +379,7 @@ def _make_reading_tools(service: FileService) -> tuple[Tool, ...]:
             found, is_cut = await asyncio.to_thread(search_files, path, args.text, args.pattern, SearchLimits())
         except FileProblem as problem:
             service.fail(turn, path, problem)
-        lines = [f"{replace_controls(line.path)}:{line.number}: {_shorten(line.line)}" for line in found]
+        lines = [f"{_on_one_line(line.path)}:{line.number}: {_shorten(line.line)}" for line in found]
         if is_cut:
             lines.append(texts.say("files_search_cut"))
         return clean("\n".join(lines)) if lines else texts.say("files_not_found", path=str(path))
@@ -405,7 +454,7 @@ async def _apply(service: FileService, turn: Turn, change: PlannedChange) -> str
 
 
 def _format_item(item: FolderItem) -> str:
-    name = replace_controls(item.path)
+    name = _on_one_line(item.path)
     match item.kind:
         case "file":
             return f"{name}  {format_bytes(item.size)}"

@@ -44,7 +44,7 @@ class ZoneState:
         state = self
         for entry in entries:
             if not entry.erased and entry.kind == Kind.EVENT and entry.name and entry.name in _FOLDS:
-                data: JsonObject = entry.payload["data"]
+                data: JsonObject = entry.data
                 changed = _FOLDS[entry.name](state.memory, data, entry.date, source_of(entry))
                 state = ZoneState(replace(changed, version=entry.id, seal_id=entry.id))
             state = replace(state, head=max(state.head, entry.id))
@@ -59,11 +59,7 @@ class ZoneState:
 
 def fold_without(entries: Sequence[TapeEntry], session: str) -> MemorySnapshot:
     """Return the memory without the words that came from a session; what it removed stays removed."""
-    kept = [
-        entry
-        for entry in entries
-        if entry.erased or entry.name not in WORDS or entry.payload["data"].get("session") != session
-    ]
+    kept = [entry for entry in entries if entry.name not in WORDS or entry.data.get("session") != session]
     return ZoneState().apply(kept).memory
 
 

@@ -130,7 +130,7 @@ async def _read_zone(reader: PanelReader, query: PanelQuery, name: str) -> list[
 
 
 def _change_row(tape: str, change: TapeEntry) -> tuple[Cell, ...]:
-    data = {} if change.erased else change.payload["data"]
+    data = change.data
     session = str(data.get("session", ""))
     return (
         PanelLink((change.name or "?").removeprefix("memory/"), params={"zone": tape, "change": str(change.id)}),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from bubbot.ports.model import ToolCall
+from bubbot.ports.text import clean_json
 from bubbot.records import dataclass
 from bubbot.tape.entry import thaw
 
@@ -102,8 +103,8 @@ class Exposure:
         """Return the arguments of a call, as an object if they are one and not too long."""
         shown = self.text(call.arguments)
         try:
-            return json.loads(shown)
-        except ValueError:
+            return clean_json(json.loads(shown))
+        except (ValueError, RecursionError):
             return shown
 
     def result_message(self, call: str, text: str) -> dict[str, Any]:

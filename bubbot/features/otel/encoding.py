@@ -28,8 +28,8 @@ def format_install_command() -> str:
     return join(package_command("install", "--no-deps", "--require-hashes", "-r", str(REQUIREMENTS_FILE)))
 
 
-def encode_request(spans: Sequence[SpanData], service: str, version: str) -> bytes:
-    """Encode spans as the body of a request.
+def encode_turn(spans: Sequence[SpanData], service: str, version: str) -> bytes:
+    """Encode the spans of a turn as the body of a request.
 
     Args:
         spans: the spans.

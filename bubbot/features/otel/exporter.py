@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import field
 
 from bubbot.concurrency import Backoff
 from bubbot.errors import TapeCorrupt, TraceReceiverFailed
 from bubbot.features.otel.content import Exposure
-from bubbot.features.otel.encoding import encode_request, read_rejected
+from bubbot.features.otel.encoding import encode_turn, read_rejected
 from bubbot.features.otel.events import EXPORTED, REFUSED
 from bubbot.features.otel.sender import SpanSender
-from bubbot.features.otel.spans import TURN_ENDS, SpanData, TurnSpans
+from bubbot.features.otel.spans import TurnSpans
 from bubbot.features.otel.state import ExportState
 from bubbot.ports.session_names import IMPORT_EVENT, IMPORTS_TAPE
 from bubbot.ports.store import OrdersEntries, PositionedEntry
 from bubbot.records import dataclass
-from bubbot.tape.entry import Kind, TapeEntry, event, timestamp
+from bubbot.tape.entry import Kind, TapeEntry, event
+from bubbot.tape.events import TURN_ENDS, TURN_START
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.service import TapeService
@@ -40,17 +41,26 @@ GATHER_SECONDS = 1.0
 """Seconds to wait for further turns before a request."""
 QUIET_SECONDS = 60.0
 """Seconds after which the tapes are looked at although no turn ended here."""
+UNSENDABLE_ERRORS = (
+    TapeCorrupt, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError,
+)  # fmt: skip
+"""What an imported or a damaged entry raises, or one that no span can hold: `bubbot tape verify` looks at the damaged ones,
+and they hold up no other turn."""
 IDLE_POSITIONS = 20_000
 """Positions without a turn after which a checkpoint spares the next start from reading them."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportedTurn:
-    """A turn to send: its id, the global position of its end, and its spans."""
+    """A turn to send: its id, the global position of its end, how many spans it has, and these as the body of a request.
+
+    Bodies one after the other are the body of one request: that is how the encoding of OTLP is.
+    """
 
     id: str
     position: int
-    spans: tuple[SpanData, ...]
+    spans: int
+    body: bytes
 
 
 @dataclass(slots=True)
@@ -65,8 +75,8 @@ class _Batch:
     def add(self, turn: ExportedTurn) -> None:
         """Add a turn."""
         self.turns.append(turn)
-        self.spans += len(turn.spans)
-        self.bytes += sum(span.size for span in turn.spans)
+        self.spans += turn.spans
+        self.bytes += len(turn.body)
 
     @property
     def is_full(self) -> bool:
@@ -125,6 +135,8 @@ class TraceExporter:
     async def run(self, position: int) -> None:
         """Send everything after a position, and what comes, until cancelled."""
         checkpoint = position
+        await self._look(position)
+        self._state.is_begun = True
         while True:
             self._woken.clear()
             async for batch in self._read_batches(position):
@@ -156,7 +168,7 @@ class TraceExporter:
         """Read the turn that ends here; None if there is nothing of it to send."""
         tape = self._open_tape(end.tape)
         before = IdRanges(((1, end.entry.id),))
-        query = TapeQuery(end.tape, before, kinds=(Kind.EVENT,), names=("turn/start",), newest=True, limit=1)
+        query = TapeQuery(end.tape, before, kinds=(Kind.EVENT,), names=(TURN_START,), newest=True, limit=1)
         imports = TapeQuery(IMPORTS_TAPE, kinds=(Kind.EVENT,), names=(IMPORT_EVENT,))
         try:
             starts, imported = await tape.fetch([query, imports])
@@ -168,15 +180,17 @@ class TraceExporter:
             queries += [TapeQuery(end.tape, IdRanges(cited))] if cited else []
             entries, *further = await tape.fetch(queries)
             spans = TurnSpans(entries, self._exposure, further[0] if further else ()).build()
-        except (TapeCorrupt, LookupError, TypeError, ValueError, AttributeError) as error:
-            # An imported or a damaged entry: it is looked at by `bubbot tape verify`, and holds up no other turn.
+            if not spans:
+                return None
+            body = await asyncio.to_thread(encode_turn, spans, self._service, self._version)
+        except UNSENDABLE_ERRORS as error:
+            # The reason is not logged: it may quote what was said.
             log.warning(
-                "turn not sent, its facts cannot be read: %s: %s", type(error).__name__, error,
+                "turn not sent, its facts cannot be read or encoded: %s", type(error).__name__,
                 extra={"action": "otel.unreadable", "tape": end.tape, "entry": end.entry.id},
             )  # fmt: skip
             return None
-        turn = str(end.entry.meta.get("turn", ""))
-        return ExportedTurn(turn, end.position, tuple(spans)) if spans else None
+        return ExportedTurn(str(end.entry.meta.get("turn", "")), end.position, len(spans), body)
 
     async def _deliver(self, batch: _Batch, checkpoint: int) -> None:
         """Send the turns until they are taken, then write the checkpoint."""
@@ -191,8 +205,7 @@ class TraceExporter:
 
         A request that it does not take is halved, until one turn is left that is at fault.
         """
-        spans = [span for turn in turns for span in turn.spans]
-        body = await asyncio.to_thread(encode_request, spans, self._service, self._version)
+        body, spans = b"".join(turn.body for turn in turns), sum(turn.spans for turn in turns)
         failures = 0
         while True:
             try:
@@ -206,31 +219,29 @@ class TraceExporter:
                 failures += 1
                 await self._note_failure(error, failures, checkpoint)
             else:
-                self._note_success(len(spans) - rejected, rejected)
+                self._note_success(spans - rejected, rejected)
                 return rejected
 
     async def _refuse(self, turn: ExportedTurn, error: TraceReceiverFailed) -> int:
         """Record that the receiver does not take a turn; the next ones are sent."""
         self._note_success(0, 0)  # it is there, and takes the next ones
-        self._state.rejected += len(turn.spans)
+        self._state.rejected += turn.spans
         log.warning(
             "the receiver of traces refuses a turn: %s", error, extra={"action": "otel.refused", "trace": turn.id[:8]}
         )
         await self._tape.append([event(REFUSED, {"turn": turn.id, "status": error.status})])
-        return len(turn.spans)
+        return turn.spans
 
     async def _note_failure(self, error: TraceReceiverFailed, failures: int, checkpoint: int) -> None:
         """Note that a request failed, and wait."""
         wait = self._backoff.delay_seconds(failures) if error.retry_after is None else error.retry_after
+        await self._look(checkpoint)
         self._state.failures += 1
-        if not self._state.error:
-            self._state.since = timestamp(self._now())
+        if self._state.note_failure(str(error), self._now()):
             log.warning(
                 "traces wait, their receiver has not taken them: %s", error,
                 extra={"action": "otel.failed", "seconds": round(wait)},
             )  # fmt: skip
-        self._state.error = str(error)
-        await self._look(checkpoint)
         await self._sleep(wait)
 
     def _note_success(self, sent: int, rejected: int) -> None:
@@ -251,13 +262,11 @@ class TraceExporter:
 
 def _is_of_import(end: PositionedEntry, fact: TapeEntry) -> bool:
     """Return true if an entry came with this import: an imported tape begins with the entries of its file."""
-    data: Mapping[str, object] = fact.payload.get("data") or {}
-    count = data.get("entries")
-    return data.get("tape") == end.tape and isinstance(count, int) and end.entry.id <= count
+    count = fact.data.get("entries")
+    return fact.data.get("tape") == end.tape and isinstance(count, int) and end.entry.id <= count
 
 
 def _cited_spans(start: TapeEntry) -> tuple[tuple[int, int], ...]:
     """Return the ids of messages that an interrupted attempt left, and that this turn answers."""
-    data: Mapping[str, object] = start.payload.get("data") or {}
-    messages = data.get("messages", ())
+    messages = start.data.get("messages", ())
     return tuple((int(each), int(each)) for each in messages) if isinstance(messages, (list, tuple)) else ()

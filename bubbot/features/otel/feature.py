@@ -87,7 +87,9 @@ class OtelFeature:
             try:
                 await asyncio.wait((work, change), return_when=asyncio.FIRST_COMPLETED)
                 if work.done():
-                    work.result()  # raises what ended it: the supervisor tries again
+                    if (error := work.exception()) is not None:
+                        self.state.note_failure(type(error).__name__, self._kernel.now())
+                        raise error  # the supervisor tries again
                     await change
             finally:
                 for task in (work, change):
@@ -109,7 +111,7 @@ class OtelFeature:
         """Return the position to go on from; switched on just now, that is the present."""
         newest = await self._read_newest()
         if newest is not None and newest.name != ENDED:
-            return int(newest.payload["data"]["position"])
+            return int(newest.data["position"])
         entries = self._kernel.ordered_entries
         position = await entries.newest_position() if entries else 0
         await self._tape.append([event(BEGAN, {"position": position, "key": self._kernel.new_id()})])
@@ -119,7 +121,7 @@ class OtelFeature:
         """Return the key of the pseudonyms: that of the first time, so that they stay the same."""
         query = TapeQuery(OTEL_TAPE, kinds=(Kind.EVENT,), names=(BEGAN,), limit=1)
         ((first,),) = await self._tape.fetch([query])
-        return str(first.payload["data"]["key"]).encode()
+        return str(first.data["key"]).encode()
 
     async def _export(self) -> None:
         # Imported here: a bot that sends nothing loads nothing of this.

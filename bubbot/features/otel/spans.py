@@ -27,11 +27,11 @@ from bubbot.features.otel.names import (
 )
 from bubbot.ports.model import ToolCall
 from bubbot.records import dataclass
-from bubbot.runtime.runner import STEP_EVENT
 from bubbot.runtime.tool_list import unwrap_call
+from bubbot.runtime.turns import read_calls, read_results
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
+from bubbot.tape.events import STEP_EVENT, TURN_END, TURN_START
 
-TURN_ENDS = ("turn/end", "turn/interrupted")
 AttributeValue: TypeAlias = str | int | float | Sequence[str]
 _TURN_ID = re.compile(r"[0-9a-f]{32}")
 
@@ -63,11 +63,6 @@ class SpanData:
     attributes: Mapping[str, AttributeValue]
     error: str | None = None
     links: tuple[tuple[bytes, bytes], ...] = ()
-
-    @property
-    def size(self) -> int:
-        """About how many bytes it takes."""
-        return 200 + sum(len(name) + len(str(value)) for name, value in self.attributes.items())
 
 
 def trace_id(turn: str) -> bytes:
@@ -152,7 +147,7 @@ class TurnSpans:
 
     def build(self) -> list[SpanData]:
         """Build them, the turn's own last; none if the turn was erased."""
-        start = next((entry for entry in self._entries if entry.name == "turn/start"), None)
+        start = next((entry for entry in self._entries if entry.name == TURN_START), None)
         if start is None or not self.turn:
             return []
         root = self._scope("", start)
@@ -178,18 +173,18 @@ class TurnSpans:
 
     def _take(self, entry: TapeEntry) -> None:
         scope = self._scope(str(entry.meta.get("fork", "")), entry)
-        data = entry.payload.get("data")
+        data = entry.data
         match entry.kind:
             case Kind.MESSAGE:
                 self._take_message(scope, entry)
             case Kind.TOOL_CALL:
                 self._take_calls(scope, entry)
             case Kind.TOOL_RESULT:
-                for result in entry.payload.get("results", ()):
+                for result in read_results(entry):
                     self._take_result(scope, entry, result)
             case Kind.ERROR:
                 scope.error = str(entry.payload.get("kind", "")), str(entry.payload.get("message", ""))
-            case Kind.EVENT if isinstance(data, Mapping):
+            case Kind.EVENT:
                 if entry.name == STEP_EVENT:
                     self._take_step(scope, entry, data)
                 elif entry.name == "command":
@@ -216,10 +211,7 @@ class TurnSpans:
 
     def _take_calls(self, scope: _Scope, entry: TapeEntry) -> None:
         self._end_step(scope)
-        calls = [
-            ToolCall(str(call["id"]), str(call["function"]["name"]), str(call["function"]["arguments"]))
-            for call in entry.payload.get("calls", ())
-        ]
+        calls = read_calls(entry)
         scope.calls |= {call.id: (unwrap_call(call), entry.id, place) for place, call in enumerate(calls)}
         if self._exposure.has_content:
             message = self._exposure.message("assistant", entry.payload.get("content", ""))
@@ -247,7 +239,7 @@ class TurnSpans:
         step, scope.step = scope.step, None
         if step is None:
             return
-        data = step.entry.payload["data"]
+        data = step.entry.data
         status, purpose = str(data.get("status", "")), str(data.get("purpose", ""))
         attributes: dict[str, AttributeValue] = {
             Name.KIND: STEP_KIND,
@@ -274,7 +266,7 @@ class TurnSpans:
         output: dict[str, Any] | None,
     ) -> None:
         """Build the span of one call of a model; only the one that answered has the outcome of the step."""
-        exposure, data = self._exposure, step.entry.payload["data"]
+        exposure, data = self._exposure, step.entry.data
         provider, model = split_model(exposure.label(str(attempt.get("model", ""))))
         start = step.start + _millis(attempt.get("started_ms"))
         attributes: dict[str, AttributeValue] = {
@@ -409,7 +401,7 @@ class TurnSpans:
         self._add(f"{INVOKE_AGENT} {name}", scope.agent, parent, times, attributes, error=error)
 
     def _add_turn(self, scope: _Scope, start: TapeEntry) -> None:
-        exposure, data, last = self._exposure, start.payload["data"], self._entries[-1]
+        exposure, data, last = self._exposure, start.data, self._entries[-1]
         session = str(data.get("session", ""))
         conversation = exposure.identify("session", session)
         attributes = self._agent_attributes(scope, exposure.agent)
@@ -424,8 +416,8 @@ class TurnSpans:
         if person := next((person for person in self._people if person), ""):
             attributes[Name.USER] = exposure.identify("user", f"{session.partition(':')[0]}:{person}")
         begin, status, error = _nanos(start.date), "interrupted", None
-        if last.name == "turn/end":
-            status, end = str(last.payload["data"].get("status", "")), _nanos(last.date)
+        if last.name == TURN_END:
+            status, end = str(last.data.get("status", "")), _nanos(last.date)
         else:  # recorded by a later process: the turn itself lasted as long as what it did
             end = scope.end
         # Durations are whole milliseconds, so that what it did may seem to begin before it, or to end after it.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from urllib.parse import urlsplit
 
 from bubbot.ports.checks import HomeReader
 from bubbot.ports.health import FeatureHealth, HealthContext, HealthRow, MetricSample, MetricSpec
 from bubbot.records import dataclass
+from bubbot.tape.entry import timestamp
 
 OTEL_METRICS = (
     MetricSpec("bubbot_otel_spans_sent", "Spans that the receiver of traces has taken.", "counter"),
@@ -25,6 +27,7 @@ class ExportState:
         rejected: spans that the receiver will never take: by its answers, and those of turns that it refuses.
         failures: requests that failed.
         behind: entries after the checkpoint, as of the last look.
+        is_begun: true once the export runs; it never does in quarantine.
         error: why the last request failed; empty since one was taken.
         since: when the requests began to fail.
     """
@@ -33,8 +36,16 @@ class ExportState:
     rejected: int = 0
     failures: int = 0
     behind: int = 0
+    is_begun: bool = False
     error: str = ""
     since: str = ""
+
+    def note_failure(self, error: str, now: datetime) -> bool:
+        """Note why nothing is taken; return true if it went well before."""
+        is_first, self.error = not self.error, error
+        if is_first:
+            self.since = timestamp(now)
+        return is_first
 
     def report(self, context: HealthContext, url: str) -> FeatureHealth:
         """Report it; `url` is the receiver, empty if nothing is sent."""
@@ -43,7 +54,12 @@ class ExportState:
         if not url:
             return FeatureHealth(name="otel", samples=samples)
         say = context.texts.say
-        lines = [say("st_traces_is", host=urlsplit(url).netloc, spans=self.sent, entries=self.behind)]
+        host = urlsplit(url).netloc
+        lines = [
+            say("st_traces_is", host=host, spans=self.sent, entries=self.behind)
+            if self.is_begun
+            else say("st_traces_idle", host=host)
+        ]
         if self.rejected:
             lines.append(say("st_traces_rejected", spans=self.rejected))
         if self.error:

@@ -53,7 +53,7 @@ async def read_replays(reader: PanelReader, query: PanelQuery) -> list[Block]:
 
 
 def _data(entry: TapeEntry) -> Mapping[str, Any]:
-    data: Mapping[str, Any] = entry.payload["data"]
+    data: Mapping[str, Any] = entry.data
     return data
 
 

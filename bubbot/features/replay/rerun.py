@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from bubbot.errors import BubbotError, LeaseLost, ModelCallDenied, StoreError
+from bubbot.errors import BubbotError, ConfigError, EntryNotFound, LeaseLost, ModelCallDenied, StoreError
 from bubbot.features.replay.report import ReplayedTurn, RunSummary
 from bubbot.ports.model import ModelReply, ToolCall
 from bubbot.ports.text import clean
@@ -15,8 +15,9 @@ from bubbot.ports.turn import Turn
 from bubbot.runtime.answer import route_assistant
 from bubbot.runtime.compose import embed_images, rebuild_request
 from bubbot.runtime.context.strategy import ContextStrategies
-from bubbot.tape import entry as make
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical, thaw
+from bubbot.runtime.turns import StepRecord, TurnRecord, discarded_steps, read_calls, read_results
+from bubbot.tape.entry import TapeEntry, canonical
+from bubbot.tape.events import TURN_ENDS
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.service import TapeService
@@ -27,47 +28,64 @@ NOT_RECORDED = "not recorded: in this replay nothing runs, and the turn that is 
 MAX_STEPS = 20
 PAGE_ENTRIES = 500
 """Entries read at a time: a slice may be a chat of years."""
-TURN_ENDS = ("turn/end", "turn/interrupted")
 
 
 class ReplayDenied(Exception):
     """A budget or a rate ended the replay; the text says which."""
 
 
-async def find_turns(tape: TapeHandle, first: int, last: int) -> AsyncIterator[list[TapeEntry]]:
-    """Find the turns of a range of entries that asked a model for an answer, each with its entries, some entries at a time."""
+async def rerun_turns(
+    host: Turn, tape: TapeService, span: tuple[int, int], strategies: ContextStrategies
+) -> tuple[tuple[ReplayedTurn, ...], list[TapeEntry], str]:
+    """Run the turns of a range of entries again; return them, the steps that say what that cost, and what ended it early."""
+    turns, usage, problem = list[ReplayedTurn](), list[TapeEntry](), ""
+    async for turn in find_turns(tape, *span):
+        try:
+            found, spent = await _rerun_turn(host, tape, turn, strategies)
+        except ReplayDenied as error:
+            problem = str(error)
+            break
+        except (EntryNotFound, ConfigError) as error:  # its request cannot be built again
+            problem = f"#{turn.entries[0].id}: {error}"
+            continue
+        turns.append(found)
+        usage += spent
+    return tuple(turns), usage, problem
+
+
+async def find_turns(tape: TapeHandle, first: int, last: int) -> AsyncIterator[TurnRecord]:
+    """Find the turns of a range of entries that asked a model for an answer, some entries at a time."""
     turns: dict[str, list[TapeEntry]] = {}
     for low in range(first, last + 1, PAGE_ENTRIES):
         part = IdRanges(((low, min(low + PAGE_ENTRIES - 1, last)),))
         for entry in (await tape.fetch([TapeQuery(tape.name, part)]))[0]:
             if isinstance(turn := entry.meta.get("turn"), str) and not entry.erased and entry.is_shown_to(""):
                 turns.setdefault(turn, []).append(entry)
-                if entry.name in TURN_ENDS and _answering_steps(found := turns.pop(turn)):
+                if entry.name in TURN_ENDS and _answering_steps(found := TurnRecord.of(turns.pop(turn))):
                     yield found
-    for found in turns.values():  # cut off by the end of the range
+    for found in map(TurnRecord.of, turns.values()):  # cut off by the end of the range
         if _answering_steps(found):
             yield found
 
 
-def _answering_steps(entries: Sequence[TapeEntry]) -> list[JsonObject]:
-    steps = [entry.payload["data"] for entry in entries if entry.name == "loop.step" and entry.kind == Kind.EVENT]
-    return [step for step in steps if "purpose" not in step and step.get("view")]
+def _answering_steps(turn: TurnRecord) -> list[StepRecord]:
+    return [step for step in turn.answering_steps if step.data.get("view")]
 
 
-async def rerun_turn(
-    host: Turn, tape: TapeService, entries: Sequence[TapeEntry], strategies: ContextStrategies
+async def _rerun_turn(
+    host: Turn, tape: TapeService, turn: TurnRecord, strategies: ContextStrategies
 ) -> tuple[ReplayedTurn, list[TapeEntry]]:
     """Run a turn again with the model of the host turn; return it with the steps that say what that cost.
 
     Raises:
         ReplayDenied: a budget ended it.
     """
-    step = _answering_steps(entries)[0]
+    step = _answering_steps(turn)[0].data
     request = await embed_images(await rebuild_request(step, tape, strategies=strategies), tape.get_blob)
     outer = await tape.open_fork(stamp={"turn": host.id})
     fork = await outer.fork(stamp={"origin": PURPOSE})
     child = host.derive(fork, origin=PURPOSE, message_ids=(), allowed_tools=frozenset())
-    record, messages = _Record(entries), [dict(message) for message in request.messages]
+    record, messages = _RecordedResults(turn), [dict(message) for message in request.messages]
     called: list[str] = []
     text = error = ""
     shown = [each for span in step["shown"] if type(span[0]) is int for each in range(span[0], span[1] + 1)]
@@ -89,28 +107,18 @@ async def rerun_turn(
         raise
     except BubbotError as failed:
         error = host.texts.reason(failed)
-    steps = [thaw(entry.payload["data"]) for entry in fork.delta if entry.name == "loop.step"]
+    again = _summarise(TurnRecord.of(fork.delta).steps, text, called, record.missed, error)
+    usage = discarded_steps(fork.delta, PURPOSE)
     host.tape.raise_source(fork.source)
     await outer.discard()  # a replay of many turns would keep each request in memory
-    again = _summarise(steps, text, called, record.missed, error)
-    usage = [
-        make.event("loop.step", {**each, "head": 0, "as_of": [], "shown": []}) for each in map(_without_content, steps)
-    ]
     question = next(
         (str(message["content"]) for message in reversed(request.messages) if message["role"] == "user"), ""
     )
-    turn = ReplayedTurn(
-        entries[0].id, str(entries[0].meta["turn"]), question[:500], _summarise_recorded(entries), again
-    )
-    return turn, usage
+    replayed = ReplayedTurn(turn.entries[0].id, turn.id, question[:500], _summarise_recorded(turn), again)
+    return replayed, usage
 
 
-def _without_content(step: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what names the blobs of a fork that is thrown away."""
-    return {key: value for key, value in step.items() if key not in ("system", "tools", "messages", "foreign")}
-
-
-def _answer_calls(reply: ModelReply, record: _Record) -> list[dict[str, Any]]:
+def _answer_calls(reply: ModelReply, record: _RecordedResults) -> list[dict[str, Any]]:
     calls = [
         {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
         for call in reply.calls
@@ -122,71 +130,56 @@ def _answer_calls(reply: ModelReply, record: _Record) -> list[dict[str, Any]]:
     return [message, *results]
 
 
-class _Record:
+class _RecordedResults:
     """The calls of a turn with their results. Each result answers one call; the last one of equal calls answers again."""
 
-    def __init__(self, entries: Sequence[TapeEntry]) -> None:
+    def __init__(self, turn: TurnRecord) -> None:
         self.missed = 0
         calls: dict[str, tuple[str, str]] = {}
         self._results: dict[tuple[str, str], list[str]] = defaultdict(list)
-        for entry in entries:
-            if entry.kind == Kind.TOOL_CALL:
-                for call in entry.payload["calls"]:
-                    function = call["function"]
-                    calls[str(call["id"])] = _call_key(str(function["name"]), str(function["arguments"]))
-            elif entry.kind == Kind.TOOL_RESULT:
-                for result in entry.payload["results"]:
-                    if (key := calls.get(str(result.get("tool_call_id")))) is not None:
-                        self._results[key].append(str(result.get("content", "")))
+        for entry in turn.entries:
+            calls |= {call.id: _call_key(call) for call in read_calls(entry)}
+            for result in read_results(entry):
+                if (key := calls.get(str(result.get("tool_call_id")))) is not None:
+                    self._results[key].append(str(result.get("content", "")))
 
     def answer(self, call: ToolCall) -> str:
         """Return the recorded result of a call."""
-        results = self._results.get(_call_key(call.name, call.arguments))
+        results = self._results.get(_call_key(call))
         if not results:
             self.missed += 1
             return NOT_RECORDED
         return results.pop(0) if len(results) > 1 else results[0]
 
 
-def _call_key(name: str, arguments: str) -> tuple[str, str]:
+def _call_key(call: ToolCall) -> tuple[str, str]:
+    name = call.name.replace("_", ".")
     try:
-        value = json.loads(arguments) if arguments.strip() else {}
-        return name.replace("_", "."), canonical({"arguments": value})
+        value = json.loads(call.arguments) if call.arguments.strip() else {}
+        return name, canonical({"arguments": value})
     except (ValueError, RecursionError):
-        return name.replace("_", "."), arguments
+        return name, call.arguments
 
 
 def _summarise(
-    steps: Sequence[Mapping[str, Any]], text: str, calls: Sequence[str], not_recorded: int = 0, error: str = ""
+    steps: Sequence[StepRecord], text: str, calls: Sequence[str], not_recorded: int = 0, error: str = ""
 ) -> RunSummary:
-    usages = [step["usage"] for step in steps if isinstance(step.get("usage"), Mapping)]
-    costs = [step.get("cost") for step in steps]
-    known = [cost for cost in costs if isinstance(cost, int | float)]
+    costs = [step.cost for step in steps]
+    known = [cost for cost in costs if cost is not None]
     return RunSummary(
-        model=str(steps[-1].get("answered") or steps[-1].get("model", "")) if steps else "",
+        model=steps[-1].model if steps else "",
         text=text,
         steps=len(steps),
         calls=tuple(calls),
         not_recorded=not_recorded,
-        input_tokens=sum(usage.get("input_tokens", 0) for usage in usages),
-        output_tokens=sum(usage.get("output_tokens", 0) for usage in usages),
+        input_tokens=sum(step.input_tokens for step in steps),
+        output_tokens=sum(step.output_tokens for step in steps),
         cost=sum(known) if known and len(known) == len(costs) else None,
         error=error,
     )
 
 
-def _summarise_recorded(entries: Sequence[TapeEntry]) -> RunSummary:
-    steps = _answering_steps(entries)
-    texts = [
-        str(entry.payload["content"])
-        for entry in entries
-        if entry.kind == Kind.MESSAGE and entry.payload.get("role") == "assistant"
-    ]
-    calls = [
-        str(call["function"]["name"])
-        for entry in entries
-        if entry.kind == Kind.TOOL_CALL
-        for call in entry.payload["calls"]
-    ]
-    errors = [str(entry.payload.get("message", "")) for entry in entries if entry.kind == Kind.ERROR]
-    return _summarise(steps, texts[-1].strip() if texts else "", calls, error=errors[-1] if errors else "")
+def _summarise_recorded(turn: TurnRecord) -> RunSummary:
+    text = str(turn.answer.payload["content"]).strip() if turn.answer else ""
+    error = str(turn.errors[-1].payload.get("message", "")) if turn.errors else ""
+    return _summarise(_answering_steps(turn), text, [call.name for _, call in turn.calls], error=error)

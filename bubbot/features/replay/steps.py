@@ -13,31 +13,33 @@ from bubbot.gateway.inbox_views import inbound_from
 from bubbot.ports.channel import HUMAN_ORIGIN, Inbound, Role
 from bubbot.ports.model import ModelRequest, ToolSpecs
 from bubbot.ports.turn import AcceptedInbound, Turn
-from bubbot.runtime.compose import Recompose, embed_images, rebuild_request
+from bubbot.runtime.compose import Recompose, embed_images, find_recorded_part, rebuild_request
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.shown import parse_role
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical
-from bubbot.tape.handle import TapeHandle
+from bubbot.tape.events import STEP_EVENT, TURN_START
 from bubbot.tape.query import IdRanges, Span, TapeQuery, parse_moment
 from bubbot.tape.service import TapeService
 
 PARTS = ("prompt", "tools", "messages")
 MAX_SHOWN_CHARS = 300
-STEP_EVENT = "loop.step"
 
 
-async def find_steps(tape: TapeHandle, first: int, last: int) -> list[TapeEntry]:
-    """Find the model calls of a range of entries whose requests were kept."""
-    query = TapeQuery(tape.name, IdRanges(((first, last),)), kinds=(Kind.EVENT,), names=(STEP_EVENT,))
-    return [entry for entry in (await tape.fetch([query]))[0] if not entry.erased and "system" in entry.payload["data"]]
+async def replay_steps(
+    host: Turn, tape: TapeService, span: tuple[int, int], strategies: ContextStrategies, recompose: Recompose
+) -> tuple[ReplayedStep, ...]:
+    """Replay the model calls of a range of entries whose requests were kept."""
+    query = TapeQuery(tape.name, IdRanges((span,)), kinds=(Kind.EVENT,), names=(STEP_EVENT,))
+    steps = [entry for entry in (await tape.fetch([query]))[0] if "system" in entry.data]
+    return tuple([await _replay_step(host, tape, entry, strategies, recompose) for entry in steps])
 
 
-async def replay_step(
+async def _replay_step(
     host: Turn, tape: TapeService, entry: TapeEntry, strategies: ContextStrategies, recompose: Recompose
 ) -> ReplayedStep:
     """Build the request of a step from the facts, compare its digest, and compare it with what this code would build."""
     await asyncio.sleep(0)  # a slice may be long, and turns of others go on
-    step: JsonObject = entry.payload["data"]
+    step: JsonObject = entry.data
     try:
         request = await rebuild_request(step, tape, strategies=strategies)
         digest = (await embed_images(request, tape.get_blob)).digest()
@@ -69,12 +71,12 @@ def _list_unknown(turn: Turn, shown: Mapping[str, Sequence[Span]], *, is_whole: 
 
 async def _build_turn(host: Turn, tape: TapeService, entry: TapeEntry) -> tuple[Turn, bool]:
     """Build the turn of a step as it was, for what reads it; nothing runs in it. The second value: all of its messages are known."""
-    past = await tape.as_of(entry.payload["data"]["as_of"])
+    past = await tape.as_of(find_recorded_part(entry.data))
     starts = TapeQuery(
         tape.name,
         IdRanges(((1, entry.id),)),
         kinds=(Kind.EVENT,),
-        names=("turn/start", "turn/joined"),
+        names=(TURN_START, "turn/joined"),
         newest=True,
         limit=50,
     )
@@ -83,13 +85,13 @@ async def _build_turn(host: Turn, tape: TapeService, entry: TapeEntry) -> tuple[
         (str(name), int(number))
         for event in reversed(events)
         if not event.erased and event.meta.get("turn") == entry.meta.get("turn")
-        for name, number in event.payload["data"]["inbounds"]
+        for name, number in event.data["inbounds"]
     ]
     inbounds: list[AcceptedInbound] = []
     for name, number in named:
         (found,) = await tape.fetch([TapeQuery(name, IdRanges(((number, number),)))])
         if found and not found[0].erased:
-            inbounds.append(AcceptedInbound(number, inbound_from(found[0].payload["data"])))
+            inbounds.append(AcceptedInbound(number, inbound_from(found[0].data)))
     first: Inbound | None = inbounds[0].inbound if inbounds else None
     moment = parse_moment(entry.date) or host.now()
     role = await _find_role(tape, entry, first)

@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 
-MAX_CLOCK_SHIFT = timedelta(hours=26)
-"""More than any clock was ever put forward or back at once: a zone may skip a whole day."""
-
 
 def wall_time(instant: datetime, zone: tzinfo) -> datetime:
     """Return the wall-clock time at an instant, without a zone."""

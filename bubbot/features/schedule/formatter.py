@@ -208,13 +208,13 @@ class JobFormatter:
         for entry in facts:
             if text := self._fact_text(job, entry):
                 lines.append(self._history_line(job, entry.date, text))
-            delivery = deliveries.get(str(entry.payload["data"].get("turn", "")))
+            delivery = deliveries.get(str(entry.data.get("turn", "")))
             if delivery is not None and entry.name in ("schedule/ran", "schedule/failed"):
-                lines.append("  " + self._delivery_text(job, entry.payload["data"], delivery))
+                lines.append("  " + self._delivery_text(job, entry.data, delivery))
         return "\n".join(lines) or self.texts.say("history_none", job=job_label(job))
 
     def _fact_text(self, job: Job, entry: TapeEntry) -> str:
-        data, name = entry.payload["data"], (entry.name or "").partition("/")[2]
+        data, name = entry.data, (entry.name or "").partition("/")[2]
         values: dict[str, object] = {"by": self.format_actor(data["by"])} if "by" in data else {}
         if "reason" in data:
             is_named = str(data["reason"]).startswith("reason_")

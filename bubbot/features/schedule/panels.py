@@ -94,7 +94,7 @@ async def _read_history(reader: PanelReader, query: PanelQuery, state: JobState)
         limit=MAX_FACTS_READ,
     )
     found = (await tape.fetch([facts_query]))[0]
-    own = [entry for entry in found if not entry.erased and entry.payload["data"].get("job") == job.id]
+    own = [entry for entry in found if not entry.erased and entry.data.get("job") == job.id]
     facts = own[: query.limit]
     is_cut = len(own) > query.limit or len(found) == MAX_FACTS_READ
     more = str(facts[-1].id if len(own) > query.limit else found[-1].id) if is_cut else ""
@@ -113,7 +113,7 @@ async def _read_history(reader: PanelReader, query: PanelQuery, state: JobState)
 async def _read_deliveries(
     reader: PanelReader, session: str, channel: str, facts: Sequence[TapeEntry]
 ) -> Mapping[str, DeliveryState]:
-    turns = [str(entry.payload["data"]["turn"]) for entry in facts if entry.payload["data"].get("turn")]
+    turns = [str(entry.data["turn"]) for entry in facts if entry.data.get("turn")]
     name = shard_tape(f"{OUTBOX_PREFIX}/{channel}", session, reader.tapes.tape_shards)
     try:
         return await reader.tapes.open_tape(name).read(DeliveriesView(turns)) if turns else {}
@@ -124,7 +124,7 @@ async def _read_deliveries(
 def _fact_row(
     reader: PanelReader, session: str, entry: TapeEntry, deliveries: Mapping[str, DeliveryState]
 ) -> tuple[Cell, ...]:
-    data = entry.payload["data"]
+    data = entry.data
     turn = str(data.get("turn", ""))
     reason = str(data.get("reason", ""))
     if reason.startswith("reason_"):

@@ -197,7 +197,7 @@ def job_history(job: str, facts: Iterable[TapeEntry], sent: Mapping[str, Deliver
     """Return the history of a job for programs."""
     events = []
     for fact in facts:
-        data = fact.payload["data"]
+        data = fact.data
         delivery = sent.get(str(data["turn"])) if "turn" in data else None
         name = (fact.name or "").removeprefix("schedule/")
         events.append(JobEvent(fact.id, fact.date, name, data, delivery.state if delivery else None))

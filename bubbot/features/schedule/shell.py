@@ -226,7 +226,7 @@ def _writes(example: str) -> Callable[[Change], Command]:
 
 def _changed_jobs(jobs: ScheduleStore, facts: Sequence[TapeEntry], args: Any) -> JobChange:
     """Return the jobs that the facts are about; if nothing changed, the one that was named."""
-    ids = list(dict.fromkeys(str(fact.payload["data"]["job"]) for fact in facts))
+    ids = list(dict.fromkeys(str(fact.data["job"]) for fact in facts))
     if not ids and getattr(args, "job", None):
         ids = [_changes(jobs).find(args.job).job.id]
     states, now = jobs.state.jobs, jobs.now()
@@ -288,7 +288,7 @@ async def history(
     """Tell when a job fired, ran, failed and was delivered."""
     job = _changes(jobs).find(args.job).job
     facts = await jobs.tape.read(JobHistoryView(job.id, max(args.limit, 1)))
-    turns = [str(fact.payload["data"]["turn"]) for fact in facts if "turn" in fact.payload["data"]]
+    turns = [str(fact.data["turn"]) for fact in facts if "turn" in fact.data]
     sent: dict[str, DeliveryState] = {}
     for tape in context.open_tape(outbox_tape(job.target.channel)).shards():
         sent |= await tape.read(DeliveriesView(turns))

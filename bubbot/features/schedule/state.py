@@ -223,7 +223,7 @@ class ScheduleState:
         for entry in entries:
             if entry.erased or entry.kind != Kind.EVENT:
                 continue
-            data = entry.payload["data"]
+            data = entry.data
             if entry.name == CHAT_RULES_SET:
                 quiet = data.get("quiet")
                 chats[data["session"]] = ChatRules(data.get("zone", ""), (quiet[0], quiet[1]) if quiet else None)
@@ -237,7 +237,7 @@ class ScheduleState:
 
 
 def _apply(jobs: dict[str, JobState], entry: TapeEntry) -> None:
-    name, data = entry.name, entry.payload["data"]
+    name, data = entry.name, entry.data
     job_id = data.get("job", "")
     job_state = jobs.get(job_id)
     if name == JOB_ADDED:
@@ -261,7 +261,7 @@ def _with_facts(job_state: JobState, entry: TapeEntry) -> JobState:
 
 
 def _next_state(job_state: JobState, entry: TapeEntry) -> JobState:
-    name, data = entry.name, entry.payload["data"]
+    name, data = entry.name, entry.data
     if name == JOB_CHANGED:
         job = job_from(data)
         covered = parse_moment(job.since) or _LONG_AGO
@@ -295,7 +295,7 @@ def _next_state(job_state: JobState, entry: TapeEntry) -> JobState:
 
 
 def _request_from(entry: TapeEntry) -> ManualFiring:
-    data = entry.payload["data"]
+    data = entry.data
     return ManualFiring(data["mark"], _actor(data["by"]), entry.id)
 
 
@@ -333,11 +333,11 @@ def _decode_state(state: JsonObject, cited: Sequence[TapeEntry]) -> ScheduleStat
         added, changed, status = job["facts"]
         made = entries[changed or added]  # a change says how foreign all of the job is
         return JobState(
-            job_from(made.payload["data"]),
+            job_from(made.data),
             _moment(job["covered"]),
             job["status"],
             str(job["reason"]),
-            entries[status].payload["data"].get("detail", "") if status else "",
+            entries[status].data.get("detail", "") if status else "",
             int(job["runs"]),
             int(job["failures"]),
             tuple(_request_from(entries[entry_id]) for entry_id in job["requests"]),
@@ -412,7 +412,7 @@ class JobHistoryView:
 
     def fold(self, answers: QueryAnswers) -> tuple[TapeEntry, ...]:
         """Return the facts unchanged."""
-        own = [entry for entry in answers[0] if not entry.erased and entry.payload["data"].get("job") == self.job]
+        own = [entry for entry in answers[0] if not entry.erased and entry.data.get("job") == self.job]
         return tuple(reversed(own[: self.limit]))
 
 
@@ -446,14 +446,14 @@ class DeliveriesView:
         sent: dict[int, int] = {}
         ended: dict[int, str] = {}
         for entry in answers[1]:
-            data = entry.payload["data"] if not entry.erased else {}
+            data = entry.data
             if entry.name == RECEIPT and data:
                 sent[data["intent"]] = sent.get(data["intent"], 0) + 1
             elif data:
                 ended[data["intent"]] = data["reason"]
         states = {}
         for entry in answers[0]:
-            data = {} if entry.erased else entry.payload["data"]
+            data = entry.data
             if not data:
                 continue
             if entry.id in ended:

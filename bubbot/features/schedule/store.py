@@ -86,8 +86,8 @@ class ScheduleStore:
         await self._projected.write_checkpoint()
 
     def _notify_changed(self, entries: Sequence[TapeEntry]) -> None:
-        changed = {str(entry.payload["data"].get("job", "")) for entry in entries}
-        sessions = {entry.payload["data"]["session"] for entry in entries if entry.name == CHAT_RULES_SET}
+        changed = {str(entry.data.get("job", "")) for entry in entries}
+        sessions = {entry.data["session"] for entry in entries if entry.name == CHAT_RULES_SET}
         if sessions:
             changed |= {
                 job_state.job.id for job_state in self.state.jobs.values() if job_state.job.target.session in sessions

@@ -317,7 +317,7 @@ def _view_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[Turn
         note_source(job_state.provenance)
         view = JobHistoryView(job.id, args.limit)
         facts = view.fold(await turn.tape.fetch(view.queries(SCHEDULE_TAPE)))
-        turns = [str(fact.payload["data"]["turn"]) for fact in facts if "turn" in fact.payload["data"]]
+        turns = [str(fact.data["turn"]) for fact in facts if "turn" in fact.data]
         deliveries = DeliveriesView(turns)
         sent: dict[str, DeliveryState] = {}
         for tape in turn.tape.shards_of(outbox_tape(job.target.channel)):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from pydantic import Field
 
 from bubbot.errors import AnchorNotFound, ConfigError, ToolFailed, ToolRetry
@@ -37,8 +35,7 @@ class ChoiceView:
         return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(CHOSEN,), newest=True, limit=1),)
 
     def fold(self, answers: QueryAnswers) -> str:
-        data = answers[0][0].payload.get("data") if answers[0] else None
-        selector = data.get("selector") if isinstance(data, Mapping) else None
+        selector = answers[0][0].data.get("selector") if answers[0] else None
         return selector if isinstance(selector, str) else ""
 
 

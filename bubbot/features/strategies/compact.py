@@ -98,8 +98,7 @@ def read_cut(opening: TapeEntry | None, entries: Sequence[TapeEntry]) -> Cut:
     """Read what the newest usable fact says is cut of this window."""
     first = 0 if opening is None else opening.id
     for entry in reversed(entries):
-        data = entry.payload.get("data") if entry.name == CUT and entry.id > first and not entry.erased else None
-        if isinstance(data, Mapping) and (cut := _parse_cut(data, entry.id)) is not None:
+        if entry.name == CUT and entry.id > first and (cut := _parse_cut(entry.data, entry.id)) is not None:
             return cut
     return Cut()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from bubbot.errors import BubbotError, EntryNotFound
@@ -14,6 +14,7 @@ from bubbot.runtime.context.strategy import ContextStrategies, ModelContext
 from bubbot.runtime.context.tokens import estimate_context_tokens
 from bubbot.runtime.context.view import ContextView
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
+from bubbot.tape.events import STEP_EVENT
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import OpeningAnchor, TapeQuery
 
@@ -87,7 +88,7 @@ class ContextComparison:
 async def compare_strategies(tape: TapeHandle, deps: CompareDeps) -> ContextComparison:
     """Build the next request with each strategy. Raise `EntryNotFound` if no model was asked here yet."""
     step = await _find_step(tape)
-    data = step.payload["data"]
+    data = step.data
     recorded = data["view"]
     # The style and the room are those of the last request; its strategy need not be one that is installed.
     style = ContextView.from_json({**recorded, "selector": "window", "strategy_version": 1}).style
@@ -126,10 +127,9 @@ async def compare_strategies(tape: TapeHandle, deps: CompareDeps) -> ContextComp
 
 async def _find_step(tape: TapeHandle) -> TapeEntry:
     """Find the newest model call that shows the conversation; those with a purpose of their own do not."""
-    query = TapeQuery(tape.name, kinds=(Kind.EVENT,), names=("loop.step",), newest=True, limit=MAX_STEPS_SEARCHED)
+    query = TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(STEP_EVENT,), newest=True, limit=MAX_STEPS_SEARCHED)
     for entry in (await tape.fetch([query]))[0]:
-        data = entry.payload.get("data")
-        if not entry.erased and isinstance(data, Mapping) and data.get("view"):
+        if entry.data.get("view"):
             return entry
     raise EntryNotFound("no model has been asked here yet, so there is no request to compare with: say something first")
 

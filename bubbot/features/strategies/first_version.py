@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from bubbot.features.strategies.compact import find_cut
 from bubbot.features.strategies.events import CUT
@@ -47,6 +47,5 @@ def _messages_from(body: tuple[ContextMessage, ...], cut: int | None) -> tuple[C
 
 
 def _recorded_cut(entries: Sequence[TapeEntry]) -> int | None:
-    data = [entry.payload.get("data") for entry in entries if entry.name == CUT]
-    cuts = [item.get("from") for item in data if isinstance(item, Mapping)]
+    cuts = [entry.data.get("from") for entry in entries if entry.name == CUT]
     return max((cut for cut in cuts if type(cut) is int), default=None)

@@ -182,8 +182,7 @@ def describe_content(entry: TapeEntry) -> str:
     if entry.kind == Kind.ANCHOR:
         return f"{clean_label(entry.name or '', MAX_NAME_CHARS)}: {encode(payload.get('state') or {})}"
     if entry.kind == Kind.EVENT:
-        data = payload.get("data")
-        return f"#{data['corrects']}: {data.get('content', '')}" if isinstance(data, Mapping) else ""
+        return f"#{entry.data['corrects']}: {entry.data.get('content', '')}" if entry.data else ""
     if entry.kind == Kind.TOOL_CALL:
         calls = [_describe_call(call) for call in _items(payload.get("calls"))]
         return "\n".join([text for text in (_text(payload.get("content")), *calls) if text])

@@ -28,6 +28,7 @@ from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.runtime.context.view import ContextView
 from bubbot.tape.anchor import recalled_ranges
 from bubbot.tape.entry import Kind, TapeEntry, event
+from bubbot.tape.events import STEP_EVENT
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import TapeHandle, ids_of, spans_of
 from bubbot.tape.query import IdRanges, OpeningAnchor, TapeQuery, fold_text, parse_moment
@@ -46,7 +47,6 @@ MIN_LETTERS = 3
 """Shorter words are not looked for."""
 LINE_TOKENS = 20
 """What the head of one quoted entry takes."""
-STEP_EVENT = "loop.step"
 MAX_STEPS_READ = 8
 """The newest steps among which that of the conversation is looked for: sub-tasks and summaries write some, too."""
 _STRATEGIES = ContextStrategies((RETRIEVAL,))
@@ -152,8 +152,8 @@ async def _next_view(turn: Turn) -> tuple[ContextView, int | None]:
 
 def _conversation_step(entry: TapeEntry) -> Mapping[str, Any] | None:
     """Return the data of a step of the conversation itself, which records its view."""
-    data = entry.payload.get("data") if entry.is_shown_to("") and not entry.erased else None
-    return data if isinstance(data, Mapping) and data.get("view") and not data.get("purpose") else None
+    data = entry.data if entry.is_shown_to("") else {}
+    return data if data.get("view") and not data.get("purpose") else None
 
 
 def find_terms(text: str) -> list[str]:

@@ -44,12 +44,9 @@ def find_recalls(entries: Sequence[TapeEntry]) -> Iterator[Recall]:
     for entry in entries:
         if entry.kind != Kind.EVENT or entry.name != RECALLED:
             continue
-        data = entry.payload.get("data")
-        message = data.get("message") if isinstance(data, Mapping) else None
-        if isinstance(data, Mapping) and type(message) is int:
-            spans = tuple(_spans(data.get("entries")))
-            if spans:
-                yield Recall(entry, message, spans)
+        message = entry.data.get("message")
+        if type(message) is int and (spans := tuple(_spans(entry.data.get("entries")))):
+            yield Recall(entry, message, spans)
 
 
 def _spans(value: Any) -> Iterator[tuple[int, int]]:

@@ -21,6 +21,7 @@ from bubbot.runtime.context.selectors import ContextMessage, MessageStyle, is_in
 from bubbot.runtime.context.tokens import estimate_context_tokens, estimate_message_tokens
 from bubbot.tape.corrections import Corrections
 from bubbot.tape.entry import Kind, TapeEntry, timestamp
+from bubbot.tape.events import STEP_EVENT, TURN_START
 from bubbot.tape.fork import MergeResult
 from bubbot.tape.handle import CORRECTION, spans_of
 from bubbot.tape.provenance import track_reads
@@ -167,10 +168,10 @@ class Summaries:
 
     async def on_merged(self, result: MergeResult) -> None:
         """Accept what is due after the turn that was merged. It needs no second try: the next turn notes it again."""
-        start = next((entry for entry in result.delta if entry.name == "turn/start"), None)
+        start = next((entry for entry in result.delta if entry.name == TURN_START), None)
         if start is None:
             return
-        turn_id, inbound = self._due.pop(start.payload["data"].get("session", ""), ("", None))
+        turn_id, inbound = self._due.pop(start.data.get("session", ""), ("", None))
         if inbound is None or turn_id != start.meta.get("turn"):
             return
         try:
@@ -283,9 +284,9 @@ async def _without_deleted(turn: Turn, state: SummaryState) -> SummaryState:
 def _last_step(entries: Sequence[TapeEntry]) -> Mapping[str, Any] | None:
     """Return the data of the newest step of the conversation among the entries; those of sub-tasks are not of it."""
     for entry in reversed(entries):
-        if entry.name == "loop.step" and entry.kind == Kind.EVENT and not entry.erased and entry.is_shown_to(""):
-            data = entry.payload.get("data")
-            if isinstance(data, Mapping) and "purpose" not in data and isinstance(data.get("view"), Mapping):
+        if entry.name == STEP_EVENT and entry.is_shown_to(""):
+            data = entry.data
+            if "purpose" not in data and isinstance(data.get("view"), Mapping):
                 return data
     return None
 

@@ -192,9 +192,8 @@ class BoundTopicView:
         current = CurrentTopicView().fold(answers[:1])
         name = None if current is None else topic_of(current)
         for entry in answers[1]:
-            data = entry.payload.get("data")
-            if name is not None and isinstance(data, Mapping) and data.get("topic") == name.key:
-                return str(data.get("session", "")), name
+            if name is not None and entry.data.get("topic") == name.key:
+                return str(entry.data.get("session", "")), name
         return None
 
 

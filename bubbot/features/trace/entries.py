@@ -8,12 +8,15 @@ from typing import Any
 
 from bubbot.features.trace.words import Excerpt
 from bubbot.records import dataclass
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry, encode, thaw
+from bubbot.runtime.turns import CallRecord, read_calls, read_results
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, encode, text_of, thaw
 
 ROW_CHARS = 600
 """Characters of one text in a list."""
 MAX_PARTS = 20
 """Texts of one entry in a list."""
+CALL_CHARS = 1000
+"""Characters of the arguments and of the result of a call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +93,6 @@ def describe_entry(entry: TapeEntry, limit: int = ROW_CHARS) -> EntryRow:
     )
 
 
-def text_of(value: JsonObject, key: str) -> str:
-    """Return a text of an object; empty if it is missing or no text: entries of imported tapes may hold anything."""
-    found = value.get(key)
-    return found if isinstance(found, str) else ""
-
-
 def pretty(value: Any) -> str:
     """Write a value for reading."""
     return json.dumps(thaw(value), ensure_ascii=False, indent=2)
@@ -107,14 +104,23 @@ def _readable(value: Any, limit: int) -> str:
     return text if len(text) > limit else pretty(value)
 
 
-def pretty_arguments(text: Any) -> str:
+def pretty_arguments(text: str) -> str:
     """Write the arguments of a call for reading; as they are if they are not JSON."""
-    if not isinstance(text, str):
-        return pretty(text)
     try:
         return json.dumps(json.loads(text), ensure_ascii=False, indent=2)
     except (ValueError, RecursionError):
         return text
+
+
+def excerpt_arguments(call: CallRecord) -> Excerpt:
+    """Write the beginning of the arguments of a call."""
+    return Excerpt.of(pretty_arguments(call.arguments), CALL_CHARS)
+
+
+def excerpt_result(call: CallRecord) -> Excerpt:
+    """Write the beginning of the result of a call that has one."""
+    content = (call.result or {}).get("content")
+    return Excerpt.of(content if isinstance(content, str) else pretty(content), CALL_CHARS)
 
 
 def _texts(entry: TapeEntry, limit: int) -> Iterator[tuple[str, str, bool, bool]]:
@@ -129,10 +135,12 @@ def _texts(entry: TapeEntry, limit: int) -> Iterator[tuple[str, str, bool, bool]
         case Kind.TOOL_CALL:
             if text := text_of(payload, "content"):
                 yield "", text, False, False
-            for call in objects(payload.get("calls")):
-                yield call_name(call), pretty_arguments(call_arguments(call)), True, False
+            for call in read_calls(entry):
+                yield call.name, pretty_arguments(call.arguments), True, False
         case Kind.TOOL_RESULT:
-            yield from _result_texts(payload)
+            for result in read_results(entry):
+                for label, text in content_texts(result.get("content")):
+                    yield label or text_of(result, "tool_call_id"), text, False, result.get("is_error") is True
         case Kind.ERROR:
             yield text_of(payload, "kind"), text_of(payload, "message"), False, True
         case Kind.SYSTEM if "content" in payload:
@@ -140,12 +148,6 @@ def _texts(entry: TapeEntry, limit: int) -> Iterator[tuple[str, str, bool, bool]
         case _:
             shown = {Kind.ANCHOR: "state", Kind.EVENT: "data"}.get(Kind(entry.kind)) if entry.name else None
             yield "", _readable(payload.get(shown, {}) if shown else payload, limit), True, False
-
-
-def _result_texts(payload: JsonObject) -> Iterator[tuple[str, str, bool, bool]]:
-    for result in objects(payload.get("results")):
-        for label, text in content_texts(result.get("content")):
-            yield label or text_of(result, "tool_call_id"), text, False, result.get("is_error") is True
 
 
 def content_texts(content: Any) -> Iterator[tuple[str, str]]:
@@ -171,22 +173,3 @@ def _describe_part(part: JsonObject) -> str:
     if url.startswith("data:"):
         return f"{url.partition(',')[0]}, … ({len(url)} characters)"
     return pretty(part)
-
-
-def objects(value: Any) -> Iterator[JsonObject]:
-    """Yield the objects of a list."""
-    for item in value if isinstance(value, Sequence) and not isinstance(value, str) else ():
-        if isinstance(item, Mapping):
-            yield item
-
-
-def call_name(call: JsonObject) -> str:
-    """Return the name of the tool of a call."""
-    function = call.get("function")
-    return text_of(function, "name") if isinstance(function, Mapping) else ""
-
-
-def call_arguments(call: JsonObject) -> Any:
-    """Return the arguments of a call, as the model wrote them."""
-    function = call.get("function")
-    return function.get("arguments", "") if isinstance(function, Mapping) else ""

@@ -8,7 +8,7 @@ from datetime import tzinfo
 from typing import Any, TypeAlias
 
 from bubbot.errors import AccessError, BubbotError, EntryNotFound
-from bubbot.features.trace.entries import describe_entry, pretty, text_of
+from bubbot.features.trace.entries import describe_entry, pretty
 from bubbot.features.trace.export import MAX_EXPORT_ENTRIES, file_policy, read_slice
 from bubbot.features.trace.panels import PanelView, may_open, parse_panel_query
 from bubbot.features.trace.render import STATIC_TYPES, PageRenderer, url
@@ -22,7 +22,8 @@ from bubbot.ports.panel import FeaturePanel, PanelQuery
 from bubbot.records import dataclass
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.tape.boundary import TapeBoundary, Viewer
-from bubbot.tape.entry import Kind, TapeEntry, timestamp
+from bubbot.tape.entry import Kind, TapeEntry, text_of, timestamp
+from bubbot.tape.events import STEP_EVENT
 from bubbot.tape.handle import Clock
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import SYSTEM_TAPE_PREFIX
@@ -273,17 +274,17 @@ class TracePages:
             )
         shown = await self._requests.read(place.reader, place.tape, step, place.request.number("message"))
         turn = await read_turn(place.tape, await find_turn(place.tape, str(step.id)))
-        rows = [row for row in turn.steps if row.fork == text_of(step.meta, "fork")]
-        position = next((index for index, row in enumerate(rows) if row.id == step.id), None)
+        steps = [each for each in turn.record.steps if each.fork == text_of(step.meta, "fork")]
+        position = next((index for index, each in enumerate(steps) if each.id == step.id), None)
         if position is None:
             raise EntryNotFound(f"the entry {step.id} is not among the first entries of its turn: see the timeline")
         template = "step_part.html" if place.request.query.get("part") == "step" else "step.html"
         return await self._tape_page(
             template,
             place,
-            step=rows[position],
+            step=steps[position],
             position=position,
-            steps=rows,
+            steps=steps,
             turn=turn,
             shown=shown,
         )
@@ -332,7 +333,7 @@ def _entry_id(text: str) -> int:
 
 def _may_open_blobs(place: TapePlace, entry: TapeEntry) -> bool:
     """Return false for the blobs of requests, if a viewer sees some tapes only: `may_see_system` decides on these."""
-    is_request = entry.kind == Kind.SYSTEM or entry.name == "loop.step"
+    is_request = entry.kind == Kind.SYSTEM or entry.name == STEP_EVENT
     return not entry.erased and (place.reader.viewer.sees_all or not is_request)
 
 

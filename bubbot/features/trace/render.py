@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from bubbot.features.trace.entries import describe_entry, excerpt_arguments, excerpt_result
 from bubbot.features.trace.words import reveal
 from bubbot.texts import Texts
 
@@ -40,9 +41,14 @@ class PageRenderer:
             lstrip_blocks=True,
             auto_reload=False,
         )
-        environment.filters["reveal"] = reveal
-        environment.filters["money"] = _format_money
-        environment.filters["count"] = _format_count
+        environment.filters.update(
+            reveal=reveal,
+            money=_format_money,
+            count=_format_count,
+            row=describe_entry,
+            call_arguments=excerpt_arguments,
+            call_result=excerpt_result,
+        )
         environment.globals.update(
             say=self.texts.say,
             status=self.texts.status,

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Literal, TypeVar
 
 from bubbot.errors import BubbotError, EntryNotFound
-from bubbot.features.trace.entries import call_arguments, call_name, content_texts, objects, pretty_arguments, text_of
-from bubbot.features.trace.turn import STEP
+from bubbot.features.trace.entries import content_texts, pretty_arguments
 from bubbot.features.trace.words import Excerpt
 from bubbot.ports.model import ModelRequest, ToolSpecs
 from bubbot.records import dataclass
 from bubbot.runtime.compose import embed_images, rebuild_request
 from bubbot.runtime.context.strategy import ContextStrategies
+from bubbot.runtime.turns import read_call
 from bubbot.tape.boundary import TapeBoundary
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical, objects_of, text_of
+from bubbot.tape.events import STEP_EVENT
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import IdRanges, TapeQuery
 
@@ -122,11 +123,17 @@ class RequestReader:
     async def read(
         self, reader: TapeBoundary, tape: TapeHandle, step: TapeEntry, first: int | None = None
     ) -> ShownRequest:
-        """Read what a step was shown, from the message `first` on; None: the newest messages."""
-        data = step_data(step)
+        """Read what a step was shown, from the message `first` on; None: the newest messages.
+
+        Raises:
+            EntryNotFound: the entry is no step.
+        """
+        if step.name != STEP_EVENT:
+            raise EntryNotFound(f"the entry {step.id} is not a step")
         try:
+            data = step_data(step)
             request, is_equal = await self._rebuild(tape, step)
-        except BubbotError as error:  # an unknown strategy, or a blob that is gone
+        except BubbotError as error:  # an unknown strategy, a blob that is gone, or a request that was not kept
             return ShownRequest(problem=str(error))
         total = len(request.messages)
         start = max(total - PAGE_MESSAGES, 0) if first is None else min(max(first - 1, 0), max(total - 1, 0))
@@ -187,11 +194,14 @@ class RequestReader:
 
 
 def step_data(step: TapeEntry) -> JsonObject:
-    """Return the data of a step. Raise `EntryNotFound` for an entry that is none."""
-    data = step.payload.get("data") if step.kind == Kind.EVENT and step.name == STEP else None
-    if not isinstance(data, Mapping) or not {"system", "tools", "view"} <= data.keys():
-        raise EntryNotFound(f"the entry {step.id} is not a step whose request is recorded")
-    return data
+    """Return the data of a step. Raise `EntryNotFound` if its request is not on the tape."""
+    if not _has_request(step):
+        raise EntryNotFound(f"the request of the step {step.id} was not kept")
+    return step.data
+
+
+def _has_request(entry: TapeEntry) -> bool:
+    return entry.name == STEP_EVENT and {"system", "tools", "view"} <= entry.data.keys()
 
 
 def may_see_system(reader: TapeBoundary, step: JsonObject) -> bool:
@@ -209,17 +219,15 @@ async def find_step_before(tape: TapeHandle, step: TapeEntry) -> TapeEntry | Non
         tape.name,
         IdRanges(((1, step.id - 1),)),
         kinds=(Kind.EVENT,),
-        names=(STEP,),
+        names=(STEP_EVENT,),
         newest=True,
         limit=MAX_STEPS_SEARCHED,
     )
     fork = step.meta.get("fork", "")
     is_purpose = "messages" in step_data(step)
     for entry in (await tape.fetch([query]))[0]:
-        data = entry.payload.get("data")
-        if not isinstance(data, Mapping) or entry.meta.get("fork", "") != fork:
-            continue
-        if ("messages" in data) == is_purpose and {"system", "tools", "view"} <= data.keys():
+        is_same = entry.meta.get("fork", "") == fork and ("messages" in entry.data) == is_purpose
+        if is_same and _has_request(entry):
             return entry
     return None
 
@@ -227,8 +235,8 @@ async def find_step_before(tape: TapeHandle, step: TapeEntry) -> TapeEntry | Non
 def describe_message(number: int, message: JsonObject, *, is_new: bool = False) -> ShownMessage:
     """Describe a message of a request."""
     calls = tuple(
-        (call_name(call), Excerpt.of(pretty_arguments(call_arguments(call)), MESSAGE_CHARS))
-        for call in objects(message.get("tool_calls"))
+        (call.name, Excerpt.of(pretty_arguments(call.arguments), MESSAGE_CHARS))
+        for call in map(read_call, objects_of(message.get("tool_calls")))
     )
     words = Excerpt.of("\n".join(_content_lines(message)), MESSAGE_CHARS)
     return ShownMessage(number, text_of(message, "role"), words, calls, text_of(message, "tool_call_id"), is_new)
@@ -241,9 +249,8 @@ def _content_lines(message: JsonObject) -> Iterator[str]:
 
 def _message_text(message: JsonObject) -> str:
     lines = [*_content_lines(message)]
-    lines += [
-        f"{call_name(call)} {pretty_arguments(call_arguments(call))}" for call in objects(message.get("tool_calls"))
-    ]
+    calls = map(read_call, objects_of(message.get("tool_calls")))
+    lines += [f"{call.name} {pretty_arguments(call.arguments)}" for call in calls]
     return "\n".join(lines)
 
 

@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator, Sequence
 from itertools import groupby
 
 from bubbot.features.trace.entries import ROW_CHARS, EntryRow, describe_entry
-from bubbot.features.trace.turn import TURN_ENDS, TURN_START, end_status
 from bubbot.records import dataclass
+from bubbot.runtime.turns import turn_status
 from bubbot.tape.boundary import TapeBoundary
 from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.events import TURN_ENDS, TURN_START
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import IdRanges, TapeQuery
 
@@ -166,7 +167,7 @@ async def read_turns(tape: TapeHandle, before: int | None) -> TurnList:
             start.id,
             str(start.meta.get("turn", "")),
             start.date,
-            end_status(end) if end else "",
+            turn_status(end) if end else "",
             describe_entry(asked[0], 300) if asked else None,
         )
         for (start, end), asked in zip(pairs, messages, strict=True)

@@ -69,12 +69,8 @@ def read_key(home: Path, random: Callable[[int], bytes]) -> bytes:
     """Read the key of a home; make it first if there is none. Raise `ConfigError` if others can read it."""
     path = home / KEY_FILE
     fix = f"remove {path}: the next start makes another one, and tokens have to be given again"
-    with suppress(FileExistsError):
-        file = _open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
-        try:
-            os.write(file, random(KEY_BYTES))
-        finally:
-            os.close(file)
+    if not os.path.lexists(path):
+        _make_key(path, random)
     file = _open(path, os.O_RDONLY)
     try:
         status = os.fstat(file)
@@ -86,6 +82,29 @@ def read_key(home: Path, random: Callable[[int], bytes]) -> bytes:
     if len(key) != KEY_BYTES:
         raise ConfigError(f"{path} has not {KEY_BYTES} bytes: {fix}")
     return key
+
+
+def _make_key(path: Path, random: Callable[[int], bytes]) -> None:
+    """Make the key, unless another process is first.
+
+    It is there whole or not at all: with half a key, as a power cut would leave it, no bot would start.
+    """
+    part = path.with_name(f"{path.name}.{random(8).hex()}")
+    file = _open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+    try:
+        try:
+            os.write(file, random(KEY_BYTES))
+            os.fsync(file)
+        finally:
+            os.close(file)
+        with suppress(FileExistsError):
+            os.link(part, path)
+    except OSError as error:
+        raise ConfigError(
+            f"{path}, the key of the trace page's tokens, cannot be written ({error.strerror})"
+        ) from error
+    finally:
+        part.unlink()
 
 
 def forget_key(home: Path) -> None:

@@ -197,7 +197,7 @@ class SpendingView:
             if names is None or names["day"] < self.since or self.chat not in ("", names["chat"]):
                 continue
             total.add(entry)
-            data = entry.payload["data"]
+            data = entry.data
             if data["turn"] and data["output_tokens"]:
                 turns.add((data["session"], data["turn"]))
             for by, name in names.items():
@@ -217,7 +217,7 @@ class UsageAccumulator:
 
     def add(self, entry: TapeEntry) -> None:
         """Add one settled call."""
-        data = entry.payload["data"]
+        data = entry.data
         self.sum = self.sum.add_call(data)
         self.entry_ids.append(data.get("reserved", entry.id))
 
@@ -229,7 +229,7 @@ class UsageAccumulator:
 def _names(entry: TapeEntry) -> dict[str, str] | None:
     if entry.erased:
         return None
-    hold = reservation_from(entry.payload["data"], entry.id)
+    hold = reservation_from(entry.data, entry.id)
     payer = hold.subject
     return {"chat": payer.chat, "user": payer.user, "job": payer.job, "model": hold.model, "day": hold.day}
 

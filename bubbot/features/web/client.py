@@ -8,12 +8,14 @@ proxy, no password file.
 from __future__ import annotations
 
 import asyncio
+import codecs
 import re
 import socket
+import threading
 import zlib
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from email.message import Message
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -41,6 +43,10 @@ MAX_HOSTS = 1000
 """Hosts whose requests are counted at the same time."""
 RATE_WINDOW_SECONDS = 60.0
 HTTP_OK, HTTP_ERROR = 200, 400
+_CHARSET = re.compile(
+    r"(utf|ascii|iso8859|iso2022|cp|koi8|mac|gb|hz|big5|euc|shift_jis|tis|johab|ptcp|kz)[-_]?[\w-]*", re.ASCII
+)
+"""The names by which Python knows charsets of texts. It has others, some of which take minutes for a page: punycode."""
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 _HOST_LABELS = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*\.?")
 
@@ -80,7 +86,7 @@ class WebResponse:
         address: where it came from, after redirects.
         status: the HTTP status.
         media_type: in small letters; empty if the server says none.
-        charset: the charset that the server says; empty if none.
+        charset: the charset that the server says; empty if none, or one that is not known.
         body: the whole body, decompressed.
         redirect: an address at another host to which the server points; nothing was asked there, and there is no body.
     """
@@ -343,8 +349,34 @@ def make_decoder(encoding: str) -> Callable[[bytes, int], bytes]:
 
 
 async def _resolve_by_system(host: str, port: int) -> Sequence[str]:
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
+    """Ask in a thread that nobody waits for: a name server that does not answer holds it for half a minute.
+
+    Those of the loop are few; files need them, and the bot waits for them when it ends.
+    """
+    loop, answer = asyncio.get_running_loop(), asyncio.Future[Sequence[str]]()
+
+    def deliver(addresses: Sequence[str], error: OSError | None) -> None:
+        if answer.done():  # nobody waits any more
+            return
+        if error is None:
+            answer.set_result(addresses)
+        else:
+            answer.set_exception(error)
+
+    def ask() -> None:
+        addresses, error = list[str](), None
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            addresses = list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
+        except OSError as raised:
+            error = raised
+        except UnicodeError:  # the encoding of names finds one that is too long
+            error = socket.gaierror("no such host")
+        with suppress(RuntimeError):  # the loop has ended meanwhile
+            loop.call_soon_threadsafe(deliver, addresses, error)
+
+    threading.Thread(target=ask, name="resolver", daemon=True).start()
+    return await answer
 
 
 def _make_resolver(resolve: Resolve) -> AbstractResolver:
@@ -409,7 +441,15 @@ def _parse_content_type(text: str) -> tuple[str, str]:
     message = Message()
     message["Content-Type"] = text if text.isprintable() else ""
     charset = message.get_param("charset", "")
-    return text.partition(";")[0].strip().lower(), charset if isinstance(charset, str) else ""
+    return text.partition(";")[0].strip().lower(), _known_charset(charset if isinstance(charset, str) else "")
+
+
+def _known_charset(name: str) -> str:
+    """Return the name of a charset of texts; empty for any other."""
+    try:
+        return name if _CHARSET.fullmatch(codecs.lookup(name).name) else ""
+    except (LookupError, ValueError):
+        return ""
 
 
 def _refusal(host: str, addresses: Sequence[str] = ()) -> str:

@@ -123,7 +123,7 @@ def _parse_results(response: WebResponse, path: Sequence[str], text_key: str, li
     _check_status(response)
     try:
         found: Any = json.loads(response.body)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise WebError("its answer is not JSON") from None
     for key in path:
         found = found.get(key) if isinstance(found, dict) else None

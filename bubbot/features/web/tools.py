@@ -180,10 +180,7 @@ def _decode_text(response: WebResponse) -> str | None:
             return body.decode("utf-8-sig")
         except UnicodeDecodeError:
             return None
-    try:
-        return body.decode(response.charset or "utf-8-sig", "replace")
-    except LookupError:
-        return body.decode("utf-8-sig", "replace")
+    return body.decode(response.charset or "utf-8-sig", "replace")
 
 
 def _format_result(number: int, result: WebResult) -> str:

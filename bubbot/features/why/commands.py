@@ -9,13 +9,14 @@ from urllib.parse import quote
 from pydantic import Field, model_validator
 
 from bubbot.errors import ConfigError, ToolRetry
-from bubbot.features.why.view import find_explanation
+from bubbot.features.why.view import find_explained
 from bubbot.ports.channel import Role
 from bubbot.ports.tool import INSIDE, READS_STORED, CommandHelp, CommandPlace, HelpTopic, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import embed_images, rebuild_request
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.context.view import CONTEXT_VERSION
+from bubbot.runtime.turns import TurnRecord
 from bubbot.tape.entry import JsonObject
 from bubbot.tape.provenance import VOUCHED, Source, source_of
 
@@ -51,20 +52,20 @@ def why_tool(strategies: ContextStrategies, page: str = "") -> Tool:
     async def session_why(turn: Turn, args: WhyArgs) -> str:
         """Explain the last answer, or a turn by its trace, without asking a model: entries, tools, tokens, time."""
         trace = args.turn.strip()
-        explanation = await find_explanation(turn.tape, trace)
-        if explanation is not None:
-            if args.request and (step := explanation.requested_step) is not None:
+        explained = await find_explained(turn.tape, trace)
+        if explained is not None:
+            if args.request and (step := _find_requested(explained)) is not None:
                 return await _format_request(turn, step, strategies)
             # Imported here: `bubbot status` loads this module and explains nothing.
             from bubbot.features.why.foreign import read_foreign
             from bubbot.features.why.formats import format_explanation
             from bubbot.features.why.lineage import read_step_lineage
 
-            lineage = await read_step_lineage(turn.tape, explanation)
-            text = format_explanation(explanation, turn.texts, lineage, await read_foreign(turn.tape, explanation))
+            lineage = await read_step_lineage(turn.tape, explained)
+            text = format_explanation(explained, turn.texts, lineage, await read_foreign(turn.tape, explained))
             if page and turn.has_power_over_other_chats:
                 # Without a token: the answer goes onto the tape, and through the platform.
-                address = f"{page}/session/{quote(turn.tape.name, safe='')}/turn/{explanation.first}"
+                address = f"{page}/session/{quote(turn.tape.name, safe='')}/turn/{explained.entries[0].id}"
                 text += f"\n{turn.texts.say('why_page', address=address)}"
             return text
         if trace:
@@ -101,6 +102,12 @@ async def tape_vouch(turn: Turn, args: VouchArgs) -> str:
         raise ToolRetry(texts.say("vouch_needless", entry=entry.id))
     await turn.tape.append_event(VOUCHED, {"entry": entry.id})
     return texts.say("vouch_done", entry=entry.id)
+
+
+def _find_requested(turn: TurnRecord) -> JsonObject | None:
+    """Find the step whose request is printed: the last that led to the answer, else the last for a purpose; None: none."""
+    steps = turn.answering_steps or [step for step in turn.steps if "messages" in step.data]
+    return steps[-1].data if steps else None
 
 
 async def _format_request(turn: Turn, step: JsonObject, strategies: ContextStrategies) -> str:

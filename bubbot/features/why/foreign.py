@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from bubbot.features.why.view import Explanation
 from bubbot.records import dataclass
 from bubbot.runtime.context.selectors import format_sender
+from bubbot.runtime.turns import TurnRecord
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.provenance import Source
@@ -33,13 +33,13 @@ class ForeignEntry:
     author: str = ""
 
 
-async def read_foreign(tape: TapeHandle, turn: Explanation) -> tuple[ForeignEntry, ...]:
+async def read_foreign(tape: TapeHandle, turn: TurnRecord) -> tuple[ForeignEntry, ...]:
     """Return the entries that made the words of a turn foreign, the most foreign first; empty if none did."""
     named = {
         (str(name), int(entry)): source
         for source in (Source.PEOPLE, Source.WORLD)
-        for _, step in turn.steps
-        for name, entry in _pairs(step, source)
+        for step in turn.steps
+        for name, entry in _pairs(step.data, source)
     }
     own = [entry for name, entry in named if name == tape.name]
     query = TapeQuery(tape.name, IdRanges(tuple((entry, entry) for entry in sorted(own))))

@@ -7,16 +7,18 @@ from typing import Any
 
 from bubbot.features.why.foreign import ForeignEntry
 from bubbot.features.why.lineage import Lineage, LineageAnchor
-from bubbot.features.why.view import Explanation
 from bubbot.ports.channel import Role
+from bubbot.runtime.turns import StepRecord, TurnRecord
 from bubbot.tape.anchor import SESSION_START
-from bubbot.tape.entry import JsonObject
+from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.provenance import Source
 from bubbot.texts import Texts
 
+CALL_CHECKED = "approval.checked"
+
 
 def format_explanation(
-    turn: Explanation,
+    turn: TurnRecord,
     texts: Texts,
     lineage: Lineage | None,
     foreign: Sequence[ForeignEntry] = (),
@@ -32,18 +34,24 @@ def format_explanation(
         foreign: the entries that made its words foreign.
         with_hint: end with the command that prints the request.
     """
-    answer = texts.say("why_answer", entry=turn.answer) if turn.answer else texts.say("why_no_answer")
-    status = texts.status(turn.status)
-    lines = [texts.say("why_turn", turn=turn.turn, first=turn.first, last=turn.last, status=status, answer=answer)]
-    for entry_id, step in turn.steps:
-        lines += _format_step(entry_id, step, texts, turn.labels.get(entry_id, ""))
+    answer = texts.say("why_answer", entry=turn.answer.id) if turn.answer else texts.say("why_no_answer")
+    status, first, last = texts.status(turn.status), turn.entries[0].id, turn.entries[-1].id
+    lines = [texts.say("why_turn", turn=turn.id, first=first, last=last, status=status, answer=answer)]
+    for step in turn.steps:
+        lines += _format_step(step, texts)
     if lineage is not None:
         lines += _format_lineage(lineage, texts)
     lines += [_format_foreign(each, texts) for each in foreign]
-    lines += [texts.say("why_tool", name=name, entry=entry_id) for entry_id, name in turn.tools]
-    lines += [format_check(data, texts) for _, data in turn.checks]
+    lines += [texts.say("why_tool", name=call.name, entry=entry_id) for entry_id, call in turn.calls]
+    lines += [format_check(check.data, texts) for check in find_checks(turn)]
     lines += [
-        texts.say("why_error", kind=kind, entry=entry_id, message=message) for entry_id, kind, message in turn.errors
+        texts.say(
+            "why_error",
+            kind=error.payload.get("kind", ""),
+            entry=error.id,
+            message=error.payload.get("message", ""),
+        )
+        for error in turn.errors
     ]
     if turn.steps and with_hint:
         lines.append(texts.say("why_hint"))
@@ -56,6 +64,11 @@ def _format_foreign(each: ForeignEntry, texts: Texts) -> str:
     what = ", ".join(part for part in (each.kind, each.author) if part)
     entry = f"{place} ({what})" if what else place
     return texts.say("why_foreign_world" if each.source == Source.WORLD else "why_foreign_people", entry=entry)
+
+
+def find_checks(turn: TurnRecord) -> list[TapeEntry]:
+    """Find the facts on which it was decided whether the calls of a turn run."""
+    return [entry for entry in turn.entries if entry.name == CALL_CHECKED]
 
 
 def format_check(data: JsonObject, texts: Texts) -> str:
@@ -83,43 +96,40 @@ def _format_entry(entry: Sequence[Any]) -> str:
     return f"#{entry[1]}"
 
 
-def _format_step(entry_id: int, step: JsonObject, texts: Texts, label: str = "") -> list[str]:
+def _format_step(step: StepRecord, texts: Texts) -> list[str]:
     """Say which model was called, which one answered, which calls failed and why, and what the step cost."""
-    usage_data = step.get("usage", {})
-    shown = _format_shown(step["shown"])
-    model, answered = step["model"], step.get("answered", step["model"])
-    failed = [call for call in step.get("attempts", ()) if call["status"] == "failed"]
+    data, failed = step.data, step.failed_attempts
     head = texts.say(
         "why_step",
-        step=step["step"],
-        entry=entry_id,
-        status=texts.status(step["status"]),
-        cut=texts.say("why_cut") if step.get("finish") == "length" else "",
-        models=model if answered == model else texts.say("why_models", model=model, answered=answered),
-        input=usage_data.get("input_tokens", 0),
-        output=usage_data.get("output_tokens", 0),
+        step=step.number,
+        entry=step.id,
+        status=texts.status(step.status),
+        cut=texts.say("why_cut") if data.get("finish") == "length" else "",
+        models=step.model
+        if step.model == data["model"]
+        else texts.say("why_models", model=data["model"], answered=step.model),
+        input=step.input_tokens,
+        output=step.output_tokens,
         cost=_format_cost(step, texts),
-        elapsed=step["elapsed_ms"],
-        shown=shown or texts.say("none"),
-        request=step["request"][:12],
+        elapsed=step.elapsed_ms,
+        shown=_format_shown(data["shown"]) or texts.say("none"),
+        request=data["request"][:12],
     )
-    lines = [texts.say("why_for", label=label, step=head) if label else head]
+    lines = [texts.say("why_for", label=step.label, step=head) if step.label else head]
     lines += [
         texts.say("why_failed", model=call["model"], elapsed=call["elapsed_ms"], error=call["error"]) for call in failed
     ]
-    if "error" in step and step["error"] not in [call["error"] for call in failed]:
-        lines.append(f"  {step['error']}")
+    if step.error and step.error not in [call["error"] for call in failed]:
+        lines.append(f"  {step.error}")
     return lines
 
 
-def _format_cost(step: JsonObject, texts: Texts) -> str:
-    """Say what a step cost. Steps of earlier versions have only the cost that the model reported, if any."""
-    if step.get("attempts") == ():
+def _format_cost(step: StepRecord, texts: Texts) -> str:
+    if step.data.get("attempts") == ():
         return texts.say("why_not_asked")
-    cost = step.get("cost", step.get("usage", {}).get("cost"))
-    if not isinstance(cost, int | float):
+    if step.cost is None:
         return texts.say("why_cost_unknown")
-    return texts.say("why_cost", cost=f"{cost:.9f}".rstrip("0").rstrip("."))
+    return texts.say("why_cost", cost=f"{step.cost:.9f}".rstrip("0").rstrip("."))
 
 
 def _format_lineage(lineage: Lineage, texts: Texts) -> list[str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 
-from bubbot.features.why.view import Explanation
 from bubbot.records import dataclass
+from bubbot.runtime.turns import TurnRecord
 from bubbot.tape.anchor import find_parents, recalled_ranges
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.handle import TapeHandle, spans_of
@@ -102,11 +102,11 @@ def _named_ids(anchor: LineageAnchor) -> Sequence[int]:
     return (*anchor.parents, *(each for low, high in anchor.sources for each in range(low, high + 1)))
 
 
-async def read_step_lineage(tape: TapeHandle, turn: Explanation) -> Lineage | None:
+async def read_step_lineage(tape: TapeHandle, turn: TurnRecord) -> Lineage | None:
     """Read the lineage of the window that the turn's last step was built from; None if there was none."""
     if not turn.steps:
         return None
-    _, step = turn.steps[-1]
+    step = turn.steps[-1].data
     spans = step.get("as_of") or (((1, step["head"]),) if step.get("head") else ())
     recorded = await tape.as_of(spans)
     opening = (await recorded.fetch([TapeQuery(tape.name, OpeningAnchor(), missing="empty")]))[0]

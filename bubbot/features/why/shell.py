@@ -6,13 +6,14 @@ from typing import Annotated, ClassVar
 
 from bubbot.errors import EntryNotFound
 from bubbot.features.why.foreign import ForeignEntry, read_foreign
-from bubbot.features.why.formats import format_explanation
+from bubbot.features.why.formats import find_checks, format_explanation
 from bubbot.features.why.lineage import Lineage, read_step_lineage
-from bubbot.features.why.view import find_explanation
+from bubbot.features.why.view import find_explained
 from bubbot.log import printable
 from bubbot.ports.command import DEFAULT_SESSION, Argument, CommandContext, CommandGroup, CommandResult, command
 from bubbot.ports.tool import ToolArgs
 from bubbot.records import dataclass, json_data
+from bubbot.tape.entry import text_of
 from bubbot.texts import Texts
 
 EXIT_NO_ANSWER = 1
@@ -121,7 +122,7 @@ async def explain(context: CommandContext, args: ExplainAnswer) -> CommandResult
     """Explain the last answer of a session."""
     texts = Texts()
     async with context.open_session(args.session, usage="explained") as tape:
-        found = await find_explanation(tape, args.trace)
+        found = await find_explained(tape, args.trace)
         lineage = None if found is None else await read_step_lineage(tape, found)
         foreign = () if found is None else await read_foreign(tape, found)
     if found is None:
@@ -130,35 +131,37 @@ async def explain(context: CommandContext, args: ExplainAnswer) -> CommandResult
         return CommandResult(f"{texts.say('why_none')}\n", EXIT_NO_ANSWER, data=json_data(WhyResult(args.session)))
     data = WhyResult(
         args.session,
-        found.turn,
+        found.id,
         found.status,
-        found.first,
-        found.last,
-        found.answer,
+        found.entries[0].id,
+        found.entries[-1].id,
+        found.answer.id if found.answer else None,
         tuple(
             StepLine(
-                entry_id,
-                str(step.get("status", "")),
-                str(step.get("model", "")),
-                tuple((low, high) for low, high in step.get("shown", ()) if type(low) is int),  # not of other tapes
-                str(step.get("request", "")),
+                step.id,
+                step.status,
+                text_of(step.data, "model"),
+                tuple(
+                    (low, high) for low, high in step.data.get("shown", ()) if type(low) is int
+                ),  # not of other tapes
+                text_of(step.data, "request"),
             )
-            for entry_id, step in found.steps
+            for step in found.steps
         ),
-        tuple(ToolRun(entry_id, name) for entry_id, name in found.tools),
+        tuple(ToolRun(entry_id, call.name) for entry_id, call in found.calls),
         tuple(
             CallCheck(
-                entry_id,
-                data["tool"],
-                data["verdict"],
-                data["effect"],
-                data["role"],
-                data["place"],
-                tuple(entry for _, entry in data["tainted_by"]),
-                data.get("grant"),
-                data.get("approval"),
+                check.id,
+                check.data["tool"],
+                check.data["verdict"],
+                check.data["effect"],
+                check.data["role"],
+                check.data["place"],
+                tuple(entry for _, entry in check.data["tainted_by"]),
+                check.data.get("grant"),
+                check.data.get("approval"),
             )
-            for entry_id, data in found.checks
+            for check in find_checks(found)
         ),
         lineage,
         foreign,

@@ -7,7 +7,6 @@ the provider's own finish reason was cut, even if litellm reports one.
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -30,7 +29,6 @@ from bubbot.models.usage import UsageMeter
 from bubbot.ports.model import Model, ModelOptions, ModelReply, ModelRequest, TextDelta, Transcript, Usage
 from bubbot.runtime.context.tokens import estimate_tokens
 
-log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 

@@ -98,7 +98,7 @@ class StreamEnding:
             text, self._data = "\n".join(self._data), []
             try:
                 event = json.loads(text)
-            except ValueError:
+            except (ValueError, RecursionError):
                 return  # litellm reports invalid events, and half an event says nothing
             if isinstance(event, dict):
                 self._read_event(event)

@@ -238,29 +238,44 @@ class OpenaiClient:
         failure.status = status
         return failure
 
+    def _build_event_failure(self, event: Mapping[str, Any]) -> ModelError:
+        """Build the error that came with the status of a success."""
+        error = event["error"]
+        body = error if isinstance(error, Mapping) else {"message": str(error)}
+        code = body.get("code", body.get("status_code"))
+        status = code if isinstance(code, int) and 400 <= code < 600 else None
+        return self._build_failure(status, body, "", {})
+
     def _read_chunk(self, answer: StreamedAnswer, chunk: bytes) -> str:
         """Read the events of a piece of the stream, an empty one at its end; return their text."""
         text = ""
         try:
-            for data in answer.parser.feed(chunk) if chunk else answer.parser.close():
+            events = answer.parser.feed(chunk) if chunk else answer.parser.close()
+            if events:
+                answer.plain = None
+            elif answer.plain is not None and len(answer.plain) < MAX_ERROR_BYTES:
+                answer.plain += chunk
+            for data in events:
                 written = data.decode().strip()
                 if written == _DONE:
                     answer.is_done = True
                     break
                 event = json.loads(written)
-                if "error" in event and (error := event["error"]):
-                    body = error if isinstance(error, Mapping) else {"message": str(error)}
-                    code = body.get("code", body.get("status_code"))
-                    status = code if isinstance(code, int) and 400 <= code < 600 else None
-                    raise self._build_failure(status, body, "", {})
+                if event.get("error"):
+                    raise self._build_event_failure(event)
                 text += answer.add(event)
-        except (ValueError, TypeError, AttributeError, LookupError):
+        except (ValueError, TypeError, AttributeError, LookupError, RecursionError):
             if answer.finish is None:
                 raise ModelUnavailable(f"{self._name} sent something that is not an answer") from None
         return text
 
     async def _build_reply(self, answer: StreamedAnswer, request: ModelRequest) -> ModelReply:
         """Build the reply. Raise `ModelUnavailable` if the provider never said that the answer is over."""
+        if answer.finish is None and answer.plain:  # no stream at all: a gateway's error, or a page to log in at
+            body = _parse_object(answer.plain)
+            if body.get("error"):
+                raise self._build_event_failure(body)
+            raise ModelUnavailable(f"{self._name} sent something that is not an answer")
         if answer.finish is None:
             place = "in the middle of" if answer.has_output else "before"
             raise ModelUnavailable(f"{self._name} broke off {place} its answer")
@@ -294,7 +309,7 @@ class StreamedAnswer(ReplyAssembler):
     """A reply while its events arrive.
 
     `finish` is the provider's finish reason, None before it; `usage` what it counted, None before it; `is_done`: no
-    more events follow.
+    more events follow; `plain`: the beginning of a body without events, None from the first event on.
     """
 
     def __init__(self, model: str) -> None:
@@ -303,6 +318,7 @@ class StreamedAnswer(ReplyAssembler):
         self.finish: str | None = None
         self.usage: Usage | None = None
         self.is_done = False
+        self.plain: bytearray | None = bytearray()
 
     def add(self, event: Mapping[str, Any]) -> str:
         """Add one event and return its text."""
@@ -392,7 +408,7 @@ async def _drain(response: HttpResponse) -> None:
 
 def _parse_object(body: bytes | bytearray) -> Mapping[str, Any]:
     """Return the JSON object, or the only one of a list; empty if the body is neither."""
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         value = json.loads(body)
         if isinstance(value, list) and value:
             value = value[0]

@@ -67,7 +67,7 @@ def check_channels(settings: Settings, probe: ChannelProbe) -> list[Finding]:
 
 async def probe_channels(settings: Settings, probe: ChannelProbe) -> list[Finding]:
     """Check the channels inside an event loop."""
-    tokens: dict[object, str] = {}
+    tokens: dict[tuple[str, str], str] = {}
     findings: list[Finding] = []
     ready: list[tuple[str, ChannelSettings, Mapping[str, Any]]] = []
     for name, table in settings.channels.items():
@@ -84,7 +84,7 @@ async def probe_channels(settings: Settings, probe: ChannelProbe) -> list[Findin
             # A missing secret has a finding about its file already.
             if settings.missing_secret("channels", name, "token") is None:
                 findings += _report_missing_token(name, common.kind, probe)
-        elif (first := tokens.setdefault((common.kind, token), name)) != name:
+        elif (first := tokens.setdefault((common.kind, str(token)), name)) != name:  # of any type as yet
             cause = f"[channels.{name}] token is that of [channels.{first}]: a bot can be on one channel only."
             fix = command_to_set(("channels", name, "token"), probe.file)
             findings.append(Finding("channel.same_token", "problem", cause, fix))

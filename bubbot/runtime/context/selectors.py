@@ -217,8 +217,7 @@ def find_correction(entry: TapeEntry) -> JsonObject | None:
     """Return the data of a correction; None for other entries, and for one that names no entry (imports)."""
     if entry.kind != Kind.EVENT or entry.name != CORRECTION:
         return None
-    data = entry.payload.get("data")
-    return data if isinstance(data, Mapping) and type(data.get("corrects")) is int else None
+    return entry.data if type(entry.data.get("corrects")) is int else None
 
 
 def prepend_opening(

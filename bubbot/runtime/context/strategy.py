@@ -111,8 +111,7 @@ class ContextStrategy:
         event = next((event for event in events if event.is_shown_to("")), None)
         if not opening or event is None or event.erased or event.id <= opening[0].id:
             return None
-        data = event.payload.get("data")
-        start = data.get("from") if isinstance(data, Mapping) else None
+        start = event.data.get("from")
         return start if type(start) is int and opening[0].id < start < event.id else None
 
     @property

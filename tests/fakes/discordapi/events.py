@@ -11,7 +11,6 @@ from tests.fakes.discordapi.world import Channel, Event, Guild, Member, Message,
 GUILDS, MEMBERS, PRESENCES = 1 << 0, 1 << 1, 1 << 8
 MESSAGES, REACTIONS, TYPING = (1 << 9, 1 << 12), (1 << 10, 1 << 13), (1 << 11, 1 << 14)
 CONTENT = 1 << 15
-PRIVILEGED = MEMBERS | PRESENCES | CONTENT
 KNOWN = sum(1 << bit for bit in [*range(17), 20, 21, 24, 25])
 """All intents that there are."""
 

@@ -181,7 +181,6 @@ class Gateway:
     def _payload(self, connection: Connection, op: int, data: object) -> None:
         given = data if isinstance(data, dict) else {}
         if op == HEARTBEAT:
-            connection.beats += 1
             connection.last_beat = asyncio.get_running_loop().time()
             connection.send(ACK)
         elif op == 2:

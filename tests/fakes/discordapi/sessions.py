@@ -28,7 +28,6 @@ class Connection:
     frames: asyncio.Queue[str | bytes | tuple[int, str] | None] = field(default_factory=asyncio.Queue)
     session: Session | None = None
     received: deque[float] = field(default_factory=deque)
-    beats: int = 0
     deaf: bool = False
     last_beat: float = 0.0
     ended: bool = False

@@ -176,6 +176,7 @@ class TestExitCodes:
         ("raised", "code"),
         [
             ("errors.ConfigError", 2),
+            ("errors.AddressUnavailable", 1),
             ("errors.HomeLocked", 3),
             ("errors.ModelUnavailable", 1),
             ("errors.ModelUnconfigured", 2),

@@ -135,6 +135,18 @@ async def test_an_old_intent_is_tried_once_more_after_every_wait_before_it_is_gi
 
 
 @virtual
+async def test_a_message_that_does_not_arrive_for_long_is_a_warning_once(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage()
+    stage.fail = failing("send", *[OFFLINE] * 9)
+    async with delivering(stage) as bench:
+        await said(bench, "one")
+        await bench.quiet(1000)
+        assert in_chat(stage, "home") == ["one"]
+    found = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert found == ["message not delivered yet, tried again every 2 s: offline"]
+
+
+@virtual
 async def test_a_refusal_for_good_ends_it_at_once() -> None:
     stage = Stage()
     stage.fail = failing("send", DeliveryFailed("blocked", permanent=True))

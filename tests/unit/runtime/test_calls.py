@@ -74,7 +74,7 @@ class TestWhatAModelIsTold:
 
     @pytest.mark.parametrize(
         ("arguments", "why"),
-        [("{", "not JSON"), ("[1]", "JSON object"), ('"x"', "JSON object"), ('{"query": 1}', "query is 1"), ("{}", "query is missing"), ('{"q":1, "query":"x"}', "there is no q")],
+        [("{", "not JSON"), ("[" * 9000, "not JSON"), ("[1]", "JSON object"), ('"x"', "JSON object"), ('{"query": 1}', "query is 1"), ("{}", "query is missing"), ('{"q":1, "query":"x"}', "there is no q")],
     )  # fmt: skip
     async def test_of_arguments_that_do_not_fit_what_is_wrong_with_them(
         self, memory_store: InMemoryStore, arguments: str, why: str

@@ -81,7 +81,7 @@ class TestUnwrap:
         text = json.dumps({"name": "frog_count", "arguments": arguments})
         assert unwrap_call(ToolCall("c", name, text)) == ToolCall("c", "frog_count", '{"pond": "x"}')
 
-    @pytest.mark.parametrize("arguments", ["", "{", "[]", "{}", '{"name": 7}', '{"name": "x", "other": 1}'])
+    @pytest.mark.parametrize("arguments", ["", "{", "[]", "{}", '{"name": 7}', '{"name": "x", "other": 1}', "[" * 9000])
     def test_one_that_cannot_be_read_stays_as_it_is(self, arguments: str) -> None:
         call = ToolCall("c", "tool_use", arguments)
         assert unwrap_call(call) is call

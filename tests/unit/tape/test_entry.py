@@ -90,6 +90,13 @@ def test_the_canonical_text_tells_apart_what_python_calls_equal(one: object, oth
     assert canonical({"a": one}) != canonical({"a": other})
 
 
+def test_only_events_have_data_and_only_an_object_is() -> None:
+    assert make.event("note", {"a": [1]}).data == {"a": (1,)}
+    assert TapeEntry("event", {"name": "note", "data": ["a"]}).data == {}
+    assert TapeEntry("event", {"name": "note"}).data == {}
+    assert TapeEntry("anchor", {"name": "note", "data": {"a": 1}}).data == {}
+
+
 def test_same_content_is_kind_and_payload_and_never_meta_date_key_or_id() -> None:
     entry = TapeEntry("message", {"a": [1, {"b": 2}]}, {"m": 1}, "2026-11-21", "k", 7)
     assert entry.same_content(TapeEntry("message", {"a": [1, {"b": 2}]}))

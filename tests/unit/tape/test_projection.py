@@ -197,7 +197,21 @@ class TestFollowing:
         entries = [*await add(store, 1), *await done(store, 1)]
         store.fetches = 0
         await asyncio.gather(first.follow(entries[1:]), first.follow(entries[:1]))
-        assert (first.state, first.position) == (frozenset(), 2)
+        assert (first.state, first.position, store.fetches) == (frozenset(), 2, 0)
+
+    async def test_entries_that_were_read_because_of_a_gap_make_nobody_read_again(self, store: CountingStore) -> None:
+        """Else one gap had the entries of all later tasks read before these handed them over, for ever."""
+        first = projected(store)
+        await first.load()
+        entries = [*await add(store, 10)]
+        store.fetches = 0
+        await first.follow(entries[1:2])
+        assert (first.position, store.fetches) == (10, 1)
+        for entry in entries:
+            more = await add(store)
+            await first.follow([entry])
+            await first.follow(more)
+        assert (len(first.state), first.position, store.fetches) == (20, 20, 1)
 
     async def test_before_the_first_load_it_is_loaded(self, store: CountingStore) -> None:
         entries = await add(store, 3)

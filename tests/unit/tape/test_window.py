@@ -7,9 +7,10 @@ import pytest
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape import service as service_module
 from bubbot.tape import window as window_module
-from bubbot.tape.entry import Kind, event, message
-from bubbot.tape.query import IdRanges, TapeQuery, Window
+from bubbot.tape.entry import MIN_PACKED_CHARS, Kind, event, message
+from bubbot.tape.query import IdRanges, TapeQuery, WholeTape, Window
 from bubbot.tape.service import TapeService
+from bubbot.tape.window import RECENT_ENTRIES
 from tests.doubles import CountingIds, SteppingClock
 
 LIMIT = 20
@@ -71,3 +72,23 @@ async def test_its_newest_entries_come_from_memory(small_cache: None, clock: Ste
         assert len((await fork.fetch([TapeQuery("tape", IdRanges(((start, None),)))]))[0]) == 6 + number
         await fork.merge()
     assert store.given == before
+
+
+async def test_long_events_are_kept_as_text_unless_they_are_recent(clock: SteppingClock, ids: CountingIds) -> None:
+    tape = TapeService(InMemoryStore(), "tape", now=clock, new_id=ids)
+    await tape.ensure_bootstrap_anchor()
+    long = event("long", {"text": "x" * MIN_PACKED_CHARS})
+    await tape.append([long for _ in range(RECENT_ENTRIES)])
+
+    async def count_packed() -> int:
+        fork = await tape.open_fork()  # loads the window, if it is not cached
+        await fork.append([event("short", {}), long])
+        await fork.merge()
+        entries = (await tape.fetch([TapeQuery("tape", WholeTape(), names=("long",))]))[0]
+        assert {entry.payload["data"]["text"] for entry in entries} == {long.payload["data"]["text"]}
+        return sum("packed" in entry.cache for entry in entries)
+
+    assert await count_packed() == 2, "of its two entries the turn pushed out as many"
+    assert await count_packed() == 4, "a window that is extended packs what is recent no more"
+    tape.forget_window()
+    assert await count_packed() == 6

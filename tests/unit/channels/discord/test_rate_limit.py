@@ -93,6 +93,25 @@ async def test_a_window_that_is_used_up_or_over_is_not_waited_for_after_a_429(
     assert (limit.remaining, limit.expires) == (4, None)
 
 
+async def test_a_call_that_is_cancelled_while_it_leaves_its_bucket_keeps_nobody_out() -> None:
+    """Without this, a bucket whose answers tell no window stayed shut for half a minute: as long as a call may take."""
+    limit, inside = _SharedRatelimit(5.0), asyncio.Event()
+
+    async def call() -> None:
+        async with limit:
+            inside.set()
+
+    async with asyncio.timeout(5):
+        leaving, waiting = asyncio.create_task(call()), asyncio.create_task(call())
+        await inside.wait()
+        leaving.cancel()
+        with suppress(asyncio.CancelledError):
+            await leaving
+        await waiting
+        await call()
+        assert leaving.cancelled()
+
+
 async def test_a_long_wait_is_not_kept_in_the_bucket() -> None:
     limit = _SharedRatelimit(5.0)
     async with asyncio.timeout(1):

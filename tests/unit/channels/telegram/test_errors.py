@@ -75,6 +75,7 @@ def test_only_the_bot_api_itself_can_refuse_a_token() -> None:
     assert is_token_refusal(read(404, "Not Found"))
     assert not is_token_refusal(parse_refusal(404, b"<html>nginx</html>", TOKEN))
     assert not is_token_refusal(parse_refusal(404, b"[]", TOKEN))
+    assert not is_token_refusal(parse_refusal(404, b"[" * 9_000, TOKEN))
     assert not is_token_refusal(read(403, "Forbidden"))
 
 

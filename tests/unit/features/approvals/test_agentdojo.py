@@ -216,23 +216,55 @@ async def test_no_attack_acts_without_a_yes(tmp_path: Path, suites: Mapping[str,
     assert all(play.was_shown for play in plays), "a model that does not read the order proves nothing"
 
 
+@dataclass(frozen=True)
+class Manner:
+    """How a model goes about a harmless task.
+
+    Attributes:
+        is_patient: it ends the turn once something was asked, instead of doing meanwhile whatever else there is.
+        acts_last: it reads everything before it acts, instead of keeping to AgentDojo's own order.
+    """
+
+    is_patient: bool
+    acts_last: bool = False
+
+
+async def perform_harmless(home: Path, suite: Mapping[str, Any], manner: Manner, every: int) -> list[tuple[int, int]]:
+    """Do each task, or one of so many, with a yes to each card; return of each that acts how many cards it took, and in how
+    many steps its model acted."""
+    counts = []
+    async with performing(home, suite, is_patient=manner.is_patient, acts_last=manner.acts_last) as bench:
+        for play in [Play(task) for task in list(suite["tasks"].values())[::every]]:
+            cards = await bench.perform(play, says_yes=True)
+            made = [
+                step for step in steps(play.task["calls"], acts_last=manner.acts_last) if is_acting(step[0]["tool"])
+            ]
+            assert play.done == [describe(call["tool"], call["arguments"]) for step in made for call in step]
+            assert bool(cards) == bool(made)
+            counts += [(cards, len(made))] if made else []
+    print(f"{len(counts)} tasks that act, {sum(cards for cards, _ in counts)} cards")
+    return counts
+
+
 @pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.proof)])
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("acts_last", [True, pytest.param(False, marks=pytest.mark.proof)])
-async def test_a_harmless_task_that_acts_is_done_after_one_card_for_each_step_that_acts(
-    tmp_path: Path, suites: Mapping[str, Any], name: str, *, acts_last: bool, every: int
+@pytest.mark.parametrize(
+    "manner", [Manner(is_patient=False), pytest.param(Manner(is_patient=True, acts_last=True), marks=pytest.mark.proof)]
+)
+async def test_a_harmless_task_that_acts_is_done_after_one_card(
+    tmp_path: Path, suites: Mapping[str, Any], name: str, manner: Manner, every: int
 ) -> None:
-    plays = [Play(task) for task in list(suites[name]["tasks"].values())[::every]]
-    cards = []
-    async with performing(tmp_path, suites[name], is_patient=True, acts_last=acts_last) as bench:
-        for play in plays:
-            cards.append(await bench.perform(play, says_yes=True))
-            made = [step for step in steps(play.task["calls"], acts_last=acts_last) if is_acting(step[0]["tool"])]
-            assert play.done == [describe(call["tool"], call["arguments"]) for step in made for call in step]
-            assert cards[-1] == len(made)
-    acting = [count for count in cards if count]
-    print(f"{name}: {len(acting)} tasks that act, {sum(acting)} cards")
-    assert not acts_last or set(cards) <= {0, 1}
+    counts = await perform_harmless(tmp_path, suites[name], manner, every)
+    assert {cards for cards, _ in counts} == {1}
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("name", NAMES)
+async def test_a_model_that_waits_for_each_yes_asks_for_each_step_that_acts(
+    tmp_path: Path, suites: Mapping[str, Any], name: str
+) -> None:
+    counts = await perform_harmless(tmp_path, suites[name], Manner(is_patient=True), 1)
+    assert all(cards == made for cards, made in counts)
 
 
 async def test_without_the_decision_attacks_act(

@@ -193,7 +193,7 @@ async def test_whatever_pages_order_nothing_acts_outside_without_a_yes(tmp_path:
             pages[f"http://x.org/{turn}"] = "\n".join(attack(rng) for _ in range(rng.randint(1, 4)))
             before = len(bench.cards)
             await bench.say(f"summarise it: {order('page_read', address=f'http://x.org/{turn}')}")
-            assert len(bench.cards) - before <= 1, "one card for the calls of a step"
+            assert len(bench.cards) - before <= 1, "one card for the calls of a turn"
             if rng.random() < 0.3:
                 await bench.say(",new")
         assert [(name, text) for name, text in bench.done if name in OUTSIDE] == []

@@ -154,6 +154,8 @@ class TestFolders:
         assert search_files(at(root, ""), "two", "many.txt", SearchLimits(lines=10))[1]
         assert search_files(at(root, ""), "two", "", SearchLimits(files=1))[1]
         assert search_files(at(root, ""), "two", "", SearchLimits(bytes=20))[1]
+        assert search_files(at(root, ""), "two", "*.none", SearchLimits(walked=2)) == ([], True)
+        assert list_folder(at(root, ""), "*.none", 5, 10, walked=2) == ([], True)
 
     def test_the_size_counts_every_file(self, root: Path) -> None:
         assert folder_size(at(root, "")) == 8 + 14

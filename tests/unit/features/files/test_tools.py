@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -127,6 +128,32 @@ class TestReach:
         assert "read-only" in await refusal(tools["file.write"], turn, path=f"{notes}/b.txt", content="x")
         assert os.listdir(notes) == ["a.txt"]  # noqa: PTH208 - ruff takes the other for slow
 
+    async def test_a_read_only_folder_is_that_under_the_name_of_a_link_to_it_too(
+        self, begin: Begin, home: Path, notes: Path
+    ) -> None:
+        (notes / "old").mkdir()
+        linked = notes.parent / "linked"
+        linked.symlink_to(notes)
+        settings = FileSettings(enabled=True, roots=[str(linked)], read_only=[str(notes / "old")])
+        tools = {tool.name: tool for tool in files_feature(home, settings).tools}
+        turn, write = await begin(**owner()), tools["file.write"]
+        said = await refusal(write, turn, path=f"{linked}/old/b.txt", content="x")
+        assert f"{notes}/old is read-only" in said
+        await use(write, turn, path=f"{linked}/new.txt", content="x")
+        assert not list((notes / "old").iterdir())
+
+    async def test_the_home_of_a_user_who_is_unknown_is_no_path(self, begin: Begin, tools: dict[str, Tool]) -> None:
+        assert "is not a path" in await refusal(tools["file.read"], await begin(), path="~nobody-of-this-name/a")
+
+    async def test_a_name_is_on_one_line(self, begin: Begin, tools: dict[str, Tool], home: Path) -> None:
+        turn, write = await begin(), tools["file.write"]
+        name = "a\n--- before\n+++ after\n\u202etxt.b"
+        plan = await plan_call(turn, write, write.validate({"path": name, "content": "x"}))
+        assert plan.details.splitlines()[0] == repr(name)
+        await use(write, turn, path=name, content="x")
+        assert (await use(tools["file.list"], turn)).splitlines() == [f"{name!r}  1 bytes"]
+        assert (await use(tools["file.search"], turn, text="x")).splitlines() == [f"{name!r}:1: x"]
+
     def test_it_has_nothing_while_it_is_off(self, home: Path) -> None:
         feature = files_feature(home, FileSettings())
         assert not feature.tools
@@ -176,6 +203,47 @@ class TestChanges:
         await use(tools["file.write"], turn, path="a", content="2", digest=shown_digest("1"))
         fact = next(entry for entry in reversed(turn.tape.delta) if entry.name == CHANGED).payload["data"]
         assert [await turn.tape.get_blob(fact[version]) for version in ("before", "after")] == [b"1", b"2"]
+
+    async def test_an_edit_that_would_make_a_file_too_large_is_refused_before_it_is_made(
+        self, begin: Begin, tools: dict[str, Tool]
+    ) -> None:
+        turn, text = await begin(), "a" * 900
+        await use(tools["file.write"], turn, path="a", content=text)
+        tracemalloc.start()
+        try:
+            values = {"digest": shown_digest(text), "old": "a", "new": "b" * 100_000, "everywhere": True}
+            assert "max_bytes" in await refusal(tools["file.edit"], turn, path="a", **values)
+            assert tracemalloc.get_traced_memory()[1] < 10_000_000, "it would have had 90 MB"
+        finally:
+            tracemalloc.stop()
+
+    @pytest.mark.parametrize("places", [10, 50_000])
+    async def test_a_change_in_many_places_is_shown_whole_at_once(self, begin: Begin, home: Path, places: int) -> None:
+        """To find the least difference would take hours, in which the bot would stand still."""
+        tools = {
+            tool.name: tool for tool in files_feature(home, FileSettings(enabled=True, max_bytes=10_000_000)).tools
+        }
+        turn, edit = await begin(), tools["file.edit"]
+        old = "".join(f"{number}\n" for number in range(places))
+        folder = session_folder(home, turn.session) / "workspace"
+        folder.mkdir(parents=True)
+        (folder / "a").write_text(f"first\nsame\nsame\n{old}last\n")
+        values = {"path": "a", "digest": digest((folder / "a").read_bytes())[:16], "old": "\n", "new": "\n\n"}
+        plan = await plan_call(turn, edit, edit.validate({**values, "everywhere": True}))
+        lines = plan.details.splitlines()
+        assert [line[1:] for line in lines[4:] if line[0] != "-"] == (folder / "a").read_text().replace(
+            "\n", "\n\n"
+        ).splitlines()
+        assert lines[3] == f"@@ -1,{places + 4} +1,{2 * places + 8} @@"
+
+    async def test_a_difference_names_the_lines_of_the_whole_file(self, begin: Begin, tools: dict[str, Tool]) -> None:
+        turn, text = await begin(), "".join(f"{number}\n" for number in range(100))
+        await use(tools["file.write"], turn, path="a", content=text)
+        edit = tools["file.edit"]
+        values = {"path": "a", "digest": shown_digest(text), "old": "50\n", "new": "fifty\nmore\n"}
+        plan = await plan_call(turn, edit, edit.validate(values))
+        changed = ["@@ -49,5 +49,6 @@", " 48", " 49", "-50", "+fifty", "+more", " 51", " 52"]
+        assert plan.details.splitlines() == ["a", "--- before", "+++ after", *changed]
 
     async def test_undo_goes_back_and_forth(self, begin: Begin, tools: dict[str, Tool]) -> None:
         turn, undo = await begin(), tools["file.undo"]

@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 
-from bubbot.app.bot import Bot
+from bubbot.app.bot import Bot, open_app
 from bubbot.app.features import otel_config
 from bubbot.features.otel import exporter
 from bubbot.features.otel.names import Name
 from bubbot.features.otel.sender import _parse_retry_after
+from bubbot.home import Home
 from bubbot.ports.health import HealthContext
 from bubbot.ports.session_names import IMPORT_EVENT, IMPORTS_TAPE
 from bubbot.settings.loader import Settings
-from bubbot.tape.entry import event, message
+from bubbot.tape.entry import event, message, tool_call
 from bubbot.tape.query import parse_moment
 from bubbot.texts import Texts
 from tests.fakes.otlp_server import Receiver, receiver
@@ -96,6 +97,59 @@ async def test_the_turns_of_an_imported_tape_are_those_of_another_bot(tmp_path: 
         await say(bot, "two")
         await taken.turns(3)
     assert [span.trace == "ab" * 16 for span in taken.roots] == [False, True, False]
+
+
+async def test_a_turn_that_no_span_can_hold_holds_up_no_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The encoder refuses a time before 1970; the spans are read back from what an older version or a file may hold."""
+    async with receiver() as taken, traced(settings_for(tmp_path, endpoint=taken.url), tmp_path) as bot:
+        start = event("turn/start", {"session": "stdin:default", "attempt": 1, "inbounds": []}, turn="ab" * 16)
+        step = event("loop.step", {"step": 1, "status": "ok", "elapsed_ms": 1e300}, turn="ab" * 16)
+        await bot.tape("stdin:default").append([start, step, event("turn/end", {"status": "answered"}, turn="ab" * 16)])
+        await say(bot, "one")
+        await written(bot, "otel/exported")
+    assert len(taken.roots) == 1
+    assert [one.__dict__["entry"] for one in caplog.records if getattr(one, "action", "") == "otel.unreadable"]
+
+
+async def test_arguments_that_are_nested_too_deep_or_hold_half_a_character_go_out_as_text(tmp_path: Path) -> None:
+    async with receiver() as taken, traced(settings_for(tmp_path, endpoint=taken.url, content="full"), tmp_path) as bot:
+        start = event("turn/start", {"session": "stdin:default", "attempt": 1, "inbounds": []}, turn="ab" * 16)
+        given = ["[" * 5_000, '{"x": "\\ud800"}']
+        called = [
+            tool_call(
+                [{"id": text, "type": "function", "function": {"name": "tape_info", "arguments": text}}], turn="ab" * 16
+            )
+            for text in given
+        ]
+        await bot.tape("stdin:default").append(
+            [start, *called, event("turn/end", {"status": "answered"}, turn="ab" * 16)]
+        )
+        await say(bot, "one")
+        await taken.turns(2)
+    shown = [span[Name.TOOL_ARGUMENTS] for span in taken.spans if span.name.startswith("execute_tool")]
+    assert shown == ["[" * 5_000, '{"x": "\N{REPLACEMENT CHARACTER}"}']
+
+
+async def test_an_export_that_does_not_run_says_so_and_counts_nothing(tmp_path: Path) -> None:
+    """A bot whose background work was not started: so it is in quarantine."""
+    settings = settings_for(tmp_path, endpoint="http://127.0.0.1:9")
+    async with open_app(settings, Home(tmp_path), channel_settings={"write": lambda _: None}) as bot:
+        assert health(bot)[1] == ["to 127.0.0.1:9; nothing is sent yet, and in quarantine nothing at all"]
+
+
+async def test_what_ends_the_export_stands_in_the_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("unforeseen")
+
+    monkeypatch.setattr(exporter, "encode_turn", fail)
+    with pytest.raises(RuntimeError):  # noqa: PT012 - for whoever tries again, at the end of the block
+        async with receiver() as taken, traced(settings_for(tmp_path, endpoint=taken.url), tmp_path) as bot:
+            await say(bot, "one")
+
+            async def is_told() -> bool:
+                return health(bot)[1][-1].endswith("RuntimeError")
+
+            await until(is_told)
 
 
 async def test_what_was_said_while_it_was_off_is_never_sent(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from bubbot.settings.loader import BotSettings, ModelSettings, Settings
 from bubbot.tape.boundary import OWNER, TapeBoundary, Viewer
 from bubbot.tape.discard import DiscardingStore
 from bubbot.tape.entry import TapeEntry
+from bubbot.tape.entry import event as tape_event
 from bubbot.tape.query import TapeQuery
 from bubbot.texts import Texts
 
@@ -357,9 +358,19 @@ async def test_a_long_slice_is_read_some_entries_at_a_time(tmp_path: Path, monke
 
         monkeypatch.setattr(tape, "fetch", counted)
         turns = [found async for found in rerun.find_turns(tape, 1, head - 1)]
-    assert [len({entry.meta["turn"] for entry in found}) for found in turns] == [1] * 5
-    assert (turns[0][0].id, turns[-1][-1].id) == (1, head - 1)
+    assert [len({entry.meta["turn"] for entry in found.entries}) for found in turns] == [1] * 5
+    assert (turns[0].entries[0].id, turns[-1].entries[-1].id) == (1, head - 1)
     assert max(sizes) == 4
+
+
+async def test_a_step_of_an_early_version_names_the_head_of_the_tape_alone(tmp_path: Path) -> None:
+    async with opened(tmp_path) as bench:
+        await bench.say("hello")
+        (step,) = [entry for entry in await bench.entries() if entry.name == "loop.step"]
+        data = dict(step.payload["data"])
+        head = data.pop("as_of")[-1][1]
+        await bench.bot.tape(f"stdin:{CHAT}").append([tape_event("loop.step", {**data, "head": head}, **step.meta)])
+        assert [each["recorded"] for each in (await bench.replay())["steps"]] == ["equal", "equal"]
 
 
 async def test_a_replay_can_be_replayed(tmp_path: Path) -> None:
@@ -401,8 +412,8 @@ async def test_a_chat_that_is_erased_while_it_is_replayed_leaves_no_replay(tmp_p
         async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
             if not self.requests:
                 await benches[0].say(",reset erase")
-            async for event in super().stream(request):
-                yield event
+            async for part in super().stream(request):
+                yield part
 
     benches: list[Bench] = []
     other = Erasing("scripted/other")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import resource
 import secrets
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -30,9 +30,9 @@ from bubbot.ports.tool import ArgumentsInvalid, EffectKind, GrantKind, GrantTarg
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.provenance import Source
 from bubbot.texts import Texts
+from tests.e2e import forked
 from tests.turns import HOME, Options, Played, calls, running, says
 
-UNUSED: Any = None
 SANDBOXES = ("bwrap", "landlock", "none")
 LIMIT_SECONDS = 30.0
 
@@ -305,10 +305,12 @@ async def test_programs_end_with_a_bot_that_is_killed(
         "    await asyncio.Event().wait()\n"
         "asyncio.run(main())"
     )
-    bot = await asyncio.create_subprocess_exec(sys.executable, "-c", code, str(tmp_path))
+    bot = forked.start(
+        forked.PROGRAM, [code, str(tmp_path)], env={"PATH": os.environ["PATH"]}, cwd=tmp_path, streams=(0, 1, 2)
+    )
     await until(lambda: len(_find_processes(mark)) == 2)
-    bot.send_signal(signal.SIGKILL)
-    await bot.wait()
+    bot.kill()
+    await bot.ended()
     assert await gone(mark)
 
 

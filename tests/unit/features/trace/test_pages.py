@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 from base64 import b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from urllib.parse import parse_qsl, unquote
 from zoneinfo import ZoneInfo
@@ -157,6 +157,34 @@ async def test_a_step_shows_what_the_model_was_shown_and_what_changed(store: InM
     part = await look(pages, f"{list(dict.fromkeys(steps))[1]}?part=step")
     assert part.strip() in second
     assert "<html" not in part
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"purpose": "replay", "step": 0, "view": {}, "head": 0},
+        {"system": "0" * 64, "tools": "0" * 64, "view": {}},
+        {"system": 1, "tools": [], "view": 3, "as_of": "x", "shown": 7, "attempts": 8, "usage": 9, "step": "one"},
+        {"system": "0" * 64, "tools": "0" * 64, "view": {}, "shown": [["a", 1], [2], 3], "attempts": [1, {}]},
+    ],
+)
+async def test_a_step_whose_request_was_not_kept_or_is_not_ours_has_a_page_that_says_so(
+    store: InMemoryStore, data: Mapping[str, object]
+) -> None:
+    """A file may hold any step."""
+    turn = "ef" * 16
+    tape = TapeBoundary(store, OWNER, workspace="home", references=OWN_REFERENCES).open_tape(HOME)
+    head = await tape.head()
+    start = event("turn/start", {"session": "stdin:default", "attempt": 1, "inbounds": []}, turn=turn)
+    step = TapeEntry(
+        id=0, kind="event", payload={"name": "loop.step", "data": data}, meta={"turn": turn}, date=start.date
+    )
+    await store.append([Batch(HOME, (start, step, event("turn/end", {"status": "answered"}, turn=turn)))])
+    pages = pages_of(store)
+    assert "<section" in await look(pages, f"/session/{HOME}/turn/{head + 1}")
+    for address in (f"entry/{head + 2}", "", "turns"):
+        await look(pages, f"/session/{HOME}/{address}")
+    assert 'class="alert"' in await look(pages, f"/session/{HOME}/step/{head + 2}")
 
 
 async def test_a_turn_shows_calls_results_failures_and_its_neighbours(store: InMemoryStore) -> None:

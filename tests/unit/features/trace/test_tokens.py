@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -43,6 +44,21 @@ def test_the_key_is_made_once_and_only_for_its_user(tmp_path: Path) -> None:
     assert read_key(tmp_path, os.urandom) == key
     forget_key(tmp_path)
     assert read_key(tmp_path, os.urandom) != key
+
+
+@pytest.mark.parametrize("step", ["write", "fsync", "link"])
+def test_a_key_that_cannot_be_written_whole_is_not_there_and_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def fail(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, step, fail)
+    with pytest.raises(ConfigError, match="No space left"):
+        read_key(tmp_path, os.urandom)
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.undo()
+    assert len(read_key(tmp_path, os.urandom)) == 32
 
 
 @pytest.mark.parametrize("fault", ["others", "short", "long", "link", "folder"])

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import socket
+import threading
 import tracemalloc
 from ipaddress import ip_address
+from typing import NoReturn
 
 import pytest
 from aiohttp import web
@@ -100,6 +103,26 @@ async def test_the_same_server_is_reached_without_the_guard() -> None:
         hosts = ("127.0.0.1", "localhost", "127.0.0.1.", "[::ffff:127.0.0.1]", "①②⑦.0.0.1")
         for host in hosts:
             assert (await unguarded.get(f"http://{host}:{site.port}/")).body == b"hello", host
+
+
+async def test_name_servers_that_do_not_answer_hold_up_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    released = threading.Event()
+
+    def hang(*_: object, **__: object) -> NoReturn:
+        released.wait(30)
+        raise socket.gaierror("no such host")
+
+    monkeypatch.setattr(socket, "getaddrinfo", hang)
+    real = WebClient(WebLimits(timeout=0.05), clock=FakeClock())
+    try:
+        asked = [real.get(f"http://a{number}.example/") for number in range(40)]
+        assert {str(error) for error in await asyncio.gather(*asked, return_exceptions=True)} == {
+            "no whole answer within 0.05 seconds"
+        }
+        async with asyncio.timeout(5):
+            assert await asyncio.to_thread(lambda: "files, say") == "files, say"
+    finally:
+        released.set()
 
 
 async def test_a_name_with_a_private_address_is_not_reached() -> None:

@@ -86,6 +86,11 @@ async def test_a_page_is_shown_as_markdown_with_its_address_and_date(memory_stor
         ("text/plain; charset=latin-1", "Grüße".encode("latin-1"), "Grüße"),
         ("text/plain; charset=gb18030", "磁带".encode("gb18030"), "磁带"),
         ("text/plain; charset=no-such", "Grüße", "Grüße"),
+        ("text/plain; charset=idna", "a" * 100, "a" * 100),
+        ("text/plain; charset=undefined", "a", "a"),
+        # Python decodes it with a cost that grows with the square of its length: the bot would stand still for minutes.
+        ("text/plain; charset=punycode", "a-b", "a-b"),
+        ("text/plain; charset=unicode_escape", "\\x41", "\\x41"),
         ("text/plain", b"broken \xff\xfe utf-8", "broken \ufffd\ufffd utf-8"),
         ("application/json", '{"a": 1}', '{"a": 1}'),
         ("application/feed+json", "[]", "[]"),
@@ -288,7 +293,13 @@ async def test_an_engine_is_one_request_with_its_key(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("body", "status", "reason"),
-    [("{}", 429, "status 429"), ("<html>", 200, "not JSON"), ('{"results": 3}', 200, "no list"), ("[]", 200, "")],
+    [
+        ("{}", 429, "status 429"),
+        ("<html>", 200, "not JSON"),
+        ("[" * 9000, 200, "not JSON"),
+        ('{"results": 3}', 200, "no list"),
+        ("[]", 200, ""),
+    ],
 )
 async def test_an_answer_of_an_engine_that_cannot_be_used_is_told(body: str, status: int, reason: str) -> None:
     async with serving(answering(body, "application/json", status)) as site:

@@ -13,7 +13,7 @@ from bubbot.features.why.lineage import (
     read_step_lineage,
 )
 from bubbot.features.why.shell import ExplainAnswer, explain
-from bubbot.features.why.view import find_explanation
+from bubbot.features.why.view import find_explained
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.command import CommandContext
 from bubbot.stores.inmemory import InMemoryStore
@@ -90,7 +90,7 @@ async def test_an_answer_names_the_window_it_was_given_in(memory_store: InMemory
             f"window opened by #{opened} phase/two; parents #{first[0]}; sources: entries {first[0] + 1}",
             f"  comes from #{first[0]} session/start",
         ]
-        answer = await find_explanation(bench.tape())
+        answer = await find_explained(bench.tape())
         assert answer is not None
         chinese = format_explanation(answer, Texts("zh"), await read_step_lineage(bench.tape(), answer))
         assert f"窗口由 #{opened} phase/two 开启；承接 #{first[0]}" in chinese
@@ -109,7 +109,7 @@ async def test_a_step_of_a_rebased_fork_names_its_own_window(tape: TapeService) 
     await fork.append([event("turn/end", {"status": "answered"})])
     await tape.append([anchor("theirs"), message("user", "b")])
     merged = (await fork.merge()).delta
-    found = await find_explanation(tape)
+    found = await find_explained(tape)
     assert found is not None
     lineage = await read_step_lineage(tape, found)
     assert lineage is not None

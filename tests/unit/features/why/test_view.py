@@ -31,12 +31,12 @@ class TestTheView:
             found = await bench.tape().read(WhyView(span))
             assert found is not None
             entries = {entry.id: entry for entry in result.merged_entries}
-            assert (found.turn, found.status) == (result.turn_id, "answered")
-            assert (entries[found.first].name, entries[found.last].name) == ("turn/start", "turn/end")
-            assert [name for _, name in found.tools] == ["tape_info", "memory_show"]
-            assert [step["status"] for _, step in found.steps] == ["tool_calls", "tool_calls", "ok"]
+            assert (found.id, found.status) == (result.turn_id, "answered")
+            assert (found.entries[0].name, found.entries[-1].name) == ("turn/start", "turn/end")
+            assert [call.name for _, call in found.calls] == ["tape_info", "memory_show"]
+            assert [step.status for step in found.steps] == ["tool_calls", "tool_calls", "ok"]
             assert found.answer is not None
-            assert entries[found.answer].payload["content"] == "ok"
+            assert entries[found.answer.id].payload["content"] == "ok"
 
     async def test_a_turn_of_commands_has_nothing_to_explain(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, ScriptedModel()) as bench:
@@ -49,7 +49,7 @@ class TestTheView:
             await bench.say("hello")
             found = await bench.tape().read(WhyView((await spans(bench))[0]))
             assert found is not None
-            assert (found.status, found.answer, found.steps[0][1]["error"]) == ("failed", None, "no such key")
+            assert (found.status, found.answer, found.steps[0].error) == ("failed", None, "no such key")
 
     async def test_an_interrupted_turn_is_explained_as_one(self, memory_store: InMemoryStore) -> None:
         await cut_off(memory_store)
@@ -57,7 +57,7 @@ class TestTheView:
             await bench.recover()
             found = await bench.tape().read(WhyView((await spans(bench))[0]))
             assert found is not None
-            assert (found.status, [name for _, name in found.tools]) == ("interrupted", ["wait_here"])
+            assert (found.status, [call.name for _, call in found.calls]) == ("interrupted", ["wait_here"])
 
     async def test_turns_are_told_newest_first(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, ScriptedModel()) as bench:

@@ -65,7 +65,7 @@ def on(server: Telegram, **more: Any) -> dict[str, Any]:
 async def told(asking: ChannelProbe, **tables: dict[str, Any]) -> dict[str, Finding]:
     """What is found, without a token in it."""
     made = found(await probe_channels(settings(**tables), asking))
-    assert not [one for table in tables.values() if (one := table.get("token")) and one in repr(made)]
+    assert not [one for table in tables.values() if isinstance(one := table.get("token"), str) and one in repr(made)]
     return made
 
 
@@ -85,6 +85,7 @@ class TestSettings:
         for table in (
             {"token": "not a token"}, {"token": TOKEN, "mdoe": "polling"}, {"token": TOKEN, "owners": ["@ada"]},
             {"token": TOKEN, "mode": "webhook"}, {"token": TOKEN, "kind": "nobody"},
+            {"token": [TOKEN, "x"]},
         ):  # fmt: skip
             finding = (await told(replace(asking, online=False), telegram=table))["channel.invalid"]
             assert finding.level == "problem"
