@@ -186,14 +186,15 @@ class CallGate:
 
     async def around_turn(self, turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:
         """Give an answer's turn its stored calls, ask about calls that were cut off, and write the turn's cards at its end."""
-        turn.metadata[TurnApprovals] = TurnApprovals()
+        approvals = turn.metadata[TurnApprovals] = TurnApprovals()
         if turn.origin == APPROVAL_ORIGIN:
             await self._prepare_continuation(turn)
         await self._ask_about_cut_off(turn)
         try:
             return await call_next(turn)
         finally:  # however it ends: people learn what waits for them
-            await self._write_cards(turn)
+            if approvals.cards:
+                await self._write_cards(turn)
 
     async def around_tool(self, call: ToolInvocation, call_next: CallNext[ToolInvocation, ToolOutput]) -> ToolOutput:
         """Decide about a call of a model. What a person types is its own yes.
