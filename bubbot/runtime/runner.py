@@ -463,9 +463,10 @@ def _usage_as_json(usage: Usage) -> dict[str, Any]:
 
 def _clean_reply(reply: ModelReply) -> ModelReply:
     """Make what a provider sent storable: half a surrogate pair is legal in JSON, and no text."""
-    texts = [reply.text, reply.response_id or "", reply.reasoning or ""]
-    texts += [text for call in reply.calls for text in (call.id, call.name, call.arguments)]
-    if reply.replay is None and "".join(texts).isascii():
+    plain = f"{reply.text}{reply.response_id}{reply.reasoning}"
+    for call in reply.calls:
+        plain += f"{call.id}{call.name}{call.arguments}"
+    if reply.replay is None and plain.isascii():
         return reply
     return replace(
         reply,
