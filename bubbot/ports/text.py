@@ -124,11 +124,8 @@ def replace_controls(text: str) -> str:
     The result cannot move the cursor, rename the window, write the clipboard, or change the direction of the text.
     """
     text = text.replace("\r\n", "\n")
-    return (
-        text
-        if text.isprintable()
-        else "".join("\N{REPLACEMENT CHARACTER}" if _is_obeyed(char) else char for char in text)
-    )
+    # Each character is looked at once, not at each of its places: a long text has few.
+    return text.translate({ord(char): "\N{REPLACEMENT CHARACTER}" for char in set(text) if _is_obeyed(char)})
 
 
 def _is_obeyed(char: str) -> bool:
@@ -137,6 +134,5 @@ def _is_obeyed(char: str) -> bool:
 
 def escape_json(text: str) -> str:
     """Escape unprintable characters in JSON, except line feeds between values; as data it stays the same."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)
+    hidden = (char for char in set(text) if not char.isprintable() and char != "\n")
+    return text.translate({ord(char): json.dumps(char)[1:-1] for char in hidden})

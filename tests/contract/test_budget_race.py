@@ -30,7 +30,7 @@ async def race(bench: Bench) -> list[TurnResult]:
         return [await one for one in futures]
 
 
-@pytest.mark.parametrize("answered", [1, 7, 49])
+@pytest.mark.parametrize("answered", [7, *(pytest.param(count, marks=pytest.mark.proof) for count in (1, 49))])
 async def test_a_race_does_not_overspend(sqlite_store: SqliteStore, answered: int) -> None:
     limit = float((READING + WRITING) * answered)
     budget = await opened(sqlite_store, plan(day=limit))

@@ -134,6 +134,7 @@ def test_chat_and_ask_say_at_once_that_the_key_is_missing(home: Path) -> None:
 
 
 class TestFirstAnswer:
+    @pytest.mark.proof
     def test_it_takes_eight_keys_at_most(self, home: Path) -> None:
         """With a service to choose it would be eight; here systemd is not asked."""
         options = [] if local.is_available() else ["--model", "scripted"]

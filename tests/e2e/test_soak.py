@@ -85,6 +85,7 @@ def test_growth_is_that_of_the_last_third_over_the_first_after_warm_up() -> None
     assert went.slope == pytest.approx(10.0)
 
 
+@pytest.mark.proof
 async def test_many_chats_on_every_platform_are_answered_once_and_in_order(tmp_path: Path) -> None:
     given = Plan(PLATFORMS, chats=4, messages=3, rounds=1, ahead=3)
     async with asyncio.timeout(WAIT):

@@ -29,7 +29,7 @@ from tests.privacy.acts import LEFT_OUT, Acts
 from tests.privacy.world import World
 
 pytestmark = pytest.mark.law("P1")
-TURNS = 240
+TURNS = 160
 """Besides a call of every tool, some sixty."""
 LOOKED_AT = (
     "request", "sub-task", "sent", "preview", "edit", "evidence", "own memory", "summary", "secret", "linked", "revoked", "granted",
@@ -57,7 +57,7 @@ def run(home: Path, seed: int, turns: int, *, lives: int = 2, everywhere: bool =
 
 
 def test_nobody_is_shown_what_belongs_elsewhere(tmp_path: Path) -> None:
-    acts = run(tmp_path / "home", 21, TURNS)
+    acts = run(tmp_path / "home", 31, TURNS)
     assert acts.world.leaks == []
     assert [name for name in LOOKED_AT if not acts.world.seen[name]] == []
     assert acts.used == {tool.name for tool in acts.world.toolbox} - LEFT_OUT

@@ -159,16 +159,9 @@ class ApprovalCard:
 
 def show_details(details: str) -> str:
     """Write details so that nothing in them hides: what a screen obeys or does not show is written as its number."""
-    return "".join(map(_show_char, details.replace("\r\n", "\n")))
-
-
-def _show_char(char: str) -> str:
-    if char == "\n":
-        return char
-    if char == "\t":
-        return "    "
-    is_hidden = replace_controls(char) != char or _INVISIBLE.match(char) is not None
-    return f"<U+{ord(char):04X}>" if is_hidden else char
+    details = details.replace("\r\n", "\n")
+    hidden = (char for char in set(details) if replace_controls(char) != char or _INVISIBLE.match(char))
+    return details.translate({ord(char): f"<U+{ord(char):04X}>" for char in hidden} | {ord("\t"): "    "})
 
 
 def fence(text: str) -> str:

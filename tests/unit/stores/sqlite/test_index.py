@@ -193,14 +193,15 @@ async def test_spellings_take_turns_and_no_more_is_read_than_is_shown(
     assert len(proposed) == len(set(proposed)) < 40
 
 
-@pytest.mark.parametrize("typed", ["databse migraton", "数剧库迁移", "cafe", "ole", "dtabaes"])
-async def test_misspelt_words_are_found_however_far_back(chat: TapeService, filler: Indexer, typed: str) -> None:
+async def test_misspelt_words_are_found_however_far_back(chat: TapeService, filler: Indexer) -> None:
     await chat.append([message("user", "the Database Migration 数据库迁移 café olé")])
     await chat.append([message("user", f"filling {number}") for number in range(3000)])
-    assert await found(chat, typed) == []
+    misspelt = ("databse migraton", "数剧库迁移", "cafe", "ole", "dtabaes")
+    assert [await found(chat, typed) for typed in misspelt] == [[]] * 5
     await filler.fill()
-    assert await found(chat, typed) == [1]
-    assert (await chat.read(SearchView(typed))).spelling_from == 0
+    for typed in misspelt:
+        assert await found(chat, typed) == [1]
+        assert (await chat.read(SearchView(typed))).spelling_from == 0
 
 
 async def test_every_word_within_the_allowed_mistakes_is_a_spelling(
@@ -213,7 +214,7 @@ async def test_every_word_within_the_allowed_mistakes_is_a_spelling(
     words += ["café", "naïveté", "überraschung", "strassenbahnhaltestelle"]
     await chat.append([message("user", " ".join(words[at : at + 200])) for at in range(0, len(words), 200)])
     await filler.fill()
-    meant = [word for word in chance.sample(words, 300) + words[-84:] if len(word) > 5]
+    meant = [word for word in chance.sample(words, 100) + words[-84:] if len(word) > 5]
     with closing(sqlite3.connect(index_path(path))) as conn:
         terms = [row[0] for row in conn.execute("SELECT term FROM term") if is_spelt(row[0])]
         for word in meant:
