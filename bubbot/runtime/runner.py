@@ -21,7 +21,7 @@ from bubbot.ports.model import (
     ToolSpecs,
     Usage,
 )
-from bubbot.ports.text import clean
+from bubbot.ports.text import clean, clean_json
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.records import dataclass
 from bubbot.runtime.answer import PreviewText, route_assistant
@@ -238,7 +238,7 @@ class ModelRunner:
             raise
         else:
             attempts.on_reply(reply, call.cost)
-            return reply
+            return _clean_reply(reply)
         finally:
             facts["attempts"] = attempts.as_json()
             if call.is_sent:
@@ -285,9 +285,8 @@ class ModelRunner:
 
     async def _finish(self, turn: Turn, reply: ModelReply, facts: dict[str, Any]) -> TurnOutcome:
         """Record the last step, which only the merge makes durable."""
-        text = clean(reply.text)
-        answer = route_assistant(text)
-        message = make.message("assistant", text or " ", model=reply.model)
+        answer = route_assistant(reply.text)
+        message = make.message("assistant", reply.text or " ", model=reply.model)
         await turn.tape.append([message, make.event(STEP_EVENT, facts)])
         if answer.empty:
             raise ModelEmptyAnswer
@@ -297,16 +296,15 @@ class ModelRunner:
         return TurnOutcome("answered", f"{answer.text}\n\n{turn.texts.say('answer_cut')}" if is_cut else answer.text)
 
     async def _use_tools(self, turn: Turn, reply: ModelReply, facts: dict[str, Any], repeats: RepeatedCalls) -> None:
-        calls = [ToolCall(clean(call.id), clean(call.name), clean(call.arguments)) for call in reply.calls]
         entry = make.tool_call(
-            [_as_json(call) for call in calls],
-            text=clean(reply.text),
-            outside=self._calls.list_outside(calls),
+            [_as_json(call) for call in reply.calls],
+            text=reply.text,
+            outside=self._calls.list_outside(reply.calls),
             model=reply.model,
         )
         if reply.replay:
             entry = replace(entry, payload={**entry.payload, "replay": reply.replay})
-        await self._run_calls(turn, calls, [entry, make.event(STEP_EVENT, facts)], repeats)
+        await self._run_calls(turn, reply.calls, [entry, make.event(STEP_EVENT, facts)], repeats)
 
     async def _run_stored(self, turn: Turn, repeats: RepeatedCalls) -> None:
         """Run the calls that wait for the turn, before its model is asked: no model wrote them in this turn.
@@ -469,6 +467,23 @@ def _outcome_facts(reply: ModelReply) -> dict[str, Any]:
 def _usage_as_json(usage: Usage) -> dict[str, Any]:
     """Build the token counts that a step records."""
     return {name: getattr(usage, name) for name in Usage.__slots__}
+
+
+def _clean_reply(reply: ModelReply) -> ModelReply:
+    """Make what a provider sent storable: half a surrogate pair is legal in JSON, and no text."""
+    plain = f"{reply.text}{reply.response_id}{reply.reasoning}"
+    for call in reply.calls:
+        plain += f"{call.id}{call.name}{call.arguments}"
+    if reply.replay is None and plain.isascii():
+        return reply
+    return replace(
+        reply,
+        text=clean(reply.text),
+        calls=tuple(ToolCall(clean(call.id), clean(call.name), clean(call.arguments)) for call in reply.calls),
+        response_id=reply.response_id and clean(reply.response_id),
+        reasoning=reply.reasoning and clean(reply.reasoning),
+        replay=clean_json(reply.replay),
+    )
 
 
 def _as_json(call: ToolCall) -> dict[str, Any]:

@@ -79,8 +79,9 @@ class SqliteStore:
         self._salt = salt
         self._open = True
         self.path = path
-        self._inode = _find_inode(path)
-        self._is_same_file = True
+        self._file = str(path)
+        self._inode = os.stat(path).st_ino  # noqa: PTH116 - as below
+        self._is_replacement_logged = False
         self._index = IndexReader(index_path(path))
         self.indexer: Indexer | None = None
 
@@ -344,28 +345,32 @@ class SqliteStore:
             raise StoreUnavailable("the store is closed")
         if self._writer is None:
             raise StoreUnavailable("the database is open for reading only")
-        self._require_same_file()
-        return self._writer
+        try:
+            if os.stat(self._file).st_ino == self._inode:  # noqa: PTH116 - asked at every write: a path makes five calls
+                return self._writer
+        except OSError:
+            pass
+        raise self._replaced()
 
     def _ensure_open(self, conn: DatabaseThread) -> DatabaseThread:
         if not self._open:
             raise StoreUnavailable("the store is closed")
         if self._writer is None:  # what a writer reads, it wrote
-            self._require_same_file()
+            with suppress(OSError):
+                if self.path.stat().st_ino == self._inode:
+                    return conn
+            raise self._replaced()
         return conn
 
-    def _require_same_file(self) -> None:
-        """Raise `StoreUnavailable` if the file was removed or replaced: what is written to it would be lost with this process.
+    def _replaced(self) -> StoreUnavailable:
+        """Return the error of a file that was removed or replaced: what is written to it would be lost with this process.
 
         SQLite looks so before it commits with a rollback journal, and not with a write-ahead log.
         """
-        if _find_inode(self.path) == self._inode:
-            self._is_same_file = True
-            return
-        if self._is_same_file:
-            self._is_same_file = False
+        if not self._is_replacement_logged:
+            self._is_replacement_logged = True
             log.error("database removed or replaced", extra={"action": "store.replaced", "path": str(self.path)})
-        raise StoreUnavailable(
+        return StoreUnavailable(
             f"the database {self.path} was removed or replaced while this process has it open: put it back, or stop this "
             "process and start it again; nothing is read or written meanwhile"
         )
@@ -452,13 +457,6 @@ def _run_queries(conn: sqlite3.Connection, queries: Sequence[TapeQuery]) -> list
         return [find_entries(conn, query) for query in queries]
     finally:
         conn.execute("COMMIT")
-
-
-def _find_inode(path: Path) -> int | None:
-    try:
-        return path.stat().st_ino
-    except OSError:
-        return None
 
 
 def _read_head(conn: sqlite3.Connection, tape: str) -> int:
