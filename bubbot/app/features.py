@@ -130,7 +130,7 @@ class BotFeatures:
         self._check_selector(settings)
         self.schedule = ScheduleFeature(kernel, settings.schedule) if "schedule" in names else None
         links = AccountLinks(kernel.open_tape(ACCESS_TAPE), kernel.projections)
-        shared = SharedZones(kernel.open_tape, kernel.now, links, kernel.projections)
+        shared = SharedZones(kernel.open_tape, kernel.now, links)
         self.memory = MemoryFeature(kernel.home, kernel.now, settings.memory, shared) if "memory" in names else None
         self.budget = (
             BudgetFeature(kernel, *budget_settings(settings), load_model=load_model, notify_owner=notify_owner)

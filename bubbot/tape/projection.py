@@ -184,6 +184,13 @@ class ProjectedTape(Generic[S]):
             await self._load()
         return self._state
 
+    async def ensure_loaded(self) -> S:
+        """Read the state from the tape if it was not read yet."""
+        async with self._lock:
+            if not self._is_loaded:
+                await self._load()
+        return self._state
+
     async def catch_up(self) -> S:
         """Fold what was appended since, by whomever."""
         async with self._lock:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, field, replace
 from datetime import date, timedelta, tzinfo
@@ -40,7 +39,7 @@ from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, TapeEntry, event
 from bubbot.tape.fork import MergeResult
 from bubbot.tape.handle import Clock
-from bubbot.tape.projection import ProjectedTape, ProjectionRunner
+from bubbot.tape.projection import ProjectedTape
 from bubbot.tape.provenance import PROVENANCE, Source, most_foreign, note_source, stamp_of
 from bubbot.tape.query import fold_text
 from bubbot.tape.service import TapeService
@@ -48,6 +47,9 @@ from bubbot.texts import Texts
 
 AnyZone: TypeAlias = "MemoryZone | SharedZone"
 """The memory of a chat, of a person or of the workspace: the same operations on each."""
+
+MAX_CACHED_ZONES = 1_000
+"""Memories kept in memory at most, about 2 kB each and their words; a dropped one is read from its tape again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +237,7 @@ class SharedZone:
 
 
 class SharedZones:
-    """The memories of people and of the workspace, each in memory once it was asked for.
+    """The memories of people and of the workspace; those that were asked for last are kept in memory.
 
     A turn reads a memory as it was when the turn first asked; what other chats write is there from its next turn on.
     """
@@ -245,15 +247,11 @@ class SharedZones:
         open_tape: Callable[[str], TapeService],
         now: Clock,
         accounts: FindsAccounts | None = None,
-        projections: ProjectionRunner | None = None,
     ) -> None:
         self._open_tape = open_tape
         self._now = now
         self._accounts = accounts or SeparateAccounts()
-        self._projections = projections or ProjectionRunner()
-        self._projected: dict[str, ProjectedTape[ZoneState]] = {}
-        self._loaded: set[str] = set()
-        self._lock = asyncio.Lock()
+        self._projected: dict[str, ProjectedTape[ZoneState]] = {}  # the one that was asked for last is the last
 
     async def open_zone(self, turn: Turn, scope: Scope, retention_days: int) -> SharedZone:
         """Open a memory for a turn that has access to it (see `choose_zones`)."""
@@ -276,8 +274,8 @@ class SharedZones:
 
         async def write(tape: str, entries: Sequence[TapeEntry]) -> None:
             stored = await self._open_tape(tape).append(entries)
-            if tape in self._projected:
-                await self._projected[tape].follow(stored)
+            if projected := self._projected.get(tape):
+                await projected.follow(stored)
 
         names = ZoneTapes(tapes, self._load, write, self._read_changes)
         return SharedZone(scope, names, ChangeOrigin(), now=self._now, zone=zone, retention_days=retention_days)
@@ -290,8 +288,7 @@ class SharedZones:
             if changes:
                 await self._open_tape(tape).reset(archive=False)
                 count += changes
-            if tape in self._projected:
-                await self._projected[tape].load()
+            self._projected.pop(tape, None)
         return count
 
     async def find_user_tapes(self, account: Account) -> tuple[str, ...]:
@@ -299,13 +296,13 @@ class SharedZones:
         return tuple(user_tape(each) for each in await self._accounts.linked_accounts(account))
 
     async def follow(self, merged: MergeResult) -> None:
-        """Take over the changes of a merged turn; read everything again if it erased a tape."""
+        """Take over the changes of a merged turn; forget everything if it erased a tape."""
         if "tape/erased" in [entry.name for entry in merged.delta]:
-            for projected in list(self._projected.values()):
-                await projected.load()
+            self._projected.clear()
         else:
-            for tape in self._projected.keys() & merged.staged.keys():
-                await self._projected[tape].follow(merged.staged[tape])
+            for tape, entries in merged.staged.items():
+                if projected := self._projected.get(tape):
+                    await projected.follow(entries)
 
     async def find_traces(self, turn: Turn) -> list[str]:
         """Return the tapes with words from the turn's session, which is about to be erased.
@@ -360,14 +357,11 @@ class SharedZones:
         return await self._open_tape(tape).read(ZoneChangesView())
 
     async def _load(self, tape: str) -> ZoneState:
-        if tape not in self._projected:  # before it is read: what is merged meanwhile must not be missed
-            self._projected[tape] = self._projections.project(ZONE_PROJECTION, self._open_tape(tape))
-        projected = self._projected[tape]
-        if tape not in self._loaded:
-            async with self._lock:
-                if tape not in self._loaded:
-                    await projected.load()
-                    self._loaded.add(tape)
+        projected = self._projected.pop(tape, None) or ProjectedTape(ZONE_PROJECTION, self._open_tape(tape))
+        self._projected[tape] = projected  # before it is read: what is merged meanwhile must not be missed
+        if len(self._projected) > MAX_CACHED_ZONES:
+            del self._projected[next(iter(self._projected))]
+        await projected.ensure_loaded()
         return ZoneState(projected.state.memory, projected.position)
 
 

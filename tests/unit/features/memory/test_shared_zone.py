@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from bubbot.features.memory import shared_zone
 from bubbot.features.memory.block import BlockPolicy, ScopedMemory, plan_block, render_block
 from bubbot.features.memory.changes import ZONE_PROJECTION, ZoneChangesView, ZoneState
 from bubbot.features.memory.scopes import WORKSPACE_TAPE, Account, ChatFacts, choose_zones, user_tape
@@ -21,8 +22,9 @@ from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import event
 from bubbot.tape.projection import read_projection
+from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
-from tests.doubles import SteppingClock
+from tests.doubles import CountingIds, SteppingClock
 from tests.turns import HOME, Bench, Options, Played, Replying, running, says
 
 ANN = ("test", "1")
@@ -363,6 +365,28 @@ class TestFold:
             zone = await fresh.open_outside((user_tape(ANN),), Scope.USER, zone=clock().tzinfo, retention_days=30)  # type: ignore[arg-type]
             assert (await zone.read()).dailies == (await state(bench, user_tape(ANN))).dailies
             assert len(await bench.service(user_tape(ANN)).read(ZoneChangesView())) == 4
+
+
+async def test_of_many_memories_those_that_were_asked_for_last_are_kept(
+    memory_store: InMemoryStore, clock: SteppingClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_zone, "MAX_CACHED_ZONES", 2)
+    opened: list[str] = []
+
+    def open_tape(name: str) -> TapeService:
+        opened.append(name)
+        return TapeService(memory_store, name, now=clock, new_id=CountingIds())
+
+    shared = SharedZones(open_tape, clock)
+    for number, person in enumerate("abacb"):
+        zone = await shared.open_outside((person,), Scope.USER, zone=UTC, retention_days=30)
+        await zone.save_long_term(f"{person} {number}")
+        assert (await zone.read()).long_term == f"{person} {number}"
+    opened.clear()
+    for person, was_opened in (("b", []), ("c", []), ("a", ["a"])):
+        zone = await shared.open_outside((person,), Scope.USER, zone=UTC, retention_days=30)
+        assert (await zone.read()).long_term.startswith(person)
+        assert opened == was_opened
 
 
 def _memory(*notes: tuple[str, str], long_term: str = "") -> MemorySnapshot:
