@@ -76,7 +76,7 @@ class PlatformServer(ABC, Generic[W, C]):
         """Return what people in each chat saw."""
         return transcript.transcript(self.world, times=times)
 
-    async def until(self, true: Callable[[], object], seconds: float = 10.0) -> None:
+    async def until(self, true: Callable[[], object], seconds: float = 60.0) -> None:
         """Wait until something holds; `AssertionError` with the transcript and the last calls after the seconds."""
         end = asyncio.get_running_loop().time() + seconds
         while not true():
