@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -36,9 +36,12 @@ async def fill(store: SqliteStore) -> None:
 
 
 @asynccontextmanager
-async def filling(store: SqliteStore) -> AsyncIterator[None]:
-    """The index is filled in the background for the block, with the manners of the daemon, from the first moment on."""
-    filler = Indexer(store, IndexerTiming(start_delay=0.0))
+async def filling(store: SqliteStore, clock: Callable[[], float] = time.monotonic) -> AsyncIterator[None]:
+    """The index is filled in the background for the block, with the manners of the daemon, from the first moment on.
+
+    `clock` is asked before and after each batch.
+    """
+    filler = Indexer(store, IndexerTiming(start_delay=0.0), clock=clock)
     task = asyncio.create_task(filler.run())
     try:
         yield

@@ -1,4 +1,6 @@
-"""The search measured: python -m benchmarks.search [--entries 100000] [--corpus chat] [--queries 200] [--json FILE]."""
+"""The search measured: python -m benchmarks.search [--entries 100000] [--corpus chat] [--queries 200] [--json FILE].
+
+`--show FILE...` prints the figures of earlier runs side by side."""
 
 from __future__ import annotations
 
@@ -8,8 +10,11 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+from benchmarks.search.asked import CLASSES
 from benchmarks.search.corpus import CORPORA
-from benchmarks.search.measure import Row, run
+from benchmarks.search.measure import MADE_UP_SORTS, Row, run
+
+WAIT = "the slowest class while up to 100,000 entries wait for the index"
 
 
 def main() -> None:
@@ -23,7 +28,13 @@ def main() -> None:
         "--folder", type=Path, help="where the tapes are made and kept; one that is there is used again"
     )
     parser.add_argument("--json", type=Path, help="a file for the figures")
+    parser.add_argument(
+        "--show", type=Path, nargs="+", help="print the figures in these files as one table for the docs"
+    )
     given = parser.parse_args()
+    if given.show:
+        print(side_by_side([Row(**row) for file in given.show for row in json.loads(file.read_text("utf-8"))]))
+        return
     rows = [
         row
         for corpus in given.corpus or CORPORA
@@ -53,6 +64,30 @@ def table(rows: list[Row]) -> str:
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
     )
+
+
+def side_by_side(rows: list[Row]) -> str:
+    """A Markdown table: a line for each class, a column for each corpus and size.
+
+    A cell has what was found, or in its place what was wrong, and milliseconds of processor time: the middle, and for what
+    waits the slowest class.
+    """
+    columns: dict[str, dict[str, str]] = {}
+    slowest: dict[str, float] = {}
+    for row in rows:
+        corpus, name = row.name.split(": ", 1)
+        cells = columns.setdefault(column := f"{corpus} {row.entries // 1000}k", {})
+        part = row.found if row.found is not None else row.wrong
+        if row.waiting:
+            slowest[column] = max(slowest.get(column, 0.0), row.cpu or 0.0)
+        elif part is not None:
+            cells[name] = f"{100 * part:.1f} %, {row.cpu:.1f}"
+    for column, milliseconds in slowest.items():
+        columns[column][WAIT] = f"{milliseconds:.0f}"
+    names = [*CLASSES, *MADE_UP_SORTS, WAIT]
+    lines = [["query", *columns], ["---"] * (len(columns) + 1)]
+    lines += [[name, *(cells.get(name, "–") for cells in columns.values())] for name in names]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 if __name__ == "__main__":

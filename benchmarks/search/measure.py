@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.search.asked import CLASSES, FIRST, Asked, Words, asked, holds, nowhere
 from benchmarks.search.corpus import CORPORA
 from bubbot.features.search.view import SearchResult, SearchView
-from bubbot.stores.sqlite.indexer import Indexer
+from bubbot.stores.sqlite.index.fill import BATCH_ENTRIES, IndexWriter
 from bubbot.stores.sqlite.store import SqliteStore, open_store
 from bubbot.tape.entry import message
 from bubbot.tape.query import TapeQuery
@@ -25,6 +25,9 @@ WAITING = 100_000
 """The most entries that wait for the index when it is behind."""
 FEW = 5
 """Queries of each class while it is behind."""
+MADE_UP_SORTS = ("a made-up word", "two made-up words")
+MADE_UP, SEEDS = 1_000, 5
+"""Made-up words of each sort at least, and of how many seeds."""
 _BATCH = 500
 _DATE = "2026-11-21T12:00:00.000000+00:00"
 
@@ -37,7 +40,7 @@ def _now() -> datetime:
 class Row:
     """One figure: which part was found as it should be, which part of the passages themselves was shown, which part of
     made-up words found something, and milliseconds: the middle and the 95th percentile of processor time, and the middle
-    by the clock. `waiting`: that many entries were not indexed yet. `note` says the rest."""
+    by the clock. `waiting`: that many entries were not indexed yet. `note` says the rest. `entries`: of the tape."""
 
     name: str
     found: float | None = None
@@ -48,6 +51,7 @@ class Row:
     cpu95: float | None = None
     wall: float | None = None
     note: str = ""
+    entries: int = 0
 
 
 async def run(entries: int, corpus: str, *, seed: int = 1, queries: int = 200, folder: Path | None = None) -> list[Row]:
@@ -58,30 +62,31 @@ async def run(entries: int, corpus: str, *, seed: int = 1, queries: int = 200, f
         store = await open_store(home / "bubbot.db", salt=os.urandom, now=_now)
         try:
             tape = TapeService(store, TAPE, now=_now, new_id=str)
-            is_new = not await store.head(TAPE)
-            passages = CORPORA[corpus](entries, seed) if is_new else await _read(tape)
-            words, rows = Words.of(passages), []
-            if is_new:
-                waiting = passages[-WAITING:]
-                if len(waiting) < len(passages):
-                    rows += [await _write(store, passages[: -len(waiting)]), *await _fill(store)]
-                rows.append(await _write(store, waiting))
+            rows = []
+            if not await store.head(TAPE):
+                rows.append(await _write(store, CORPORA[corpus](entries, seed)))
+            passages = await _read(tape)  # what a machine has as documentation changes
+            words = Words.of(passages)
+            rows += await _fill(store, WAITING)
+            if waiting := await _behind(store):
                 for name, maker in CLASSES.items():
                     some = asked(words, maker, FEW, seed)
-                    rows += [await _waiting(tape, name, some, len(waiting))] if some else []
-            rows += await _fill(store)
+                    rows += [await _waiting(tape, name, some, waiting)] if some else []
+            rows += await _fill(store, 0)
             for name, maker in CLASSES.items():
                 some = asked(words, maker, queries, seed)
                 rows += [await _class(tape, name, words, some)] if some else []
-            for count, name in ((1, "a made-up word"), (2, "two made-up words")):
-                rows.append(await _nothing(tape, name, nowhere(words, queries, count, seed)))
+            for count, name in enumerate(MADE_UP_SORTS, 1):
+                each = max(queries, MADE_UP // SEEDS)
+                some = [one for more in range(SEEDS) for one in nowhere(words, each, count, seed + more)]
+                rows.append(await _nothing(tape, name, some))
         finally:
             await store.aclose()
-    return [replace(row, name=f"{corpus}: {row.name}") for row in rows]
+    return [replace(row, name=f"{corpus}: {row.name}", entries=entries) for row in rows]
 
 
 async def _read(tape: TapeService) -> list[str]:
-    """The passages that stand on a tape: what a machine has as documentation changes."""
+    """The passages that stand on a tape."""
     return [str(entry.payload["content"]) for (entries,) in [await tape.fetch([TapeQuery(TAPE)])] for entry in entries]
 
 
@@ -95,26 +100,32 @@ async def _write(store: SqliteStore, texts: Sequence[str]) -> Row:
     return Row("write", note=f"{len(texts)} entries, {len(texts) / max(took, 0.001):.0f} a second")
 
 
-async def _fill(store: SqliteStore) -> list[Row]:
-    filler = Indexer(store)
-    before = await store.index_state()
+async def _fill(store: SqliteStore, leave: int) -> list[Row]:
+    """Fills the index until so many entries wait."""
+    missing, done = await _behind(store) - leave, 0
+    if missing <= 0:
+        return []
+    filler = IndexWriter(store.path)
     began, worked = time.perf_counter(), time.process_time()
-    try:
-        await filler.fill()
-    finally:
-        await filler.aclose()
+    while done < missing and (indexed := filler.step(min(BATCH_ENTRIES, missing - done))):
+        done += indexed
+    while filler.tidy():
+        pass
+    filler.close()
     took, worked, state = time.perf_counter() - began, time.process_time() - worked, await store.index_state()
     if state is None:
         raise RuntimeError("there is no index")
-    done = state.position - (before.position if before else 0)
     ratio = state.bytes / max(1, state.texts)
     return [
-        Row(
-            "fill",
-            note=f"{done} entries, {done / took:.0f} a second, {1e6 * worked / max(1, done):.0f} us of processor each",
-        ),
+        Row("fill", note=f"{done} entries, {done / took:.0f} a second, {1e6 * worked / done:.0f} us of processor each"),
         Row("size", note=f"index {state.bytes / 1e6:.0f} MB, texts {state.texts / 1e6:.0f} MB: {ratio:.2f}"),
     ]
+
+
+async def _behind(store: SqliteStore) -> int:
+    """The number of entries that are not indexed."""
+    state = await store.index_state()
+    return state.behind if state is not None else await store.count_entries()
 
 
 async def _waiting(tape: TapeService, name: str, some: list[Asked], waiting: int) -> Row:

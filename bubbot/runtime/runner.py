@@ -22,9 +22,9 @@ from bubbot.ports.model import (
     Usage,
 )
 from bubbot.ports.text import clean, clean_json
-from bubbot.ports.turn import Turn
+from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.records import dataclass
-from bubbot.runtime.answer import PreviewText, RoutedAnswer, route_assistant
+from bubbot.runtime.answer import PreviewText, route_assistant
 from bubbot.runtime.calls import RepeatedCalls, ToolCallRunner
 from bubbot.runtime.compose import ComposedRequest, RequestComposer, estimate_fixed_tokens, request_token_limit
 from bubbot.runtime.context.tokens import estimate_tokens
@@ -62,7 +62,7 @@ class _StoredDigests:
 
 
 class ModelRunner:
-    """Runs the model steps of a turn, with their tool calls, until there is an answer."""
+    """Runs the model steps of a turn, with their tool calls, until there is an answer. It is the `TurnRunner` of turns."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class ModelRunner:
         self._elapsed = elapsed
         self._show = on_preview
 
-    async def run(self, turn: Turn) -> RoutedAnswer:
+    async def run_model(self, turn: Turn) -> TurnOutcome:
         """Run model calls and tools until there is an answer.
 
         Raises:
@@ -283,16 +283,17 @@ class ModelRunner:
         on_preview, session = self._show, turn.session
         return lambda text: on_preview(session, TextStreamed(text if text.isascii() else clean(text)))
 
-    async def _finish(self, turn: Turn, reply: ModelReply, facts: dict[str, Any]) -> RoutedAnswer:
+    async def _finish(self, turn: Turn, reply: ModelReply, facts: dict[str, Any]) -> TurnOutcome:
         """Record the last step, which only the merge makes durable."""
         answer = route_assistant(reply.text)
         message = make.message("assistant", reply.text or " ", model=reply.model)
         await turn.tape.append([message, make.event(STEP_EVENT, facts)])
         if answer.empty:
             raise ModelEmptyAnswer
-        if reply.finish == "length" and not answer.silent:
-            return replace(answer, text=f"{answer.text}\n\n{turn.texts.say('answer_cut')}")
-        return answer
+        if answer.silent:
+            return TurnOutcome("silent", "")
+        is_cut = reply.finish == "length"
+        return TurnOutcome("answered", f"{answer.text}\n\n{turn.texts.say('answer_cut')}" if is_cut else answer.text)
 
     async def _use_tools(self, turn: Turn, reply: ModelReply, facts: dict[str, Any], repeats: RepeatedCalls) -> None:
         entry = make.tool_call(
@@ -313,16 +314,23 @@ class ModelRunner:
         """
         if calls := [*await self._calls.list_unfinished(turn), *turn.stored_calls]:
             items, outside = [_as_json(call) for call in calls], self._calls.list_outside(calls)
-            turn.stored_calls = ()
-            await self._run_calls(turn, calls, [make.tool_call(items, outside=outside, stored=True)], repeats)
+            chained, turn.stored_calls = [call.id for call in turn.stored_calls], ()
+            entry = make.tool_call(items, outside=outside, stored=True)
+            await self._run_calls(turn, calls, [entry], repeats, chained=chained)
 
     async def _run_calls(
-        self, turn: Turn, calls: Sequence[ToolCall], entries: Sequence[TapeEntry], repeats: RepeatedCalls
+        self,
+        turn: Turn,
+        calls: Sequence[ToolCall],
+        entries: Sequence[TapeEntry],
+        repeats: RepeatedCalls,
+        *,
+        chained: Sequence[str] = (),
     ) -> None:
         """Run the calls: their `entries` are durable before they run, their results before the next model call."""
         await turn.tape.append(entries)
         await turn.tape.save()
-        await self._calls.run(turn, calls, repeats)
+        await self._calls.run(turn, calls, repeats, chained=chained)
         await turn.end_step()
         await turn.tape.save()
 

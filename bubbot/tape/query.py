@@ -345,25 +345,34 @@ class Matcher:
         return self.searchable_needle in text and (self.spelling is None or self.spelling.matches(text))
 
 
-def _may_hold(stored: bytes, needle: str) -> bool:
-    """Return false if the JSON text cannot hold the folded needle.
+_PLAIN_ESCAPES = (b"\\\\", b"\\n", b'\\"', b"\\t", b"\\r")
 
-    Most characters are the same in JSON as in the value; at a JSON escape it is unknown what folding makes of the
-    neighbouring characters.
+
+def _outside_escapes(stored: bytes) -> str | None:
+    """Return the JSON text without the escapes that stand for signs outside of words; None if it has others.
+
+    The first of them goes first: what follows two backslashes is a letter.
     """
-    text = stored.decode("utf-8", "surrogateescape")
-    if text.isascii():
-        return needle in text.lower() or "\\u" in text
-    return "\\" in text or needle in fold_text(text)
+    if b"\\" in stored:
+        for escape in _PLAIN_ESCAPES:
+            stored = stored.replace(escape, b" ")
+        if b"\\" in stored:
+            return None
+    return stored.decode("utf-8", "surrogateescape")
+
+
+def _may_hold(stored: bytes, needle: str) -> bool:
+    """Return false if the JSON text cannot hold the folded needle, which has no character that JSON escapes."""
+    text = _outside_escapes(stored)
+    if text is None:
+        return True
+    return needle in (text.lower() if text.isascii() else fold_text(text))
 
 
 def _may_be_similar(stored: bytes, spelling: SpellingFilter) -> bool:
     """Return false if the JSON text cannot hold the words: its quotes and escapes are no part of words."""
-    plain = stored.replace(b"\\n", b" ").replace(b'\\"', b" ") if b"\\" in stored else stored
-    if b"\\" in plain:
-        return True
-    text = plain.decode("utf-8", "surrogateescape")
-    return spelling.matches(text.lower() if plain.isascii() else fold_text(text))
+    text = _outside_escapes(stored)
+    return text is None or spelling.matches(text.lower() if text.isascii() else fold_text(text))
 
 
 def build_matcher(query: TapeQuery) -> Matcher:

@@ -12,12 +12,11 @@ from bubbot.tape.words import is_run, is_spelt, strip_accents, tokens
 
 T = TypeVar("T")
 LONG_WORD_LETTERS = 8
-"""Letters from which on a word may have two mistakes, in the typed or the meant form."""
+"""Letters from which on the word that was meant may have two mistakes."""
 MAX_MISTAKES = 2
 """The most spelling mistakes of any word."""
 CLOSER_TURNS = 4
 """How many of the closest spellings come before one that is less close: it may be what was meant."""
-_NEARLY_LONG = 6
 
 
 class SpellingMatch(NamedTuple):
@@ -100,30 +99,35 @@ def _best(near: Mapping[str, SpellingMatch], words: Iterable[str]) -> SpellingMa
 
 def find_alike(word: str, vocabulary: Collection[str]) -> dict[str, SpellingMatch]:
     """Find the tokens that may stand for a word, each with the piece that does."""
-    # Imported here, as below: forty modules, which whoever does not search would wait for.
-    from rapidfuzz import process
-    from rapidfuzz.distance import OSA
-
     if is_run(word):
         return {token: match for token in vocabulary if is_run(token) and (match := _window(word, token))}
     bare = strip_accents(word)
     if not is_spelt(word):
         return {token: SpellingMatch(token, 0.5 * (token != word)) for token in vocabulary if _same(word, bare, token)}
     near = {token: SpellingMatch(token, 0) for token in vocabulary if word in token}
-    choices = {token: strip_accents(token) for token in vocabulary if _comparable(bare, token)}
-    close = process.extract(
-        bare, choices, scorer=OSA.distance, score_cutoff=max_edits(len(bare) + MAX_MISTAKES), limit=None
-    )
+    shortest, longest = len(bare) - MAX_MISTAKES, len(bare) + MAX_MISTAKES
+    choices = {
+        token: strip_accents(token)
+        for token in vocabulary
+        if shortest <= len(token) <= longest and _comparable(bare, token)
+    }
+    if not choices:
+        return near
+    # Imported here, as below: forty modules, which whoever does not search would wait for.
+    from rapidfuzz import process
+    from rapidfuzz.distance import OSA
+
+    close = process.extract(bare, choices, scorer=OSA.distance, score_cutoff=MAX_MISTAKES, limit=None)
     return {
         token: SpellingMatch(token, _mistakes(bare, form, mistakes))
         for form, mistakes, token in close
-        if mistakes <= max_edits(len(bare), len(form))
+        if mistakes <= max_edits(len(form))
     } | near
 
 
-def max_edits(typed: int, meant: int = 0) -> int:
-    """Return the spelling mistakes allowed for words of these lengths: one, or two if one of them is long."""
-    return MAX_MISTAKES if max(typed, meant) >= LONG_WORD_LETTERS and typed >= _NEARLY_LONG else 1
+def max_edits(meant: int) -> int:
+    """Return the spelling mistakes allowed in a word of so many letters: one, or two if it is long."""
+    return MAX_MISTAKES if meant >= LONG_WORD_LETTERS else 1
 
 
 def _same(word: str, bare: str, token: str) -> bool:
@@ -133,7 +137,7 @@ def _same(word: str, bare: str, token: str) -> bool:
 
 def _comparable(bare: str, token: str) -> bool:
     """Compare lengths first. Words of four letters are alike too often: they need the same first letter."""
-    if len(token) < 4 or abs(len(token) - len(bare)) > max_edits(len(bare), len(token)):
+    if len(token) < 4 or abs(len(token) - len(bare)) > max_edits(len(token)):
         return False
     return len(bare) > 4 or strip_accents(token[0]) == bare[0]
 

@@ -97,7 +97,7 @@ class SearchView:
 
     If there are fewer exact hits than `limit`, entries are compared by spelling: the proposals of a search index, the
     entries that it does not cover yet (the newest `typo_newest` of them, or of all without an index), and the newest
-    memory. Every word of the query has to be there, with one edit from 4 letters on and two from 8 on, accents aside; a
+    memory. Every word of the query has to be there, with one edit from 4 letters on and two if 8 were meant, accents aside; a
     run of 4 or more Chinese, Japanese or Korean characters may have one wrong. `excluded_ids` has ids that are not hits,
     such as the question itself.
 

@@ -22,7 +22,7 @@ from bubbot.ports.panel import FeaturePanel, PanelQuery
 from bubbot.records import dataclass
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.tape.boundary import TapeBoundary, Viewer
-from bubbot.tape.entry import Kind, TapeEntry, text_of, timestamp
+from bubbot.tape.entry import Kind, TapeEntry, text_field, timestamp
 from bubbot.tape.events import STEP_EVENT
 from bubbot.tape.handle import Clock
 from bubbot.tape.service import TapeService
@@ -274,7 +274,7 @@ class TracePages:
             )
         shown = await self._requests.read(place.reader, place.tape, step, place.request.number("message"))
         turn = await read_turn(place.tape, await find_turn(place.tape, str(step.id)))
-        steps = [each for each in turn.record.steps if each.fork == text_of(step.meta, "fork")]
+        steps = [each for each in turn.record.steps if each.fork == text_field(step.meta, "fork")]
         position = next((index for index, each in enumerate(steps) if each.id == step.id), None)
         if position is None:
             raise EntryNotFound(f"the entry {step.id} is not among the first entries of its turn: see the timeline")

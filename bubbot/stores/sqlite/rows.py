@@ -300,7 +300,8 @@ def _text_condition(matcher: Matcher) -> tuple[str, list[str]]:
     if not needle:
         return ask, []
     is_ascii = " AND ".join(
-        f"length({column}) = length(CAST({column} AS BLOB)) AND NOT instr({column}, '\\u')"
+        # GLOB: instr takes three times as long for a sign that is rare.
+        f"length({column}) = length(CAST({column} AS BLOB)) AND {column} NOT GLOB '*\\u*'"
         for column in ("payload", "meta")
     )
     if not needle.isascii():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
+from itertools import product
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -10,7 +11,7 @@ import pytest
 
 from bubbot.errors import AnchorNotFound
 from bubbot.tape.anchor import anchor
-from bubbot.tape.entry import EMPTY_OBJECT, TapeEntry, event
+from bubbot.tape.entry import EMPTY_OBJECT, TapeEntry, encode, event, message
 from bubbot.tape.handle import ids_of, spans_of
 from bubbot.tape.query import (
     AfterAnchor,
@@ -21,6 +22,7 @@ from bubbot.tape.query import (
     TapeQuery,
     Window,
     ZoneSlice,
+    build_matcher,
     date_bounds,
     evaluate,
     fold_text,
@@ -206,3 +208,26 @@ def test_ids_and_ranges_turn_into_each_other() -> None:
     assert spans_of([5, 1, 2, 2, 9]) == [(1, 2), (5, 5), (9, 9)]
     assert spans_of([]) == []
     assert ids_of([(1, 2), (5, None)], 7) == [1, 2, 5, 6, 7]
+
+
+ESCAPED = ("\n", "\\", '"', "\t", "\r", "\b", "\f", "\x01", "\\\\", '\\"', "\\n", " ")
+
+
+def test_no_text_that_holds_a_needle_is_left_out_before_it_is_decoded() -> None:
+    """Signs that JSON escapes stand beside letters, and beside signs that folding joins to the letter before."""
+    needles = ["nab", "n\u0303ab", "\u0303ab", "\u0307ab", "tab", "\u00f1", "ab", "\u6570"]
+    for sign, other, needle in product(ESCAPED, ESCAPED, needles):
+        text = f"n{sign}{needle}{other}z{other}{sign}n\u0303"
+        for typed in needles:
+            matcher = build_matcher(TapeQuery("tape", searchable_text=typed))
+            precheck = matcher.build_precheck()
+            entry = message("user", text)
+            if matcher.matches(entry):
+                assert precheck(encode(entry.payload).encode(), b"{}"), (text, typed)
+
+
+@pytest.mark.parametrize("text", ['caf\u00e9 "it"', "caf\u00e9\nC:\\new\tx"])
+def test_a_text_without_the_needle_is_left_out_in_spite_of_its_escapes(text: str) -> None:
+    stored = encode(message("user", text).payload).encode()
+    for query in (TapeQuery("tape", searchable_text="mandolin"), TapeQuery("tape", similar_text="mandolin")):
+        assert not build_matcher(query).build_precheck()(stored, b"{}")

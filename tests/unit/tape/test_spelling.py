@@ -7,7 +7,7 @@ import random
 import pytest
 
 from bubbot.tape.query import fold_text
-from bubbot.tape.spelling import SpellingFilter, find_misspelt, share_room, take_turns
+from bubbot.tape.spelling import SpellingFilter, find_alike, find_misspelt, share_room, take_turns
 from tests.sentences import sentences
 
 
@@ -45,3 +45,19 @@ def test_the_closest_are_shown_all_if_they_fit_and_else_leave_some_room(
     levels: list[str], room: int, chosen: str
 ) -> None:
     assert "".join(share_room(levels, room)) == chosen
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant", "is_found"),
+    [
+        ("mandrxline", "mandoline", True),
+        ("mdolin", "mandolin", True),
+        ("mandxlim", "mandolin", True),
+        ("bandolxn", "bandoln", True),
+        ("brandolxn", "bandoln", False),
+        ("bundolx", "bandoln", False),
+        ("bantoln", "bandoln", True),
+    ],
+)
+def test_two_mistakes_are_for_words_that_were_meant_with_eight_letters(typed: str, meant: str, is_found: bool) -> None:
+    assert (meant in find_alike(typed, [meant])) is is_found

@@ -150,7 +150,7 @@ class SqliteIndex:
             if not words:
                 return
             if len(words) == 1 and not is_run(words[0]):
-                levels = _word_levels(Vocabulary(self.conn).spellings(words[0]))
+                levels = _word_levels(Vocabulary(self.conn).spellings(words[0], is_alone=True))
                 positions = take_turns([self._in_turns(tape, kinds, level) for level in levels])
             else:
                 several = _run_levels(words[0]) if len(words) == 1 else self._words_levels(words, seen)

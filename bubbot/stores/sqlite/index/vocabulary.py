@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from math import log10
+from math import inf, log10
 from zlib import crc32
 
 from bubbot.records import dataclass
-from bubbot.tape.spelling import LONG_WORD_LETTERS, MAX_MISTAKES, find_alike, max_edits
+from bubbot.tape.spelling import LONG_WORD_LETTERS, MAX_MISTAKES, find_alike
 from bubbot.tape.words import is_run, is_spelt, is_symbol, split_pieces, strip_accents
 
 MAX_TOKEN_LETTERS = 40
@@ -26,6 +26,9 @@ MAX_TERMS = 400
 """The most terms in one look-up; each costs FTS5 a cursor."""
 MAX_SPELLINGS = 16
 """The most terms that hold a misspelt word as their part and are looked for."""
+_TERMS_PER_ENTRY = 75_000
+"""For so many terms of the vocabulary a spelling that may be chance has to stand in one entry more."""
+_CHANCE_LETTERS = 4
 _MAX_HALF_LETTERS = 8
 _HUGE_WORD_LETTERS = 1000
 _ENDING_MARK = "\ue000"  # after the last letters of a term among its trigrams
@@ -94,12 +97,9 @@ def _typed_forms(word: str) -> set[int]:
     if not is_spelt(word):
         return _hashes([bare])
     size, forms = len(bare), [bare]
-    if size < LONG_WORD_LETTERS + MAX_MISTAKES:
+    if size <= LONG_WORD_LETTERS:  # a short term has one letter less, or more
         forms += _drop_each_letter(bare)
-        if size >= LONG_WORD_LETTERS:  # a short term may have two letters less
-            forms += [shorter for form in forms[1:] for shorter in _drop_each_letter(form)]
-    longest = size + max_edits(size, size + MAX_MISTAKES)
-    for meant in range(max(LONG_WORD_LETTERS, size - MAX_MISTAKES), longest + 1):
+    for meant in range(max(LONG_WORD_LETTERS, size - MAX_MISTAKES), size + MAX_MISTAKES + 1):
         forms += _half_forms(bare, meant)
     return _hashes(forms)
 
@@ -147,10 +147,11 @@ class Vocabulary:
         rows = self.conn.execute(sql, (start, start + _LAST, MAX_TERMS + 1)).fetchall()
         return None if len(rows) > MAX_TERMS else [row[0] for row in rows]
 
-    def spellings(self, word: str) -> dict[str, float]:
+    def spellings(self, word: str, *, is_alone: bool = False) -> dict[str, float]:
         """Find the terms that a word may mean, the closest and most frequent first, and the mistakes of each.
 
-        Ten times as frequent is half a mistake closer.
+        Ten times as frequent is half a mistake closer. `is_alone`: no other word of the query confirms it, so terms that
+        are close by chance are left out.
         """
         starts = _possible_terms(word)
         forms = set().union(*map(_typed_forms, starts))
@@ -163,8 +164,16 @@ class Vocabulary:
         for start in starts:
             for term, match in find_alike(start, counts).items():
                 mistakes[term] = min(match.mistakes, mistakes.get(term, match.mistakes))
+        if is_alone:
+            least = self._count_terms() / _TERMS_PER_ENTRY
+            mistakes = {
+                term: number for term, number in mistakes.items() if counts[term] * _unlikeliness(word, number) >= least
+            }
         rated = sorted(mistakes, key=lambda term: mistakes[term] - 0.5 * log10(1 + counts[term]))
         return {term: mistakes[term] for term in rated}
+
+    def _count_terms(self) -> int:
+        return int(self.conn.execute("SELECT coalesce(max(id), 0) FROM term").fetchone()[0])
 
     def _with_grams(self, part: str, part_grams: list[str], condition: str, limit: int) -> dict[str, int] | None:
         if len(part) < 3:
@@ -181,6 +190,16 @@ class Vocabulary:
         for start in range(0, len(values), _VALUES_PER_STATEMENT):
             part = values[start : start + _VALUES_PER_STATEMENT]
             yield from self.conn.execute(sql.format(f"({', '.join('?' * len(part))})"), part).fetchall()
+
+
+def _unlikeliness(word: str, mistakes: float) -> float:
+    """Return how unlikely it is that a word is so close to a term by chance: four times for each letter.
+
+    A second mistake makes up for two letters. Accents and swapped letters, which are less than a mistake, are no chance.
+    """
+    if not mistakes or not float(mistakes).is_integer():
+        return inf
+    return 4.0 ** max(0, len(word) - _CHANCE_LETTERS - 2 * int(mistakes))
 
 
 def _all_grams(texts: Iterable[str]) -> str:

@@ -19,7 +19,7 @@ from bubbot.errors import StoreUnavailable
 from bubbot.features.search.view import SearchView
 from bubbot.ports.passages import PASSAGES_FILE
 from bubbot.ports.store import IndexState
-from bubbot.stores.sqlite.index import fill
+from bubbot.stores.sqlite.index import fill, vocabulary
 from bubbot.stores.sqlite.index.reader import SqliteIndex, read_index_state
 from bubbot.stores.sqlite.index.schema import index_path
 from bubbot.stores.sqlite.index.vocabulary import MAX_TOKEN_LETTERS, Vocabulary
@@ -224,6 +224,29 @@ async def test_every_word_within_the_allowed_mistakes_is_a_spelling(
             if len(typed) <= MAX_TOKEN_LETTERS - MAX_MISTAKES:
                 alike = {term for term, match in find_alike(typed, terms).items() if match.mistakes}
                 assert alike <= spellings.keys(), typed
+
+
+async def test_among_many_words_a_short_one_that_is_close_to_a_single_entry_is_no_hit(
+    chat: TapeService, filler: Indexer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = ["tanaka went", "mandolin went", "kazuki", "kazuki", "perona said", "mandoline", "caf\u00e9ine"]
+    await chat.append([message("user", text) for text in said])
+    await filler.fill()
+    typed = {
+        "tanaki": [1],
+        "mandlim": [2],
+        "nazuki": [3, 4],
+        "peronas": [5],
+        "preona": [5],
+        "xandollne": [6],
+        "cafeine": [7],
+    }
+    assert {word: sorted(await found(chat, word)) for word in typed} == typed
+    monkeypatch.setattr(vocabulary, "_TERMS_PER_ENTRY", 5)
+    # Swapped letters, accents, a second entry, a longer word or another word beside it are no chance.
+    typed |= {"tanaki": [], "mandlim": []}
+    assert {word: sorted(await found(chat, word)) for word in typed} == typed
+    assert await found(chat, "tanaki went") == [1]
 
 
 async def test_a_word_with_two_mistakes_is_shown_beside_a_closer_one(chat: TapeService, filler: Indexer) -> None:
