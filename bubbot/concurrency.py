@@ -71,7 +71,7 @@ async def supervise(
             await work()
             return
         except (Exception, asyncio.CancelledError) as error:  # any failure: the other tasks go on, this one is retried
-            if isinstance(error, asyncio.CancelledError) and _being_cancelled():
+            if isinstance(error, asyncio.CancelledError) and is_being_cancelled():
                 raise
             if (fatal_error := _find_fatal(error, fatal)) is not None:
                 raise fatal_error from error.__cause__
@@ -120,7 +120,8 @@ def _root_error(error: BaseException) -> BaseException:
     return next((leaf for leaf in leaves if isinstance(leaf, BubbotError)), leaves[0])
 
 
-def _being_cancelled() -> bool:
+def is_being_cancelled() -> bool:
+    """Return true if somebody cancels the running task: a `CancelledError` may also come out of what it waits for."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 

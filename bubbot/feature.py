@@ -94,6 +94,7 @@ class Kernel:
         open_copy: opens the tape of any session for work that is thrown away, by the session or the name of the tape. Only
             who may read every tape anyway may be told of it. Raises `EntryNotFound` if there is none.
         ordered_entries: the entries of all tapes in one order, to follow them; None if the store has none.
+        current_session: returns a session by the current id of its chat. A chat that moved has two, its session the first.
     """
 
     home: Path
@@ -112,6 +113,7 @@ class Kernel:
     find_sent: Callable[[str, str, str], Awaitable[str | None]] = find_nothing_sent
     open_copy: OpenCopy = open_no_copy
     ordered_entries: OrdersEntries | None = None
+    current_session: Callable[[str], str] = lambda session: session
 
 
 @dataclass(frozen=True, kw_only=True)

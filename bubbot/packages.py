@@ -5,6 +5,7 @@ Environments of uv have no pip. Those of pipx have one by a link, unless pipx wo
 
 from __future__ import annotations
 
+import shlex
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,6 +21,12 @@ def package_command(action: str, *arguments: str) -> tuple[str, ...]:
             return ("pipx", "runpip", Path(sys.prefix).name, action, *arguments)
     unasked = ("--yes",) if action == "uninstall" else ()
     return (sys.executable, "-m", "pip", action, *unasked, *arguments)
+
+
+def requirements_command(module: str) -> str:
+    """Write the command that installs the locked packages of an extra, the `requirements.txt` beside its module."""
+    file = Path(module).with_name("requirements.txt")
+    return shlex.join(package_command("install", "--no-deps", "--require-hashes", "-r", str(file)))
 
 
 def can_change_packages() -> bool:

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bubbot.home import Home
-from bubbot.ports.checks import Finding
+from bubbot.ports.checks import Finding, HomeReader
+from bubbot.settings.loader import Settings, load
 from bubbot.stores.sqlite.store import SqliteStore, open_store
 from tests.doubles import START, CountingSalt
 from tests.e2e import forked
@@ -39,6 +40,19 @@ def found(findings: Iterable[Finding]) -> dict[str, Finding]:
     if (seen := _seen.get()) is not None:
         seen.update(one.id for one in made)
     return {one.id: one for one in made}
+
+
+def look(
+    check: Callable[[HomeReader], Awaitable[Iterable[Finding]]], home: Home, pick: Callable[[Settings], Any]
+) -> list[Finding]:
+    """What a check finds that reads settings and no tape; `pick` returns the section that it gets."""
+    unread: Any = None
+    reader = HomeReader(home.path, home.config, pick(load(home=home.path)), unread, unread, unread)
+
+    async def run() -> list[Finding]:
+        return list(await check(reader))
+
+    return asyncio.run(run())
 
 
 def level(findings: Iterable[Finding], wanted: str) -> str:

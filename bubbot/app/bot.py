@@ -332,6 +332,7 @@ async def open_bot(
             open_copy=copy_opener(store, workspace, installed.references),
             read_session=session_reader(partial(_session_tape, store, installed.references, workspace), may_read),
             ordered_entries=base_store if isinstance(base_store, OrdersEntries) else None,
+            current_session=directory.current_session,
         )
         bot_features = BotFeatures(
             kernel,

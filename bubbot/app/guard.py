@@ -16,6 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
+from bubbot.concurrency import is_being_cancelled
 from bubbot.errors import BubbotError, ConfigError, DeliveryFailed, FeatureFailed, ModelCallDenied, ToolSignal
 from bubbot.feature import Apply, Feature, FindModel
 from bubbot.log import redact
@@ -162,7 +163,7 @@ class FeatureGuard:
         if isinstance(error, BubbotError | ToolSignal):
             return error
         if isinstance(error, asyncio.CancelledError):
-            return error if _is_being_cancelled() else self.fail(where, "it cancelled itself", error)
+            return error if is_being_cancelled() else self.fail(where, "it cancelled itself", error)
         if isinstance(error, TimeoutError) and timeout is not None:
             return self.fail(where, f"it took longer than {timeout:g} seconds", error)
         return self.fail(where, _describe(error), error) if isinstance(error, Exception | SystemExit) else error
@@ -537,8 +538,3 @@ def _reschedule(limit: asyncio.Timeout, seconds: float | None) -> None:
     """Give a running timeout so many seconds from now on; None: no limit."""
     with suppress(RuntimeError):  # it is over: the package calls on in a task of its own
         limit.reschedule(None if seconds is None else asyncio.get_running_loop().time() + seconds)
-
-
-def _is_being_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

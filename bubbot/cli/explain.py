@@ -14,6 +14,7 @@ from bubbot.cli.chat_connection import with_chat
 from bubbot.cli.output import AnswerPrinter, format_json, show, show_on_stderr
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import EntryNotFound
+from bubbot.features.explain.events import EXPLAINED
 from bubbot.ports.channel import TERMINAL_CHANNEL, Inbound
 from bubbot.ports.session_names import parse_session
 from bubbot.records import dataclass, json_data
@@ -22,8 +23,6 @@ from bubbot.server.remote import AskResult
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.service import session_tape
 
-EXPLAINED = "explain/ended"
-"""The fact of an explanation; see `bubbot.features.explain`."""
 OTHER_CHATS_SESSION = f"{TERMINAL_CHANNEL}:explain"
 """The session in which questions about chats of other channels are asked: these chats are only read."""
 MAX_QUESTION_CHARS = 2_000
@@ -178,8 +177,7 @@ async def read_fact(setup: CommandSetup, session: str, result: AskResult, name: 
         part = IdRanges((tuple[int, int](result.entries),)) if len(result.entries) == 2 else IdRanges(())
         query = TapeQuery(session_tape(workspace, session), part, kinds=("event",), names=(name,))
         facts = (await store.fetch([query]))[0]
-    data: Mapping[str, Any] | None = facts[-1].data if facts else None
-    return data
+    return facts[-1].data if facts else None
 
 
 def _build_report(chat: str, question: str, result: AskResult, fact: Mapping[str, Any] | None) -> ExplainReport:

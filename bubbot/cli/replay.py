@@ -84,8 +84,7 @@ async def _read_replay(setup: CommandSetup, turn: str) -> Mapping[str, Any] | No
     """Read the replay that a turn made; None if it made none."""
     async with open_tapes(setup.home, setup.settings.store) as (store, _workspace):
         facts = (await store.fetch([TapeQuery(REPLAY_TAPE, keys=(replay_key(turn),))]))[0]
-    data: Mapping[str, Any] | None = facts[-1].data if facts else None
-    return data
+    return facts[-1].data if facts else None
 
 
 def _build_report(fact: Mapping[str, Any]) -> ReplayReport:

@@ -30,6 +30,13 @@ class ChannelDirectory:
         runtime = self._runtimes.get(channel)
         return runtime.link if runtime else None
 
+    def current_session(self, session: str) -> str:
+        """Return a session by the current id of its chat."""
+        channel, colon, rest = session.partition(":")
+        chat, separator, thread = rest.partition(":")
+        runtime = self._runtimes.get(channel)
+        return session if runtime is None else f"{channel}{colon}{runtime.migrations.current(chat)}{separator}{thread}"
+
     async def accept(self, inbound: Inbound, extra_entries: Mapping[str, Sequence[TapeEntry]]) -> bool:
         """Accept an inbound as the channel's gate accepts a message. Raise `ConfigError` if the channel does not run here."""
         return await self._find(inbound.channel).gate.accept(inbound, extra_entries, is_own=True) is not None

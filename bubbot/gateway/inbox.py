@@ -18,7 +18,6 @@ from bubbot.gateway.inbox_views import (
     INBOX_PROJECTION,
     MESSAGE_CHANGED,
     MIGRATIONS_PROJECTION,
-    MOVED,
     PRESS_REFUSED,
     RECEIVED,
     UNPARSED,
@@ -46,6 +45,7 @@ from bubbot.ports.channel import (
     Reaction,
     UnparsedUpdate,
 )
+from bubbot.ports.session_names import CHAT_MOVED
 from bubbot.ports.turn import AcceptedInbound, TapeChange
 from bubbot.tape.entry import Kind, TapeEntry, event
 from bubbot.tape.handle import spans_of
@@ -174,7 +174,7 @@ class Inbox:
         """Record that a chat continues under another id."""
         data = {"chat": migration.chat, "to": migration.to, "time": migration.time}
         await self._migrations.follow(
-            await self._tape.append([event(MOVED, data, key=migration.external_id)], if_absent=True)
+            await self._tape.append([event(CHAT_MOVED, data, key=migration.external_id)], if_absent=True)
         )
         await self._migrations.write_checkpoint()
 

@@ -21,6 +21,7 @@ from bubbot.ports.channel import (
     Sender,
 )
 from bubbot.ports.inbox import INBOUND_DONE, INBOUND_INTERRUPTED
+from bubbot.ports.session_names import CHAT_MOVED
 from bubbot.ports.text import clean
 from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
@@ -37,7 +38,6 @@ UNPARSED = "inbox/unparsed"
 MESSAGE_CHANGED = "inbox/changed"
 INBOUND_REFUSED = "inbox/refused"
 PRESS_REFUSED = "inbox/press-refused"
-MOVED = "inbox/moved"
 BOT_ADDED = "inbox/added"
 GROUP_CALLED = "inbox/called"
 _TEXT_EVENTS = (
@@ -231,7 +231,7 @@ MIGRATIONS_PROJECTION = Projection[Mapping[str, str]](
     name="moves",
     version=1,
     tapes="bubbot/inbox/",
-    events=(MOVED,),
+    events=(CHAT_MOVED,),
     initial=dict,
     apply=_apply_moves,
     encode=lambda moves: {"chats": [list(move) for move in moves.items()]},

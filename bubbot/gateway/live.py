@@ -52,8 +52,8 @@ log = logging.getLogger(__name__)
 
 TYPING_INTERVAL_SECONDS = 4.0
 """Seconds between typing calls; Telegram shows a bot as typing for five, Discord for ten."""
-TYPING_DELAY_SECONDS = 1.0
-"""Seconds before typing is shown for the first time: a faster answer needs no such call, and under load many are."""
+TYPING_DELAY_SECONDS = 0.3
+"""Seconds before typing is shown for the first time: a faster answer needs no such call."""
 FIRST_MESSAGE_DELAY_SECONDS = 1.0
 """Seconds of text before a message is begun: an answer that is complete by then is simply sent."""
 CONTINUES_MARK = " …"
@@ -88,7 +88,8 @@ class _LiveTurn:
         ended: the turn has ended.
         silent: it ended without an answer.
         has_no_link_previews: its model was shown words from anywhere.
-        changed: set when the turn changed.
+        changed: set when the turn changed in a way that matters now.
+        is_waiting: there is something to show once it is due, whatever else comes until then.
         task: shows the turn; None before the turn has taken a while.
         timer: starts that task.
     """
@@ -110,8 +111,27 @@ class _LiveTurn:
     silent: bool = False
     has_no_link_previews: bool = False
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    is_waiting: bool = False
     task: asyncio.Task[None] | None = None
     timer: asyncio.TimerHandle | None = None
+
+    def apply(self, event: Preview) -> None:
+        """Change the turn by an event of it."""
+        match event:
+            case TextStreamed(text):
+                self.text += text
+            case ForeignWordsShown():
+                self.has_no_link_previews = True
+            case ToolStarted(name, _):
+                self.tool = name
+            case ToolFinished():
+                self.tool = ""
+            case StepFinished(_, calls) if calls:
+                self.text = f"{self.text.rstrip()}\n\n" if self.text.strip() else ""
+            case TurnFinished(status):
+                self.ended, self.silent = True, status == "silent"
+        if self.due is None and isinstance(event, TextStreamed | ToolStarted):
+            self.due = asyncio.get_running_loop().time() + FIRST_MESSAGE_DELAY_SECONDS
 
     def now(self) -> str:
         """Return the text that the message should show."""
@@ -165,8 +185,16 @@ class LiveAnswers:
             return
         if isinstance(event, TurnStarted):
             self._begin(session, event)
-        elif running := self._running.get(session):
-            self._note(running[-1], event)
+            return
+        if not (running := self._running.get(session)):
+            return
+        turn = running[-1]
+        turn.apply(event)
+        if turn.task is None:
+            if turn.ended:
+                self._end_early(turn)
+        elif turn.ended or not turn.is_waiting:  # an answer comes in many pieces
+            turn.changed.set()
 
     def _begin(self, session: str, event: TurnStarted) -> None:
         _, chat, *thread = session.split(":", 2)
@@ -174,28 +202,6 @@ class LiveAnswers:
         delay = min(TYPING_DELAY_SECONDS, FIRST_MESSAGE_DELAY_SECONDS)  # nothing is shown before
         turn.timer = asyncio.get_running_loop().call_later(delay, self._start, turn)
         self._running.setdefault(session, []).append(turn)
-
-    def _note(self, turn: _LiveTurn, event: Preview) -> None:
-        """Take over what happened in a turn."""
-        match event:
-            case TextStreamed(text):
-                turn.text += text
-            case ForeignWordsShown():
-                turn.has_no_link_previews = True
-            case ToolStarted(name, _):
-                turn.tool = name
-            case ToolFinished():
-                turn.tool = ""
-            case StepFinished(_, calls) if calls:
-                turn.text = f"{turn.text.rstrip()}\n\n" if turn.text.strip() else ""
-            case TurnFinished(status):
-                turn.ended, turn.silent = True, status == "silent"
-                if turn.task is None:
-                    self._end_early(turn)
-        if turn.due is None and isinstance(event, TextStreamed | ToolStarted):
-            turn.due = asyncio.get_running_loop().time() + FIRST_MESSAGE_DELAY_SECONDS
-        if turn.task is not None:
-            turn.changed.set()
 
     def _start(self, turn: _LiveTurn) -> None:
         """Show a turn from now on: most answers are complete before, and cost no task."""
@@ -267,7 +273,7 @@ class LiveAnswers:
 
     async def _type(self, turn: _LiveTurn, channel: SupportsTyping) -> None:
         """Show that the bot types, until cancelled."""
-        await asyncio.sleep(TYPING_DELAY_SECONDS - FIRST_MESSAGE_DELAY_SECONDS)
+        await asyncio.sleep(max(TYPING_DELAY_SECONDS - FIRST_MESSAGE_DELAY_SECONDS, 0.0))
         while True:
             wait = TYPING_INTERVAL_SECONDS
             await self._has_room()
@@ -287,6 +293,7 @@ class LiveAnswers:
                 await self._update_message(turn)
                 continue
             turn.changed.clear()
+            turn.is_waiting = has_news
             try:
                 async with asyncio.timeout_at(turn.due if has_news else None):
                     await turn.changed.wait()

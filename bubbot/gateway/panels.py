@@ -46,28 +46,20 @@ async def _find_intents(reader: PanelReader, tape: TapeHandle, query: PanelQuery
 
     The tape holds the messages to all chats of a channel: only the keys find those of one without reading the rest.
     """
-    cursor = query.cursor_id()
-    part = IdRanges(((1, None if cursor is None else max(cursor - 1, 0)),))
-    session = reader.tapes.open_tape(query.tape, query.session)
-    starts = (
-        await session.fetch(
-            [TapeQuery(query.tape, part, kinds=(Kind.EVENT,), names=(TURN_START,), newest=True, limit=query.limit + 1)]
-        )
-    )[0]
-    turns = [str(start.meta["turn"]) for start in starts[: query.limit] if not start.erased and "turn" in start.meta]
+    starts, more = await query.read_page(reader.tapes.open_tape(query.tape, query.session), TURN_START)
+    turns = [str(start.meta["turn"]) for start in starts if "turn" in start.meta]
     keys = tuple(intent_key(turn, place) for turn in turns for place in range(MESSAGES_PER_TURN))
     named = TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(INTENT,), keys=keys or ("none",))
     newest = IdRanges(((max(await tape.head() - NEWEST_FACTS, 0) + 1, None),))
     recent = TapeQuery(tape.name, newest, kinds=(Kind.EVENT,), names=(INTENT,))
     by_turn, others = await tape.fetch([named, recent])
     found = {entry.id: entry for entry in by_turn if _belongs(entry, query.session)}
-    if cursor is None:
+    if query.cursor_id() is None:
         found |= {
             entry.id: entry
             for entry in others
             if _belongs(entry, query.session) and not TURN_ID.fullmatch(str(entry.data["turn"]))
         }
-    more = str(starts[query.limit - 1].id) if len(starts) > query.limit else ""
     return [found[number] for number in sorted(found, reverse=True)], more
 
 

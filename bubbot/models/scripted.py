@@ -102,11 +102,14 @@ class ScriptedModel:
         if "error" in step:
             raise _ERRORS[step["error"]](step.get("message", f"scripted {step['error']}"))
         text = step.get("text", "").replace("{text}", prompt)
-        pace = step.get("pace")
-        for word in re.findall(r"\S+\s*|\s+", text):
-            if pace:
+        if pace := step.get("pace"):
+            for word in re.findall(r"\S+\s*|\s+", text):
                 await asyncio.sleep(pace)
-            yield TextDelta(word)
+                yield TextDelta(word)
+        elif text:
+            yield TextDelta(
+                text
+            )  # at once, and so in one piece, as the client of a provider passes on what came together
         calls = tuple(
             ToolCall(call.get("id", f"call_{number}_{index}"), call["name"], _arguments(call))
             for index, call in enumerate(step.get("calls", ()))

@@ -92,11 +92,9 @@ def outbox_channel(tape: str) -> str:
     return "" if head else rest.partition("/")[0]
 
 
-def intent_entry(
-    session: str, turn: str, parts: tuple[MessagePart, ...], *, place: int = 0, inbound: int = 0
-) -> TapeEntry:
+def intent_entry(session: str, turn: str, parts: tuple[MessagePart, ...], *, inbound: int = 0) -> TapeEntry:
     """Make the intent to say something, an entry to merge with its turn. `inbound`: the first one it answers."""
-    key = intent_key(turn, place)
+    key = intent_key(turn)
     if any(part.buttons for part in parts):
         if len(key.encode()) > _MAX_BUTTON_KEY_BYTES or not key.isascii():  # platforms return short ids only
             key = f"b{sha256(key.encode()).hexdigest()[:40]}"

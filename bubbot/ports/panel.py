@@ -15,6 +15,9 @@ from typing import Any, Literal, TypeAlias
 
 from bubbot.records import dataclass
 from bubbot.tape.boundary import SharedTape, TapeBoundary
+from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.handle import TapeHandle
+from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.texts import Texts
 
 DEFAULT_PANEL_ROWS = 50
@@ -274,6 +277,21 @@ class PanelQuery:
     def cursor_id(self) -> int | None:
         """Return the cursor as the id of an entry; None for the first page and for a text that is none."""
         return int(self.cursor) if self.cursor.isascii() and self.cursor.isdigit() and len(self.cursor) < 19 else None
+
+    @property
+    def below_cursor(self) -> IdRanges:
+        """The ids that come on this page and later ones, if the newest come first."""
+        cursor = self.cursor_id()
+        return IdRanges(((1, None if cursor is None else max(cursor - 1, 0)),))
+
+    async def read_page(self, tape: TapeHandle, *names: str) -> tuple[list[TapeEntry], str]:
+        """Read the newest events of these names, without erased ones; return them with the cursor of the next page."""
+        query = TapeQuery(
+            tape.name, self.below_cursor, kinds=(Kind.EVENT,), names=names, newest=True, limit=self.limit + 1
+        )
+        found = (await tape.fetch([query]))[0]
+        more = str(found[self.limit - 1].id) if len(found) > self.limit else ""
+        return [entry for entry in found[: self.limit] if not entry.erased], more
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,8 @@ MAX_SESSION_CHARS = 200
 IMPORTS_TAPE = "bubbot/imports"
 """The system's tape that records the imported tapes and their sessions."""
 IMPORT_EVENT = "tape/imported"
+CHAT_MOVED = "inbox/moved"
+"""The fact on the tape of an inbox that a chat has another id now."""
 
 
 async def find_tape(store: TapeStore, workspace: str, reference: str) -> str:
@@ -20,7 +22,22 @@ async def find_tape(store: TapeStore, workspace: str, reference: str) -> str:
     for name in (reference, session_tape(workspace, reference), session_tape(workspace, f"stdin:{reference}")):
         if name in names:
             return name
+    if (name := session_tape(workspace, await _find_first_session(store, reference))) in names:
+        return name
     raise EntryNotFound(f"there is no tape {reference}; bubbot tape list shows all tapes")
+
+
+async def _find_first_session(store: TapeStore, session: str) -> str:
+    """Return the session of a chat by its current id. A chat that moved keeps the session of its first id."""
+    channel, _, rest = session.partition(":")
+    chat, colon, thread = rest.partition(":")
+    moves = TapeQuery(f"bubbot/inbox/{channel}", kinds=("event",), names=(CHAT_MOVED,))
+    first: dict[str, str] = {}
+    for fact in (await store.fetch([moves]))[0]:
+        if not fact.erased:
+            old, new = fact.payload["data"]["chat"], fact.payload["data"]["to"]
+            first[new] = first.get(old, old)
+    return f"{channel}:{first.get(chat, chat)}{colon}{thread}"
 
 
 async def read_session(store: TapeStore, tape: str) -> str:

@@ -124,6 +124,8 @@ def replace_controls(text: str) -> str:
     The result cannot move the cursor, rename the window, write the clipboard, or change the direction of the text.
     """
     text = text.replace("\r\n", "\n")
+    if text.isprintable():
+        return text
     # Each character is looked at once, not at each of its places: a long text has few.
     return text.translate({ord(char): "\N{REPLACEMENT CHARACTER}" for char in set(text) if _is_obeyed(char)})
 

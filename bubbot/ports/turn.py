@@ -113,7 +113,7 @@ class TurnRunner(Protocol):
         For a sub-task give it a turn of its own, `turn.derive(fork, …)`: its text is not streamed to people.
 
         Raises:
-            ModelError: see `ModelRunner.run`; the tape holds what was done.
+            ModelError: see `ModelRunner.run_model`; the tape holds what was done.
         """
         ...
 

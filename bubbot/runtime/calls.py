@@ -6,7 +6,7 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import field, replace
 from typing import Any
 
@@ -44,6 +44,8 @@ PAGE_FRAME_CHARS = 80
 """Characters that may stand around a page, so that the page itself is not cut."""
 TAIL_SHARE = 4
 """The end of a cut result gets one part in this many of the shown text."""
+BROKEN_OFF = "was not run: a call before it failed, on which it may depend. If it is still wanted, call it again."
+"""The result of a chained call after one that failed, behind the name of its tool."""
 PARALLEL_CALLS = 4
 """Calls of one step that run at the same time at most."""
 REPEAT_LIMIT = 3
@@ -155,11 +157,20 @@ class ToolCallRunner:
         self._show = on_preview
         self._settings = settings
 
-    async def run(self, turn: Turn, calls: Sequence[ToolCall], repeats: RepeatedCalls) -> None:
+    async def run(
+        self, turn: Turn, calls: Sequence[ToolCall], repeats: RepeatedCalls, *, chained: Collection[str] = ()
+    ) -> None:
         """Run the calls and append their results to the turn's tape, in the order of the calls.
 
         The result of a call that acted outside is durable as soon as there is one. If this raises or is cancelled, the
         results so far are appended, and calls that never began get a result that says so.
+
+        Args:
+            turn: the turn that calls.
+            calls: the calls.
+            repeats: those of the turn so far.
+            chained: the ids of calls that nobody looks at in between: once one that acts has failed, none of those after it
+                that act runs, since it may depend on that one.
 
         Raises:
             ModelRepeatsCall: the model does not stop repeating itself.
@@ -168,9 +179,17 @@ class ToolCallRunner:
         results: dict[int, _Result] = {}
         begun: set[int] = set()
         plain = [unwrap_call(call) for call in calls]
+        is_broken = False
         try:
             for group in self._groups(plain):
+                place, call = group[-1]
+                is_link = call.id in chained and not self._only_reads(call)
+                if is_link and is_broken:
+                    begun.add(place)
+                    results[place] = _Result(_not_run(call, timestamp(turn.now()), f"{call.name} {BROKEN_OFF}"))
+                    continue
                 await self._run_group(turn, group, repeats, results, begun)
+                is_broken = is_broken or (is_link and "is_error" in results[place].item)
                 if any(result.effect.is_begun for result in results.values()):
                     await self._append_results(turn, results)
                     await turn.tape.save()
@@ -220,6 +239,10 @@ class ToolCallRunner:
             was_parallel = is_parallel
         return groups
 
+    def _only_reads(self, call: ToolCall) -> bool:
+        tool = self._find_tool(call)
+        return tool is not None and tool.effect.kind is EffectKind.READ
+
     def _runs_in_parallel(self, call: ToolCall) -> bool:
         tool = self._find_tool(call)
         return tool is not None and tool.runs_in_parallel
@@ -255,9 +278,10 @@ class ToolCallRunner:
     async def _run_call(self, turn: Turn, call: ToolCall, times: int) -> _Result:
         started, begun = timestamp(turn.now()), self._elapsed()
         if times == REPEAT_LIMIT:
-            text = f"this is the same call {times} times in a row; it was not run. Try another way."
             return _Result(
-                {"tool_call_id": call.id, "content": text, "started": started, "elapsed_ms": 0, "is_error": True}
+                _not_run(
+                    call, started, f"this is the same call {times} times in a row; it was not run. Try another way."
+                )
             )
         started_call = ToolStarted(clean(call.name), shorten(clean(call.arguments)))
         self._show(turn.session, started_call)
@@ -398,6 +422,10 @@ def move_pointer(text: str, entry: TapeEntry, offset: int) -> str | None:
     blobs = cited_blobs(entry)
     found = next((found for found in _POINTER.finditer(text) if found["handle"] in blobs), None)
     return found and f"{found['before']}{offset}{found['after']}"
+
+
+def _not_run(call: ToolCall, started: str, text: str) -> dict[str, Any]:
+    return {"tool_call_id": call.id, "content": text, "started": started, "elapsed_ms": 0, "is_error": True}
 
 
 async def _run_together(calls: Sequence[Coroutine[Any, Any, None]]) -> None:

@@ -21,10 +21,10 @@ from bubbot.ports.model import (
     ToolSpecs,
     Usage,
 )
-from bubbot.ports.text import clean
-from bubbot.ports.turn import Turn
+from bubbot.ports.text import clean, clean_json
+from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.records import dataclass
-from bubbot.runtime.answer import PreviewText, RoutedAnswer, route_assistant
+from bubbot.runtime.answer import PreviewText, route_assistant
 from bubbot.runtime.calls import RepeatedCalls, ToolCallRunner
 from bubbot.runtime.compose import ComposedRequest, RequestComposer, estimate_fixed_tokens, request_token_limit
 from bubbot.runtime.context.tokens import estimate_tokens
@@ -62,7 +62,7 @@ class _StoredDigests:
 
 
 class ModelRunner:
-    """Runs the model steps of a turn, with their tool calls, until there is an answer."""
+    """Runs the model steps of a turn, with their tool calls, until there is an answer. It is the `TurnRunner` of turns."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class ModelRunner:
         self._elapsed = elapsed
         self._show = on_preview
 
-    async def run(self, turn: Turn) -> RoutedAnswer:
+    async def run_model(self, turn: Turn) -> TurnOutcome:
         """Run model calls and tools until there is an answer.
 
         Raises:
@@ -238,7 +238,7 @@ class ModelRunner:
             raise
         else:
             attempts.on_reply(reply, call.cost)
-            return reply
+            return _clean_reply(reply)
         finally:
             facts["attempts"] = attempts.as_json()
             if call.is_sent:
@@ -283,29 +283,28 @@ class ModelRunner:
         on_preview, session = self._show, turn.session
         return lambda text: on_preview(session, TextStreamed(text if text.isascii() else clean(text)))
 
-    async def _finish(self, turn: Turn, reply: ModelReply, facts: dict[str, Any]) -> RoutedAnswer:
+    async def _finish(self, turn: Turn, reply: ModelReply, facts: dict[str, Any]) -> TurnOutcome:
         """Record the last step, which only the merge makes durable."""
-        text = clean(reply.text)
-        answer = route_assistant(text)
-        message = make.message("assistant", text or " ", model=reply.model)
+        answer = route_assistant(reply.text)
+        message = make.message("assistant", reply.text or " ", model=reply.model)
         await turn.tape.append([message, make.event(STEP_EVENT, facts)])
         if answer.empty:
             raise ModelEmptyAnswer
-        if reply.finish == "length" and not answer.silent:
-            return replace(answer, text=f"{answer.text}\n\n{turn.texts.say('answer_cut')}")
-        return answer
+        if answer.silent:
+            return TurnOutcome("silent", "")
+        is_cut = reply.finish == "length"
+        return TurnOutcome("answered", f"{answer.text}\n\n{turn.texts.say('answer_cut')}" if is_cut else answer.text)
 
     async def _use_tools(self, turn: Turn, reply: ModelReply, facts: dict[str, Any], repeats: RepeatedCalls) -> None:
-        calls = [ToolCall(clean(call.id), clean(call.name), clean(call.arguments)) for call in reply.calls]
         entry = make.tool_call(
-            [_as_json(call) for call in calls],
-            text=clean(reply.text),
-            outside=self._calls.list_outside(calls),
+            [_as_json(call) for call in reply.calls],
+            text=reply.text,
+            outside=self._calls.list_outside(reply.calls),
             model=reply.model,
         )
         if reply.replay:
             entry = replace(entry, payload={**entry.payload, "replay": reply.replay})
-        await self._run_calls(turn, calls, [entry, make.event(STEP_EVENT, facts)], repeats)
+        await self._run_calls(turn, reply.calls, [entry, make.event(STEP_EVENT, facts)], repeats)
 
     async def _run_stored(self, turn: Turn, repeats: RepeatedCalls) -> None:
         """Run the calls that wait for the turn, before its model is asked: no model wrote them in this turn.
@@ -315,16 +314,23 @@ class ModelRunner:
         """
         if calls := [*await self._calls.list_unfinished(turn), *turn.stored_calls]:
             items, outside = [_as_json(call) for call in calls], self._calls.list_outside(calls)
-            turn.stored_calls = ()
-            await self._run_calls(turn, calls, [make.tool_call(items, outside=outside, stored=True)], repeats)
+            chained, turn.stored_calls = [call.id for call in turn.stored_calls], ()
+            entry = make.tool_call(items, outside=outside, stored=True)
+            await self._run_calls(turn, calls, [entry], repeats, chained=chained)
 
     async def _run_calls(
-        self, turn: Turn, calls: Sequence[ToolCall], entries: Sequence[TapeEntry], repeats: RepeatedCalls
+        self,
+        turn: Turn,
+        calls: Sequence[ToolCall],
+        entries: Sequence[TapeEntry],
+        repeats: RepeatedCalls,
+        *,
+        chained: Sequence[str] = (),
     ) -> None:
         """Run the calls: their `entries` are durable before they run, their results before the next model call."""
         await turn.tape.append(entries)
         await turn.tape.save()
-        await self._calls.run(turn, calls, repeats)
+        await self._calls.run(turn, calls, repeats, chained=chained)
         await turn.end_step()
         await turn.tape.save()
 
@@ -461,6 +467,23 @@ def _outcome_facts(reply: ModelReply) -> dict[str, Any]:
 def _usage_as_json(usage: Usage) -> dict[str, Any]:
     """Build the token counts that a step records."""
     return {name: getattr(usage, name) for name in Usage.__slots__}
+
+
+def _clean_reply(reply: ModelReply) -> ModelReply:
+    """Make what a provider sent storable: half a surrogate pair is legal in JSON, and no text."""
+    plain = f"{reply.text}{reply.response_id}{reply.reasoning}"
+    for call in reply.calls:
+        plain += f"{call.id}{call.name}{call.arguments}"
+    if reply.replay is None and plain.isascii():
+        return reply
+    return replace(
+        reply,
+        text=clean(reply.text),
+        calls=tuple(ToolCall(clean(call.id), clean(call.name), clean(call.arguments)) for call in reply.calls),
+        response_id=reply.response_id and clean(reply.response_id),
+        reasoning=reply.reasoning and clean(reply.reasoning),
+        replay=clean_json(reply.replay),
+    )
 
 
 def _as_json(call: ToolCall) -> dict[str, Any]:

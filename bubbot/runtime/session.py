@@ -10,6 +10,7 @@ from dataclasses import KW_ONLY, field, replace
 from datetime import tzinfo
 from functools import partial
 
+from bubbot.concurrency import is_being_cancelled
 from bubbot.errors import (
     BubbotError,
     FeatureFailed,
@@ -454,7 +455,7 @@ class SessionRuntime:
                 self._attachments |= await self._intake_task
             except asyncio.CancelledError:
                 self._intake_task.cancel()
-                if _is_being_cancelled():
+                if is_being_cancelled():
                     raise
             finally:
                 self._intake_task = None
@@ -521,7 +522,7 @@ class SessionRuntime:
             zone=self._deps.zone,
             inbounds=list(batch),
             texts=self._texts,
-            runner=self._deps.loop,
+            runner=self._deps.loop.runner,
         )
         if first.is_typed:  # people's messages join no other turn, which may stay silent
             turn.join = self._join_waiting
@@ -600,7 +601,7 @@ class SessionRuntime:
             self._loop_task = asyncio.ensure_future(answer(turn))
             return await self._loop_task
         except asyncio.CancelledError:
-            if _is_being_cancelled():
+            if is_being_cancelled():
                 raise
             return await _record_stop(turn)
         except (StoreError, LeaseLost):
@@ -754,8 +755,3 @@ def _build_failure_message(
     quoted = inbound.message or (inbound.external_id if inbound.is_typed else "")
     out = Outbound(inbound.channel, inbound.chat, text, inbound.thread, quoted)
     return key, intent_entry(session, key, tuple(channel.split(out)), inbound=first.id)
-
-
-def _is_being_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

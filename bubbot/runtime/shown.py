@@ -14,7 +14,7 @@ from bubbot.ports.model import ToolCall
 from bubbot.ports.turn import EntryRef, ShownEntries
 from bubbot.records import dataclass
 from bubbot.runtime.turns import read_calls, read_results
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry, objects_of, text_of
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, objects_of, text_field
 from bubbot.tape.handle import CORRECTION
 from bubbot.tape.provenance import LEAST_ROLE, Source, find_foreign, least_role_of, pick_source
 
@@ -116,6 +116,7 @@ _BEFORE = re.compile(r"[\s\"'`<>(\[{|,;:=*_~\u00ab]|[^\x00-\x7f]")
 _ENDS = r"\s<>\"`\uff0c\u3002\u3001\uff1b\uff1a\uff01\uff1f\uff09\u3011\u300d\u300f\u300b\u201d\u2019\u00bb\u2026"
 _BEHIND = re.compile(rf"[.,;:!?)\]}}'|]*(?=[{_ENDS}]|\Z)")
 """What may stand behind an address: an end, before which a sentence or a bracket may close."""
+_NO_WORD = re.compile(r"[\W_]+")
 MAX_TOKEN_CHARS = 2_100
 """Characters before an address in which another one may begin that holds it."""
 
@@ -162,17 +163,17 @@ class ShownTexts:
     def find_quote(self, address: str) -> EntryRef | None:
         """Return the newest entry, not written by a model, in which an address stands; None without one.
 
-        What a person wrote counts, and a page of the web: unless the model wrote the address before the page was read, as
-        what is done at its word may well repeat it.
+        What a person wrote counts, and a page of the web: unless the model wrote the address before the page was read, in
+        whatever spelling, as what is done at its word may well repeat it.
         """
         calls: dict[str, ToolCall] = {}
-        found, is_composed = None, False
+        folded, found, is_composed = _fold(address), None, False
         for entry in self.entries:
             if entry.erased:
                 continue
             if any(stands_in(address, text) for text in _people_texts(entry)):
                 found = entry.id
-            is_composed = is_composed or any(address in text for text in _model_texts(entry))
+            is_composed = is_composed or any(folded in _fold(text) for text in _model_texts(entry))
             if entry.kind == Kind.TOOL_CALL:
                 calls |= {call.id: call for call in read_calls(entry)}
             elif not is_composed and any(stands_in(address, text) for text in self._page_texts(entry, calls)):
@@ -181,15 +182,20 @@ class ShownTexts:
 
     def _page_texts(self, entry: TapeEntry, calls: Mapping[str, ToolCall]) -> Iterator[str]:
         for result in read_results(entry):
-            call, content = calls.get(text_of(result, "tool_call_id")), text_of(result, "content")
+            call, content = calls.get(text_field(result, "tool_call_id")), text_field(result, "content")
             if call and not result.get("is_error") and self.quotes_addresses(call.name):
                 yield content
+
+
+def _fold(text: str) -> str:
+    """Reduce a text to its letters and digits, which is what stays of it in any spelling."""
+    return _NO_WORD.sub("", text.casefold())
 
 
 def _people_texts(entry: TapeEntry) -> Iterator[str]:
     """Yield what a person wrote, quoted or attached. The bot's own message in a quote is that of a model."""
     if entry.kind == Kind.EVENT and entry.name == CORRECTION and "turn" not in entry.meta:
-        yield text_of(entry.data, "content")
+        yield text_field(entry.data, "content")
     if entry.kind != Kind.MESSAGE or entry.payload.get("role") != "user" or entry.meta.get("origin") != "human":
         return
     content = entry.payload.get("content")

@@ -11,7 +11,7 @@ from bubbot.ports.model import ToolCall
 from bubbot.records import dataclass
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry, encode, objects_of, text_of
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, encode, objects_of, text_field
 from bubbot.tape.events import STEP_EVENT, TURN_END, TURN_ENDS, TURN_INTERRUPTED, TURN_START
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.view import QueryAnswers
@@ -108,12 +108,12 @@ class StepRecord:
     @property
     def fork(self) -> str:
         """The sub-task that made it; empty for the turn itself."""
-        return text_of(self.entry.meta, "fork")
+        return text_field(self.entry.meta, "fork")
 
     @property
     def label(self) -> str:
         """What it was for, if not for the answer: a purpose, or the sub-task that made it."""
-        return text_of(self.data, "purpose") or (text_of(self.entry.meta, "origin") if self.fork else "")
+        return text_field(self.data, "purpose") or (text_field(self.entry.meta, "origin") if self.fork else "")
 
     @property
     def number(self) -> int:
@@ -123,12 +123,12 @@ class StepRecord:
     @property
     def status(self) -> str:
         """How it ended."""
-        return text_of(self.data, "status")
+        return text_field(self.data, "status")
 
     @property
     def model(self) -> str:
         """The model that answered, or that was asked."""
-        return text_of(self.data, "answered") or text_of(self.data, "model")
+        return text_field(self.data, "answered") or text_field(self.data, "model")
 
     @property
     def elapsed_ms(self) -> int:
@@ -159,7 +159,7 @@ class StepRecord:
     @property
     def error(self) -> str:
         """Why it failed; empty if it did not."""
-        return text_of(self.data, "error")
+        return text_field(self.data, "error")
 
     @property
     def failed_attempts(self) -> tuple[JsonObject, ...]:
@@ -190,14 +190,14 @@ class TurnRecord:
         results: dict[tuple[str, str], tuple[int, JsonObject]] = {}
         facts: dict[tuple[str, str], list[TapeEntry]] = {}
         for entry in entries:
-            fork = text_of(entry.meta, "fork")
+            fork = text_field(entry.meta, "fork")
             for result in read_results(entry):
-                results[fork, text_of(result, "tool_call_id")] = entry.id, result
-            if call := text_of(entry.data, "call"):
+                results[fork, text_field(result, "tool_call_id")] = entry.id, result
+            if call := text_field(entry.data, "call"):
                 facts.setdefault((fork, call), []).append(entry)
 
         def describe(entry: TapeEntry, call: ToolCall) -> CallRecord:
-            key = text_of(entry.meta, "fork"), call.id
+            key = text_field(entry.meta, "fork"), call.id
             result_entry, result = results.get(key, (0, None))
             about = tuple(facts.get(key, ()))
             return CallRecord(call.id, call.name, call.arguments, entry.id, result, result_entry, about)
@@ -205,7 +205,7 @@ class TurnRecord:
         steps: list[StepRecord] = []
         written: dict[str, TapeEntry] = {}
         for entry in entries:
-            fork = text_of(entry.meta, "fork")
+            fork = text_field(entry.meta, "fork")
             if entry.kind == Kind.TOOL_CALL or _is_message(entry, "assistant"):
                 written[fork] = entry
             elif entry.name == STEP_EVENT and (data := entry.data):
@@ -217,7 +217,7 @@ class TurnRecord:
     @property
     def id(self) -> str:
         """Its id; empty if it has none."""
-        return text_of(self.entries[0].meta, "turn") if self.entries else ""
+        return text_field(self.entries[0].meta, "turn") if self.entries else ""
 
     @property
     def status(self) -> str:
@@ -288,7 +288,7 @@ def discarded_steps(entries: Sequence[TapeEntry], purpose: str) -> list[TapeEntr
 
 def turn_status(end: TapeEntry) -> str:
     """Return how a turn ended, by its last entry."""
-    return "interrupted" if end.name == TURN_INTERRUPTED else text_of(end.data, "status")
+    return "interrupted" if end.name == TURN_INTERRUPTED else text_field(end.data, "status")
 
 
 def read_calls(entry: TapeEntry) -> tuple[ToolCall, ...]:
@@ -300,10 +300,10 @@ def read_call(call: JsonObject) -> ToolCall:
     """Read a call in the form of messages and entries. Arguments that are no text are written as JSON."""
     function = call.get("function")
     if not isinstance(function, Mapping):
-        return ToolCall(text_of(call, "id"), "", "")
+        return ToolCall(text_field(call, "id"), "", "")
     arguments = function.get("arguments", "")
     text = arguments if isinstance(arguments, str) else encode(arguments)
-    return ToolCall(text_of(call, "id"), text_of(function, "name"), text)
+    return ToolCall(text_field(call, "id"), text_field(function, "name"), text)
 
 
 def read_results(entry: TapeEntry) -> tuple[JsonObject, ...]:

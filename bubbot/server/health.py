@@ -26,14 +26,6 @@ HEALTH_HTTP_LIMITS = HttpLimits(connections=32, shutdown_seconds=2.0)
 
 
 @dataclass(frozen=True, slots=True)
-class HealthAddress:
-    """The host and port at which the health server listens."""
-
-    host: str
-    port: int
-
-
-@dataclass(frozen=True, slots=True)
 class HealthProbe:
     """Functions that read the current bot: a restart inside the process may replace it.
 
@@ -55,9 +47,7 @@ class HealthProbe:
 
 
 @asynccontextmanager
-async def serve_health(
-    address: HealthAddress, probe: HealthProbe, metrics: Metrics, limits: HttpLimits = HEALTH_HTTP_LIMITS
-) -> AsyncIterator[int]:
+async def serve_health(address: HttpAddress, probe: HealthProbe, metrics: Metrics) -> AsyncIterator[int]:
     """Answer until the block ends; yield the port.
 
     Raises:
@@ -68,8 +58,7 @@ async def serve_health(
         web.get("/ready", _ready_handler(probe)),
         web.get("/metrics", _metrics_handler(probe, metrics)),
     ]
-    at, connections = HttpAddress("health", address.host, address.port), HttpConnections(limits)
-    async with listen(at, routes, connections, [_track_request]) as port:
+    async with listen(address, routes, HttpConnections(HEALTH_HTTP_LIMITS), [_track_request]) as port:
         sampling = asyncio.create_task(_sample(metrics))
         url_host = f"[{address.host}]" if ":" in address.host else address.host
         log.info(

@@ -83,9 +83,7 @@ class PagesAddress:
 
 
 @asynccontextmanager
-async def serve_pages(
-    pages: Pages, address: PagesAddress, admit: AdmitViewer, limits: HttpLimits = PAGE_LIMITS
-) -> AsyncIterator[int]:
+async def serve_pages(pages: Pages, address: PagesAddress, admit: AdmitViewer) -> AsyncIterator[int]:
     """Serve pages until the block ends; yield the port.
 
     Raises:
@@ -93,7 +91,7 @@ async def serve_pages(
     """
     server = PageServer(pages, address, admit)
     at = HttpAddress(address.section, address.host, address.port)
-    async with listen(at, server.routes(), HttpConnections(limits), [server.guard]) as port:
+    async with listen(at, server.routes(), HttpConnections(PAGE_LIMITS), [server.guard]) as port:
         server.port = port
         log.info("serving pages", extra={"action": "pages.listening", "host": address.host, "port": port})
         yield port

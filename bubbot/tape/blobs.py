@@ -64,7 +64,7 @@ def cited_blobs(entry: TapeEntry) -> set[str]:
     elif entry.kind == Kind.EVENT and isinstance(data := payload.get("data"), Mapping):
         digests += _items(data, "blobs")
         if entry.name == "loop.step":
-            digests += [data.get("system"), data.get("tools")]
+            digests += [data.get("system"), data.get("tools"), data.get("messages")]
     return {digest for digest in digests if isinstance(digest, str) and _NAME.fullmatch(digest)}
 
 

@@ -17,6 +17,7 @@ from typing import NoReturn
 
 from bubbot.errors import AccessError
 from bubbot.records import dataclass
+from bubbot.tape.blobs import cited_blobs
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import IdRanges, Span, TapeQuery, WholeTape, cut_spans
 from bubbot.tape.references import ReferenceRegistry
@@ -145,6 +146,11 @@ class TapeBoundary:
     async def tapes(self) -> list[TapeSummary]:
         """List the tapes that the viewer may see as a whole."""
         return [tape for tape in await self._store.tapes() if self._may_see_all(tape.name)]
+
+    def list_blobs(self, entry: TapeEntry) -> list[str]:
+        """List the digests of the blobs that an entry names."""
+        declared = (each for each in self._references.find_blobs(entry) if isinstance(each, str))
+        return sorted({*cited_blobs(entry), *declared})
 
     async def get_blob(self, tape: str, digest: str) -> bytes:
         """See `BlobStore.get_blob`."""

@@ -237,7 +237,8 @@ class TapeEntry:
     @property
     def data(self) -> JsonObject:
         """The data of an event; empty for other kinds, and if it is missing or no object (imports)."""
-        data = self.payload.get("data") if self.kind == Kind.EVENT else None
+        payload = self.payload
+        data = payload["data"] if self.kind == Kind.EVENT and "data" in payload else None
         return data if type(data) is MappingProxyType else EMPTY_OBJECT
 
     def same_content(self, other: TapeEntry) -> bool:
@@ -364,7 +365,7 @@ def objects_of(value: object) -> Iterator[JsonObject]:
             yield item
 
 
-def text_of(value: JsonObject, key: str) -> str:
+def text_field(value: JsonObject, key: str) -> str:
     """Return a text of an object; empty if it is missing or no text (imports)."""
     found = value.get(key)
     return found if isinstance(found, str) else ""

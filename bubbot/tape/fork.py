@@ -35,7 +35,6 @@ from bubbot.tape.query import (
     without_limit,
 )
 from bubbot.tape.references import Rebase, RecordedState, ReferenceRegistry, entries_as_of
-from bubbot.tape.shards import count_shards, shard_tapes
 from bubbot.tape.store import Batch, ForkRecord, Lease, TapeStore
 
 _NO_KEYS: frozenset[str] = frozenset()
@@ -94,14 +93,13 @@ class ForkedTape(TapeHandle):
             fetch_parent: answers a query on the tape as it was at an id; None: the parent does, or the store.
             on_merged: called with the delta after the merge.
         """
-        super().__init__(record.tape, now, session, stamp)
+        super().__init__(store, record.tape, now, session, stamp)
         self._lease = Lease(record.tape, record.epoch) if record.epoch else None
         self._fetch_parent = fetch_parent or partial(_fetch_one, parent or store)
         self._on_merged = on_merged
         self.id = record.id
         self.base = record.base
         self._record = ForkRecord(record.id, record.tape, record.base, (), session=record.session, epoch=record.epoch)
-        self._store = store
         self._new_id = new_id
         self._references = references
         self._parent = parent
@@ -390,18 +388,6 @@ class ForkedTape(TapeHandle):
         return await read_as_of(
             self, spans, self._store, now=self._now, new_id=self._new_id, references=self._references
         )
-
-    def shards_of(self, tape: str) -> tuple[str, ...]:
-        """See `TapeHandle.shards_of`."""
-        return shard_tapes(tape, count_shards(self._store))
-
-    async def put_blob(self, data: bytes) -> str:
-        """Store bytes at once, not staged: a blob that nothing cites is harmless."""
-        return await self._store.put_blob(self.name, data)
-
-    async def get_blob(self, digest: str) -> bytes:
-        """Read the bytes of a blob of this tape."""
-        return await self._store.get_blob(self.name, digest)
 
     async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
         """Return what the parent, as it was at `base`, would find after the merge.

@@ -24,7 +24,8 @@ from bubbot.tape.query import (
     date_bounds,
     is_inside,
 )
-from bubbot.tape.store import ResetBatch
+from bubbot.tape.shards import count_shards, shard_tapes
+from bubbot.tape.store import ResetBatch, TapeStore
 from bubbot.tape.view import QueryAnswers, StepwiseView, View
 
 T = TypeVar("T")
@@ -47,8 +48,11 @@ class TapeHandle(ABC):
 
     source: Source
 
-    def __init__(self, name: str, now: Clock, session: str = "", stamp: JsonObject = EMPTY_OBJECT) -> None:
+    def __init__(
+        self, store: TapeStore, name: str, now: Clock, session: str = "", stamp: JsonObject = EMPTY_OBJECT
+    ) -> None:
         """Name the tape; `stamp` is merged into the meta of every appended entry."""
+        self._store = store
         self.name = name
         self.session = session
         self._now = now
@@ -72,10 +76,6 @@ class TapeHandle(ABC):
         """Return the newest id; 0 for an empty tape."""
 
     @abstractmethod
-    def shards_of(self, tape: str) -> tuple[str, ...]:
-        """Return all tapes of a system tape (see `shard_tapes`)."""
-
-    @abstractmethod
     async def as_of(self, spans: Sequence[Sequence[int]]) -> TapeHandle:
         """Return the tape as it was at an earlier time, to read it.
 
@@ -88,14 +88,6 @@ class TapeHandle(ABC):
         """
 
     @abstractmethod
-    async def put_blob(self, data: bytes) -> str:
-        """Store bytes with the tape and return their digest."""
-
-    @abstractmethod
-    async def get_blob(self, digest: str) -> bytes:
-        """Read the bytes of a blob of this tape. Raise `EntryNotFound` if there is none."""
-
-    @abstractmethod
     async def reset(self, *, archive: bool = True, erase_also: tuple[tuple[str, tuple[int, ...]], ...] = ()) -> str:
         """Restart the tape with `session/start` and a fact about the old entries; return the archive name.
 
@@ -103,6 +95,18 @@ class TapeHandle(ABC):
             archive: True keeps the old entries under the archive name; False erases them.
             erase_also: entries of other tapes to erase with them, as (tape, ids).
         """
+
+    def shards_of(self, tape: str) -> tuple[str, ...]:
+        """Return all tapes of a system tape (see `shard_tapes`)."""
+        return shard_tapes(tape, count_shards(self._store))
+
+    async def put_blob(self, data: bytes) -> str:
+        """Store bytes with the tape and return their digest. In a fork, too: a blob that nothing cites is harmless."""
+        return await self._store.put_blob(self.name, data)
+
+    async def get_blob(self, digest: str) -> bytes:
+        """Read the bytes of a blob of this tape. Raise `EntryNotFound` if there is none."""
+        return await self._store.get_blob(self.name, digest)
 
     async def read(self, view: View[T] | StepwiseView[T]) -> T:
         """Return the view's value on this tape; the only way to read a view."""

@@ -184,6 +184,11 @@ class ReferenceRegistry:
         for path in self.of_event(entry.name or "").entries if entry.kind == Kind.EVENT else ():
             yield from _values(entry.payload.get("data"), _steps(path))
 
+    def find_blobs(self, entry: TapeEntry) -> Iterator[object]:
+        """Yield what stands in the fields of an event that name blobs of the same tape."""
+        for path in self.of_event(entry.name or "").blobs if entry.kind == Kind.EVENT else ():
+            yield from _values(entry.payload.get("data"), _steps(path))
+
     def with_events(self, events: Mapping[str, type]) -> ReferenceRegistry:
         """Return a registry that also knows these events. Raise `EntryInvalid` if one is declared already.
 

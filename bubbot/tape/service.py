@@ -19,7 +19,7 @@ from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.provenance import ON_READ, note_reads
 from bubbot.tape.query import OpeningAnchor, TapeQuery, Window
 from bubbot.tape.references import ReferenceRegistry
-from bubbot.tape.shards import count_shards, shard_tape, shard_tapes
+from bubbot.tape.shards import count_shards, shard_tape
 from bubbot.tape.store import Batch, ForkRecord, Lease, TapeStore
 from bubbot.tape.window import WINDOW_CACHE_ENTRIES, LiveWindow
 
@@ -41,8 +41,7 @@ class TapeService(TapeHandle):
         stamp: JsonObject = EMPTY_OBJECT,
         references: ReferenceRegistry = KERNEL_REFERENCES,
     ) -> None:
-        super().__init__(name, now, session, stamp)
-        self._store = store
+        super().__init__(store, name, now, session, stamp)
         self._new_id = new_id
         self._references = references
         self._lease: Lease | None = None
@@ -152,18 +151,6 @@ class TapeService(TapeHandle):
         return await read_as_of(
             self, spans, self._store, now=self._now, new_id=self._new_id, references=self._references
         )
-
-    def shards_of(self, tape: str) -> tuple[str, ...]:
-        """See `TapeHandle.shards_of`."""
-        return shard_tapes(tape, count_shards(self._store))
-
-    async def put_blob(self, data: bytes) -> str:
-        """Store bytes with the tape and return their digest."""
-        return await self._store.put_blob(self.name, data)
-
-    async def get_blob(self, digest: str) -> bytes:
-        """Read the bytes of a blob of this tape."""
-        return await self._store.get_blob(self.name, digest)
 
     async def reset(self, *, archive: bool = True, erase_also: tuple[tuple[str, tuple[int, ...]], ...] = ()) -> str:
         """Restart the tape in one transaction (see `TapeHandle.reset`)."""

@@ -19,7 +19,7 @@ from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.query import TapeQuery, Window
 from bubbot.tape.store import ForkRecord, ResetBatch
 from tests.doubles import CountingSalt, SteppingClock
-from tests.raw import raw
+from tests.raw import raw, tamper
 from tests.tapes import batch, note, notes, texts, whole
 
 
@@ -178,6 +178,47 @@ async def test_the_database_of_another_program_is_left_alone(path: Path) -> None
 async def test_a_place_where_no_database_can_be_is_a_clear_error(tmp_path: Path, where: str) -> None:
     with pytest.raises(StoreUnavailable, match="cannot be opened"):
         await open_store(tmp_path / where, salt=bytes, now=SteppingClock())
+
+
+@pytest.mark.parametrize("by_tape", [True, False])
+async def test_a_reader_that_met_a_damaged_entry_sees_what_is_written_later(path: Path, *, by_tape: bool) -> None:
+    """While its error is kept, as a log may keep it, an open cursor would hold all reading at an old state."""
+    async with opened(path) as store:
+        await store.append([batch(note("a"), note("b"), note("c"))])
+        tamper(path, "UPDATE entries SET payload = '{' WHERE id = 2")
+        with pytest.raises(TapeCorrupt) as kept:
+            await (store.fetch([TapeQuery("tape")]) if by_tape else store.read_after(0, 10))
+        await store.append([batch(note("d"))])
+        assert (await store.head("tape"), await store.newest_position()) == (4, 4)
+        assert [each.entry.id for each in await store.read_after(2, 10)] == [3, 4]
+        assert "entry 2" in str(kept.value)
+
+
+def move(source: Path, target: Path) -> None:
+    """Move a file, beside what uses it."""
+    source.replace(target)
+
+
+async def test_nothing_is_written_to_a_file_that_was_moved_away_or_replaced(path: Path) -> None:
+    """It would be lost with the process. Who looks at a file that is gone sees what is gone, too."""
+    aside, other = path.with_name("aside.db"), path.with_name("other.db")
+    async with opened(other) as store:
+        await store.append([batch(note("x"))])
+    async with opened(path) as store, AsyncExitStack() as stack:
+        await store.append([batch(note("a"))])
+        looking = await open_readonly(path)
+        stack.push_async_callback(looking.aclose)
+        move(path, aside)
+        for is_replaced in (False, True):
+            if is_replaced:
+                move(other, path)
+            with pytest.raises(StoreUnavailable, match="removed or replaced"):
+                await store.append([batch(note("b"))])
+            with pytest.raises(StoreUnavailable, match="removed or replaced"):
+                await looking.tapes()
+        move(aside, path)
+        await store.append([batch(note("b"))])
+        assert [tape.head for tape in await looking.tapes()] == [2]
 
 
 async def test_a_reader_beside_the_writer_sees_each_commit(path: Path) -> None:

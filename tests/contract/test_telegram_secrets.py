@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from dataclasses import replace
 from typing import Any
 
@@ -69,8 +69,8 @@ class TestSecrets:
             await attempt("getFile", channel.fetch(Attachment("F"), 10))
             await attempt("none", channel.fetch(Attachment("F"), 10))
             server.say("getMe", failure)
-            await attempt("setMyCommands", _briefly(channel.run(Heard(server))))
-            await attempt("getUpdates", _briefly(channel.run(Heard(server))))
+            await attempt("setMyCommands", _until_called(server, "setMyCommands", channel.run(Heard(server))))
+            await attempt("getUpdates", _until_called(server, "getUpdates", channel.run(Heard(server))))
         # Nobody listens on this port: the connection itself fails.
         given = TelegramSettings.read(
             "tg",
@@ -97,5 +97,21 @@ class TestSecrets:
         assert logging.getLogger("httpx").filters == before
 
 
-async def _briefly(work: Any) -> None:
-    await asyncio.wait_for(work, 0.1)
+async def _until_called(server: ScriptedServer, method: str, work: Coroutine[Any, Any, None]) -> None:
+    """Run until the platform was called so and twice more, or the work ends by itself."""
+    before = len(server.calls)
+
+    def is_over() -> bool:
+        since = server.methods()[before:]
+        return method in since[:-2]
+
+    running, called = asyncio.create_task(work), asyncio.create_task(server.until(is_over))
+    try:
+        await asyncio.wait({running, called}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        ended = running.done()
+        for task in (running, called):
+            task.cancel()
+        await asyncio.wait({running, called})
+    if ended:
+        await running

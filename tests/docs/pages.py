@@ -32,6 +32,12 @@ def pages() -> list[Path]:
     return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
+def read_source() -> str:
+    """Read all that bubbot is made of, as one text."""
+    files = (file for folder in ("bubbot", "channels") for file in (ROOT / folder).rglob("*.py"))
+    return "\n".join(file.read_text(encoding="utf-8") for file in files)
+
+
 def blocks(page: Path) -> list[Block]:
     """The fenced blocks of a page, in order."""
     text = page.read_text(encoding="utf-8")

@@ -62,7 +62,7 @@ async def asked(
     request = ModelRequest("Be brief.", messages or (HI,), (TOOL,), parameters or {})
     said = ""
     try:
-        async with asyncio.timeout(15), asking(name, address, outcome.waits, **more) as model:
+        async with asyncio.timeout(60), asking(name, address, outcome.waits, **more) as model:
             async for event in model.stream(request):
                 if isinstance(event, TextDelta):
                     said += event.text

@@ -96,7 +96,8 @@ def home(tmp_path: Path, sockets: Path) -> Iterator[Path]:
         assert inside.run(path, "ask", "still there?").stdout == b"You said: still there?\n"
 
 
-def test_no_answer_of_a_client_to_a_part_ends_the_daemon(home: Path) -> None:
+@pytest.mark.parametrize("answers", [ANSWERS[::3], pytest.param(ANSWERS, marks=pytest.mark.proof)], ids=["some", "all"])
+def test_no_answer_of_a_client_to_a_part_ends_the_daemon(home: Path, answers: Sequence[dict[str, Any]]) -> None:
     async def odd(number: int, answer: dict[str, Any]) -> None:
         inbound = Inbound("stdin", f"odd-{number}", f"chat{number}", OWNER, "hi", "2026-11-22T10:00:00Z")
         async with asyncio.timeout(WAIT), client(home) as one:
@@ -111,7 +112,7 @@ def test_no_answer_of_a_client_to_a_part_ends_the_daemon(home: Path) -> None:
             assert await other.until("to", 1), answer
 
     async def each() -> None:
-        for number, answer in enumerate(ANSWERS):
+        for number, answer in enumerate(answers):
             await odd(number, answer)
 
     asyncio.run(each())

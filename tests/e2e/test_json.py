@@ -118,8 +118,10 @@ def check(command: str, done: CompletedProcess[bytes]) -> list[Any]:
     schema = json.loads((FOLDER / file_name(command)).read_text(encoding="utf-8"))
     values = [json.loads(line) for line in done.stdout.decode().splitlines()]
     assert len(values) == 1 or command == "tape show"
+    # Without `jsonschema.validate`, which looks at the schema again each time: tests/docs/test_json_pages.py does.
+    validator = jsonschema.Draft202012Validator(schema, format_checker=FORMATS)
     for value in values:
-        jsonschema.validate(value, schema, jsonschema.Draft202012Validator, format_checker=FORMATS)
+        validator.validate(value)
     return values
 
 

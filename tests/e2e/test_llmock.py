@@ -41,7 +41,7 @@ async def asking(judge: LLMock, name: str, **settings: Any) -> AsyncIterator[Mod
 
 async def asked(judge: LLMock, name: str, *tools: ToolSpec, **settings: Any) -> ModelReply:
     request = ModelRequest("Be brief.", ({"role": "user", "content": "What is the weather in Paris?"},), tools)
-    async with asyncio.timeout(15), asking(judge, name, **settings) as model:
+    async with asyncio.timeout(60), asking(judge, name, **settings) as model:
         [reply] = [event async for event in model.stream(request) if isinstance(event, ModelReply)]
         return reply
 

@@ -57,7 +57,7 @@ async def asking(
 
 
 async def heard(model: Model) -> list[ModelEvent]:
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         return [event async for event in model.stream(REQUEST)]
 
 

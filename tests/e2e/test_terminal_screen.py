@@ -48,7 +48,7 @@ def reached(rows: list[str], words: list[str]) -> int:
     return max((place for place, word in enumerate(words) if word in shown), default=-1)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("story", "full"), [("latin", True), ("latin", False), ("wide", True)])
 def test_a_window_made_narrower_and_wider_in_mid_answer_keeps_no_row_of_the_unfinished_text(
     home: Path, script: Path, story: str, full: bool

@@ -118,7 +118,8 @@ def _make_api(daemon: Daemon, reloader: Reloader) -> Api:
 @asynccontextmanager
 async def _serve_health(daemon: Daemon, host: str, port: int) -> AsyncIterator[None]:
     from bubbot.gateway.metrics import Metrics
-    from bubbot.server.health import HealthAddress, HealthProbe, serve_health
+    from bubbot.server.health import HealthProbe, serve_health
+    from bubbot.server.listener import HttpAddress
 
     metrics, watch = Metrics(daemon.bot.features.metrics), daemon.bot.health_collector
     attach_metrics(daemon, metrics)
@@ -130,7 +131,7 @@ async def _serve_health(daemon: Daemon, host: str, port: int) -> AsyncIterator[N
         watch.readiness,
         watch.is_disk_full,
     )
-    async with serve_health(HealthAddress(host, port), probe, metrics):
+    async with serve_health(HttpAddress("health", host, port), probe, metrics):
         yield
 
 

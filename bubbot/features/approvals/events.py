@@ -18,7 +18,7 @@ GRANTED = "approval.granted"
 REVOKED = "approval.revoked"
 
 
-class Checked(TypedDict):
+class CallChecked(TypedDict):
     """`approval.checked`"""
 
     call: str
@@ -57,7 +57,7 @@ class StoredCall(TypedDict):
     target: StoredTarget | None
 
 
-class Asked(TypedDict):
+class ApprovalAsked(TypedDict):
     """`approval.asked`"""
 
     id: str
@@ -74,7 +74,7 @@ class Asked(TypedDict):
     cut_off: NotRequired[bool]
 
 
-class Opened(TypedDict):
+class ApprovalOpened(TypedDict):
     """`approval.opened`"""
 
     id: str
@@ -98,7 +98,7 @@ class Opened(TypedDict):
     digests: Sequence[str]
 
 
-class Decided(TypedDict):
+class ApprovalDecided(TypedDict):
     """`approval.decided`"""
 
     id: str
@@ -112,13 +112,13 @@ class Decided(TypedDict):
     surface: str
 
 
-class Continued(TypedDict):
+class ApprovalContinued(TypedDict):
     """`approval.continued`"""
 
     id: str
 
 
-class Rejected(TypedDict):
+class AnswerRejected(TypedDict):
     """`approval.rejected`"""
 
     id: str
@@ -128,7 +128,7 @@ class Rejected(TypedDict):
     session: SessionId
 
 
-class Granted(TypedDict):
+class ToolGranted(TypedDict):
     """`approval.granted`"""
 
     tool: str
@@ -141,7 +141,7 @@ class Granted(TypedDict):
     channel: str
 
 
-class Revoked(TypedDict):
+class GrantRevoked(TypedDict):
     """`approval.revoked`"""
 
     grant: EntryId
@@ -167,14 +167,14 @@ class ApprovalsCheckpoint(TypedDict):
 
 APPROVAL_EVENTS: Mapping[str, type] = MappingProxyType(
     {
-        CHECKED: Checked,
-        ASKED: Asked,
-        OPENED: Opened,
-        DECIDED: Decided,
-        CONTINUED: Continued,
-        REJECTED: Rejected,
-        GRANTED: Granted,
-        REVOKED: Revoked,
+        CHECKED: CallChecked,
+        ASKED: ApprovalAsked,
+        OPENED: ApprovalOpened,
+        DECIDED: ApprovalDecided,
+        CONTINUED: ApprovalContinued,
+        REJECTED: AnswerRejected,
+        GRANTED: ToolGranted,
+        REVOKED: GrantRevoked,
         "approvals/checkpoint": ApprovalsCheckpoint,
     }
 )

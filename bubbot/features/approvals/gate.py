@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import field, replace
 from typing import Protocol, TypeAlias
 
@@ -32,7 +31,7 @@ from bubbot.ports.channel import APPROVAL_ORIGIN, HUMAN_ORIGIN, Outbound, Role
 from bubbot.ports.middleware import CallNext, ToolInvocation
 from bubbot.ports.model import ToolCall
 from bubbot.ports.text import clean
-from bubbot.ports.tool import CallPlan, EffectKind, GrantTarget, Repeat, Tool, ToolOutput, digest_call, plan_call
+from bubbot.ports.tool import CallPlan, EffectKind, GrantTarget, Power, Repeat, Tool, ToolOutput, digest_call, plan_call
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.records import dataclass
 from bubbot.runtime.effects import EFFECT_BEGIN, EFFECT_END
@@ -151,40 +150,15 @@ class TurnApprovals:
 
 @dataclass
 class ApprovedCalls:
-    """The calls that a person has allowed in this turn, by id: each runs once, exactly as it was stored.
-
-    If one that acts fails, those after it that act do not run: they may need what it should have done.
-    """
+    """The calls that a person has allowed in this turn, by id: each runs once, exactly as it was stored."""
 
     approval: str
     calls: dict[str, JsonObject]
-    has_failed: bool = False
 
     def take(self, call: ToolCall, digest: str) -> JsonObject | None:
         """Take out the stored call with this id and digest; None if a model made this one."""
         stored = self.calls.get(call.id)
         return self.calls.pop(call.id) if stored is not None and stored["digest"] == digest else None
-
-    @contextmanager
-    def watching(self, tool: str, plan: CallPlan) -> Iterator[None]:
-        """Run one of them within the block.
-
-        Raises:
-            ToolFailed: one before it failed.
-        """
-        if plan.effect.kind is EffectKind.READ:
-            yield
-            return
-        if self.has_failed:
-            raise ToolFailed(
-                f"{tool} was not run: a call before it, allowed with the same card, failed. If it is still wanted, call it "
-                "again: a person is asked anew."
-            )
-        try:
-            yield
-        except BaseException:
-            self.has_failed = True
-            raise
 
 
 class CallGate:
@@ -212,14 +186,15 @@ class CallGate:
 
     async def around_turn(self, turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:
         """Give an answer's turn its stored calls, ask about calls that were cut off, and write the turn's cards at its end."""
-        turn.metadata[TurnApprovals] = TurnApprovals()
+        approvals = turn.metadata[TurnApprovals] = TurnApprovals()
         if turn.origin == APPROVAL_ORIGIN:
             await self._prepare_continuation(turn)
         await self._ask_about_cut_off(turn)
         try:
             return await call_next(turn)
         finally:  # however it ends: people learn what waits for them
-            await self._write_cards(turn)
+            if approvals.cards:
+                await self._write_cards(turn)
 
     async def around_tool(self, call: ToolInvocation, call_next: CallNext[ToolInvocation, ToolOutput]) -> ToolOutput:
         """Decide about a call of a model. What a person types is its own yes.
@@ -232,7 +207,8 @@ class CallGate:
         digest = digest_call(call.tool, call.args)
         facts = await self._collect_facts(call.turn, call.tool, call.plan, used_before=call.used_before)
         decision = decide(facts)
-        if facts.effect.kind is EffectKind.OUTSIDE and not await self._service.may_act():
+        acts = facts.effect.kind is EffectKind.OUTSIDE or facts.effect.power is Power.FOLDERS
+        if acts and not await self._service.may_act():
             await self._record(call, digest, facts, replace(decision, verdict=Verdict.REFUSE, grant=None))
             raise ToolRefused(
                 f"{call.tool.name} was not run: this bot is a copy that was restored from a backup, and acts on nothing "
@@ -240,15 +216,14 @@ class CallGate:
             )
         approved = call.turn.find_metadata(ApprovedCalls)
         if approved is not None and (stored := approved.take(call.call, digest)) is not None:
-            with approved.watching(call.tool.name, call.plan):
-                if stored["state"] != call.plan.state:
-                    raise ToolFailed(
-                        f"{call.tool.name} was not run: what it rests on has changed since it was allowed. If it is "
-                        "still wanted, call it again: a person is asked anew."
-                    )
-                allowed = replace(decision, verdict=Verdict.RUN, grant=None)
-                await self._record(call, digest, facts, allowed, approved.approval)
-                return await call_next(call)
+            if stored["state"] != call.plan.state:
+                raise ToolFailed(
+                    f"{call.tool.name} was not run: what it rests on has changed since it was allowed. If it is still "
+                    "wanted, call it again: a person is asked anew."
+                )
+            allowed = replace(decision, verdict=Verdict.RUN, grant=None)
+            await self._record(call, digest, facts, allowed, approved.approval)
+            return await call_next(call)
         match decision.verdict:
             case Verdict.RUN:
                 if decision.row not in _SILENT_ROWS:
@@ -469,17 +444,12 @@ class CallGate:
         found = [entry for entry in (await turn.tape.fetch([query]))[0] if not entry.erased]
         attempts = _list_attempts(found, interrupted)
         facts = [entry for entry in found if entry.meta.get("turn") in attempts]
-        ended = {data["call"]: data["status"] for fact in facts if (data := _data(fact, EFFECT_END))}
-        approved = turn.find_metadata(ApprovedCalls)
+        ended = {data["call"] for fact in facts if (data := _data(fact, EFFECT_END))}
         for fact in sorted(facts, key=lambda entry: entry.id):
             data = fact.payload["data"]
             waiting, number = None, ""
-            if fact.name == EFFECT_BEGIN:
-                is_left = data["call"] not in ended and data["once"] == Repeat.NEVER
-                if approved is not None and data["call"] in approved.calls:
-                    approved.has_failed |= is_left or ended.get(data["call"]) == "error"
-                if is_left:
-                    waiting = await self._find_left(turn, fact, is_cut_off=True)
+            if fact.name == EFFECT_BEGIN and data["call"] not in ended and data["once"] == Repeat.NEVER:
+                waiting = await self._find_left(turn, fact, is_cut_off=True)
             elif fact.name == CHECKED and await self._is_unwritten(turn, data):
                 waiting, number = await self._find_left(turn, fact, is_cut_off=False), data["approval"]
             if waiting is not None:

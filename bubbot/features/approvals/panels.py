@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from bubbot.features.approvals.events import ASKED, CHECKED, DECIDED, GRANTED, OPENED, REJECTED, REVOKED
 from bubbot.features.approvals.service import asked_key
@@ -34,7 +33,7 @@ MAX_ENDS_READ = 2_000
 async def read_effects(reader: PanelReader, query: PanelQuery) -> list[Block]:
     """Show what was decided about the calls of a chat, and what began and ended outside."""
     texts, tape = reader.texts, reader.tapes.open_tape(query.tape, query.session)
-    facts, more = await _read_page(tape, (CHECKED, ASKED, EFFECT_BEGIN), query)
+    facts, more = await query.read_page(tape, CHECKED, ASKED, EFFECT_BEGIN)
     ends = await _read_ends(tape, facts)
     rows = tuple(_effect_row(reader, query.tape, entry, ends) for entry in facts)
     columns = tuple(map(texts.say, ("panel_fact", "panel_when", "panel_tool", "panel_result", "panel_why")))
@@ -42,16 +41,6 @@ async def read_effects(reader: PanelReader, query: PanelQuery) -> list[Block]:
     unknown = [entry for entry in facts if entry.name == EFFECT_BEGIN and _call(entry) not in ends]
     notes: list[Block] = [Paragraph(texts.say("panel_effects_unknown"), "warning")] if unknown else []
     return [*notes, table]
-
-
-async def _read_page(tape: TapeHandle, names: Sequence[str], query: PanelQuery) -> tuple[list[TapeEntry], str]:
-    """Return a page of facts, newest first, and the cursor of the next one."""
-    cursor = query.cursor_id()
-    part = IdRanges(((1, None if cursor is None else max(cursor - 1, 0)),))
-    wanted = TapeQuery(tape.name, part, kinds=(Kind.EVENT,), names=tuple(names), newest=True, limit=query.limit + 1)
-    found = (await tape.fetch([wanted]))[0]
-    shown = [entry for entry in found[: query.limit] if not entry.erased]
-    return shown, str(found[query.limit - 1].id) if len(found) > query.limit else ""
 
 
 async def _read_ends(tape: TapeHandle, facts: Sequence[TapeEntry]) -> Mapping[str, str]:
@@ -62,19 +51,15 @@ async def _read_ends(tape: TapeHandle, facts: Sequence[TapeEntry]) -> Mapping[st
     part = IdRanges(((min(begun), None),))
     query = TapeQuery(tape.name, part, kinds=(Kind.EVENT,), names=(EFFECT_END,), limit=MAX_ENDS_READ)
     ends = (await tape.fetch([query]))[0]
-    return {_call(entry): str(_data(entry).get("status", "")) for entry in ends if not entry.erased}
-
-
-def _data(entry: TapeEntry) -> Mapping[str, Any]:
-    return {} if entry.erased else entry.payload["data"]
+    return {_call(entry): str(entry.data.get("status", "")) for entry in ends if not entry.erased}
 
 
 def _call(entry: TapeEntry) -> str:
-    return str(_data(entry).get("call", ""))
+    return str(entry.data.get("call", ""))
 
 
 def _effect_row(reader: PanelReader, tape: str, entry: TapeEntry, ends: Mapping[str, str]) -> tuple[Cell, ...]:
-    data, texts = _data(entry), reader.texts
+    data, texts = entry.data, reader.texts
     if entry.name == EFFECT_BEGIN:
         tool, result, why = str(data["tool"]), ends.get(_call(entry)) or texts.say("panel_unknown"), str(data["once"])
     elif entry.name == ASKED:
@@ -111,7 +96,7 @@ async def read_approvals(reader: PanelReader, query: PanelQuery) -> list[Block]:
         )
         for grant in state.grants.values()
     ]
-    facts, more = await _read_page(tape, ANSWERS, query)
+    facts, more = await query.read_page(tape, *ANSWERS)
 
     return [
         Table(texts.say("panel_cards"), tuple(map(texts.say, ("panel_card", "panel_chat", "panel_tool", "panel_asker", "panel_expires"))), tuple(cards),
@@ -135,7 +120,7 @@ async def _find_waiting(reader: PanelReader, state: ApprovalState) -> list[OpenA
 
 
 def _answer_row(entry: TapeEntry) -> tuple[Cell, ...]:
-    data = _data(entry)
+    data = entry.data
     session = str(data.get("session", ""))
     result = [data.get("verdict"), data.get("scope"), data.get("tool"), data.get("value"), data.get("reason")]
     person = ":".join(str(data[name]) for name in ("channel", "by") if data.get(name))

@@ -31,6 +31,7 @@ from bubbot.features.budget.state import (
 from bubbot.ports.model import NANOS_PER_USD, ModelPrice, ModelReply, Usage
 from bubbot.ports.usage import (
     BOT_SCOPE,
+    CHAT_SCOPE,
     COST,
     RESERVED,
     SETTLED,
@@ -93,6 +94,7 @@ class BudgetLimits:
         warn_at: the share of a limit (0 to 1) at which the owner is notified.
         always_notify: the channels that notify everybody every time.
         answering_models: the models that may answer a call: the first choice and its fallbacks.
+        current_session: returns a session by the current id of its chat: the settings may name a chat that moved by both.
     """
 
     limits: Mapping[tuple[str, str], SpendingLimit] = field(default_factory=dict)
@@ -102,6 +104,7 @@ class BudgetLimits:
     warn_at: float = 0.8
     always_notify: frozenset[str] = frozenset()
     answering_models: Callable[[str], tuple[str, ...]] = lambda model: (model,)
+    current_session: Callable[[str], str] = lambda session: session
 
     def find_price(self, model: str) -> ModelPrice | None:
         """Return the price of a model as far as it is known before the call."""
@@ -115,6 +118,8 @@ class BudgetLimits:
     def find_limit(self, scope: str, name: str) -> SpendingLimit | None:
         """Return the limit of a scope and name; None if it has none."""
         limit = self.limits.get((scope, name))
+        if limit is None and scope == CHAT_SCOPE:
+            limit = self.limits.get((scope, self.current_session(name)))
         limit = limit if limit is not None or scope == BOT_SCOPE else self.limits.get((scope, EACH_KEY))
         return None if limit is None or limit == _UNLIMITED else limit
 

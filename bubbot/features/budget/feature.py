@@ -60,7 +60,7 @@ class BudgetFeature:
         self._tape = kernel.open_tape(BUDGET_TAPE)
         self.budget = Budget(
             self._tape,
-            budget_limits(settings, models),
+            budget_limits(settings, models, kernel.current_session),
             now=kernel.now,
             new_id=kernel.new_id,
             zone=kernel.zone,
@@ -119,7 +119,8 @@ class BudgetFeature:
         return model_outages(failing, answered, self._settings, self._models, context.at)
 
     async def _load_rates(self, settings: BudgetSettings) -> RateLimiter:
-        rates = RateLimiter(message_rates(settings), self._kernel.now, self._kernel.zone, ALWAYS_NOTIFY)
+        kernel = self._kernel
+        rates = RateLimiter(message_rates(settings), kernel.now, kernel.zone, ALWAYS_NOTIFY, kernel.current_session)
         await rates.load(self._tape, self._kernel.projections)
         return rates
 
@@ -129,7 +130,8 @@ class BudgetFeature:
 
     async def _prepare(self, settings: tuple[BudgetSettings, ModelFacts]) -> Apply:
         budget, models = settings
-        limits, rates = budget_limits(budget, models), await self._load_rates(budget)
+        limits = budget_limits(budget, models, self._kernel.current_session)
+        rates = await self._load_rates(budget)
 
         def apply() -> None:
             self._settings, self._models, self.budget.limits, self.gate.rates = budget, models, limits, rates

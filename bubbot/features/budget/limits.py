@@ -37,8 +37,16 @@ class ModelFacts:
     name: str = ""
 
 
-def budget_limits(budget: BudgetSettings, models: ModelFacts) -> BudgetLimits:
-    """Return the budget limits, with amounts in US dollars. Raise `ConfigError` for bad settings."""
+def budget_limits(
+    budget: BudgetSettings, models: ModelFacts, current_session: Callable[[str], str] = lambda session: session
+) -> BudgetLimits:
+    """Return the budget limits, with amounts in US dollars. Raise `ConfigError` for bad settings.
+
+    Args:
+        budget: the settings.
+        models: facts about the configured models.
+        current_session: see `BudgetLimits`.
+    """
     if budget.currency != "USD" and budget.usd_rate is None:
         raise ConfigError(
             f"[budget] currency is {budget.currency!r}, and usd_rate is not set: providers' prices are in US dollars; "
@@ -78,6 +86,7 @@ def budget_limits(budget: BudgetSettings, models: ModelFacts) -> BudgetLimits:
         budget.warn_at,
         ALWAYS_NOTIFY,
         models_asked,
+        current_session,
     )
 
 

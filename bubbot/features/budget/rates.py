@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime, timedelta, tzinfo
 
@@ -40,12 +40,14 @@ class RateLimiter:
         now: the clock.
         zone: the time zone of the times shown to people.
         always_notify: the channels that notify everybody every time.
+        current_session: see `BudgetLimits`.
     """
 
     rates: Mapping[tuple[str, str], MessageRate]
     now: Clock
     zone: tzinfo
     always_notify: frozenset[str] = frozenset()
+    current_session: Callable[[str], str] = lambda session: session
     _starts: dict[tuple[str, str], deque[datetime]] = field(default_factory=dict)
     _notified_until: dict[BudgetSubject, datetime] = field(default_factory=dict)
 
@@ -83,8 +85,14 @@ class RateLimiter:
 
     def _rates(self, payer: BudgetSubject) -> list[tuple[tuple[str, str], MessageRate]]:
         keys = [(scope, name) for scope, name in ((USER_SCOPE, payer.user), (CHAT_SCOPE, payer.chat)) if name]
-        candidates = [(key, self.rates.get(key) or self.rates.get((key[0], EACH_KEY))) for key in keys]
+        candidates = [(key, self._find_rate(*key)) for key in keys]
         return [(key, rate) for key, rate in candidates if rate is not None]
+
+    def _find_rate(self, scope: str, name: str) -> MessageRate | None:
+        rate = self.rates.get((scope, name))
+        if rate is None and scope == CHAT_SCOPE:
+            rate = self.rates.get((scope, self.current_session(name)))
+        return rate or self.rates.get((scope, EACH_KEY))
 
     def _recent_starts(self, key: tuple[str, str], now: datetime) -> deque[datetime]:
         """Return the starts of the last hour and the future ones.

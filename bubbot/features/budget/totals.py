@@ -110,6 +110,8 @@ def _read_line(line: str) -> tuple[str, SpentTotal]:
 
 def _escape(name: str) -> str:
     """Escape what would end a line or a column, with `%` itself."""
+    if name.isprintable() and "%" not in name:
+        return name
     return "".join(f"%{ord(char):x};" if char == "%" or not char.isprintable() else char for char in name)
 
 

@@ -18,7 +18,7 @@ class CitedStatement(TypedDict):
     cites: Sequence[TapeEntryId]
 
 
-class Explained(TypedDict):
+class ExplanationEnded(TypedDict):
     """`explain/ended`"""
 
     question: str
@@ -32,5 +32,5 @@ class Explained(TypedDict):
     tokens: int
 
 
-EXPLAIN_EVENTS: Mapping[str, type] = MappingProxyType({EXPLAINED: Explained})
+EXPLAIN_EVENTS: Mapping[str, type] = MappingProxyType({EXPLAINED: ExplanationEnded})
 """The payload models of the facts of this feature."""

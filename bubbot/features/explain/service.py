@@ -13,7 +13,7 @@ from bubbot.concurrency import run_uninterrupted
 from bubbot.errors import AccessError, BubbotError, ConfigError, EntryNotFound, LeaseLost, StoreError, ToolFailed
 from bubbot.feature import OpenCopy, ReadSession
 from bubbot.features.explain.claims import Evidence
-from bubbot.features.explain.events import EXPLAINED, Explained
+from bubbot.features.explain.events import EXPLAINED, ExplanationEnded
 from bubbot.features.explain.reading import (
     CALLS_TOOL,
     DELIVERIES_TOOL,
@@ -313,7 +313,7 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(item)
 
 
-def _describe(attempt: _Attempt, explanation: Explanation) -> Explained:
+def _describe(attempt: _Attempt, explanation: Explanation) -> ExplanationEnded:
     """Build the fact of an explanation."""
     turn = TurnRecord.of(attempt.fork.delta)
     tapes = {"": attempt.fork.name, **attempt.tapes}

@@ -263,11 +263,22 @@ class FileService:
 def difference(change: PlannedChange) -> str:
     """Return the changed lines as a unified difference; bytes that are no text are only counted."""
     try:
-        old, new = [(version or b"").decode().splitlines() for version in (change.before, change.after)]
+        texts = [(version or b"").decode() for version in (change.before, change.after)]
     except UnicodeDecodeError:
         return f"{_on_one_line(change.path)}: {len(change.before or b'')} bytes become {len(change.after or b'')}"
     head = _on_one_line(change.path) + (" (removed)" if change.after is None else "")
-    return "\n".join([head, *_changed_lines(old, new)])
+    return "\n".join([head, *_changed_lines(*_split_lines(*texts))])
+
+
+def _split_lines(old: str, new: str) -> tuple[list[str], list[str]]:
+    """Split two versions of a text into lines, so that none of their line ends is changed without being seen."""
+    if all(re.fullmatch(r"(?:[^\r\n]*\r\n)+", text) for text in (old, new)):
+        old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
+    parts = [text.replace("\r", "<U+000D>").split("\n") for text in (old, new)]
+    if old and new and old.endswith("\n") != new.endswith("\n"):
+        parts[old.endswith("\n")][-1] += "<no line end>"
+    first, second = [lines if lines[-1] else lines[:-1] for lines in parts]
+    return first, second
 
 
 def _changed_lines(old: Sequence[str], new: Sequence[str]) -> list[str]:

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib.util import find_spec
-from pathlib import Path
-from shlex import join
 
 from bubbot.features.otel.names import SCHEMA_URL, SCOPE
 from bubbot.features.otel.spans import SpanData
-from bubbot.packages import package_command
-
-REQUIREMENTS_FILE = Path(__file__).with_name("requirements.txt")
-"""The locked packages that it needs."""
+from bubbot.packages import requirements_command
 
 
 def otel_is_installed() -> bool:
@@ -25,7 +20,7 @@ def otel_is_installed() -> bool:
 
 def format_install_command() -> str:
     """Format the command that installs the extra into the environment of this bot, in the locked versions."""
-    return join(package_command("install", "--no-deps", "--require-hashes", "-r", str(REQUIREMENTS_FILE)))
+    return requirements_command(__file__)
 
 
 def encode_turn(spans: Sequence[SpanData], service: str, version: str) -> bytes:

@@ -154,7 +154,10 @@ class TraceExporter:
     async def _read_batches(self, position: int) -> AsyncIterator[_Batch]:
         """Yield the turns that ended after a position, in requests; the last may have none."""
         batch = _Batch(position=position)
-        while page := await self._entries.read_after(batch.position, PAGE_ENTRIES):
+        while True:
+            batch.position, page = await self._read_page(batch.position)
+            if not page:
+                break
             for positioned in page:
                 batch.position = positioned.position
                 if positioned.entry.name in TURN_ENDS and (turn := await self._read_turn(positioned)) is not None:
@@ -163,6 +166,22 @@ class TraceExporter:
                         yield batch
                         batch = _Batch(position=batch.position)
         yield batch
+
+    async def _read_page(self, position: int) -> tuple[int, Sequence[PositionedEntry]]:
+        """Read the entries after a position; return them, and that position, or a later one if a damaged entry was passed.
+
+        The turn of such an entry is left out; it holds up no others.
+        """
+        limit = PAGE_ENTRIES
+        while True:
+            try:
+                return position, await self._entries.read_after(position, limit)
+            except TapeCorrupt as error:
+                if limit > 1:  # look for the entry
+                    limit //= 2
+                    continue
+                position += 1
+                log.warning("entry passed over by the traces: %s", error, extra={"action": "otel.damaged"})
 
     async def _read_turn(self, end: PositionedEntry) -> ExportedTurn | None:
         """Read the turn that ends here; None if there is nothing of it to send."""

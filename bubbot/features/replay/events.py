@@ -43,7 +43,7 @@ class ReplayedTurnData(TypedDict):
     replayed: JsonObject
 
 
-class Replayed(TypedDict):
+class ReplayEnded(TypedDict):
     """`replay/ended`"""
 
     id: str
@@ -59,7 +59,7 @@ class Replayed(TypedDict):
     problem: str
 
 
-REPLAY_EVENTS: Mapping[str, type] = MappingProxyType({REPLAYED: Replayed})
+REPLAY_EVENTS: Mapping[str, type] = MappingProxyType({REPLAYED: ReplayEnded})
 """The payload models of the facts of this feature."""
 
 

@@ -22,7 +22,7 @@ from bubbot.ports.panel import (
 )
 from bubbot.tape.boundary import SharedTape
 from bubbot.tape.entry import Kind, TapeEntry
-from bubbot.tape.query import IdRanges, TapeQuery
+from bubbot.tape.query import TapeQuery
 from bubbot.texts import Texts
 
 REPLAYS = SharedTape(REPLAY_TAPE)
@@ -36,29 +36,19 @@ async def read_replays(reader: PanelReader, query: PanelQuery) -> list[Block]:
     columns = tuple(map(texts.say, ("panel_when", "panel_chat", "panel_slice", "panel_model", "panel_result")))
     title, empty = texts.say("panel_replays"), texts.say("panel_replays_none")
     tape = reader.tapes.open_tape(REPLAY_TAPE)
-    cursor, wanted = query.cursor_id(), query.params.get("replay", "")
-    part = IdRanges(((1, None if cursor is None else max(cursor - 1, 0)),))
-    facts = TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(REPLAYED,), newest=True, limit=MAX_SEARCHED)
-    page, searched = await tape.fetch(
-        [
-            TapeQuery(tape.name, part, kinds=(Kind.EVENT,), names=(REPLAYED,), newest=True, limit=query.limit + 1),
-            facts if wanted else TapeQuery(tape.name, limit=0),
-        ]
-    )
-    chosen = next((entry for entry in searched if not entry.erased and _data(entry)["id"] == wanted), None)
-    blocks = _show(reader, _data(chosen)) if chosen is not None else []
-    rows = tuple(_row(entry, texts) for entry in page[: query.limit] if not entry.erased)
-    more = str(page[query.limit - 1].id) if len(page) > query.limit else ""
+    page, more = await query.read_page(tape, REPLAYED)
+    blocks: list[Block] = []
+    if wanted := query.params.get("replay"):
+        facts = TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(REPLAYED,), newest=True, limit=MAX_SEARCHED)
+        searched = (await tape.fetch([facts]))[0]
+        chosen = next((entry.data for entry in searched if entry.data.get("id") == wanted), None)
+        blocks = _show(reader, chosen) if chosen else []
+    rows = tuple(_row(entry, texts) for entry in page)
     return [*blocks, Table(title, columns, rows, empty, more)]
 
 
-def _data(entry: TapeEntry) -> Mapping[str, Any]:
-    data: Mapping[str, Any] = entry.data
-    return data
-
-
 def _row(entry: TapeEntry, texts: Texts) -> tuple[Cell, ...]:
-    data = _data(entry)
+    data = entry.data
     changed = sum(step["recorded"] != "equal" or bool(step["differs"]) for step in data["steps"])
     result = texts.say("panel_replay_turns", count=len(data["turns"])) if data["model"] else texts.say(
         "panel_replay_steps", count=len(data["steps"]), changed=changed

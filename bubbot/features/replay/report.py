@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypeAlias, cast
 
-from bubbot.features.replay.events import RECORDED_SENTENCES, Replayed
+from bubbot.features.replay.events import RECORDED_SENTENCES, ReplayEnded
 from bubbot.records import dataclass, json_data
 from bubbot.texts import Texts
 
@@ -116,12 +116,12 @@ class ReplayReport:
     turns: tuple[ReplayedTurn, ...]
     problem: str
 
-    def as_fact(self) -> Replayed:
+    def as_fact(self) -> ReplayEnded:
         """Build the fact, in which entries stand with their tape."""
         data: dict[str, Any] = json_data(self)
         for each in (*data["steps"], *data["turns"]):
             each["entry"] = (self.tape, each["entry"])
-        return cast("Replayed", data)
+        return cast("ReplayEnded", data)
 
 
 def format_report(report: ReplayReport, texts: Texts, *, with_words: bool) -> str:

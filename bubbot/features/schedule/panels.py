@@ -35,7 +35,7 @@ from bubbot.ports.panel import (
 from bubbot.tape.boundary import SharedTape
 from bubbot.tape.entry import Kind, TapeEntry, timestamp
 from bubbot.tape.projection import read_projection
-from bubbot.tape.query import IdRanges, TapeQuery
+from bubbot.tape.query import TapeQuery
 from bubbot.tape.shards import shard_tape
 
 TAPE = SCHEDULE_PROJECTION.tapes
@@ -83,11 +83,11 @@ def _job_row(reader: PanelReader, state: JobState) -> tuple[Cell, ...]:
 
 async def _read_history(reader: PanelReader, query: PanelQuery, state: JobState) -> list[Block]:
     """Show what a job does, and its facts, newest first: firing, turn and delivery are different facts."""
-    job, texts, cursor = state.job, reader.texts, query.cursor_id()
+    job, texts = state.job, reader.texts
     tape = reader.tapes.open_tape(TAPE)
     facts_query = TapeQuery(
         TAPE,
-        IdRanges(((1, None if cursor is None else max(cursor - 1, 0)),)),
+        query.below_cursor,
         kinds=(Kind.EVENT,),
         names=(*LASTING_EVENTS, *FIRING_EVENTS),
         newest=True,

@@ -16,12 +16,11 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from shlex import join
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from bubbot.features.shell.settings import ShellSettings
-from bubbot.packages import package_command
+from bubbot.packages import requirements_command
 from bubbot.ports.text import clean, replace_controls
 from bubbot.records import dataclass
 
@@ -45,8 +44,6 @@ CONFINE_FILE = Path(__file__).with_name("confine.py")
 """The program of the child process without bubblewrap."""
 RULES_FILE = Path(__file__).with_name("rules.py")
 """The program that works out what the former applies."""
-REQUIREMENTS_FILE = Path(__file__).with_name("requirements.txt")
-"""The locked packages of the sandbox `landlock`."""
 LANDLOCK_PACKAGES = ("landlockpy", "pyseccomp")
 _BLOCK_BYTES = 512
 # Shells disagree on the letter for processes. Nothing runs if a limit cannot be set.
@@ -231,7 +228,7 @@ def list_missing_packages() -> list[str]:
 
 def format_install_command() -> str:
     """Format the command that installs the extra `sandbox` into the environment of this bot, in the locked versions."""
-    return join(package_command("install", "--no-deps", "--require-hashes", "-r", str(REQUIREMENTS_FILE)))
+    return requirements_command(__file__)
 
 
 def format_bubblewrap_command() -> str:

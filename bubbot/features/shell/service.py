@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from bubbot.features.shell.named_files import digest_named_files
 from bubbot.features.shell.runner import ProgramEnd, RunningProgram, start_program
 from bubbot.features.shell.sandbox import ProgramLimits, Sandbox, SandboxUnusable, choose_sandbox
 from bubbot.features.shell.settings import ShellSettings
@@ -99,6 +100,10 @@ class ShellService:
     def find_workspace(self, session: str) -> Path:
         """Return the folder of a chat."""
         return workspace_folder(self._home, session)
+
+    async def digest_named_files(self, session: str, command: Sequence[str]) -> Mapping[str, str]:
+        """Return the digests of the files in the folder of a chat that a command names."""
+        return await asyncio.to_thread(digest_named_files, self.find_workspace(session), command)
 
     async def find_sandbox(self) -> Sandbox:
         """Return the sandbox, which has run a program. Raise `SandboxUnusable` with the reason for which none may run."""

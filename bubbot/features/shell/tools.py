@@ -48,6 +48,8 @@ class ShellRunArgs(ToolArgs):
     def _check_command(self) -> Self:
         if bool(self.argv) == bool(self.script.strip()):
             raise ValueError("give argv or script, one of them")
+        if self.argv and (not self.argv[0] or self.argv[0].startswith("-")):
+            raise ValueError("the first item is a program: its name is not empty and does not begin with -")
         # What a person is shown, and says yes to, is what runs.
         if any("\r" in text or replace_controls(text) != text for text in (self.script, *self.argv)):
             raise ValueError("a command has no control characters; write them as escapes, such as printf '\\033'")
@@ -87,7 +89,10 @@ def shell_tools(service: ShellService, settings: ShellSettings) -> list[Tool]:
             "shell_conditions", folder=service.find_workspace(turn.session), sandbox=sandbox.name, network=network
         )
         target = GrantTarget(GrantKind.ARGUMENTS, digest_call(run, args)) if args.argv else None
-        return CallPlan(effect, f"{args.text}\n\n{conditions}", target, state=conditions)
+        named = await service.digest_named_files(turn.session, [*args.argv, args.script])
+        lines = [conditions, *([texts.say("shell_named", files=", ".join(named))] if named else [])]
+        state = "\n".join([conditions, *(f"{digest}  {path}" for path, digest in named.items())])
+        return CallPlan(effect, "\n".join([args.text, "", *lines]), target, state=state)
 
     @tool(
         "shell.run",

@@ -10,6 +10,7 @@ from bubbot.records import dataclass
 from bubbot.runtime.context.attachments import FILE, describe_file, describe_image, is_attached
 from bubbot.runtime.context.quoting import clean_label
 from bubbot.runtime.context.selectors import format_sender, text_of
+from bubbot.runtime.turns import read_calls, read_results
 from bubbot.tape.corrections import Corrections, hides
 from bubbot.tape.entry import Kind, TapeEntry, encode
 from bubbot.tape.handle import CORRECTION, spans_of
@@ -184,23 +185,11 @@ def describe_content(entry: TapeEntry) -> str:
     if entry.kind == Kind.EVENT:
         return f"#{entry.data['corrects']}: {entry.data.get('content', '')}" if entry.data else ""
     if entry.kind == Kind.TOOL_CALL:
-        calls = [_describe_call(call) for call in _items(payload.get("calls"))]
+        calls = [f"{call.name}({call.arguments})" for call in read_calls(entry) if call.name]
         return "\n".join([text for text in (_text(payload.get("content")), *calls) if text])
     if entry.kind == Kind.TOOL_RESULT:
-        return "\n".join(_text(item.get("content", item)) for item in _items(payload.get("results")))
+        return "\n".join(_text(result.get("content", result)) for result in read_results(entry))
     return _text(payload.get("content"))
-
-
-def _items(value: object) -> list[Mapping[str, Any]]:
-    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, tuple) else []
-
-
-def _describe_call(call: Mapping[str, Any]) -> str:
-    function = call.get("function")
-    if not isinstance(function, Mapping):
-        return ""
-    arguments = function.get("arguments")
-    return f"{function.get('name')}({arguments if isinstance(arguments, str) else _text(arguments)})"
 
 
 def _text(content: object) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from bubbot.features.trace.words import Excerpt
 from bubbot.records import dataclass
 from bubbot.runtime.turns import CallRecord, read_calls, read_results
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry, encode, text_of, thaw
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, encode, text_field, thaw
 
 ROW_CHARS = 600
 """Characters of one text in a list."""
@@ -76,17 +76,17 @@ def describe_entry(entry: TapeEntry, limit: int = ROW_CHARS) -> EntryRow:
         WordPart(label, Excerpt.of(text, limit), is_code, is_error)
         for label, text, is_code, is_error in texts[:MAX_PARTS]
     )
-    sender, origin = entry.meta.get("sender"), text_of(entry.meta, "origin")
+    sender, origin = entry.meta.get("sender"), text_field(entry.meta, "origin")
     return EntryRow(
         entry.id,
         str(entry.kind),
-        entry.name or (text_of(entry.payload, "role") if entry.kind == Kind.MESSAGE else ""),
+        entry.name or (text_field(entry.payload, "role") if entry.kind == Kind.MESSAGE else ""),
         entry.date,
-        text_of(entry.meta, "turn"),
-        text_of(sender, "name") or text_of(sender, "id") if isinstance(sender, Mapping) else "",
-        text_of(entry.meta, "model"),
+        text_field(entry.meta, "turn"),
+        text_field(sender, "name") or text_field(sender, "id") if isinstance(sender, Mapping) else "",
+        text_field(entry.meta, "model"),
         parts,
-        text_of(entry.meta, "provenance"),
+        text_field(entry.meta, "provenance"),
         "" if origin == "human" else origin,
         entry.erased,
         any(part.words.rest for part in parts) or len(texts) > MAX_PARTS,
@@ -133,18 +133,18 @@ def _texts(entry: TapeEntry, limit: int) -> Iterator[tuple[str, str, bool, bool]
             for label, text in content_texts(payload.get("content")):
                 yield label, text, False, False
         case Kind.TOOL_CALL:
-            if text := text_of(payload, "content"):
+            if text := text_field(payload, "content"):
                 yield "", text, False, False
             for call in read_calls(entry):
                 yield call.name, pretty_arguments(call.arguments), True, False
         case Kind.TOOL_RESULT:
             for result in read_results(entry):
                 for label, text in content_texts(result.get("content")):
-                    yield label or text_of(result, "tool_call_id"), text, False, result.get("is_error") is True
+                    yield label or text_field(result, "tool_call_id"), text, False, result.get("is_error") is True
         case Kind.ERROR:
-            yield text_of(payload, "kind"), text_of(payload, "message"), False, True
+            yield text_field(payload, "kind"), text_field(payload, "message"), False, True
         case Kind.SYSTEM if "content" in payload:
-            yield "", text_of(payload, "content"), False, False
+            yield "", text_field(payload, "content"), False, False
         case _:
             shown = {Kind.ANCHOR: "state", Kind.EVENT: "data"}.get(Kind(entry.kind)) if entry.name else None
             yield "", _readable(payload.get(shown, {}) if shown else payload, limit), True, False
@@ -157,9 +157,9 @@ def content_texts(content: Any) -> Iterator[tuple[str, str]]:
     elif isinstance(content, Sequence):
         for part in content:
             if isinstance(part, Mapping) and isinstance(part.get("text"), str):
-                yield text_of(part, "name"), part["text"]
+                yield text_field(part, "name"), part["text"]
             elif isinstance(part, Mapping):
-                yield text_of(part, "name") or text_of(part, "type"), _describe_part(part)
+                yield text_field(part, "name") or text_field(part, "type"), _describe_part(part)
             else:
                 yield "", pretty(part)
     elif content is not None:
@@ -169,7 +169,7 @@ def content_texts(content: Any) -> Iterator[tuple[str, str]]:
 def _describe_part(part: JsonObject) -> str:
     """Describe a part that is no text; addresses that hold whole files are not shown."""
     address = part.get("image_url")
-    url = text_of(address, "url") if isinstance(address, Mapping) else ""
+    url = text_field(address, "url") if isinstance(address, Mapping) else ""
     if url.startswith("data:"):
         return f"{url.partition(',')[0]}, … ({len(url)} characters)"
     return pretty(part)

@@ -22,7 +22,7 @@ from bubbot.ports.panel import FeaturePanel, PanelQuery
 from bubbot.records import dataclass
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.tape.boundary import TapeBoundary, Viewer
-from bubbot.tape.entry import Kind, TapeEntry, text_of, timestamp
+from bubbot.tape.entry import Kind, TapeEntry, text_field, timestamp
 from bubbot.tape.events import STEP_EVENT
 from bubbot.tape.handle import Clock
 from bubbot.tape.service import TapeService
@@ -274,7 +274,7 @@ class TracePages:
             )
         shown = await self._requests.read(place.reader, place.tape, step, place.request.number("message"))
         turn = await read_turn(place.tape, await find_turn(place.tape, str(step.id)))
-        steps = [each for each in turn.record.steps if each.fork == text_of(step.meta, "fork")]
+        steps = [each for each in turn.record.steps if each.fork == text_field(step.meta, "fork")]
         position = next((index for index, each in enumerate(steps) if each.id == step.id), None)
         if position is None:
             raise EntryNotFound(f"the entry {step.id} is not among the first entries of its turn: see the timeline")
@@ -303,12 +303,12 @@ class TracePages:
             entry=row,
             key=entry.key,
             facts=TextPage.of(facts, place.request.number("page", 1) or 1, TEXT_PAGE_CHARS),
-            blobs=_blobs_of(entry) if _may_open_blobs(place, entry) else (),
+            blobs=place.reader.list_blobs(entry) if _may_open_blobs(place, entry) else (),
             address=url("session", place.row.tape, "entry", entry.id),
         )
 
     async def _show_blob(self, place: TapePlace, entry: TapeEntry, digest: str) -> PageAnswer:
-        if not _may_open_blobs(place, entry) or digest not in _blobs_of(entry):
+        if not _may_open_blobs(place, entry) or digest not in place.reader.list_blobs(entry):
             raise EntryNotFound(f"the entry {entry.id} has no such blob")
         data = await place.reader.get_blob(place.row.tape, digest)
         if (media_type := image_type(data)) and place.request.query.get("raw"):
@@ -335,24 +335,6 @@ def _may_open_blobs(place: TapePlace, entry: TapeEntry) -> bool:
     """Return false for the blobs of requests, if a viewer sees some tapes only: `may_see_system` decides on these."""
     is_request = entry.kind == Kind.SYSTEM or entry.name == STEP_EVENT
     return not entry.erased and (place.reader.viewer.sees_all or not is_request)
-
-
-def _blobs_of(entry: TapeEntry) -> tuple[str, ...]:
-    """List the digests that an entry names: full results, attachments, versions of files."""
-    found: dict[str, None] = {}
-
-    def walk(value: Any, key: str = "") -> None:
-        if isinstance(value, Mapping):
-            for name, item in value.items():
-                walk(item, str(name))
-        elif isinstance(value, tuple):
-            for item in value:
-                walk(item, key)
-        elif isinstance(value, str) and len(value) == 64 and key in ("digest", "blobs", "system", "tools", "messages"):
-            found[value] = None
-
-    walk(entry.payload)
-    return tuple(found)
 
 
 _IMAGES = (

@@ -15,7 +15,7 @@ from bubbot.runtime.compose import embed_images, rebuild_request
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.turns import read_call
 from bubbot.tape.boundary import TapeBoundary
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical, objects_of, text_of
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical, objects_of, text_field
 from bubbot.tape.events import STEP_EVENT
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import IdRanges, TapeQuery
@@ -30,6 +30,8 @@ MAX_STEPS_SEARCHED = 30
 MAX_COMPARED = 400
 """Messages, or lines, that are compared one by one; of more, the parts between equal ends are taken as replaced."""
 SHOWN_LINES = 300
+LINES_AROUND = 2
+"""Equal lines that stand around changed ones."""
 H = TypeVar("H", bytes, str)
 
 
@@ -239,7 +241,7 @@ def describe_message(number: int, message: JsonObject, *, is_new: bool = False) 
         for call in map(read_call, objects_of(message.get("tool_calls")))
     )
     words = Excerpt.of("\n".join(_content_lines(message)), MESSAGE_CHARS)
-    return ShownMessage(number, text_of(message, "role"), words, calls, text_of(message, "tool_call_id"), is_new)
+    return ShownMessage(number, text_field(message, "role"), words, calls, text_field(message, "tool_call_id"), is_new)
 
 
 def _content_lines(message: JsonObject) -> Iterator[str]:
@@ -275,7 +277,7 @@ def compare_texts(old: Sequence[bytes], new: Sequence[bytes]) -> tuple[int, list
     return kept, added, removed
 
 
-def compare_lines(old: str, new: str, around: int = 2) -> Iterator[ChangedLine]:
+def compare_lines(old: str, new: str) -> Iterator[ChangedLine]:
     """Compare two texts line by line; nothing if they are equal."""
     if old == new:
         return
@@ -285,9 +287,9 @@ def compare_lines(old: str, new: str, around: int = 2) -> Iterator[ChangedLine]:
         if tag == "equal":
             lines = before[low:high]
             is_first, is_last = low == 0, high == len(before)
-            head = [] if is_first else lines[:around]
+            head = [] if is_first else lines[:LINES_AROUND]
             rest = lines[len(head) :]
-            tail = [] if is_last else rest[-around:]
+            tail = [] if is_last else rest[-LINES_AROUND:]
             yield from (ChangedLine("kept", line) for line in head)
             if skipped := len(rest) - len(tail):
                 yield ChangedLine("skipped", str(skipped))

@@ -8,7 +8,7 @@ from bubbot.errors import TapeCorrupt
 from bubbot.ports.session_names import IMPORT_EVENT, IMPORTS_TAPE
 from bubbot.records import dataclass
 from bubbot.tape.boundary import TapeBoundary
-from bubbot.tape.entry import TapeEntry, text_of
+from bubbot.tape.entry import TapeEntry, text_field
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.store import SYSTEM_TAPE_PREFIX, TapeSummary
 
@@ -96,7 +96,7 @@ class SessionDirectory:
             self._sessions.clear()
         imports = TapeQuery(IMPORTS_TAPE, kinds=("event",), names=(IMPORT_EVENT,), newest=True)
         facts = (await _fetch_readable(reader, [imports]))[0] if reader.may_read(IMPORTS_TAPE) else ()
-        imported = {text_of(fact.data, "tape"): fact for fact in reversed(facts) if not fact.erased}
+        imported = {text_field(fact.data, "tape"): fact for fact in reversed(facts) if not fact.erased}
         for start in range(0, len(unknown), QUERIES_AT_ONCE):
             part = unknown[start : start + QUERIES_AT_ONCE]
             queries = [TapeQuery(name, kinds=("anchor",), names=("session/start",), limit=1) for name in part]
@@ -117,8 +117,8 @@ async def _fetch_readable(reader: TapeBoundary, queries: Sequence[TapeQuery]) ->
 
 
 def _session_of(fact: TapeEntry | None, starts: Collection[TapeEntry]) -> str:
-    session = "" if fact is None else text_of(fact.data, "session")
-    return session or next((text_of(start.meta, "session") for start in starts), "")
+    session = "" if fact is None else text_field(fact.data, "session")
+    return session or next((text_field(start.meta, "session") for start in starts), "")
 
 
 def _kind_of(tape: TapeSummary) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bubbot.errors import EntryNotFound
 from bubbot.records import dataclass
 from bubbot.runtime.turns import TurnRecord
-from bubbot.tape.entry import Kind, TapeEntry, text_of
+from bubbot.tape.entry import Kind, TapeEntry, text_field
 from bubbot.tape.events import STEP_EVENT, TURN_ENDS, TURN_START
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import IdRanges, TapeQuery
@@ -71,7 +71,7 @@ async def find_turn(tape: TapeHandle, reference: str) -> TurnSpan:
         return await _find_around(tape, int(reference))
     query = TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(TURN_START,), newest=True, limit=MAX_STARTS_SEARCHED)
     for start in (await tape.fetch([query]))[0]:
-        if reference and text_of(start.meta, "turn").startswith(reference):
+        if reference and text_field(start.meta, "turn").startswith(reference):
             return await _close(tape, start)
     raise EntryNotFound(f"there is no turn {reference!r} among the newest {MAX_STARTS_SEARCHED} of this tape")
 
@@ -97,7 +97,7 @@ async def _close(tape: TapeHandle, start: TapeEntry) -> TurnSpan:
     names = (TURN_START, *TURN_ENDS)
     query = TapeQuery(tape.name, IdRanges(((start.id + 1, None),)), kinds=(Kind.EVENT,), names=names, limit=1)
     found = (await tape.fetch([query]))[0]
-    turn = text_of(start.meta, "turn")
+    turn = text_field(start.meta, "turn")
     if not found:
         return TurnSpan(turn, start.id, await tape.head(), is_open=True)
     if found[0].name == TURN_START:

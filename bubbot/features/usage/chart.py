@@ -10,14 +10,13 @@ from contextlib import suppress
 from datetime import date, timedelta
 from importlib.util import find_spec
 from pathlib import Path
-from shlex import join
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from bubbot.errors import ToolFailed
 from bubbot.features.usage.reporter import Period, UsageReporter, format_heading
 from bubbot.features.usage.spending import SpendingReport, UsageSum
-from bubbot.packages import package_command
+from bubbot.packages import requirements_command
 from bubbot.ports.text import replace_controls
 from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject
@@ -31,8 +30,6 @@ MAX_LABEL_CHARS = 40
 DRAWING_TIMEOUT_SECONDS = 60.0
 DRAWING_FILE = Path(__file__).with_name("draw.py")
 """The program of the child process."""
-REQUIREMENTS_FILE = Path(__file__).with_name("requirements.txt")
-"""The locked packages that it needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +57,7 @@ def charts_are_installed() -> bool:
 
 def format_install_command() -> str:
     """Format the command that installs the extra into the environment of this bot, in the locked versions."""
-    return join(package_command("install", "--no-deps", "--require-hashes", "-r", str(REQUIREMENTS_FILE)))
+    return requirements_command(__file__)
 
 
 def build_chart(

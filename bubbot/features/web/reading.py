@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from shlex import join
 from typing import Any
 
 from bubbot.features.web.client import WebError
-from bubbot.packages import package_command
+from bubbot.packages import requirements_command
 from bubbot.records import dataclass
 
 READING_TIMEOUT_SECONDS = 30.0
@@ -23,8 +22,6 @@ MAX_PDF_PAGES = 200
 MAX_OUTPUT_BYTES = 20_000_000
 READER_FILE = Path(__file__).with_name("reader.py")
 """The program of the child process."""
-REQUIREMENTS_FILE = Path(__file__).with_name("requirements.txt")
-"""The locked packages that it needs."""
 _PACKAGES = ("trafilatura", "pypdf", "ddgs")
 
 
@@ -70,7 +67,7 @@ def list_missing_packages() -> list[str]:
 
 def format_install_command() -> str:
     """Format the command that installs the extra into the environment of this bot, in the locked versions."""
-    return join(package_command("install", "--no-deps", "--require-hashes", "-r", str(REQUIREMENTS_FILE)))
+    return requirements_command(__file__)
 
 
 class PageReader:

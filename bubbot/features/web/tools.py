@@ -113,7 +113,8 @@ def web_tools(client: WebClient, reader: PageReader, engines: Sequence[SearchEng
             answer = await search(engines, query, args.limit)
         except WebError as error:
             raise ToolFailed(texts.say("web_failed", what=query, reason=error)) from None
-        head = texts.say("web_found", engine=answer.engine, query=query, time=_format_time(turn.now()))
+        # Without the query: words of the model must not look like words of the web.
+        head = texts.say("web_source", address=answer.engine, time=_format_time(turn.now()))
         if not answer.results:
             return f"{_mark(head)}\n{texts.say('web_nothing')}"
         return "\n".join(

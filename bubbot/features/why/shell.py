@@ -13,7 +13,7 @@ from bubbot.log import printable
 from bubbot.ports.command import DEFAULT_SESSION, Argument, CommandContext, CommandGroup, CommandResult, command
 from bubbot.ports.tool import ToolArgs
 from bubbot.records import dataclass, json_data
-from bubbot.tape.entry import text_of
+from bubbot.tape.entry import text_field
 from bubbot.texts import Texts
 
 EXIT_NO_ANSWER = 1
@@ -140,11 +140,11 @@ async def explain(context: CommandContext, args: ExplainAnswer) -> CommandResult
             StepLine(
                 step.id,
                 step.status,
-                text_of(step.data, "model"),
+                text_field(step.data, "model"),
                 tuple(
                     (low, high) for low, high in step.data.get("shown", ()) if type(low) is int
                 ),  # not of other tapes
-                text_of(step.data, "request"),
+                text_field(step.data, "request"),
             )
             for step in found.steps
         ),

@@ -10,18 +10,15 @@ import json
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from shlex import join
 from typing import Any
 
 from bubbot.errors import ModelUnavailable
 from bubbot.models.worker_process import WorkerProcess, start_worker
-from bubbot.packages import package_command
+from bubbot.packages import requirements_command
 from bubbot.ports.passages import Coverage, FoundPassage, Passage
 
 WORKER_FILE = Path(__file__).with_name("worker.py")
 """The program of the child process."""
-REQUIREMENTS_FILE = Path(__file__).with_name("requirements.txt")
-"""The locked packages that it needs."""
 MEMORY_BYTES = 2 * 2**30
 """Address space of the child at most; its memory is about 210 MB."""
 ANSWER_SECONDS = 30.0
@@ -46,7 +43,7 @@ def embeddings_are_installed() -> bool:
 
 def format_install_command() -> str:
     """Format the command that installs the extra into the environment of this bot, in the locked versions."""
-    return join(package_command("install", "--no-deps", "--require-hashes", "-r", str(REQUIREMENTS_FILE)))
+    return requirements_command(__file__)
 
 
 class EmbeddingIndex:

@@ -43,6 +43,8 @@ READS_AT_ONCE = 8
 """Reads of a stream that wait for nothing but the next bytes. Whoever answers in more pieces writes a long answer."""
 READ_INTERVAL_SECONDS = 0.1
 """Seconds between two further reads: an event of one word costs little if several come together, and nobody reads faster."""
+_EVENT_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
+"""What a line of an event stream may begin with."""
 _DONE = "[DONE]"
 _FAILED_FINISHES = frozenset({"error", "insufficient_system_resource"})
 """Finish reasons of OpenRouter, Mistral and DeepSeek for an answer that failed; a retry may succeed."""
@@ -271,7 +273,8 @@ class OpenaiClient:
 
     async def _build_reply(self, answer: StreamedAnswer, request: ModelRequest) -> ModelReply:
         """Build the reply. Raise `ModelUnavailable` if the provider never said that the answer is over."""
-        if answer.finish is None and answer.plain:  # no stream at all: a gateway's error, or a page to log in at
+        if answer.finish is None and answer.plain and not answer.plain.lstrip().startswith(_EVENT_FIELDS):
+            # No stream at all: a gateway's error, or a page to log in at.
             body = _parse_object(answer.plain)
             if body.get("error"):
                 raise self._build_event_failure(body)

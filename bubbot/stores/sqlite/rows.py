@@ -135,7 +135,8 @@ def read_after(conn: sqlite3.Connection, position: int, limit: int) -> list[Posi
         "WHERE seq > ? ORDER BY seq LIMIT ?",
         (min(position, _LARGEST), min(limit, _LARGEST)),
     )
-    return [PositionedEntry(seq, name, from_row(name, tuple(row))) for *row, seq, name in rows]
+    with closing(rows):  # at once, also after an error: see `find_entries`
+        return [PositionedEntry(seq, name, from_row(name, tuple(row))) for *row, seq, name in rows]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -47,6 +48,8 @@ from bubbot.tape.handle import Clock
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.store import Batch, ForkedSession, ForkRecord, ResetBatch, TapeSummary
 
+log = logging.getLogger(__name__)
+
 
 class SqliteStore:
     """A tape store in one SQLite file; create it with `open_store` or `open_readonly`.
@@ -76,6 +79,9 @@ class SqliteStore:
         self._salt = salt
         self._open = True
         self.path = path
+        self._file = str(path)
+        self._inode = os.stat(path).st_ino  # noqa: PTH116 - as below
+        self._is_replacement_logged = False
         self._index = IndexReader(index_path(path))
         self.indexer: Indexer | None = None
 
@@ -339,12 +345,35 @@ class SqliteStore:
             raise StoreUnavailable("the store is closed")
         if self._writer is None:
             raise StoreUnavailable("the database is open for reading only")
-        return self._writer
+        try:
+            if os.stat(self._file).st_ino == self._inode:  # noqa: PTH116 - asked at every write: a path makes five calls
+                return self._writer
+        except OSError:
+            pass
+        raise self._replaced()
 
     def _ensure_open(self, conn: DatabaseThread) -> DatabaseThread:
         if not self._open:
             raise StoreUnavailable("the store is closed")
+        if self._writer is None:  # what a writer reads, it wrote
+            with suppress(OSError):
+                if self.path.stat().st_ino == self._inode:
+                    return conn
+            raise self._replaced()
         return conn
+
+    def _replaced(self) -> StoreUnavailable:
+        """Return the error of a file that was removed or replaced: what is written to it would be lost with this process.
+
+        SQLite looks so before it commits with a rollback journal, and not with a write-ahead log.
+        """
+        if not self._is_replacement_logged:
+            self._is_replacement_logged = True
+            log.error("database removed or replaced", extra={"action": "store.replaced", "path": str(self.path)})
+        return StoreUnavailable(
+            f"the database {self.path} was removed or replaced while this process has it open: put it back, or stop this "
+            "process and start it again; nothing is read or written meanwhile"
+        )
 
 
 MigrationHook: TypeAlias = Callable[[Path, int, datetime], None]

@@ -445,7 +445,7 @@ def forks(conn: sqlite3.Connection, only: str | None = None) -> list[ForkRecord]
             Batch(name, tuple(_decode_entry(item) for item in json.loads(entries)), if_absent=bool(keep_first))
             for name, keep_first, entries in conn.execute(
                 "SELECT tape, keep_first, entries FROM fork_batches WHERE fork = ? ORDER BY place", (fork,)
-            )
+            ).fetchall()
         )
         records.append(ForkRecord(fork, tape, base, staged, _decode_reset(reset_text), session, epoch))
     return records

@@ -9,6 +9,7 @@ import pytest
 from bubbot.errors import ConfigError, DeliveryFailed
 from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.gateway.directory import ChannelDirectory
+from bubbot.gateway.migrations import ChatMigrations
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Outbound, Role
 from bubbot.stores.inmemory import InMemoryStore
@@ -32,6 +33,15 @@ def runtimes(bench: Bench) -> dict[str, ChannelRuntime]:
 @pytest.fixture
 def directory(runtimes: dict[str, ChannelRuntime]) -> ChannelDirectory:
     return ChannelDirectory(runtimes)
+
+
+async def test_a_session_by_the_current_id_of_its_chat(bench: Bench, directory: ChannelDirectory) -> None:
+    bench.line.migrations = ChatMigrations(lambda: {"-1": "-1001"})
+    name = bench.channel.name
+    sessions = (f"{name}:-1", f"{name}:-1:7", f"{name}:2", "gone:-1", "odd")
+    assert [*map(directory.current_session, sessions)] == [
+        f"{name}:-1001", f"{name}:-1001:7", f"{name}:2", "gone:-1", "odd",
+    ]  # fmt: skip
 
 
 async def notes(bench: Bench) -> list[str | None]:

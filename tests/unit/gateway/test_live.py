@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from bubbot.errors import DeliveryFailed
+from bubbot.gateway import live as live_answers
 from bubbot.gateway.live import (
     BARE_START,
     CLOSE_RETRY_SECONDS,
@@ -24,13 +25,24 @@ from bubbot.gateway.live import (
     LiveAnswers,
 )
 from bubbot.gateway.outbound import CONTINUED_BELOW
-from bubbot.ports.channel import ChatMigration, MessagePart, Outbound, OutboundFile, Receipt
+from bubbot.gateway.outbox import Outbox
+from bubbot.ports.channel import (
+    ChatMigration,
+    MessagePart,
+    Outbound,
+    OutboundFile,
+    Receipt,
+    TextStreamed,
+    TurnFinished,
+    TurnStarted,
+)
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, TextDelta, ToolCall, Usage
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.store import TapeStore
 from tests.gateways import TIME, SearchedStage, Stage, failing, rules
 from tests.provenance import page_tool
 from tests.turns import HOME, Bench, Options, Played, Replying, calls, running, says
+from tests.unit.gateway.test_inbox import service
 from tests.virtual import virtual
 
 OUTBOX = "bubbot/outbox/test"
@@ -144,6 +156,55 @@ async def test_what_is_answered_at_once_needs_no_typing() -> None:
         await answered(bench)
         await answered(bench, ",help")
         assert (stage.times("typing"), stage.texts[0]) == ([], "done")
+
+
+@virtual
+async def test_what_is_answered_at_once_costs_no_task() -> None:
+    session, tasks = "test:1", set[asyncio.Task[None]]()
+
+    def create_task(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        tasks.add(task := asyncio.create_task(work))
+        return task
+
+    outbox = Outbox(service(InMemoryStore(), OUTBOX))
+    previews = LiveAnswers(Stage(), outbox, create_task=create_task)
+    for event in (TurnStarted(1, "1"), TextStreamed("done"), TurnFinished("answered")):
+        previews.preview(session, event)
+    await previews.wait_until_settled(session)
+    await asyncio.sleep(60)
+    assert not tasks
+    previews.preview(session, TurnStarted(2, "2"))
+    await asyncio.sleep(60)
+    assert len(tasks) == 2, "one for the message, one for typing"
+    previews.cancel()
+    await asyncio.wait(tasks)
+
+
+@virtual
+async def test_pieces_that_come_before_a_change_is_due_wake_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks, stage, pieces = [0], Stage(), [f"word{number} " for number in range(400)]
+    now = live_answers._LiveTurn.now
+
+    def looking(turn: live_answers._LiveTurn) -> str:
+        looks[0] += 1
+        return now(turn)
+
+    monkeypatch.setattr(live_answers._LiveTurn, "now", looking)
+    async with live(writing(*pieces, every=0.01), stage) as bench:
+        await answered(bench)
+        assert list(stage.seen.values()) == ["".join(pieces).strip()]
+        assert 2 < looks[0] < 40
+
+
+@virtual
+async def test_a_cancelled_turn_is_not_shown_later() -> None:
+    stage = Stage()
+    async with live(writing("a ", "b ", "c"), stage) as bench:
+        await bench.gate.receive(bench.inbound("hello"))
+        await asyncio.sleep(TYPING_DELAY_SECONDS / 2)
+        shown(bench).cancel()
+        await bench.quiet(1000)
+        assert (stage.times("typing"), stage.acts("edit")) == ([], [])
 
 
 @virtual

@@ -79,6 +79,14 @@ async def test_without_a_user_message_it_still_answers() -> None:
     assert (await reply(ScriptedModel(), ("assistant", "hi"))).text == "You said: "
 
 
+async def test_a_text_that_takes_no_time_comes_in_one_piece() -> None:
+    quick = ScriptedModel({"default": [{"text": "one two"}]})
+    slow = ScriptedModel({"default": [{"text": "one two", "pace": 0.001}]})
+    asked = request(("user", "hi"))
+    assert [item.text async for item in quick.stream(asked) if isinstance(item, TextDelta)] == ["one two"]
+    assert [item.text async for item in slow.stream(asked) if isinstance(item, TextDelta)] == ["one ", "two"]
+
+
 async def test_the_requests_are_kept() -> None:
     model = ScriptedModel()
     await reply(model, ("user", "a"))

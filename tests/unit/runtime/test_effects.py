@@ -474,6 +474,12 @@ class TestRunAgain:
         assert [call.used_before for call in world.invocations] == [False, False]
 
 
+UNKNOWN = "send.out began before an interruption, and its outcome is unknown; it was not run again"
+BROKEN_OFF = (
+    "send_out was not run: a call before it failed, on which it may depend. If it is still wanted, call it again."
+)
+
+
 @dataclass
 class Approving:
     """The source of turns that run a stored call: what approvals does after a yes."""
@@ -522,16 +528,19 @@ class TestStoredCalls:
             await asyncio.wait_for(world.entered.wait(), WAIT)
             await bench.kill()
         text, results, bench = await world.go_on(store, says("ok"), options=self.options(world))
-        assert (text, world.texts) == ("ok", ["a", "b"])
-        first = {Repeat.KEY: "sent a", Repeat.PROBE: "it had sent a"}.get(once, results[0])
-        assert results == [first, "sent b"]
+        assert (text, world.texts) == ("ok", ["a"] if once is Repeat.NEVER else ["a", "b"])
+        assert results == {
+            Repeat.KEY: ["sent a", "sent b"],
+            Repeat.PROBE: ["it had sent a", "sent b"],
+            Repeat.NEVER: [UNKNOWN, BROKEN_OFF],  # it may depend on what nobody knows
+        }.get(once)
         assert faults(bench.requests[-1].messages) == []
 
-    async def test_a_refused_one_is_a_result_like_any(self, memory_store: InMemoryStore) -> None:
+    async def test_none_that_acts_runs_after_one_that_was_refused(self, memory_store: InMemoryStore) -> None:
         world = World(raises={"a": ToolRefused("no longer granted")})
         async with running(memory_store, Played(says("ok")), self.options(world)) as bench:
             await bench.say("yes", origin="yes")
-            assert results_of(await bench.entries()) == ["no longer granted", "sent b"]
+            assert results_of(await bench.entries()) == ["no longer granted", BROKEN_OFF]
 
 
 class TestRefusedCalls:

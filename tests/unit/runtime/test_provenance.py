@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -502,6 +503,14 @@ class TestQuotes:
         assert self.find(make.message("user", ADDRESS, origin="agent:task"), self.call("web_get"), page) is None
         assert self.find(make.message("user", ADDRESS, origin="schedule"), self.call("web_get"), page) is None
         assert self.find(self.call("web_get"), page, make.message("assistant", ADDRESS)) == 2
+
+    @pytest.mark.parametrize(
+        "written", ["http://a.b/[x", "http://a.b/\u202ex", "HTTP://A.B/X", "(http://a.b//x)", "http:a.b x"]
+    )
+    def test_a_page_that_repeats_it_in_another_spelling_does_not_count(self, written: str) -> None:
+        """What shows a page may change what a screen obeys, or what would close a bracket."""
+        page = self.result(f"[found on “{ADDRESS}”, today]")
+        assert self.find(self.call("web_get", json.dumps({"query": written})), page) is None
 
     def test_results_that_may_repeat_the_model_do_not_count(self) -> None:
         assert self.find(self.call("tape_read"), self.result(ADDRESS)) is None

@@ -276,7 +276,8 @@ class TestTextThatCannotBeStored:
             assert (await bench.say("hello")).text == "so 😀!"
 
     async def test_names_arguments_ids_and_reasoning_too(self, memory_store: InMemoryStore) -> None:
-        broken = ModelReply("\udc00", (ToolCall("\ud800", "\ud800x", '{"q":"\ud800"}'),), reasoning="\ud800")
+        calls = (ToolCall("\ud800", "\ud800x", '{"q":"\ud800"}'),)
+        broken = ModelReply("\udc00", calls, reasoning="\ud800", response_id="\ud800", replay={"thought": "\ud800"})
         async with running(memory_store, replying(broken, ModelReply("ok"))) as bench:
             assert (await bench.say("hello")).text == "ok"
             (call,) = [entry for entry in await bench.entries() if entry.kind == Kind.TOOL_CALL]

@@ -15,7 +15,8 @@ from bubbot.features.budget.health import budget_readiness
 from bubbot.features.budget.outages import ModelOutage
 from bubbot.gateway.health.snapshot import BackupStatus, HealthSnapshot
 from bubbot.gateway.metrics import Metrics
-from bubbot.server.health import HealthAddress, HealthProbe, serve_health
+from bubbot.server.health import HealthProbe, serve_health
+from bubbot.server.listener import HttpAddress
 from tests.unit.features.budget.test_health import failing
 from tests.unit.gateway.health.test_formatter import CONTEXT, FULL
 
@@ -41,7 +42,7 @@ async def door(
         lambda: snapshot.channels, lambda: snapshot.quarantine, told, lambda: 5, lambda: readiness, lambda: full
     )
     async with (
-        serve_health(HealthAddress("127.0.0.1", 0), asked, Metrics()) as port,
+        serve_health(HttpAddress("health", "127.0.0.1", 0), asked, Metrics()) as port,
         aiohttp.ClientSession() as session,
     ):
         yield session, f"http://127.0.0.1:{port}"
@@ -135,7 +136,7 @@ async def test_a_port_in_use_is_one_sentence_that_names_the_setting() -> None:
         port = taken.getsockname()[1]
         asked = HealthProbe(lambda: (), lambda: None, _never, lambda: 0)
         with pytest.raises(ConfigError, match=rf"^\[health\] host and port: 127\.0\.0\.1:{port} cannot be listened on"):
-            async with serve_health(HealthAddress("127.0.0.1", port), asked, Metrics()):
+            async with serve_health(HttpAddress("health", "127.0.0.1", port), asked, Metrics()):
                 pass
 
 
@@ -144,7 +145,7 @@ async def test_a_host_that_others_can_reach_is_warned_of(
     host: str, *, warned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked = HealthProbe(lambda: (), lambda: None, _never, lambda: 0)
-    async with serve_health(HealthAddress(host, 0), asked, Metrics()):
+    async with serve_health(HttpAddress("health", host, 0), asked, Metrics()):
         pass
     assert any(record.levelname == "WARNING" and host in record.getMessage() for record in caplog.records) is warned
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from bubbot.gateway.metrics import Metrics
-from bubbot.server.health import HealthAddress, HealthProbe, serve_health
-from bubbot.server.listener import HttpLimits
+from bubbot.server.health import HealthProbe, serve_health
+from bubbot.server.listener import HttpAddress, HttpLimits
 from bubbot.server.webhooks import SERVER_BODY_BYTES, WebhookSettings, serve_webhooks
 from tests.unit.server.test_health import _never
 from tests.virtual import virtual
@@ -54,7 +54,7 @@ async def hooked(hook: Hook, limits: HttpLimits | None = None) -> AsyncIterator[
 async def healthy() -> AsyncIterator[int]:
     """The port that says how the bot is."""
     asked = HealthProbe(lambda: (), lambda: None, _never, lambda: 0)
-    async with serve_health(HealthAddress("127.0.0.1", 0), asked, Metrics()) as port:
+    async with serve_health(HttpAddress("health", "127.0.0.1", 0), asked, Metrics()) as port:
         yield port
 
 

@@ -19,6 +19,7 @@ FIRST, SECOND = "1" * 64, "2" * 64
         (message("user", [{"type": "sound", "digest": FIRST}, {"type": "image", "digest": "no digest"}]), set()),
         (TapeEntry(Kind.SYSTEM, {"digest": FIRST}), {FIRST}),
         (event("loop.step", {"system": FIRST, "tools": SECOND}), {FIRST, SECOND}),
+        (event("loop.step", {"purpose": "summary", "system": FIRST, "messages": SECOND}), {FIRST, SECOND}),
         (event("something.else", {"system": FIRST}), set()),
     ],
 )  # fmt: skip

@@ -12,7 +12,17 @@ from types import MappingProxyType
 
 from bubbot.features.schedule.refusal import build_refusal
 from bubbot.features.schedule.when.clocks import Clock
-from bubbot.features.schedule.when.english import LAST_DAY_OF_MONTH, Phrase, Read, add_spans
+from bubbot.features.schedule.when.english import (
+    LAST_DAY_OF_MONTH,
+    Phrase,
+    add_spans,
+    phrase,
+    read_once,
+    read_over,
+    read_start,
+    read_vague,
+    set_every,
+)
 from bubbot.features.schedule.when.reading import Repetition, Span, TimeWords
 from bubbot.features.schedule.when.rules import ALL_DAYS, WORKDAYS
 
@@ -130,10 +140,6 @@ def find_chinese_clocks(text: str, position: int) -> tuple[list[Clock], int]:
     return clocks, end
 
 
-def _once(_words: TimeWords, _match: re.Match[str]) -> bool:
-    return True
-
-
 _DAYS: Mapping[str, int] = MappingProxyType({"今": 0, "明": 1, "后": 2, "大后": 3})
 
 
@@ -143,16 +149,6 @@ def _day(words: TimeWords, match: re.Match[str]) -> bool:
     words.days = _DAYS[match["day"]]
     if match["part"]:
         words.part = _PARTS[match["part"]]
-    return True
-
-
-def _over(words: TimeWords, _match: re.Match[str]) -> bool:
-    words.is_over = True
-    return True
-
-
-def _vague(words: TimeWords, _match: re.Match[str]) -> bool:
-    words.is_vague = True
     return True
 
 
@@ -247,15 +243,8 @@ def _span(words: TimeWords, match: re.Match[str]) -> bool:
     return True
 
 
-def _set_every(words: TimeWords, every: Repetition | None) -> bool:
-    if words.every is not None or words.has_date or words.span is not None or every is None:
-        return False
-    words.every = every
-    return True
-
-
 def _every_day(words: TimeWords, match: re.Match[str]) -> bool:
-    if words.part or not _set_every(words, Repetition(Span(days=1))):
+    if words.part or not set_every(words, Repetition(Span(days=1))):
         return False
     words.part = _PARTS.get(match["part"] or "", "")
     return True
@@ -265,7 +254,7 @@ def _every_workday(words: TimeWords, _match: re.Match[str]) -> bool:
     if words.every is not None and words.every.minutes and not words.every.weekdays:
         words.every = replace(words.every, weekdays=WORKDAYS)
         return True
-    return _set_every(words, Repetition(weekdays=WORKDAYS))
+    return set_every(words, Repetition(weekdays=WORKDAYS))
 
 
 def _weekdays_of(text: str) -> tuple[int, ...]:
@@ -287,7 +276,7 @@ def _every_weekdays(words: TimeWords, match: re.Match[str]) -> bool:
             return False
         words.every = replace(words.every, weekdays=weekdays, is_open=False)
         return True
-    return _set_every(words, Repetition(weekdays=weekdays))
+    return set_every(words, Repetition(weekdays=weekdays))
 
 
 def _if_weekday(words: TimeWords, match: re.Match[str]) -> bool:
@@ -301,7 +290,7 @@ def _every_span(words: TimeWords, match: re.Match[str]) -> bool:
     span = _span_of(match["span"])
     if span is None or re.search(r"半(个?月|年|周|天)", match["span"]):
         return False
-    return _set_every(words, Repetition(span))
+    return set_every(words, Repetition(span))
 
 
 def _every_gap(words: TimeWords, match: re.Match[str]) -> bool:
@@ -311,10 +300,10 @@ def _every_gap(words: TimeWords, match: re.Match[str]) -> bool:
         return False
     count = number_of(match["number"]) if match["number"] else 0
     if span.seconds or not count or match["half"]:
-        return _set_every(words, Repetition(span))
+        return set_every(words, Repetition(span))
     longer = Span(span.months + round(span.months / count), span.days + round(span.days / count))
     others = (Repetition(span),) if count > 1 else ()
-    return _set_every(words, Repetition(longer, others=others))
+    return set_every(words, Repetition(longer, others=others))
 
 
 def _every_unit(words: TimeWords, match: re.Match[str]) -> bool:
@@ -324,10 +313,10 @@ def _every_unit(words: TimeWords, match: re.Match[str]) -> bool:
         "刻钟": Span(seconds=900),
     }  # fmt: skip
     if match["unit"] in ("季度", "季"):
-        return _set_every(words, Repetition(month_days=(1,), months=(1, 4, 7, 10)))
+        return set_every(words, Repetition(month_days=(1,), months=(1, 4, 7, 10)))
     if match["unit"] == "周末":
-        return _set_every(words, Repetition(weekdays=(0, 6)))
-    return _set_every(words, Repetition(spans[match["unit"]]))
+        return set_every(words, Repetition(weekdays=(0, 6)))
+    return set_every(words, Repetition(spans[match["unit"]]))
 
 
 def _numbers_of(text: str, source: str) -> tuple[int, ...]:
@@ -351,7 +340,7 @@ def _month_days(words: TimeWords, match: re.Match[str]) -> bool:
         words.every = replace(words.every, month_days=days, months=words.every.months or months)
         return True
     others = (LAST_DAY_OF_MONTH,) if days == (31,) and not months else ()
-    return _set_every(words, Repetition(month_days=days, months=months, others=others))
+    return set_every(words, Repetition(month_days=days, months=months, others=others))
 
 
 def _ordinal_day(words: TimeWords, match: re.Match[str]) -> bool:
@@ -361,12 +350,12 @@ def _ordinal_day(words: TimeWords, match: re.Match[str]) -> bool:
     name = match["name"]
     weekdays = ALL_DAYS if name in ("天", "日") else WORKDAYS if name == "工作日" else (_weekday_of(name[-1]),)
     if name in ("天", "日") and ordinal > 0:
-        return _set_every(words, Repetition(month_days=(ordinal,)))
-    return _set_every(words, Repetition(weekdays=weekdays, ordinal=ordinal))
+        return set_every(words, Repetition(month_days=(ordinal,)))
+    return set_every(words, Repetition(weekdays=weekdays, ordinal=ordinal))
 
 
 def _last_day(words: TimeWords, _match: re.Match[str]) -> bool:
-    return _set_every(words, LAST_DAY_OF_MONTH)
+    return set_every(words, LAST_DAY_OF_MONTH)
 
 
 def _months(words: TimeWords, match: re.Match[str]) -> bool:
@@ -393,17 +382,10 @@ def _minutes_of_hours(words: TimeWords, match: re.Match[str]) -> bool:
     if (hours and hours[-1] > 23) or minutes[-1] > 59:
         raise build_refusal("clock_range", given=match[0])
     if words.every is None:
-        return _set_every(words, Repetition(minutes=minutes, hours=hours))
+        return set_every(words, Repetition(minutes=minutes, hours=hours))
     if words.every.minutes or words.every.span is not None:
         return False
     words.every = replace(words.every, minutes=minutes, hours=hours)
-    return True
-
-
-def _start(words: TimeWords, _match: re.Match[str]) -> bool:
-    if words.every is None or words.has_start or words.has_date:
-        return False
-    words.has_start = True
     return True
 
 
@@ -429,67 +411,63 @@ _NAMES = rf"(?:{_WEEK})?{_NAME_LIST}"
 _NOT_PLACE = r"(?![线楼门院房桌机店床馆舱])"
 
 
-def _phrase(pattern: str, read: Read) -> Phrase:
-    return Phrase(re.compile(pattern), read)
-
-
 CHINESE_PHRASES: tuple[Phrase, ...] = (
-    _phrase(r"一次[,，]?", _once),
+    phrase(r"一次[,，]?", read_once),
     # How often. The longer phrases come first.
-    _phrase(
+    phrase(
         rf"(?:每小时|(?P<hours>{_DAYS_LIST})\s*点)的\s*(?:每分钟|每\s*(?P<step>{_N})\s*分钟|第\s*(?P<minutes>{_DAYS_LIST})\s*分)",
         _minutes_of_hours,
     ),
-    _phrase(
+    phrase(
         rf"每个?月(?:的)?\s*(?:第\s*(?P<nth>[一二三四1-4])个?|最后一?个?|最末一?个?)\s*(?P<name>{_WEEK}{_DAY}|工作日|天|日)",
         _ordinal_day,
     ),
-    _phrase(r"每个?月(?:的)?(?:月底|月末|底|末)", _last_day),
-    _phrase(rf"每年(?:的)?\s*(?P<month>{_N})月\s*(?P<days>{_N})\s*[日号]", _month_days),
-    _phrase(rf"每个?月(?P<month>)(?:的)?\s*(?P<days>{_DAYS_LIST})(?<=[日号]){_NOT_PLACE}", _month_days),
-    _phrase(rf"(?:以及|和)?每逢\s*(?P<names>{_NAMES})", _every_weekdays),
-    _phrase(rf"且为\s*(?P<names>{_NAMES})", _if_weekday),
-    _phrase(
+    phrase(r"每个?月(?:的)?(?:月底|月末|底|末)", _last_day),
+    phrase(rf"每年(?:的)?\s*(?P<month>{_N})月\s*(?P<days>{_N})\s*[日号]", _month_days),
+    phrase(rf"每个?月(?P<month>)(?:的)?\s*(?P<days>{_DAYS_LIST})(?<=[日号]){_NOT_PLACE}", _month_days),
+    phrase(rf"(?:以及|和)?每逢\s*(?P<names>{_NAMES})", _every_weekdays),
+    phrase(rf"且为\s*(?P<names>{_NAMES})", _if_weekday),
+    phrase(
         rf"每隔\s*(?P<span>(?P<half>半)个?(?P<number>)(?:小时|钟头|天|年)|(?P<number_>{_N})\s*个?(?:小时|钟头|分钟?|刻钟|秒钟?))",
         _every_span,
     ),
-    _phrase(rf"每?隔\s*(?P<half>)(?P<span>(?P<number>{_N})\s*个?\s*(?:天|日|周|星期|礼拜|月|年))", _every_gap),
-    _phrase(r"每(?:个|一个?|1个?)?工作日(?:[（(]星期一至星期五[)）])?|工作日", _every_workday),
-    _phrase(r"每(?:一|1)?(?:天|日)(?P<part>)", _every_day),
-    _phrase(r"每(?:个|一个?)?(?P<part>早|晚)上?", _every_day),
-    _phrase(rf"每(?:个|一个?)?(?=周[^末]|星期|礼拜)(?P<names>{_WEEK}{_NAME_LIST})", _every_weekdays),
-    _phrase(rf"(?P<names>{_WEEK}{_DAY}\s*(?:到|至|-|–)\s*(?:{_WEEK})?{_DAY}){_NOT_DIGITS}", _every_weekdays),
-    _phrase(rf"每\s*(?P<span>{_SPAN})", _every_span),
-    _phrase(r"每(?:一|1)?个?(?P<unit>周末|周|星期|礼拜|月|年|小时|钟头|分钟|刻钟|季度|季)", _every_unit),
-    _phrase(rf"[（(](?P<months>{_N}月(?:\s*(?:、|和|及|到|至|-)\s*{_N}月)*)[)）]", _months),
-    _phrase(r"[,，]?\s*(?:从|自)", _start),
-    _phrase(r"(?:算起|开始|起)", _start_end),
+    phrase(rf"每?隔\s*(?P<half>)(?P<span>(?P<number>{_N})\s*个?\s*(?:天|日|周|星期|礼拜|月|年))", _every_gap),
+    phrase(r"每(?:个|一个?|1个?)?工作日(?:[（(]星期一至星期五[)）])?|工作日", _every_workday),
+    phrase(r"每(?:一|1)?(?:天|日)(?P<part>)", _every_day),
+    phrase(r"每(?:个|一个?)?(?P<part>早|晚)上?", _every_day),
+    phrase(rf"每(?:个|一个?)?(?=周[^末]|星期|礼拜)(?P<names>{_WEEK}{_NAME_LIST})", _every_weekdays),
+    phrase(rf"(?P<names>{_WEEK}{_DAY}\s*(?:到|至|-|–)\s*(?:{_WEEK})?{_DAY}){_NOT_DIGITS}", _every_weekdays),
+    phrase(rf"每\s*(?P<span>{_SPAN})", _every_span),
+    phrase(r"每(?:一|1)?个?(?P<unit>周末|周|星期|礼拜|月|年|小时|钟头|分钟|刻钟|季度|季)", _every_unit),
+    phrase(rf"[（(](?P<months>{_N}月(?:\s*(?:、|和|及|到|至|-)\s*{_N}月)*)[)）]", _months),
+    phrase(r"[,，]?\s*(?:从|自)", read_start),
+    phrase(r"(?:算起|开始|起)", _start_end),
     # Which day.
-    _phrase(r"大?前天|昨[天日晚夜]|上个?(?:周|星期|礼拜|月)[一二三四五六日天]?|去年", _over),
-    _phrase(rf"{_SPAN}\s*(?:之前|以前|前)", _over),
-    _phrase(
+    phrase(r"大?前天|昨[天日晚夜]|上个?(?:周|星期|礼拜|月)[一二三四五六日天]?|去年", read_over),
+    phrase(rf"{_SPAN}\s*(?:之前|以前|前)", read_over),
+    phrase(
         r"(?:再?过|等|待)?(?:一会儿?|会儿|一下儿?)(?:之?后|以后)?|待会儿?|晚点儿?|晚些时候|稍后|改天|改日|现在|马上|立刻"
         r"|有空的时候|不久(?:之?后)?|过?几(?:个|分钟|小时|天|周|星期|年|月)(?:小时|月|星期)?(?:之?后|以后)?",
-        _vague,
+        read_vague,
     ),
-    _phrase(r"(?P<day>今|明)(?P<part>早|晚)上?", _day),
-    _phrase(r"(?P<day>大后|后|今|明)[天日儿](?:的?(?P<part>早(?![上晨])|晚(?!上)))?", _day),
-    _phrase(r"(?P<week>下+|这|本)?个?周末", _weekend),
-    _phrase(rf"(?P<week>下+|这|本)?{_WEEK}(?P<day>{_DAY}){_NOT_DIGITS}", _weekday),
-    _phrase(rf"(?P<week>下+|这|本){_WEEK}", _week),
-    _phrase(rf"[（(]{_WEEK}(?P<day>{_DAY})[)）]", _same_weekday),
-    _phrase(
+    phrase(r"(?P<day>今|明)(?P<part>早|晚)上?", _day),
+    phrase(r"(?P<day>大后|后|今|明)[天日儿](?:的?(?P<part>早(?![上晨])|晚(?!上)))?", _day),
+    phrase(r"(?P<week>下+|这|本)?个?周末", _weekend),
+    phrase(rf"(?P<week>下+|这|本)?{_WEEK}(?P<day>{_DAY}){_NOT_DIGITS}", _weekday),
+    phrase(rf"(?P<week>下+|这|本){_WEEK}", _week),
+    phrase(rf"[（(]{_WEEK}(?P<day>{_DAY})[)）]", _same_weekday),
+    phrase(
         rf"(?:(?P<year>\d{{4}}|[零〇一二三四五六七八九]{{4}})年|(?P<year_name>[今明后])年)?\s*(?P<month>{_N})月\s*(?P<day>{_N})[日号]"
         + _NOT_PLACE,
         _date,
     ),
-    _phrase(rf"(?P<month_name>下+|这|本)个?月的?\s*(?P<day>{_N})[日号]{_NOT_PLACE}", _date),
-    _phrase(rf"(?P<day>{_N})[日号]{_NOT_PLACE}", _date),
-    _phrase(r"(?:(?P<month_name>下+|这|本)个?)?月[底末]", _month_end),
-    _phrase(r"下个?(?P<month>月)|(?P<month_>)明年", _next_unit),
-    _phrase(
+    phrase(rf"(?P<month_name>下+|这|本)个?月的?\s*(?P<day>{_N})[日号]{_NOT_PLACE}", _date),
+    phrase(rf"(?P<day>{_N})[日号]{_NOT_PLACE}", _date),
+    phrase(r"(?:(?P<month_name>下+|这|本)个?)?月[底末]", _month_end),
+    phrase(r"下个?(?P<month>月)|(?P<month_>)明年", _next_unit),
+    phrase(
         rf"(?:再过|过|再等|等|再)?\s*(?P<span>{_SPAN})\s*(?:之后|以后|过后|后)(?!天)|(?:再过|过|再等)\s*(?P<bare>{_SPAN})",
         _span,
     ),
-    _phrase(rf"(?P<part>{_PART})", _part),
+    phrase(rf"(?P<part>{_PART})", _part),
 )

@@ -210,7 +210,8 @@ def find_english_clocks(text: str, position: int, *, has_anchor: bool) -> tuple[
     return clocks, end
 
 
-def _once(_words: TimeWords, _match: re.Match[str]) -> bool:
+def read_once(_words: TimeWords, _match: re.Match[str]) -> bool:
+    """Read that it comes once, which says nothing more."""
     return True
 
 
@@ -307,12 +308,14 @@ def _part(words: TimeWords, match: re.Match[str]) -> bool:
     return True
 
 
-def _over(words: TimeWords, _match: re.Match[str]) -> bool:
+def read_over(words: TimeWords, _match: re.Match[str]) -> bool:
+    """Read a time that has passed."""
     words.is_over = True
     return True
 
 
-def _vague(words: TimeWords, _match: re.Match[str]) -> bool:
+def read_vague(words: TimeWords, _match: re.Match[str]) -> bool:
+    """Read a time that is no time."""
     words.is_vague = True
     return True
 
@@ -364,7 +367,7 @@ def _span(words: TimeWords, match: re.Match[str]) -> bool:
     return True
 
 
-def _set_every(words: TimeWords, every: Repetition | None) -> bool:
+def set_every(words: TimeWords, every: Repetition | None) -> bool:
     """Set how often it comes, unless that was said."""
     if words.every is not None or words.has_date or words.span is not None or every is None:
         return False
@@ -409,7 +412,7 @@ def _every_name(words: TimeWords, match: re.Match[str]) -> bool:
     if name in _NAMED_SPANS and words.has_date:
         return _repeat_date(words, _NAMED_SPANS[name])
     if name in ("morning", "afternoon", "evening", "night"):
-        if words.part or not _set_every(words, _NAMED_SPANS["day"]):
+        if words.part or not set_every(words, _NAMED_SPANS["day"]):
             return False
         words.part = name
         return True
@@ -417,12 +420,12 @@ def _every_name(words: TimeWords, match: re.Match[str]) -> bool:
     name = name.removesuffix("s") if name.endswith(("days", "ends")) else name
     if name == "nightly" and not words.part:
         words.part = "night"
-    return _set_every(words, _NAMED_SPANS["quarter of the year" if name.startswith("quarter") else name])
+    return set_every(words, _NAMED_SPANS["quarter of the year" if name.startswith("quarter") else name])
 
 
 def _every_span(words: TimeWords, match: re.Match[str]) -> bool:
     span = _span_of(match["span"])
-    return span is not None and _set_every(words, Repetition(span))
+    return span is not None and set_every(words, Repetition(span))
 
 
 def _every_nth_unit(words: TimeWords, match: re.Match[str]) -> bool:
@@ -430,7 +433,7 @@ def _every_nth_unit(words: TimeWords, match: re.Match[str]) -> bool:
     count = 2 if word == "other" else _ordinal_of(word)
     unit = _unit_of(match["unit"])
     span = Span(unit.months * count, unit.days * count, unit.seconds * count)
-    return _set_every(words, Repetition(span))
+    return set_every(words, Repetition(span))
 
 
 def _every_nth_weekday(words: TimeWords, match: re.Match[str]) -> bool:
@@ -438,14 +441,14 @@ def _every_nth_weekday(words: TimeWords, match: re.Match[str]) -> bool:
     word = match["nth"]
     fortnightly = Repetition(Span(days=14), weekdays=weekdays)
     if word == "other":
-        return _set_every(words, fortnightly)
+        return set_every(words, fortnightly)
     if word == "last":
-        return _set_every(words, Repetition(weekdays=weekdays, ordinal=-1))
+        return set_every(words, Repetition(weekdays=weekdays, ordinal=-1))
     count = _ordinal_of(word)
     of_month = Repetition(weekdays=weekdays, ordinal=count)
     if count == 2:
-        return _set_every(words, replace(fortnightly, others=(of_month,)))
-    return count <= 4 and _set_every(words, of_month)
+        return set_every(words, replace(fortnightly, others=(of_month,)))
+    return count <= 4 and set_every(words, of_month)
 
 
 _WEEKDAY_NAMES = re.compile(rf"(?P<first>{_WEEKDAY})(?:\s*(?:-|–|to|through|thru)\s*(?P<last>{_WEEKDAY}))?")
@@ -467,7 +470,7 @@ def _every_weekdays(words: TimeWords, match: re.Match[str]) -> bool:
     has_range = re.search(r"-|–|\b(?:to|through|thru)\b", text) is not None
     if not (match["every"] or has_plural or has_range):
         return False
-    return _set_every(words, Repetition(weekdays=_weekdays_of(text)))
+    return set_every(words, Repetition(weekdays=_weekdays_of(text)))
 
 
 def _numbers_of(text: str) -> tuple[int, ...]:
@@ -497,7 +500,7 @@ def _month_days(words: TimeWords, match: re.Match[str]) -> bool:
     if is_monthly:
         words.every = every
         return True
-    return _set_every(words, every)
+    return set_every(words, every)
 
 
 def _month_days_after(words: TimeWords, match: re.Match[str]) -> bool:
@@ -523,7 +526,7 @@ def _ordinal_weekday(words: TimeWords, match: re.Match[str]) -> bool:
     if is_monthly:
         words.every = replace(every, is_open=False)
         return True
-    return _set_every(words, every)
+    return set_every(words, every)
 
 
 def _months(words: TimeWords, match: re.Match[str]) -> bool:
@@ -540,10 +543,11 @@ def _months(words: TimeWords, match: re.Match[str]) -> bool:
 def _yearly_date(words: TimeWords, match: re.Match[str]) -> bool:
     day = int(re.sub(r"\D", "", match["day"])) if match["day"][0].isdigit() else _ordinal_of(match["day"])
     days = _checked_days((day,), match[0])
-    return _set_every(words, Repetition(month_days=days, months=(_month_of(match["month"]),)))
+    return set_every(words, Repetition(month_days=days, months=(_month_of(match["month"]),)))
 
 
-def _start(words: TimeWords, _match: re.Match[str]) -> bool:
+def read_start(words: TimeWords, _match: re.Match[str]) -> bool:
+    """Read that a start follows, after how often it comes."""
     if words.every is None or words.has_start or words.has_date:
         return False
     words.has_start = True
@@ -573,7 +577,7 @@ def _minutes_of_hours(words: TimeWords, match: re.Match[str]) -> bool:
         raise build_refusal("clock_range", given=match[0])
     every = Repetition(minutes=minutes, hours=hours)
     if words.every is None:
-        return _set_every(words, every)
+        return set_every(words, every)
     if words.every.minutes or words.every.span is not None:
         return False
     words.every = replace(words.every, minutes=minutes, hours=hours)
@@ -601,116 +605,114 @@ _ORDINAL_LIST = rf"{_ORDINAL}(?:(?:\s*(?:,\s*and\b|,|and\b|&)\s*)(?:the\s+)?{_OR
 _MONTH_LIST = rf"{_MONTH}(?:(?:\s*(?:,\s*and\b|,|and\b|&|-|–|to\b|through\b)\s*){_MONTH})*"
 
 
-def _phrase(pattern: str, read: Read) -> Phrase:
+def phrase(pattern: str, read: Read) -> Phrase:
+    """Compile a phrase."""
     return Phrase(re.compile(pattern), read)
 
 
 ENGLISH_PHRASES: tuple[Phrase, ...] = (
-    _phrase(rf"once{_END}\s*,?(?:\s*on\b)?", _once),
-    _phrase(
+    phrase(rf"once{_END}\s*,?(?:\s*on\b)?", read_once),
+    phrase(
         r"(?:(?:at|on)\s+)?(?P<date>\d{4}-\d{2}-\d{2})[ t](?P<time>\d{2}:\d{2}(?::\d{2})?)\s*(?P<offset>z|[+-]\d{2}:\d{2})"
         + _END,
         _instant,
     ),
-    _phrase(
+    phrase(
         r"(?:(?:on|at)\s+)?(?P<iso>)(?P<year>\d{4})[-/.](?P<month>\d{1,2})[-/.](?P<day>\d{1,2})(?:t(?=\d)|(?![\w]))",
         _numbered_date,
     ),
-    _phrase(r"(?:on\s+)?(?P<day>\d{1,2})\.(?P<month>\d{1,2})\.(?:(?P<year>\d{4}))?" + _END, _numbered_date),
-    _phrase(
+    phrase(r"(?:on\s+)?(?P<day>\d{1,2})\.(?P<month>\d{1,2})\.(?:(?P<year>\d{4}))?" + _END, _numbered_date),
+    phrase(
         r"(?:on\s+)?(?P<slash>)(?P<month>\d{1,2})/(?P<day>\d{1,2})(?:/(?P<year>\d{4}))?" + _END + r"(?!/)",
         _numbered_date,
     ),
     # How often. The longer phrases come first.
-    _phrase(
+    phrase(
         rf"(?:at\s+minute\s+(?P<minutes>{_NUMBERS})|every\s+(?P<step>\d{{1,2}})\s+minutes|every\s+minute)\s+of\s+"
         rf"(?:every\s+hour{_END}|hours?\s+(?P<hours>{_NUMBERS}){_END})",
         _minutes_of_hours,
     ),
-    _phrase(
+    phrase(
         rf"(?:every\s+(?P<names>weekday{_END}|{_WEEKDAY_LIST})|on\s+day\s+(?P<days>{_NUMBERS})\s+of\s+(?:every|the)\s+month{_END})",
         _then_every,
     ),
-    _phrase(
+    phrase(
         rf"(?:(?P<every>every|each)\s+)?(?:on\s+)?(?:the\s+)?(?P<nth>last|{_ORDINAL})\s+"
         rf"(?P<name>weekday|workday|working\s+day|business\s+day|day|{_WEEKDAY}){_END}"
         rf"(?:\s+(?:of|in)\s+(?P<scope>the|every|each|a)\s+month{_END})?",
         _ordinal_weekday,
     ),
-    _phrase(
+    phrase(
         rf"(?:on\s+)?(?:the\s+)?(?:day\s+)?(?P<days>{_ORDINAL_LIST})(?:\s+day)?\s+(?:of\s+)?(?P<every>every|each|the)\s+month{_END}",
         _month_days,
     ),
-    _phrase(
+    phrase(
         rf"(?:on\s+)?(?P<day_word>days?)\s+(?P<days>{_NUMBERS})\s+of\s+(?P<every>every|each|the)\s+month{_END}",
         _month_days,
     ),
-    _phrase(rf"(?:on\s+)?(?:the\s+)?(?P<days>{_ORDINAL_LIST}|(?<=on )\d{{1,2}}{_END})", _month_days_after),
-    _phrase(rf"(?P<link>and\s+every|,?\s*if\s+(?:it|that)\s+is\s+an?)\s+(?P<names>{_WEEKDAY_LIST})", _also_weekdays),
-    _phrase(
+    phrase(rf"(?:on\s+)?(?:the\s+)?(?P<days>{_ORDINAL_LIST}|(?<=on )\d{{1,2}}{_END})", _month_days_after),
+    phrase(rf"(?P<link>and\s+every|,?\s*if\s+(?:it|that)\s+is\s+an?)\s+(?P<names>{_WEEKDAY_LIST})", _also_weekdays),
+    phrase(
         rf"{_EVERY}\s+year\s+on\s+(?:the\s+)?(?P<day>\d{{1,2}}(?:st|nd|rd|th)?|{_ORDINAL})\s+(?:of\s+)?(?P<month>{_MONTH})",
         _yearly_date,
     ),
-    _phrase(rf"{_EVERY}\s+(?P<day>\d{{1,2}}(?:st|nd|rd|th)?|{_ORDINAL})\s+(?:of\s+)?(?P<month>{_MONTH})", _yearly_date),
-    _phrase(rf"{_EVERY}\s+(?P<month>{_MONTH})\s+(?P<day>\d{{1,2}}(?:st|nd|rd|th)?){_END}", _yearly_date),
-    _phrase(
-        rf"{_EVERY}\s+(?P<nth>other|{_ORDINAL})\s+(?P<unit>day|week|month|hour|minute|year){_END}", _every_nth_unit
-    ),
-    _phrase(rf"{_EVERY}\s+(?P<nth>other|last|{_ORDINAL})\s+(?P<name>{_WEEKDAY})", _every_nth_weekday),
-    _phrase(rf"{_EVERY}\s+(?P<day_word>)(?P<days>\d{{1,2}}(?:st|nd|rd|th)){_END}", _month_days),
-    _phrase(
+    phrase(rf"{_EVERY}\s+(?P<day>\d{{1,2}}(?:st|nd|rd|th)?|{_ORDINAL})\s+(?:of\s+)?(?P<month>{_MONTH})", _yearly_date),
+    phrase(rf"{_EVERY}\s+(?P<month>{_MONTH})\s+(?P<day>\d{{1,2}}(?:st|nd|rd|th)?){_END}", _yearly_date),
+    phrase(rf"{_EVERY}\s+(?P<nth>other|{_ORDINAL})\s+(?P<unit>day|week|month|hour|minute|year){_END}", _every_nth_unit),
+    phrase(rf"{_EVERY}\s+(?P<nth>other|last|{_ORDINAL})\s+(?P<name>{_WEEKDAY})", _every_nth_weekday),
+    phrase(rf"{_EVERY}\s+(?P<day_word>)(?P<days>\d{{1,2}}(?:st|nd|rd|th)){_END}", _month_days),
+    phrase(
         rf"(?:{_EVERY}\s+(?:single\s+)?|(?:on\s+)?(?=weekdays|weekends|workdays))"
         r"(?P<name>weekdays?|workdays?|working\s*days?|business\s+days?|weekends?|"
         r"quarter\s+of\s+(?:the|a)\s+year|day|morning|afternoon|evening|night|week|fortnight|month|year|hour|minute)"
         rf"{_END}(?!\s+and\s+(?:a|\d))(?:\s+\(monday\s+to\s+friday\))?",
         _every_name,
     ),
-    _phrase(rf"(?P<name>daily|nightly|weekly|monthly|yearly|annually|hourly){_END}", _every_name),
-    _phrase(rf"(?:on\s+)?(?:(?P<every>every|each)\s+)?(?:on\s+)?(?P<names>{_WEEKDAY_LIST})", _every_weekdays),
-    _phrase(rf"{_EVERY}\s+(?P<span>{_SPAN})", _every_span),
-    _phrase(rf"in\s+(?P<months>{_MONTH_LIST})(?!\s*\d)", _months),
-    _phrase(
-        rf",?\s*(?:counted\s+from|starting(?:\s+(?:from|on|at))?|beginning(?:\s+(?:from|on|at))?|from){_END}", _start
+    phrase(rf"(?P<name>daily|nightly|weekly|monthly|yearly|annually|hourly){_END}", _every_name),
+    phrase(rf"(?:on\s+)?(?:(?P<every>every|each)\s+)?(?:on\s+)?(?P<names>{_WEEKDAY_LIST})", _every_weekdays),
+    phrase(rf"{_EVERY}\s+(?P<span>{_SPAN})", _every_span),
+    phrase(rf"in\s+(?P<months>{_MONTH_LIST})(?!\s*\d)", _months),
+    phrase(
+        rf",?\s*(?:counted\s+from|starting(?:\s+(?:from|on|at))?|beginning(?:\s+(?:from|on|at))?|from){_END}",
+        read_start,
     ),
     # Which day.
-    _phrase(rf"(?:yesterday|(?:the\s+)?day\s+before\s+yesterday){_END}", _over),
-    _phrase(rf"last\s+(?:week|month|year|night|evening|{_WEEKDAY}){_END}", _over),
-    _phrase(rf"(?:{_SPAN})\s+ago{_END}", _over),
-    _phrase(
+    phrase(rf"(?:yesterday|(?:the\s+)?day\s+before\s+yesterday){_END}", read_over),
+    phrase(rf"last\s+(?:week|month|year|night|evening|{_WEEKDAY}){_END}", read_over),
+    phrase(rf"(?:{_SPAN})\s+ago{_END}", read_over),
+    phrase(
         rf"(?:soon|later|sometime|someday|some\s+day|some\s+time|eventually|asap|now|right\s+now|immediately){_END}",
-        _vague,
+        read_vague,
     ),
-    _phrase(rf"in\s+a\s+(?:bit|while|moment|few\s+\w+){_END}|a\s+(?:bit|while)\s+later{_END}", _vague),
-    _phrase(
+    phrase(rf"in\s+a\s+(?:bit|while|moment|few\s+\w+){_END}|a\s+(?:bit|while)\s+later{_END}", read_vague),
+    phrase(
         rf"(?:on\s+)?(?:the\s+)?(?P<day>\d{{1,2}}(?:st|nd|rd|th)?|{_ORDINAL})(?:\s+of)?[ -]*(?P<month>{_MONTH})"
         rf"(?:,?[ -]*(?P<year>(?:19|2\d)\d\d){_END}(?!:))?",
         _named_date,
     ),
-    _phrase(
+    phrase(
         rf"(?:on\s+)?(?P<month>{_MONTH})\s*(?:the\s+)?(?P<day>\d{{1,2}}(?:st|nd|rd|th)?)(?![\w:]|\s*[ap]\.?m)"
         rf"(?:,?\s*(?P<year>(?:19|2\d)\d\d){_END}(?!:))?",
         _named_date,
     ),
-    _phrase(rf"(?:on\s+)?(?:the\s+)?last\s+day\s+of\s+(?P<month>this|next)\s+month{_END}", _last_day),
-    _phrase(
+    phrase(rf"(?:on\s+)?(?:the\s+)?last\s+day\s+of\s+(?P<month>this|next)\s+month{_END}", _last_day),
+    phrase(
         rf"(?:on\s+the|the|on)\s+(?P<day>{_ORDINAL})(?:\s+of\s+(?P<month>this|next)\s+month{_END})?(?!\s+of{_END})",
         _day_of_month,
     ),
-    _phrase(
+    phrase(
         rf"(?:(?:at|by)\s+)?(?:(?P<after>(?:the\s+)?day\s+after\s+tomorrow)|(?P<day>{'|'.join(_DAYS)})){_END}", _day
     ),
-    _phrase(rf"(?:tonight|this\s+(?P<part>morning|afternoon|evening|night)){_END}", _tonight),
-    _phrase(
-        rf"(?P<intro>(?:in|during)\s+the\s+|at\s+(?=night))?(?P<part>morning|afternoon|evening|night){_END}", _part
-    ),
-    _phrase(
+    phrase(rf"(?:tonight|this\s+(?P<part>morning|afternoon|evening|night)){_END}", _tonight),
+    phrase(rf"(?P<intro>(?:in|during)\s+the\s+|at\s+(?=night))?(?P<part>morning|afternoon|evening|night){_END}", _part),
+    phrase(
         rf"(?:(?:on|by)\s+)?(?:(?:the|this)\s+)?(?:(?P<modifier>this|next|coming)\s+)?(?P<name>{_WEEKDAY})"
         rf"(?:\s+(?:of\s+)?(?P<week>this|next)\s+week{_END})?",
         _weekday,
     ),
-    _phrase(rf"(?:(?:on|at)\s+)?(?:(?:this|the)\s+)?weekend{_END}", _weekend),
-    _phrase(rf"next\s+(?P<unit>week|month|year){_END}", _next_unit),
-    _phrase(rf"(?:in|after|\+)\s*(?P<span>{_SPAN})(?:\s+(?:time|from\s+now))?{_END}", _span),
-    _phrase(rf"at\s*\+\s*(?P<span>{_SPAN})", _span),
-    _phrase(rf"(?P<span>{_SPAN})\s+(?:from\s+now|from\s+today|later|hence){_END}", _span),
+    phrase(rf"(?:(?:on|at)\s+)?(?:(?:this|the)\s+)?weekend{_END}", _weekend),
+    phrase(rf"next\s+(?P<unit>week|month|year){_END}", _next_unit),
+    phrase(rf"(?:in|after|\+)\s*(?P<span>{_SPAN})(?:\s+(?:time|from\s+now))?{_END}", _span),
+    phrase(rf"at\s*\+\s*(?P<span>{_SPAN})", _span),
+    phrase(rf"(?P<span>{_SPAN})\s+(?:from\s+now|from\s+today|later|hence){_END}", _span),
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bubbot.errors import ToolFailed
+from bubbot.errors import ToolFailed, ToolRetry
 from bubbot.features.approvals.decision import Decision, EffectRow, Verdict
 from bubbot.features.approvals.gate import WaitingCall, find_card_key
 from bubbot.ports.channel import Role
@@ -59,6 +59,10 @@ async def cut_off(home: Path, *steps: Mapping[str, Any], text: str = "", **setti
     if saying is not None:
         saying.cancel()
         await asyncio.gather(saying, return_exceptions=True)
+
+
+async def _plan(details: str) -> CallPlan:
+    return CallPlan(Effect(), details)
 
 
 class TestOneCard:
@@ -140,13 +144,29 @@ class TestOneYes:
             assert bench.done == [SENT]
             *_, failed, left = await bench.results()
             assert failed == "the disk is full"
-            assert "a call before it, allowed with the same card, failed" in left
+            assert "a call before it failed" in left
             await bench.say("try again")
             assert (await asked_calls(bench))[1:] == [["to eve:\nhello"]]
 
+    async def test_what_was_to_follow_a_change_that_has_become_impossible_does_not_run(self, tmp_path: Path) -> None:
+        is_possible = [True]
 
-async def _plan(details: str) -> CallPlan:
-    return CallPlan(Effect(), details)
+        async def plan(_turn: Turn, _args: NoArgs) -> CallPlan:
+            if not is_possible[0]:
+                raise ToolRetry("somebody has changed the script: read it again")
+            return CallPlan(Effect(), "write the script")
+
+        @tool("script.write", plan=plan)
+        async def script_write(turn: Turn, args: NoArgs) -> str:
+            """Write a script."""
+            return "written"
+
+        model = Played(calls("script_write"), calls("sandbox_run", command="sh script"), says("I asked."), says("?"))
+        async with approving(tmp_path, model, tools=[script_write]) as bench:
+            await bench.say("write it and run it")
+            is_possible[0] = False
+            await bench.say(f",approve {bench.card}")
+            assert bench.done == []
 
 
 class TestInterruptions:
@@ -197,7 +217,7 @@ class TestInterruptions:
             await bench.settle()  # it gives up
             *_, unknown, left, _asked = await bench.results()
             assert "its outcome is unknown" in unknown
-            assert "a call before it, allowed with the same card, failed" in left
+            assert "a call before it failed" in left
             whys = [asked["why"] for asked in await bench.facts("approval.asked")]
             assert whys[1:] == [("cut_off",), ("outside", "used_before")]
             assert (await asked_calls(bench))[2] == ["to bea"]

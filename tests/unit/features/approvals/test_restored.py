@@ -11,6 +11,8 @@ import pytest
 
 from bubbot.features.approvals.state import APPROVALS_TAPE
 from bubbot.ports.channel import APPROVAL_ORIGIN, Inbound, Sender
+from bubbot.ports.tool import Effect, EffectKind, NoArgs, Power, tool
+from bubbot.ports.turn import Turn
 from tests.approving import approving
 from tests.e2e import inside
 from tests.turns import Played, calls, says
@@ -82,6 +84,25 @@ async def test_a_turn_that_was_queued_and_a_standing_grant_run_nothing(tmp_path:
         assert bench.done == []
         assert "was restored from a backup" in (await bench.results())[-1]
         assert bench.cards == []
+
+
+async def test_no_folder_of_the_owner_is_changed(tmp_path: Path) -> None:
+    """The original bot may be at work there."""
+    home, _ = await restored(tmp_path)
+    changed: list[str] = []
+    effect = Effect(EffectKind.INSIDE, power=Power.FOLDERS)
+
+    @tool("notes.write", effect=effect)
+    async def notes_write(turn: Turn, args: NoArgs) -> str:
+        """Write a note."""
+        changed.append("written")
+        return "written"
+
+    async with approving(home, Played(calls("notes_write"), says("Not done.")), tools=[notes_write]) as bench:
+        await bench.say("note it")
+        assert "was restored from a backup" in (await bench.results())[-1]
+        await bench.say(",notes.write")  # what a person types is its own yes
+    assert changed == ["written"]
 
 
 @pytest.mark.parametrize("kept", [False, True])

@@ -43,6 +43,16 @@ def test_limits_are_by_scope_and_name(tmp_path: Path) -> None:
     assert made.find_limit("model", "openai/gpt-4o") == SpendingLimit(month=6)
 
 
+def test_a_chat_that_moved_has_the_limit_of_each_of_its_ids(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("[budget.chats.'telegram:-1001']\nday = 3\n[budget.chats.each]\nday = 9\n")
+    settings = load(home=tmp_path)
+    moved = {"telegram:-1": "telegram:-1001"}
+    made = budget_limits(settings.budget, model_facts(settings), lambda session: moved.get(session, session))
+    assert [made.find_limit("chat", f"telegram:{chat}") for chat in (-1, -1001, -2)] == [
+        SpendingLimit(day=3), SpendingLimit(day=3), SpendingLimit(day=9),
+    ]  # fmt: skip
+
+
 def test_another_currency_is_reckoned_in_dollars(tmp_path: Path) -> None:
     text = '[budget]\ncurrency = "EUR"\nusd_rate = 0.5\nday = 5\n[budget.models.m]\ninput_price = 1\noutput_price = 2\n'
     made = planned(tmp_path, text)

@@ -56,6 +56,12 @@ def test_what_would_wait_for_too_long_is_refused_and_takes_no_place() -> None:
     assert mine.book(BEN) == 0
 
 
+def test_a_chat_that_moved_has_the_rate_of_its_current_id() -> None:
+    table = {("chat", "test:new"): MessageRate(minute=1)}
+    mine = RateLimiter(table, still(), UTC, current_session={"test:home": "test:new"}.__getitem__)
+    assert [mine.book(ANN), mine.book(BEN)] == [0, 60]
+
+
 def test_of_a_thousand_people_one_who_was_refused_by_the_chat_is_forgotten_without_harm() -> None:
     """Their own starts have expired, and the chat's rate booked no new one."""
     clock = still()

@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from bubbot.features.files.checks import check_roots
 from bubbot.home import Home
-from bubbot.ports.checks import Finding, HomeReader
-from bubbot.settings.loader import load
-from tests.planting import found, mend, mends, plants
+from bubbot.ports.checks import Finding
+from tests.planting import found, look, mend, mends, plants
 
-UNUSED: Any = None
 ON = "[tools.files]\nenabled = true\n"
 
 
 def check(home: Home) -> list[Finding]:
     """What is found under the settings of a home."""
-    settings = load(home=home.path).tools.files
-    return list(asyncio.run(check_roots(HomeReader(home.path, home.config, settings, UNUSED, UNUSED, UNUSED))))
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    """A home that exists."""
-    made = Home(tmp_path / "home")
-    made.path.mkdir()
-    return made
+    return look(check_roots, home, lambda settings: settings.tools.files)
 
 
 @plants("files.on", "files.missing", "config.files")

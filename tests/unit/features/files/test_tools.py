@@ -236,6 +236,27 @@ class TestChanges:
         ).splitlines()
         assert lines[3] == f"@@ -1,{places + 4} +1,{2 * places + 8} @@"
 
+    @pytest.mark.parametrize(
+        ("old", "new", "changed"),
+        [
+            ("a\nb\n", "a\x0cb\n", ["-a", "-b", "+a\x0cb"]),
+            ("a\nb\n", "a\u2028b\n", ["-a", "-b", "+a\u2028b"]),
+            ("a\nb\n", "a\r\nb\r\n", ["-a", "-b", "+a<U+000D>", "+b<U+000D>"]),
+            ("a\r\nb\r\n", "a\r\nc\r\n", [" a", "-b", "+c"]),  # as in the rest of the file
+            ("a\r\nb\r\n", "a\nb\r\n", ["-a<U+000D>", "+a", " b<U+000D>"]),
+            ("a\n", "a", ["-a", "+a<no line end>"]),
+            ("a", "b", ["-a", "+b"]),
+        ],
+    )
+    async def test_no_change_of_line_ends_is_hidden(
+        self, begin: Begin, tools: dict[str, Tool], old: str, new: str, changed: list[str]
+    ) -> None:
+        turn, write = await begin(), tools["file.write"]
+        await use(write, turn, path="a", content=old)
+        args = write.validate({"path": "a", "content": new, "digest": shown_digest(old)})
+        plan = await plan_call(turn, write, args)
+        assert plan.details.split("\n")[4:] == changed
+
     async def test_a_difference_names_the_lines_of_the_whole_file(self, begin: Begin, tools: dict[str, Tool]) -> None:
         turn, text = await begin(), "".join(f"{number}\n" for number in range(100))
         await use(tools["file.write"], turn, path="a", content=text)

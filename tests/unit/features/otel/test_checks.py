@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,26 +12,15 @@ from bubbot.features.otel import encoding
 from bubbot.features.otel.checks import check_otel
 from bubbot.features.otel.settings import OtelSettings
 from bubbot.home import Home
-from bubbot.ports.checks import Finding, HomeReader
+from bubbot.ports.checks import Finding
 from bubbot.settings.loader import load
-from tests.planting import found, mend, mends, plants
+from tests.planting import found, look, mend, mends, plants
 from tests.traced import settings_for, traced
-
-UNUSED: Any = None
 
 
 def check(home: Home) -> list[Finding]:
     """What is found under the settings of a home."""
-    settings = load(home=home.path).otel
-    return asyncio.run(check_otel(HomeReader(home.path, home.config, settings, UNUSED, UNUSED, UNUSED)))
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    """A home that exists."""
-    made = Home(tmp_path / "home")
-    made.path.mkdir()
-    return made
+    return look(check_otel, home, lambda settings: settings.otel)
 
 
 def test_nothing_is_said_of_what_is_off(home: Home) -> None:

@@ -23,6 +23,7 @@ from bubbot.tape.entry import event, message, tool_call
 from bubbot.tape.query import parse_moment
 from bubbot.texts import Texts
 from tests.fakes.otlp_server import Receiver, receiver
+from tests.raw import tamper
 from tests.traced import facts, say, settings_for, traced, until, written
 
 
@@ -109,6 +110,27 @@ async def test_a_turn_that_no_span_can_hold_holds_up_no_other(tmp_path: Path, ca
         await written(bot, "otel/exported")
     assert len(taken.roots) == 1
     assert [one.__dict__["entry"] for one in caplog.records if getattr(one, "action", "") == "otel.unreadable"]
+
+
+@pytest.mark.parametrize("which", ["kind = 'message' AND payload LIKE '%said: 1%'", "name = 'turn/end'"])
+async def test_a_damaged_entry_holds_up_no_other_turn(
+    tmp_path: Path, waits: list[float], caplog: pytest.LogCaptureFixture, which: str
+) -> None:
+    """It may be one of a turn, or the one that ends it."""
+    async with receiver() as taken:
+        async with traced(settings_for(tmp_path, endpoint="http://127.0.0.1:9"), tmp_path) as bot:
+            for number in range(3):
+                await say(bot, str(number))
+        tamper(
+            Home(tmp_path).database,
+            f"UPDATE entries SET payload = '{{' WHERE seq = (SELECT min(seq) FROM entries WHERE {which})",
+        )
+        async with traced(settings_for(tmp_path, endpoint=taken.url), tmp_path) as bot:
+            await say(bot, "of another chat", chat="other")
+            await taken.turns(3)
+            await metric(bot, "entries_behind", lambda value: value == 0)
+    assert len(taken.roots) == 3
+    assert len([one for one in caplog.records if getattr(one, "action", "") == "otel.damaged"]) == 1
 
 
 async def test_arguments_that_are_nested_too_deep_or_hold_half_a_character_go_out_as_text(tmp_path: Path) -> None:

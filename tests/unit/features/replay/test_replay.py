@@ -373,6 +373,14 @@ async def test_a_step_of_an_early_version_names_the_head_of_the_tape_alone(tmp_p
         assert [each["recorded"] for each in (await bench.replay())["steps"]] == ["equal", "equal"]
 
 
+async def test_a_model_that_writes_half_characters_can_run_turns_again(tmp_path: Path) -> None:
+    other = Answering("scripted/other", calls=("\ud800x",))
+    async with opened(tmp_path, other=other) as bench:
+        await bench.say("look")
+        (turn,) = (await bench.replay("again=yes", model="scripted/other"))["turns"]
+        assert turn["replayed"]["calls"] == ("\N{REPLACEMENT CHARACTER}x",)
+
+
 async def test_a_replay_can_be_replayed(tmp_path: Path) -> None:
     async with opened(tmp_path / "home", other=Answering("scripted/other")) as bench:
         await talk(bench, 1)

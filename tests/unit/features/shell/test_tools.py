@@ -20,6 +20,7 @@ import pytest
 
 from bubbot.features.shell import sandbox as sandboxes
 from bubbot.features.shell.feature import ShellFeature
+from bubbot.features.shell.named_files import digest_named_files
 from bubbot.features.shell.runner import ProgramOutput
 from bubbot.features.shell.sandbox import ConfinedSandbox, SandboxUnusable, choose_sandbox, make_workspace
 from bubbot.features.shell.service import ShellService, TooManyJobs
@@ -30,6 +31,7 @@ from bubbot.ports.tool import ArgumentsInvalid, EffectKind, GrantKind, GrantTarg
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.provenance import Source
 from bubbot.texts import Texts
+from tests.approving import approving
 from tests.e2e import forked
 from tests.turns import HOME, Options, Played, calls, running, says
 
@@ -116,6 +118,8 @@ async def test_a_program_runs_in_the_folder_of_its_chat(memory_store: InMemorySt
         {"argv": ["ls"], "script": "ls"},
         {"script": "  "},
         {"argv": ["a\0b"]},
+        {"argv": [""]},
+        {"argv": ["-a", "ls", "rm"]},  # some shells take -a for an option of exec, and run rm under the name ls
         {"script": "a\0b"},
         {"script": "ls \r rm -r ."},
         {"argv": ["echo", "\x1b[2K"]},
@@ -142,6 +146,51 @@ async def test_a_plan_shows_the_command_as_it_runs_and_only_lists_can_be_granted
     plan = await plan_call(turn, run, ShellRunArgs(script="rm -r a | b"))
     assert plan.details.startswith("rm -r a | b\n")
     assert plan.target is None
+
+
+@pytest.mark.parametrize("named", [{"argv": ["sh", "tidy.sh"]}, {"script": "sh ./tidy.sh|cat"}])
+@pytest.mark.parametrize("is_changed", [True, False])
+async def test_a_yes_is_void_once_a_file_that_the_command_names_has_changed(
+    tmp_path: Path, named: dict[str, Any], *, is_changed: bool
+) -> None:
+    """A page may have the model write another script, which needs no yes, while a person reads this one."""
+    made = service(tmp_path)
+    folder = made.find_workspace("stdin:default")
+    make_workspace(folder)
+    (folder / "tidy.sh").write_text("echo tidy > done")
+    model = Played(calls("shell_run", **named), says("I asked."), says("?"))
+    async with approving(tmp_path / "home", model, tools=shell_tools(made, made.settings)) as bench:
+        await bench.say("tidy up")
+        assert "A yes holds as these files are now: tidy.sh." in bench.channel.texts[0]
+        if is_changed:
+            (folder / "tidy.sh").write_text("echo stolen > done")
+        await bench.say(f",approve {bench.card}")
+        assert ("has changed since" in (await bench.results())[-1]) is is_changed
+        assert (folder / "done").exists() is not is_changed
+
+
+def test_only_files_of_the_workspace_are_looked_at(tmp_path: Path) -> None:
+    workspace, secret = tmp_path / "workspace", tmp_path / "secret"
+    (workspace / "in").mkdir(parents=True)
+    secret.write_text("key")
+    (workspace / "link").symlink_to(secret)
+    (workspace / "in" / "a b").write_text("x")
+    os.mkfifo(workspace / "pipe")
+    words = [
+        "link",
+        "../secret",
+        str(secret),
+        "pipe",
+        "in",
+        "in/a b",
+        "--file=in/../in/a b",
+        "no",
+        "",
+        "\0",
+        "x" * 5000,
+    ]
+    assert list(digest_named_files(workspace, words)) == ["in/a b"]
+    assert digest_named_files(tmp_path / "missing", ["a"]) == {}
 
 
 async def test_a_program_that_is_unknown_is_told(tmp_path: Path) -> None:

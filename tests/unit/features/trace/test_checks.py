@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from bubbot.features.trace.checks import KEY_FILE, check_trace
 from bubbot.home import Home
-from bubbot.ports.checks import Finding, HomeReader
-from bubbot.settings.loader import load
-from tests.planting import found, mend, mends, plants
-
-UNUSED: Any = None
+from bubbot.ports.checks import Finding
+from tests.planting import found, look, mend, mends, plants
 
 
 def check(home: Home) -> list[Finding]:
     """What is found under the settings of a home."""
-    settings = load(home=home.path).trace
-    return asyncio.run(check_trace(HomeReader(home.path, home.config, settings, UNUSED, UNUSED, UNUSED)))
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    """A home that exists."""
-    made = Home(tmp_path / "home")
-    made.path.mkdir()
-    return made
+    return look(check_trace, home, lambda settings: settings.trace)
 
 
 def test_nothing_is_said_of_a_page_that_nobody_serves(home: Home) -> None:

@@ -187,6 +187,18 @@ async def test_a_step_whose_request_was_not_kept_or_is_not_ours_has_a_page_that_
     assert 'class="alert"' in await look(pages, f"/session/{HOME}/step/{head + 2}")
 
 
+async def test_only_what_is_a_blob_is_linked_as_one(store: InMemoryStore) -> None:
+    tape = TapeBoundary(store, OWNER, workspace="home", references=OWN_REFERENCES).open_tape(HOME)
+    digest, head = await store.put_blob(HOME, b"a picture"), await tape.head()
+    call = event("approval.checked", {"call": "c", "tool": "shell.run", "digest": "1" * 64})
+    image = event("web/image", {"address": "http://x/", "media_type": "image/png", "size": 9, "digest": digest})
+    await store.append([Batch(HOME, (call, image))])
+    pages = pages_of(store)
+    shown = [await look(pages, f"/session/{HOME}/entry/{head + place}") for place in (1, 2)]
+    assert ["/blob/" in page for page in shown] == [False, True]
+    assert "a picture" in await look(pages, f"/session/{HOME}/entry/{head + 2}/blob/{digest}")
+
+
 async def test_a_turn_shows_calls_results_failures_and_its_neighbours(store: InMemoryStore) -> None:
     pages = pages_of(store)
     seen = await crawl(pages)

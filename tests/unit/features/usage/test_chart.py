@@ -17,7 +17,7 @@ import pytest
 
 from bubbot.errors import DeliveryFailed
 from bubbot.features.usage import chart as chart_module
-from bubbot.features.usage.chart import DRAWING_FILE, MAX_BARS, REQUIREMENTS_FILE, DrawnChart, build_chart, draw_chart
+from bubbot.features.usage.chart import DRAWING_FILE, MAX_BARS, DrawnChart, build_chart, draw_chart
 from bubbot.features.usage.reporter import UsageReporter
 from bubbot.features.usage.tools import UsageArgs, usage_tool
 from bubbot.models.scripted import ScriptedModel
@@ -250,7 +250,7 @@ async def test_without_matplotlib_the_owner_gets_the_command_that_installs_it(
     async with running(InMemoryStore(), ScriptedModel(), Options(tools=[usage_tool(reporter)])) as bench:
         text = await asked(bench, ",usage chart")
         assert f"`{sys.executable} -m pip install --no-deps --require-hashes -r " in text
-        assert text.endswith(f"{REQUIREMENTS_FILE}`")
+        assert text.endswith(f"{DRAWING_FILE.with_name('requirements.txt')}`")
         text = await asked(bench, ",usage chart", direct=False)
         assert "pip" not in text
         assert "Its owner can install it" in text

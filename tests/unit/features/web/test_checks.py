@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from bubbot.features.web import reading
 from bubbot.features.web.checks import check_web
 from bubbot.home import Home
-from bubbot.ports.checks import Finding, HomeReader
-from bubbot.settings.loader import load
-from tests.planting import found, mend, mends, plants
-
-UNUSED: Any = None
+from bubbot.ports.checks import Finding
+from tests.planting import found, look, mend, mends, plants
 
 
 def check(home: Home) -> list[Finding]:
     """What is found under the settings of a home."""
-    settings = load(home=home.path).tools.web
-    return asyncio.run(check_web(HomeReader(home.path, home.config, settings, UNUSED, UNUSED, UNUSED)))
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    """A home that exists."""
-    made = Home(tmp_path / "home")
-    made.path.mkdir()
-    return made
+    return look(check_web, home, lambda settings: settings.tools.web)
 
 
 def test_nothing_is_said_of_what_is_off(home: Home) -> None:

