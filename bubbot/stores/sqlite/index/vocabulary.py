@@ -27,7 +27,8 @@ MAX_TERMS = 400
 MAX_SPELLINGS = 16
 """The most terms that hold a misspelt word as their part and are looked for."""
 _TERMS_PER_ENTRY = 75_000
-"""For so many terms of the vocabulary a spelling that may be chance has to stand in one entry more."""
+"""Terms of a vocabulary from which on a spelling that may be chance has to stand in more than one entry."""
+_GROWTH = 0.9  # how fast the entries grow with the terms
 _CHANCE_LETTERS = 4
 _MAX_HALF_LETTERS = 8
 _HUGE_WORD_LETTERS = 1000
@@ -165,7 +166,7 @@ class Vocabulary:
             for term, match in find_alike(start, counts).items():
                 mistakes[term] = min(match.mistakes, mistakes.get(term, match.mistakes))
         if is_alone:
-            least = self._count_terms() / _TERMS_PER_ENTRY
+            least = (self._count_terms() / _TERMS_PER_ENTRY) ** _GROWTH
             mistakes = {
                 term: number for term, number in mistakes.items() if counts[term] * _unlikeliness(word, number) >= least
             }
