@@ -62,7 +62,7 @@ def packages(modules: Sequence[str]) -> set[str]:
     ("command", "ours", "others"),
     [
         ("--help", 13, set()),
-        ("status", 166, SENTENCES),
+        ("status", 167, SENTENCES),
         # In the proof: `tape list` runs below in any case, and the features' commands load what these two do.
         pytest.param("tape list", 146, STORE, marks=pytest.mark.proof),
         pytest.param(
