@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 MAX_IDLE_SESSIONS = 256
 """Idle sessions kept in memory at most; a dropped session is read from its tape again."""
 MAX_CACHED_ENTRIES = 50_000
-"""Window entries kept in memory at most, about 105 MB; a session with a running turn keeps its own."""
+"""Window entries kept in memory at most, about 75 MB; a session with a running turn keeps its own."""
 
 
 class AppRuntime:
