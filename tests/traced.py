@@ -64,7 +64,7 @@ async def until(check: Callable[[], Awaitable[object]]) -> None:
     """Wait until something is so."""
     async with asyncio.timeout(WAIT):
         while not await check():  # noqa: ASYNC110 - what is waited for happens in the store, or in another task
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.005)
 
 
 async def written(bot: Bot, name: str, count: int = 1) -> None:

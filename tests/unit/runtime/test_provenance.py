@@ -56,6 +56,7 @@ class TestWhatIsMarked:
     )
     async def test_a_message_is_as_foreign_as_all_it_holds(self, fields: dict[str, Any], expected: Source) -> None:
         async with running(InMemoryStore(), Played(says("ok")), provenance_options()) as bench:
+            bench.channel.files["r"] = b"notes"
             await bench.say("hello", **fields)
             assert await newest(bench, role="user") is expected
             assert await newest(bench) is expected

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -164,14 +165,17 @@ async def test_what_ends_the_export_stands_in_the_status(tmp_path: Path, monkeyp
         raise RuntimeError("unforeseen")
 
     monkeypatch.setattr(exporter, "encode_turn", fail)
-    with pytest.raises(RuntimeError):  # noqa: PT012 - for whoever tries again, at the end of the block
+    was_told = False
+    with suppress(RuntimeError):  # which is for whoever tries again, unless the block ends before
         async with receiver() as taken, traced(settings_for(tmp_path, endpoint=taken.url), tmp_path) as bot:
             await say(bot, "one")
 
             async def is_told() -> bool:
-                return health(bot)[1][-1].endswith("RuntimeError")
+                return "RuntimeError" in health(bot)[1][-1]
 
             await until(is_told)
+            was_told = True
+    assert was_told
 
 
 async def test_what_was_said_while_it_was_off_is_never_sent(tmp_path: Path) -> None:
