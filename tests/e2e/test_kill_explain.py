@@ -15,11 +15,11 @@ ASKED = (TRUTH, ",explain When does the train leave?")
 POINTS = (
     "open-fork:before#2", "open-fork:after#2", "open-fork:before#3", "open-fork:after#3", "extend-fork:before#1", "extend-fork:after#1",
     "explain:before#1",  # before the first call of the model
-    "model:before#9", "extend-fork:before#2", "extend-fork:after#2", "extend-fork:after#3",
+    "model:before#3", "extend-fork:before#2", "extend-fork:after#2", "extend-fork:after#3",
     "explain:before#2",  # before the lie
-    "model:before#10",
+    "model:before#4",
     "explain:before#3",  # between the repair and the answer
-    "model:before#11", "merge:before#2", "merge:after#2", "merge:before#3", "merge:after#3",
+    "model:before#5", "merge:before#2", "merge:after#2", "merge:before#3", "merge:after#3",
     "send:before#2",  # before the delivery
     "send:after#2",
 )  # fmt: skip
