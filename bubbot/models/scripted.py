@@ -106,10 +106,8 @@ class ScriptedModel:
             for word in re.findall(r"\S+\s*|\s+", text):
                 await asyncio.sleep(pace)
                 yield TextDelta(word)
-        elif text:
-            yield TextDelta(
-                text
-            )  # at once, and so in one piece, as the client of a provider passes on what came together
+        elif text:  # in one piece, as the client of a provider passes on what came together
+            yield TextDelta(text)
         calls = tuple(
             ToolCall(call.get("id", f"call_{number}_{index}"), call["name"], _arguments(call))
             for index, call in enumerate(step.get("calls", ()))
