@@ -70,14 +70,14 @@ def share_room(levels: Sequence[Sequence[T]], room: int) -> list[T]:
 
 
 class SpellingFilter:
-    """Decides text by text what `find_misspelt` finds, and compares each word of the texts once."""
+    """Decides text by text, or for many at once, what `find_misspelt` finds, and compares each word of the texts once."""
 
     def __init__(self, query: str) -> None:
         self._words = {word: _KnownTokens() for word in tokens(query)}
 
-    def matches(self, text: str) -> bool:
-        """Return true if the casefolded text has every word of the query, spelling mistakes allowed."""
-        text_tokens = tokens(text).keys()
+    def matches(self, texts: Iterable[str]) -> bool:
+        """Return true if the casefolded texts, as one, have every word of the query, spelling mistakes allowed."""
+        text_tokens = {token for text in texts for token in tokens(text)}
         return bool(self._words) and all(known.have(word, text_tokens) for word, known in self._words.items())
 
 

@@ -6,6 +6,7 @@ import json
 import re
 import sqlite3
 import sys
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -30,6 +31,7 @@ UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _RECENT_ANCHORS = 100  # looked through before the names
 _LONGEST_LIKE = 1000  # letters
+_BLOCK_ROWS = 64  # rows whose words are compared at once
 _LARGEST = 2**63 - 1  # limit of an INTEGER; no id and no count reaches it
 
 
@@ -273,11 +275,14 @@ def find_entries(conn: sqlite3.Connection, query: TapeQuery) -> tuple[TapeEntry,
         return ()
     matcher = build_matcher(query)
     if matcher.reads_texts:
-        # SQLite asks it row by row, so that only rows that may match are read whole.
+        # SQLite asks it, so that only rows that may match are read whole.
         conn.create_function("may_match", 2, matcher.build_precheck(), deterministic=True)
     entries: list[TapeEntry] = []
     # A statement for each range: with several in one, SQLite goes through the whole tape.
-    for span in spans[::-1] if query.newest else spans:
+    parts: Iterable[Span] = spans[::-1] if query.newest else spans
+    if matcher.spelling:
+        parts = _blocks_that_may_match(conn, query, number, parts)
+    for span in parts:
         limit = _LARGEST if query.limit is None else query.limit - len(entries)
         if limit <= 0:
             break
@@ -287,6 +292,23 @@ def find_entries(conn: sqlite3.Connection, query: TapeQuery) -> tuple[TapeEntry,
             matching = filter(matcher.matches, found) if matcher.reads_texts else found
             entries += islice(matching, min(limit, sys.maxsize))
     return tuple(entries)
+
+
+def _blocks_that_may_match(
+    conn: sqlite3.Connection, query: TapeQuery, tape: int, spans: Iterable[Span]
+) -> Iterator[Span]:
+    """Cut ranges into blocks, in the query's order, and leave out those that lack a word; by rows it costs twice as much."""
+    newest = (
+        conn.execute("SELECT max(id) FROM entries INDEXED BY entries_id WHERE tape = ?", (tape,)).fetchone()[0] or 0
+    )
+    texts = "may_match(CAST(group_concat(payload || ' ' || meta, char(10)) AS BLOB), x'')"
+    for low, high in spans:
+        starts = range(low, (newest if high is None else min(high, newest)) + 1, _BLOCK_ROWS)
+        for start in reversed(starts) if query.newest else starts:
+            block = start, min(start + _BLOCK_ROWS, starts.stop) - 1
+            sql = f"SELECT {texts} FROM entries INDEXED BY entries_id WHERE tape = ? AND id BETWEEN ? AND ?"
+            if conn.execute(sql, (tape, *block)).fetchone()[0]:
+                yield block
 
 
 def _text_condition(matcher: Matcher) -> tuple[str, list[str]]:
@@ -319,6 +341,10 @@ def _select(query: TapeQuery, tape: int, span: Span, limit: int, matcher: Matche
     only_anchors = query.kinds == (Kind.ANCHOR,)
     if only_anchors:
         conditions.append("kind = 'anchor'")  # a literal: with a parameter SQLite does not use the partial index
+    if matcher.reads_texts:  # first, since most rows have the kinds and few the text
+        condition, patterns = _text_condition(matcher)
+        conditions.append(condition)
+        values += patterns
     for column, allowed in (("kind", () if only_anchors else query.kinds), ("key", query.keys)):
         if allowed:
             conditions.append(f"{column} IN ({_placeholders(allowed)})")
@@ -331,10 +357,6 @@ def _select(query: TapeQuery, tape: int, span: Span, limit: int, matcher: Matche
         if instant is not None:
             conditions.append(comparison)
             values.append(microseconds(instant))
-    if matcher.reads_texts:
-        condition, patterns = _text_condition(matcher)
-        conditions.append(condition)
-        values += patterns
     sql = f"{SELECT_ENTRIES} INDEXED BY {_index_name(query)} WHERE {' AND '.join(conditions)} ORDER BY id"
     if query.newest:
         sql += " DESC"

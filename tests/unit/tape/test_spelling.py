@@ -19,7 +19,7 @@ def test_a_filter_passes_the_texts_that_are_found(query: str) -> None:
     texts += ["the database", "\u6570\u636e\u5e93\u8fc1\u79fb", "cafe ol\u00e9", "x1 x2", ""]
     spelling = SpellingFilter(query)
     found = find_misspelt(query, dict(enumerate(texts)))
-    assert [number for number, text in enumerate(texts) if spelling.matches(text)] == sorted(found)
+    assert [number for number, text in enumerate(texts) if spelling.matches([text])] == sorted(found)
 
 
 def test_four_turns_of_the_closest_come_before_one_of_the_others() -> None:

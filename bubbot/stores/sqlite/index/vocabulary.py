@@ -6,6 +6,7 @@ FTS5 sees only the words between spaces that this module makes.
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from math import inf, log10
 from zlib import crc32
@@ -26,7 +27,7 @@ MAX_TERMS = 400
 """The most terms in one look-up; each costs FTS5 a cursor."""
 MAX_SPELLINGS = 16
 """The most terms that hold a misspelt word as their part and are looked for."""
-_TERMS_PER_ENTRY = 75_000
+_TERMS_PER_ENTRY = 40_000
 """Terms of a vocabulary from which on a spelling that may be chance has to stand in more than one entry."""
 _GROWTH = 0.9  # how fast the entries grow with the terms
 _CHANCE_LETTERS = 4
@@ -168,7 +169,9 @@ class Vocabulary:
         if is_alone:
             least = (self._count_terms() / _TERMS_PER_ENTRY) ** _GROWTH
             mistakes = {
-                term: number for term, number in mistakes.items() if counts[term] * _unlikeliness(word, number) >= least
+                term: number
+                for term, number in mistakes.items()
+                if counts[term] * _unlikeliness(word, term, number) >= least
             }
         rated = sorted(mistakes, key=lambda term: mistakes[term] - 0.5 * log10(1 + counts[term]))
         return {term: mistakes[term] for term in rated}
@@ -193,14 +196,16 @@ class Vocabulary:
             yield from self.conn.execute(sql.format(f"({', '.join('?' * len(part))})"), part).fetchall()
 
 
-def _unlikeliness(word: str, mistakes: float) -> float:
-    """Return how unlikely it is that a word is so close to a term by chance: four times for each letter.
+def _unlikeliness(word: str, term: str, mistakes: float) -> float:
+    """Return how unlikely it is that a word is so close to a term by chance: four times for each letter they share.
 
-    A second mistake makes up for two letters. Accents and swapped letters, which are less than a mistake, are no chance.
+    Each mistake makes up for one of them. So a letter left out is better evidence than a wrong one, of which there are
+    many more. Accents and swapped letters, which are less than a mistake, are no chance.
     """
     if not mistakes or not float(mistakes).is_integer():
         return inf
-    return 4.0 ** max(0, len(word) - _CHANCE_LETTERS - 2 * int(mistakes))
+    shared = Counter(strip_accents(word)) & Counter(strip_accents(term))
+    return 4.0 ** max(0, shared.total() - _CHANCE_LETTERS - int(mistakes))
 
 
 def _all_grams(texts: Iterable[str]) -> str:

@@ -230,6 +230,7 @@ async def test_among_many_words_a_short_one_that_is_close_to_a_single_entry_is_n
     chat: TapeService, filler: Indexer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = ["tanaka went", "mandolin went", "kazuki", "kazuki", "perona said", "mandoline", "caf\u00e9ine"]
+    said += ["kolibri", "jasmin"]
     await chat.append([message("user", text) for text in said])
     await filler.fill()
     typed = {
@@ -240,11 +241,13 @@ async def test_among_many_words_a_short_one_that_is_close_to_a_single_entry_is_n
         "preona": [5],
         "xandollne": [6],
         "cafeine": [7],
+        "kolbri": [8],
+        "jasmyn": [9],
     }
     assert {word: sorted(await found(chat, word)) for word in typed} == typed
-    monkeypatch.setattr(vocabulary, "_TERMS_PER_ENTRY", 5)
-    # Swapped letters, accents, a second entry, a longer word or another word beside it are no chance.
-    typed |= {"tanaki": [], "mandlim": []}
+    monkeypatch.setattr(vocabulary, "_TERMS_PER_ENTRY", 6)
+    # Swapped letters, accents, a second entry, one more letter in common or another word beside it are no chance.
+    typed |= {"tanaki": [], "mandlim": [], "jasmyn": []}
     assert {word: sorted(await found(chat, word)) for word in typed} == typed
     assert await found(chat, "tanaki went") == [1]
 

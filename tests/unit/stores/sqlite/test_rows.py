@@ -101,6 +101,35 @@ async def test_other_spellings_are_compared_before_rows_are_read(
     assert [entry.id for entry in found] == read == [ENTRIES - 3]
 
 
+async def test_other_spellings_are_found_wherever_a_block_of_rows_begins(
+    sqlite_store: SqliteStore, tmp_path: Path
+) -> None:
+    meant = [1, 63, 64, 65, 128, 129, 130, 200]
+    texts = {number: "the volcano" if number in meant else f"word {number}" for number in range(1, 201)}
+    texts |= {
+        63: "\x01 the Volcano",
+        64: "a caf\u00e9, the\nvolcano",
+        128: "the",
+        129: "the \uff36olcano",
+        130: "volcano",
+    }
+    await sqlite_store.append([Batch("chat", tuple(message("user", text) for text in texts.values()))])
+    found = [1, 63, 64, 65, 129, 200]
+    query = TapeQuery("chat", similar_text="the volcnao")
+    with closing(open_reader(tmp_path / "bubbot.db")) as conn:
+        for asked, ids in (
+            (query, found),
+            (replace(query, newest=True), found[::-1]),
+            (replace(query, newest=True, limit=3), [200, 129, 65]),
+            (replace(query, part=IdRanges(((2, 64), (66, None)))), [63, 64, 129, 200]),
+            (replace(query, part=IdRanges(((129, 129), (150, 199)))), [129]),
+            (replace(query, as_of=128), [1, 63, 64, 65]),
+            (replace(query, kinds=("event",)), []),
+            (replace(query, tape="nothing"), []),
+        ):
+            assert [entry.id for entry in find_entries(conn, asked)] == ids, asked
+
+
 async def test_the_newest_anchors_cost_as_much_as_there_are_names_however_many_anchors_there_are(
     sqlite_store: SqliteStore, tmp_path: Path
 ) -> None:
