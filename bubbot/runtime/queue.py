@@ -102,9 +102,11 @@ class MessageQueue:
         self._arrived.set()
 
     def _count(self, item: QueuedMessage | TapeChange, change: int) -> None:
-        is_message = isinstance(item, QueuedMessage)
-        self._message_count += change * is_message
-        inbound = item.accepted.inbound if is_message else item.event
+        if isinstance(item, QueuedMessage):
+            self._message_count += change
+            inbound: object = item.accepted.inbound
+        else:
+            inbound = item.event
         if isinstance(inbound, Inbound) and inbound.message:
             self._platform_ids[inbound.message] += change
             if not self._platform_ids[inbound.message]:

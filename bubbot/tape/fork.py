@@ -497,7 +497,7 @@ class ForkedTape(TapeHandle):
         part = query.part
         if self._parent is None and isinstance(part, _OF_WINDOW) and part.fork and part.fork.startswith(f"{self.id}/"):
             # What is on the tape was written before there was such a sub-task.
-            query = replace(query, part=type(query.part)())
+            query = replace(query, part=type(part)())
         return await self._fetch_parent(query, self.base if query.as_of is None else min(query.as_of, self.base))
 
     def _visible(self, query: TapeQuery) -> list[TapeEntry]:

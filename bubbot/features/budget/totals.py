@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from typing import Any, TypeAlias
 
-from bubbot.ports.usage import ZERO_SPENT, Reservation, SpentTotal, TotalKey
+from bubbot.ports.usage import Reservation, SpentTotal, TotalKey
 
 _Group: TypeAlias = dict[str, list[int]]
 """The numbers of totals (calls, tokens, cost) by name: each call changes ten of them in place."""
