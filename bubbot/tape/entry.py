@@ -203,7 +203,7 @@ class TapeEntry:
         put(self, "meta", meta)
         if type(self.kind) is not Kind:
             freeze(self.kind, "kind")
-        if self.key is not None:
+        if self.key is not None and not (type(self.key) is str and self.key.isascii()):
             freeze(self.key, "key")
         put(self, "name", _name_of(self.kind, payload))
         self.cache[_TEXTS] = payload_text, meta_text

@@ -63,6 +63,7 @@ class ForkedTape(TapeHandle):
     Attributes:
         id: its name on disk.
         base: the parent's head when the fork was opened.
+        is_nested: true for a fork of a fork.
     """
 
     def __init__(
@@ -103,6 +104,7 @@ class ForkedTape(TapeHandle):
         self._new_id = new_id
         self._references = references
         self._parent = parent
+        self.is_nested = parent is not None
         self._lock = asyncio.Lock()  # forks of this fork may merge while it is appended to or saved
         self._reset = record.reset
         self._unsaved: list[Batch] = []
@@ -130,11 +132,6 @@ class ForkedTape(TapeHandle):
         """
         if source is not self.source and most_foreign(source, self.source) is source:
             self._set_stamp({**self._stamp, **stamp_of(source)})
-
-    @property
-    def is_nested(self) -> bool:
-        """True for a fork of a fork."""
-        return self._parent is not None
 
     @property
     def _floor(self) -> int:

@@ -113,7 +113,7 @@ class BudgetLimits:
     def max_cost(self, model: str, usage: Usage) -> int | None:
         """Return what these tokens cost at the dearest model that may answer; None if none of them has a price."""
         prices = [price for name in self.answering_models(model) if (price := self.find_price(name)) is not None]
-        return max((price.cost_nanousd(usage) for price in prices), default=None)
+        return max([price.cost_nanousd(usage) for price in prices]) if prices else None
 
     def find_limit(self, scope: str, name: str) -> SpendingLimit | None:
         """Return the limit of a scope and name; None if it has none."""
@@ -365,7 +365,7 @@ class Budget:
         return MeteredCall(hold, lease=lease)
 
     def _estimate(self, payer: BudgetSubject, model: str, input_tokens: int) -> Reservation:
-        output = max(map(self.limits.reserved_output_tokens, self.limits.answering_models(model)))
+        output = max([self.limits.reserved_output_tokens(name) for name in self.limits.answering_models(model)])
         nano = self.limits.max_cost(model, Usage(input_tokens, output))
         return Reservation(self._new_id(), payer, model, self.today(), input_tokens, output, nano)
 
