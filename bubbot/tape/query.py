@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from datetime import UTC, date, datetime, time, tzinfo
 from typing import Literal, Protocol, TypeAlias
 
@@ -133,7 +133,7 @@ class TapeQuery:
     """
 
     tape: str
-    part: Slice = WholeTape()
+    part: Slice = field(default=WholeTape(), hash=False)  # hashing it takes as long as all the rest
     kinds: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
