@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from datetime import tzinfo
-from json import JSONDecoder
 from typing import Any
 
 from bubbot.records import dataclass
@@ -39,9 +38,6 @@ BLANK_MESSAGE_TEXT = "[no text]"
 """The replacement of a blank message, which providers refuse."""
 CONTINUES_MESSAGE = "[The conversation goes on]"
 """The user message if a provider needs one and nobody wrote one."""
-
-
-_DECODER = JSONDecoder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +86,6 @@ class ContextMessage:
         object.__setattr__(self, "text", text)
         object.__setattr__(self, "size", len(text))
         object.__setattr__(self, "is_nested", {*map(type, self.message.values())} != {str})
-
-    def copy(self) -> JsonObject:
-        """Return a copy of the message; reading its text is quicker than copying what is nested."""
-        message: JsonObject = _DECODER.raw_decode(self.text.decode())[0]
-        return message
 
 
 def format_anchor_line(entry: TapeEntry) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 
@@ -29,7 +30,10 @@ class ModelContext:
     @property
     def messages(self) -> tuple[JsonObject, ...]:
         """Copies of the messages for a request: a model must not change what is shown next time."""
-        return tuple([item.copy() if item.is_nested else {**item.message} for item in self.context_messages])
+        # Reading texts, all at once, is quicker than copying what is nested.
+        nested = b",".join([item.text for item in self.context_messages if item.is_nested])
+        copies = iter(json.loads(b"[%b]" % nested) if nested else ())
+        return tuple([next(copies) if item.is_nested else {**item.message} for item in self.context_messages])
 
     @property
     def texts(self) -> tuple[bytes, ...]:
