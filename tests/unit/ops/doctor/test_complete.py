@@ -126,6 +126,7 @@ NOT_RUN = {
     "context.embeddings": "installs packages from the network",
     "database.altered": "names each entry; only a backup mends what was altered",
     "database.journal": "names the program that reads the database",
+    "database.replaced": "ends the bot, for a person who does not put the old file back",
     "database.too_new": "installs a bubbot that is newer than this one",
     "delivery.late": "shows how the running bot is, which tries again by itself",
     "disk.files": "names what takes the room, which a person has to choose from",
