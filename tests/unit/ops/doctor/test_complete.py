@@ -134,6 +134,7 @@ NOT_RUN = {
     "disk.network": "moves the home to another disk",
     "disk.scarce": "names what takes the room, which a person has to choose from",
     "doctor.failed": "installs a bubbot that is newer than this one",
+    "otel.refused": "opens the settings; what is wrong may be the receiver",
     "otel.packages_missing": "installs packages from the network",
     "limits.memory": "names what takes the memory, which a person has to choose from",
     "model.local_missing": "installs packages from the network",
