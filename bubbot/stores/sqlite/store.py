@@ -185,6 +185,14 @@ class SqliteStore:
         """True while writes wait for room on the disk."""
         return self._writer is not None and self._writer.is_full
 
+    @property
+    def is_replaced(self) -> bool:
+        """True while the path no longer leads to the file that is open."""
+        try:
+            return self.path.stat().st_ino != self._inode
+        except OSError:
+            return True
+
     async def wait_for_room(self) -> None:
         """Wait until there is room on the disk, as far as is known."""
         if self._writer is not None:
