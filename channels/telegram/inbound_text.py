@@ -10,6 +10,8 @@ from channels.telegram.content import Raw, require_number
 
 _AFTER_NAME = re.compile(r"[,:;]?\s*")
 """Separator between the bot's name and the message: "@bot, hello". A remaining comma would make it a command."""
+_DOTTED_NAME = re.compile(r"(?:\.[A-Za-z0-9_]+)+(?=\s|$)")
+"""The rest of a name that was typed with dots, `/memory.save`: the platform's commands have none, and end before it."""
 _ALIASES = {"start": "help"}
 """Telegram's button for the first message sends /start."""
 
@@ -92,9 +94,12 @@ def _read_command(
         if entity["type"] != "bot_command" or entity["offset"] != start:
             continue
         name, _, bot = units.slice_units(start, entity["length"]).removeprefix("/").lower().partition("@")
+        end = start + require_number(entity["length"])
+        if not bot and (dotted := _DOTTED_NAME.match(units.slice_units(end))):
+            name, end = name + dotted[0].lower().replace(".", "_"), end + dotted.end()
         # In a group other bots have commands, too: those without a bot's name are ours if we have them.
         is_ours = bot == me.username.lower() if bot else direct or name in me.commands
         if is_ours and name:
-            rest = units.slice_units(start + entity["length"]).strip()
+            rest = units.slice_units(end).strip()
             return f",{_ALIASES[name]}" if name in _ALIASES else f",{name} {rest}".rstrip()
     return None

@@ -35,9 +35,8 @@ class HasChat:
     @property
     def session(self) -> str:
         """The session id, `channel:chat` or `channel:chat:thread`."""
-        if self.channel and self.chat and not self.thread:  # which nearly all have
-            return f"{self.channel}:{self.chat}"
-        return ":".join([part for part in (self.channel, self.chat, self.thread) if part])
+        chat = f"{self.channel}:{self.chat}" if self.chat else self.channel
+        return f"{chat}:{self.thread}" if self.thread else chat
 
 
 OWN_WORDS, FOREIGN_WORDS = "own", "world"
