@@ -1,4 +1,4 @@
-"""Telegram as a channel, on python-telegram-bot: long polling, or a webhook.
+"""Telegram as a channel: long polling, or a webhook. python-telegram-bot makes the calls; updates are read as they come.
 
 The other files of this package do the parts: settings, the API, polling, updates to events, sending, files, the menu.
 """

@@ -39,7 +39,6 @@ from bubbot.stores.sqlite.writer import (
     CommitCounter,
     DatabaseThread,
     GroupCommitWriter,
-    JobConnection,
     connect,
 )
 from bubbot.tape.blobs import blob_digest
@@ -439,7 +438,7 @@ async def _with_readers(
 def _writing(path: Path, now: datetime, aside: MigrationHook) -> sqlite3.Connection:
     with suppress(OSError):  # for its owner alone; SQLite gives its other files the same mode, and reports errors
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    conn = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, factory=JobConnection)
+    conn = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
     return prepare(conn, partial(_prepare_writing, path=path, now=now, aside=aside))
 
 
