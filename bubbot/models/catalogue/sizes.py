@@ -132,6 +132,8 @@ def _find_entry(name: str) -> dict[str, Any]:
 def _entries(name: str) -> Iterator[dict[str, Any]]:
     """Yield the list's entries for `provider/model`, the one under its full name first."""
     provider, _, model = name.partition("/")
+    if not model:  # of no provider, such as `local`
+        return
     for key, entry in _read_entries(dict.fromkeys((name, model))).items():
         if key == name or _is_same_provider(provider, entry.get("litellm_provider", "")):
             yield entry
