@@ -1,12 +1,10 @@
 """Summaries: the state of a window as a model writes it, under the contract of handoffs, in pieces that fit."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import field, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
 
@@ -83,7 +81,7 @@ class SummaryState:
     source_ids: tuple[int, ...] = ()
 
     @classmethod
-    def from_json(cls, state: object) -> SummaryState:
+    def from_json(cls, state: object) -> Self:
         """Read what an anchor hands over; fields of another shape are left out."""
         if not hasattr(state, "get"):
             return cls()

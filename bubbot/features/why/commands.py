@@ -1,7 +1,5 @@
 """The commands that explain an answer, and vouch for an entry that it rests on."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, ClassVar
 from urllib.parse import quote
