@@ -687,6 +687,11 @@ def _log_end(result: TurnResult, seconds: float) -> None:
             "trace": result.turn_id[:TRACE_DIGITS],
         },
     )
+    if result.status == "too_old":
+        log.warning(
+            "messages too old to be answered: if the bot was not away, the clock of this machine is wrong",
+            extra={"action": "turn.too_old"},
+        )
 
 
 async def _record_stop(turn: Turn) -> TurnOutcome:
