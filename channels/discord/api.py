@@ -121,7 +121,8 @@ class DiscordApi:
             DiscordApiError: Discord refused the request.
             DiscordUnavailable: no readable response came in time.
         """
-        self._check_bar()
+        if (bar := self.find_bar()) is not None:
+            raise bar
         wait = timeout or (self._timing.upload_timeout if files else self._timing.call_timeout)
         try:
             async with asyncio.timeout(wait):
@@ -181,17 +182,17 @@ class DiscordApi:
                 self._http = http
             return self._http, self._files
 
-    def _check_bar(self) -> None:
-        """Raise the last refusal while it applies to every request: repeating those leads to a ban."""
+    def find_bar(self) -> DiscordApiError | None:
+        """Return the last refusal while it applies to every request: repeating those leads to a ban. None without one."""
         if self._barred is None:
-            return
+            return None
         until, refusal = self._barred
         remaining = until - self._timing.monotonic()
         if remaining <= 0:
             self._barred = None
-            return
+            return None
         wait = remaining if refusal.status == 429 else None
-        raise DiscordApiError(refusal.status, refusal.code, refusal.text, wait)
+        return DiscordApiError(refusal.status, refusal.code, refusal.text, wait)
 
     def _bar(self, error: DiscordApiError, path: str) -> None:
         if error.is_token_refused and not path.startswith(("/webhooks/", "/interactions/")):
