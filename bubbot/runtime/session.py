@@ -308,7 +308,7 @@ class SessionRuntime:
 
     async def drain(self) -> None:
         """Take up the session, and run turns until nothing waits. Raise `LeaseLost` after another holder took it up."""
-        if not self._paused:
+        if not (self._paused or self._is_taken_up):
             async with self._write_lock:
                 await self._take_up()
         while self._queue and not self._paused:

@@ -79,7 +79,7 @@ MAX_WRONG_CODES = 10
 CODE_RETENTION = timedelta(days=1)
 """The time for which a code is remembered after it was given, to say that it has expired."""
 MAX_STORED_NAME_CHARS = 64
-AUDITOR_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}")
+AUDITOR_NAME = r"[a-z0-9][a-z0-9._-]{0,31}"
 """The name of an auditor who has no account on a channel."""
 LINK_CODE_LIFETIME = timedelta(minutes=15)
 """The time in which a link code has to be typed, and the link confirmed."""
@@ -632,7 +632,7 @@ def parse_auditor(text: str) -> AccountKey:
     channel, _, number = text.strip().rpartition(":")
     if channel:
         return channel, numeric_id(number)
-    if not AUDITOR_NAME.fullmatch(number):
+    if not re.fullmatch(AUDITOR_NAME, number):
         raise ConfigError(
             f"{text!r} is not an auditor: use an account such as telegram:42, or a name of 1 to 32 small letters, "
             "digits, dots, hyphens and underscores"

@@ -1,7 +1,5 @@
 """The commands `bubbot access`: permissions to speak with the bot. Their settings are the people that config.toml lists."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType

@@ -10,7 +10,7 @@ from bubbot.ports.usage import Reservation, SpentTotal, TotalKey
 
 _Group: TypeAlias = dict[str, list[int]]
 """The numbers of totals (calls, tokens, cost) by name: each call changes ten of them in place."""
-_LINES = re.compile(r"(?:[0-9]+\t[0-9]+\t[0-9]+\t[^\t\n]*\n)+")
+_LINES = r"(?:[0-9]+\t[0-9]+\t[0-9]+\t[^\t\n]*\n)+"
 """What a checkpoint may hold: checked at once, decoded later."""
 
 
@@ -85,7 +85,7 @@ class SpentTotals(MutableMapping[TotalKey, SpentTotal]):
         for row in rows:
             if len(row) == 3 and isinstance(row[2], str):
                 scope, period, lines = map(str, row)
-                if not _LINES.fullmatch(lines):
+                if not re.fullmatch(_LINES, lines):
                     raise ValueError(f"the totals of {scope} in {period} are damaged")
                 totals._groups[scope, period] = lines
             else:

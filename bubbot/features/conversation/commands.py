@@ -1,7 +1,5 @@
 """Commands about the conversation itself, for people only: models are not offered them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace

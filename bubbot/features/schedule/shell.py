@@ -1,7 +1,5 @@
 """The commands `bubbot schedule`: jobs of every chat."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime

@@ -1,7 +1,5 @@
 """The command `bubbot usage`: calls of models and their costs. Its settings build the reporter of a budget tape."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
