@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from importlib import import_module
@@ -37,40 +37,38 @@ def _list_offers(group: str) -> list[tuple[str, str]] | None:
 
     That one loads `email` and reads more of every package, which takes 20 milliseconds.
     """
-    texts = [_read_offers(folder, _changed_at(folder)) for folder in sys.path]
-    return (
-        None
-        if None in texts
-        else [offer for text in texts if text for offer in _offers_in(text.decode(errors="replace"), group)]
-    )
-
-
-def _offers_in(text: str, group: str) -> Iterator[tuple[str, str]]:
-    """Yield the names of a group in a text of entry points, lines `name = value` below `[group]`, with their values."""
-    section = ""
-    for line in text.splitlines():
-        name, equals, value = line.partition("=")
-        if line.startswith("["):
-            section = line.strip().strip("[]")
-        elif section == group and equals and not line.startswith(("#", ";")):
-            yield name.strip(), value.strip()
+    folders = [_read_offers(folder, _changed_at(folder)) for folder in sys.path]
+    return None if None in folders else [offer for offers in folders if offers for offer in offers.get(group, ())]
 
 
 @lru_cache(maxsize=64)
-def _read_offers(folder: str, _changed: int) -> bytes | None:
-    """Read the entry points of all packages in a folder of the import path; None for what is no folder, such as a zip file."""
-    texts: list[bytes] = []
+def _read_offers(folder: str, _changed: int) -> Mapping[str, Sequence[tuple[str, str]]] | None:
+    """Read what all packages in a folder of the import path offer, by group; None for what is no folder, such as a zip file."""
     try:
         items = [*os.scandir(folder or ".")]
     except NotADirectoryError:
         return None
     except OSError:
-        return b""
+        return {}
+    offers: dict[str, list[tuple[str, str]]] = {}
     for item in items:
         if item.name.endswith((".dist-info", ".egg-info")):
             with suppress(OSError), open(f"{item.path}/entry_points.txt", "rb") as file:  # noqa: PTH123 - faster
-                texts.append(file.read())
-    return b"\n".join(texts)
+                text = file.read().decode(errors="replace")
+                for group, offer in _offers_in(text) if "bubbot" in text else ():  # the groups are all named after it
+                    offers.setdefault(group, []).append(offer)
+    return offers
+
+
+def _offers_in(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield the groups of a text of entry points, lines `name = value` below `[group]`, with their names and values."""
+    group = ""
+    for line in text.splitlines():
+        name, equals, value = line.partition("=")
+        if line.startswith("["):
+            group = line.strip().strip("[]")
+        elif equals and not line.startswith(("#", ";")):
+            yield group, (name.strip(), value.strip())
 
 
 def describe(group: str) -> dict[str, str]:

@@ -23,7 +23,7 @@ MAX_EDITED_CHARS = 900
 """Characters of a message that gets a line about the press; a longer one could exceed what a platform takes."""
 MAX_WORDS_CHARS = 64
 """Characters of a label or a name in that line."""
-_PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
+_PUNCTUATION = r"([!-/:-@\[-`{-~])"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,4 +121,4 @@ def pressed_part(
 def _escape(text: str) -> str:
     """Write a text on one line of Markdown, so that people read it as it is."""
     line = " ".join(replace_controls(text).split())[:MAX_WORDS_CHARS]
-    return _PUNCTUATION.sub(r"\\\1", line)
+    return re.sub(_PUNCTUATION, r"\\\1", line)

@@ -21,7 +21,7 @@ from bubbot.records import dataclass
 # Seconds a child has to exit by itself after its stdin is closed.
 _GRACE_SECONDS = 2.0
 # The line in which Python says why a process ended.
-_EXCEPTION = re.compile(rb"[A-Za-z_.]+(Error|Exception): ")
+_EXCEPTION = rb"[A-Za-z_.]+(Error|Exception): "
 # Bytes buffered from the child; far more than one answer, so that reading is never paused.
 _BUFFER_BYTES = 2**20
 _NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
@@ -156,8 +156,8 @@ async def keep_tail(stderr: asyncio.StreamReader, tail: deque[bytes]) -> None:
     async for line in stderr:
         # llama.cpp logs `send_error` for a request that is too long: that says nothing about how the process ends.
         is_known = not line.strip() or b"send_error" in line
-        has_reason = bool(tail) and _EXCEPTION.match(tail[-1]) is not None
-        if not is_known and (_EXCEPTION.match(line) or not has_reason):
+        has_reason = bool(tail) and re.match(_EXCEPTION, tail[-1]) is not None
+        if not is_known and (re.match(_EXCEPTION, line) or not has_reason):
             tail.append(line[-300:])
 
 

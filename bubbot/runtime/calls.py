@@ -54,7 +54,7 @@ REFUSAL_LIMIT = 3
 """Calls in a row that are not allowed: this one ends the turn."""
 MAX_ARGUMENTS_CHARS = 80
 """Characters of a call's arguments that a preview shows."""
-_POINTER = re.compile(
+_POINTER = (
     r"(?P<before>… \[cut: \d+ characters in all; read on with"
     r' result_read\(handle="(?P<handle>[0-9a-f]{64})", offset=)\d+(?P<after>(?:, limit=\d+)?\)\])'
 )
@@ -420,7 +420,7 @@ def move_pointer(text: str, entry: TapeEntry, offset: int) -> str | None:
     Only a pointer to a blob of the result's own entry counts: any text can look like one.
     """
     blobs = cited_blobs(entry)
-    found = next((found for found in _POINTER.finditer(text) if found["handle"] in blobs), None)
+    found = next((found for found in re.finditer(_POINTER, text) if found["handle"] in blobs), None)
     return found and f"{found['before']}{offset}{found['after']}"
 
 

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 OVERTAKING_COMMANDS = (",stop", ",status")
 """Commands that do not wait for the running turn, and that nothing stops."""
 
-_KEYED = re.compile(r'(?<!\S)(?P<key>[A-Za-z_]\w*)=(?:"(?P<quoted>(?:[^"]|"")*)"|(?P<plain>\S*))')
+_KEYED = r'(?<!\S)(?P<key>[A-Za-z_]\w*)=(?:"(?P<quoted>(?:[^"]|"")*)"|(?P<plain>\S*))'
 _WORD = re.compile(r"\S+")
 
 
@@ -297,10 +297,10 @@ def _parse_values(tool: Tool, text: str, texts: Texts) -> dict[str, Any]:
     fields = tool.args.model_fields
     values: dict[str, Any] = {}
     text = text.strip()
-    while (match := _KEYED.match(text)) and match["key"] in fields:
+    while (match := re.match(_KEYED, text)) and match["key"] in fields:
         values[match["key"]] = _match_value(match)
         text = text[match.end() :].lstrip()
-    trailing = list(_KEYED.finditer(text))
+    trailing = list(re.finditer(_KEYED, text))
     while trailing and trailing[-1].end() == len(text) and trailing[-1]["key"] in fields:
         match = trailing.pop()
         values[match["key"]] = _match_value(match)

@@ -5,8 +5,6 @@ fit stays behind `tool.find`, which tells their schemas, and `tool.use`, which c
 `tool.use` is unwrapped before anything else looks at it: it is planned, decided and recorded as if it had been direct.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Settings common to all channels: the keys of `[channels.<name>]` that are not its adapter's own."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal

@@ -3,8 +3,6 @@
 Later sources win: the file, then credentials, then the environment.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -196,7 +194,7 @@ class Settings(BaseModel):
         if self._missing_secrets:
             raise ConfigError("\n".join(secret.reason for secret in self._missing_secrets))
 
-    def without_secrets(self, missing: Sequence[MissingSecret]) -> Settings:
+    def without_secrets(self, missing: Sequence[MissingSecret]) -> Self:
         """Return a copy of these settings that lists the secrets it lacks."""
         settings = self.model_copy()
         settings._missing_secrets = tuple(missing)  # noqa: SLF001 - its own

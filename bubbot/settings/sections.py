@@ -1,7 +1,5 @@
 """Most sections of the settings, and their base class."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated, Any
 

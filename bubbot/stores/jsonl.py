@@ -5,8 +5,6 @@ own values. It is computed again for every file. The chain in the database cover
 no file may hold, so a reader could not check it from the file alone.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Mapping

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 from bubbot.errors import TapeCorrupt
@@ -186,9 +187,10 @@ class ProjectedTape(Generic[S]):
 
     async def ensure_loaded(self) -> S:
         """Read the state from the tape if it was not read yet."""
-        async with self._lock:
-            if not self._is_loaded:
-                await self._load()
+        if not self._is_loaded:
+            async with self._lock:
+                if not self._is_loaded:
+                    await self._load()
         return self._state
 
     async def catch_up(self) -> S:
@@ -202,6 +204,8 @@ class ProjectedTape(Generic[S]):
 
     async def follow(self, entries: Sequence[TapeEntry]) -> None:
         """Fold entries that this process has appended to the tape; read those in between if some are missing."""
+        if self._fold_next(entries):
+            return
         earlier = self._position
         if self._is_loaded and entries and entries[0].id > earlier + 1:
             await asyncio.sleep(0)  # an entry of the same commit may be about to be handed over by its own task
@@ -209,7 +213,7 @@ class ProjectedTape(Generic[S]):
             if not self._is_loaded:
                 await self._load()
                 return
-            fresh = sorted((entry for entry in entries if entry.id > self._position), key=lambda entry: entry.id)
+            fresh = sorted([entry for entry in entries if entry.id > self._position], key=attrgetter("id"))
             if not fresh:
                 # Somebody has read them, or the tape was put aside. Nobody reads on here: that would fold what other tasks
                 # are about to hand over, which would then find it folded, read on, and so forth.
@@ -221,6 +225,15 @@ class ProjectedTape(Generic[S]):
             else:
                 await self._read_on()
             self._position = max(self._position, fresh[-1].id)
+
+    def _fold_next(self, entries: Sequence[TapeEntry]) -> bool:
+        """Fold entries that come right after the state, which is mostly so; return false if they do not."""
+        if not self._is_loaded or self._lock.locked() or not entries:
+            return False
+        if entries[0].id != self._position + 1 or entries[-1].id != self._position + len(entries):
+            return False  # ids ascend, except those of entries that were stored before under their keys
+        self._apply(entries)
+        return True
 
     async def write_checkpoint(self, head: int = 0, *, force: bool = False) -> bool:
         """Write a checkpoint if enough has happened since the last one; return whether one was written.

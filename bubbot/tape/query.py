@@ -6,7 +6,7 @@ import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from datetime import UTC, date, datetime, time, tzinfo
 from operator import attrgetter
 from typing import Literal, Protocol, TypeAlias
@@ -135,7 +135,7 @@ class TapeQuery:
     """
 
     tape: str
-    part: Slice = WholeTape()
+    part: Slice = field(default=WholeTape(), hash=False)  # hashing it takes as long as all the rest
     kinds: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
@@ -405,18 +405,17 @@ class EntryFinder:
 
     def opening_anchor(self, fork: str = "") -> TapeEntry | None:
         """Return the newest anchor that opens the window. An erased one does not: its content is gone."""
-        return next((entry for entry in reversed(self.entries) if entry.opens_window_of(fork)), None)
+        for entry in reversed(self.entries):
+            if entry.kind == Kind.ANCHOR and entry.opens_window_of(fork):
+                return entry
+        return None
 
     def newest_anchor(self, name: str, before: int | None = None) -> TapeEntry | None:
         """Return the newest anchor of this name, below id `before` if given."""
-        return next(
-            (
-                entry
-                for entry in reversed(self.entries)
-                if entry.kind == Kind.ANCHOR and entry.name == name and (before is None or entry.id < before)
-            ),
-            None,
-        )
+        for entry in reversed(self.entries):
+            if entry.kind == Kind.ANCHOR and entry.name == name and (before is None or entry.id < before):
+                return entry
+        return None
 
     def first_anchor(self, name: str, after: int) -> TapeEntry | None:
         """Return the oldest anchor of this name above id `after`."""

@@ -1,7 +1,5 @@
 """`[agents]` of the settings."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from bubbot.ports.settings import Number, SettingsSection, Whole

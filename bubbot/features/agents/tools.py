@@ -1,7 +1,5 @@
 """The tools: a sub-task that a model or a person asks for, and a question beside the conversation."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar
 
 from pydantic import BeforeValidator, Field

@@ -20,10 +20,10 @@ MAX_NAMED = 5
 MAX_VALUE_CHARS = 200
 """Characters of what a grant would cover; it stands in the details, too, whole."""
 HOUR_SECONDS = 3600
-_MARKS = re.compile(r"([\\`*_\[\]<>~|#!@&])")
+_MARKS = r"([\\`*_\[\]<>~|#!@&])"
 """Characters that begin something in Markdown, or mention somebody."""
-_BACKTICKS = re.compile("`+")
-_INVISIBLE = re.compile(
+_BACKTICKS = "`+"
+_INVISIBLE = (
     "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200c\u200d\u2065\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
     "\U000e0000-\U000e0fff]"
 )
@@ -160,13 +160,13 @@ class ApprovalCard:
 def show_details(details: str) -> str:
     """Write details so that nothing in them hides: what a screen obeys or does not show is written as its number."""
     details = details.replace("\r\n", "\n")
-    hidden = (char for char in set(details) if replace_controls(char) != char or _INVISIBLE.match(char))
+    hidden = (char for char in set(details) if replace_controls(char) != char or re.match(_INVISIBLE, char))
     return details.translate({ord(char): f"<U+{ord(char):04X}>" for char in hidden} | {ord("\t"): "    "})
 
 
 def fence(text: str) -> str:
     """Put a text into a code block that it cannot close, and in which no mention and no mark counts."""
-    longest = max([2, *map(len, _BACKTICKS.findall(text))])
+    longest = max([2, *map(len, re.findall(_BACKTICKS, text))])
     marks = "`" * (longest + 1)
     return f"{marks}\n{text}\n{marks}"
 
@@ -179,4 +179,4 @@ def code(text: str) -> str:
 
 def escape_markdown(text: str) -> str:
     """Write a text on one line of Markdown, so that people read it as it is."""
-    return _MARKS.sub(r"\\\1", " ".join(show_details(text).split()))
+    return re.sub(_MARKS, r"\\\1", " ".join(show_details(text).split()))

@@ -1,7 +1,5 @@
 """`[approvals]` of the settings."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

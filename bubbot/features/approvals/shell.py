@@ -1,7 +1,5 @@
 """The commands `bubbot approvals`: what waits for a yes, answers to it, and what runs without asking."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias

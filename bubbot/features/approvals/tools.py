@@ -1,7 +1,5 @@
 """The commands with which people answer cards, and see and take back what runs without asking."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import ClassVar, Literal
 

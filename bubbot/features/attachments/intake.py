@@ -50,12 +50,11 @@ TEXT_TYPES = frozenset(
         "application/x-python", "application/x-tex", "application/rtf", "application/x-httpd-php", "image/svg+xml",
     }
 )  # fmt: skip
-TEXT_SUFFIX = re.compile(
-    r"\.(txt|md|rst|org|tex|log|csv|tsv|jsonl?|ndjson|xml|html?|s?css|svg|ya?ml|toml|ini|cfg|conf|env|properties|pyi?"
+TEXT_SUFFIX = (
+    r"(?i)\.(txt|md|rst|org|tex|log|csv|tsv|jsonl?|ndjson|xml|html?|s?css|svg|ya?ml|toml|ini|cfg|conf|env|properties|pyi?"
     r"|ipynb|m?js|[jt]sx?|vue|java|kts?|scala|groovy|[ch]|cc|[ch]pp|cs|mm?|go|rs|rb|php|p[lm]|lua|r|jl|swift|dart|hs|ml"
     r"|fs|exs?|erl|clj|lisp|el|scm|(ba|z|fi)?sh|ps1|bat|cmd|sql|graphql|proto|tf|gradle|cmake|mk|diff|patch|srt|vtt|ics"
-    r"|vcf|po|asm|s|vh?d?|sol|nix|zig|nim|f90|pas)",
-    re.IGNORECASE,
+    r"|vcf|po|asm|s|vh?d?|sol|nix|zig|nim|f90|pas)"
 )
 
 MeterTranscription: TypeAlias = Callable[[Inbound, str], AbstractAsyncContextManager[Callable[[Transcript], None]]]
@@ -288,7 +287,7 @@ def _decode_text(part: JsonObject, data: bytes) -> str | None:
     Its type or name says that it is text, or neither says anything, and it decodes as UTF-8.
     """
     media, suffix = str(part["media_type"]), PurePath(str(part["name"])).suffix
-    says_so = media.startswith("text/") or media in TEXT_TYPES or TEXT_SUFFIX.fullmatch(suffix)
+    says_so = media.startswith("text/") or media in TEXT_TYPES or re.fullmatch(TEXT_SUFFIX, suffix)
     if not says_so and media not in ("", "application/octet-stream"):
         return None
     try:

@@ -1,7 +1,5 @@
 """`[attachments]` of the settings."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from bubbot.ports.settings import SettingsSection, Whole

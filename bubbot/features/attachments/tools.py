@@ -1,7 +1,5 @@
 """The tool that sends files with the answer."""
 
-from __future__ import annotations
-
 import mimetypes
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """`[budget]` of the settings: limits on spending, by scope, and on how fast people may write."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from types import MappingProxyType

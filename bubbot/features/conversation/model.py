@@ -1,7 +1,5 @@
 """The commands about the model and the status of a conversation."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from bubbot.errors import ConfigError, ModelError, ToolFailed, ToolRetry

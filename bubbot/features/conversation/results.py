@@ -1,7 +1,5 @@
 """The tool that reads on in results and files that were too long to show."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from bubbot.errors import EntryNotFound, ToolFailed, ToolRetry

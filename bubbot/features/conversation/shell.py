@@ -1,7 +1,5 @@
 """The command `bubbot tape graph`: the graph of anchors of `,graph`, from the shell."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from bubbot.errors import ConfigError

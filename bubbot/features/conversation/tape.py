@@ -1,7 +1,5 @@
 """Tools about the tape itself: its content, its anchors, and opening a new window."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import tzinfo
 from typing import Any, ClassVar

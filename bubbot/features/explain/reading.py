@@ -3,8 +3,6 @@
 Each entry stands on one line that begins with its id, since only entries that were shown may be cited.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import tzinfo

@@ -1,7 +1,5 @@
 """`[tools.files]` of the settings."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from bubbot.ports.settings import Names, SettingsSection, Whole

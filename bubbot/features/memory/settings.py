@@ -1,7 +1,5 @@
 """`[memory]` of the settings."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from functools import cached_property
 

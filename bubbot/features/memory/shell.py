@@ -1,7 +1,5 @@
 """The commands `bubbot memory`: the memory of a session."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """The memory tools: every answer says what memory holds now and cites the entry."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, timedelta

@@ -1,7 +1,5 @@
 """`[otel]` of the settings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated, Literal
 

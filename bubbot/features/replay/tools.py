@@ -1,7 +1,5 @@
 """The command `,replay` of the terminal: recorded requests built again, or turns run again with another model."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar
 

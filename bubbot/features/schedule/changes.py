@@ -49,7 +49,7 @@ JOB_ID_DIGITS = 6
 MAX_CATCH_UP = 100
 MAX_JITTER_SECONDS = 3600
 MAX_JOB_NAME = 60
-_QUIET = re.compile(r"(\d{1,2}):(\d{2})\s*(?:-|to)\s*(\d{1,2}):(\d{2})")
+_QUIET = r"(\d{1,2}):(\d{2})\s*(?:-|to)\s*(\d{1,2}):(\d{2})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,7 +360,7 @@ def parse_quiet_hours(source: str) -> tuple[int, int] | None:
     text = source.strip().lower()
     if text in ("none", "off", "no"):
         return None
-    match = _QUIET.fullmatch(text)
+    match = re.fullmatch(_QUIET, text)
     numbers = [int(number) for number in match.groups()] if match else []
     if not numbers or max(numbers[::2]) > 23 or max(numbers[1::2]) > 59:
         raise build_refusal("job_quiet_form", given=source)

@@ -33,7 +33,7 @@ NICKNAMES: Mapping[str, str] = MappingProxyType(
         "@hourly": "0 * * * *",
     }
 )
-_ITEM = re.compile(r"(?P<low>\*|\w+)(?:-(?P<high>\w+))?(?:/(?P<step>\d{1,4}))?", re.ASCII)
+_ITEM = r"(?a)(?P<low>\*|\w+)(?:-(?P<high>\w+))?(?:/(?P<step>\d{1,4}))?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ def parse_cron(text: str) -> CronExpression:
 def _parse_field(text: str, field: _Field) -> tuple[int, ...]:
     numbers: set[int] = set()
     for item in text.split(","):
-        match = _ITEM.fullmatch(item)
+        match = re.fullmatch(_ITEM, item)
         if match is None:
             raise build_refusal(f"cron_{field.name}", given=text)
         numbers |= _numbers(match, field, text)

@@ -1,7 +1,5 @@
 """The command `bubbot tape search`: the search of the tool `tape.search`, from the shell."""
 
-from __future__ import annotations
-
 from datetime import UTC
 from typing import Annotated, ClassVar
 

@@ -1,7 +1,5 @@
 """The tool that searches the whole tape of a chat."""
 
-from __future__ import annotations
-
 from datetime import datetime, tzinfo
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """The context strategy that a chat has chosen for itself."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from bubbot.errors import AnchorNotFound, ConfigError, ToolFailed, ToolRetry

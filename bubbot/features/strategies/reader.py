@@ -21,7 +21,7 @@ MAX_ENTRIES = 200
 """Entries that one call opens at most."""
 MAX_NAME_CHARS = 100
 _CONVERSATION = (Kind.MESSAGE, Kind.TOOL_CALL, Kind.TOOL_RESULT)
-_RANGE = re.compile(r"#?(\d{1,12})(?:\s*[-–—~]\s*#?(\d{1,12}))?")
+_RANGE = r"#?(\d{1,12})(?:\s*[-–—~]\s*#?(\d{1,12}))?"
 _NOT_AGAIN = "not shown again"
 
 
@@ -119,7 +119,7 @@ def parse_spans(items: Sequence[str]) -> tuple[tuple[int, int], ...]:
     """Parse ids and ranges of ids, such as `12`, `#12` or `15-20`. Raise `ValueError` with the one that is neither."""
     spans = []
     for item in items:
-        match = _RANGE.fullmatch(item.strip())
+        match = re.fullmatch(_RANGE, item.strip())
         if match is None:
             raise ValueError(item.strip())
         low, high = int(match[1]), int(match[2] or match[1])

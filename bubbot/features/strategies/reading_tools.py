@@ -1,7 +1,5 @@
 """The tools that open entries of a chat's tape by their ids."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import field
 

@@ -1,7 +1,5 @@
 """`[context]` of the settings."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from bubbot.ports.settings import AUTO_SELECTOR, Flag, Name, Number, SettingsSection, Whole

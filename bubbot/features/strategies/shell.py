@@ -1,7 +1,5 @@
 """The command `bubbot context`: what each context strategy would send. Its settings are `CompareDeps`."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar
 
 from bubbot.features.strategies.compare import CompareDeps, ComparedStrategy, ContextComparison, compare_strategies

@@ -1,7 +1,5 @@
 """Reading another chat by an explicit query: its own messages, quoted as evidence."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Mapping
 from datetime import tzinfo
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """The commands and tools about topics. People change the topic; the model may only propose it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, ClassVar
 

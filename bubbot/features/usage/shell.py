@@ -1,7 +1,5 @@
 """The command `bubbot usage`: calls of models and their costs. Its settings build the reporter of a budget tape."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -93,6 +91,8 @@ def _tables(args: ReportUsage) -> list[str]:
 async def report(context: CommandContext, args: ReportUsage) -> CommandResult:
     """Report the spending and the limits of budgets."""
     reporter: UsageReporter = context.settings(context.open_tape(BUDGET_TAPE), context.now, context.zone)
+    if args.chat:
+        args = args.model_copy(update={"chat": await context.first_session(args.chat)})
     period = args.shown_period
     spending = await reporter.read_spending(period, args.chat)
     tables = _tables(args)

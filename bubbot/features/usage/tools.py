@@ -1,7 +1,5 @@
 """The command that reports model calls and their cost in a chat, as text or as a chart."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any, ClassVar
 

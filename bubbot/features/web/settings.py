@@ -1,7 +1,5 @@
 """`[tools.web]` of the settings."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr

@@ -1,7 +1,5 @@
 """The commands that explain an answer, and vouch for an entry that it rests on."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, ClassVar
 from urllib.parse import quote
@@ -20,7 +18,7 @@ from bubbot.runtime.turns import TurnRecord
 from bubbot.tape.entry import JsonObject
 from bubbot.tape.provenance import VOUCHED, Source, source_of
 
-_TRACE = re.compile(r"[0-9a-f]{4,32}")
+_TRACE = r"[0-9a-f]{4,32}"
 
 
 class WhyArgs(ToolArgs):
@@ -35,7 +33,7 @@ class WhyArgs(ToolArgs):
     def _parse_trace(cls, arguments: Any) -> Any:
         """Read a trace that was typed as a plain word; no word for yes or no looks like one."""
         word = arguments.get("request")
-        is_trace = len(arguments) == 1 and isinstance(word, str) and _TRACE.fullmatch(word)
+        is_trace = len(arguments) == 1 and isinstance(word, str) and re.fullmatch(_TRACE, word)
         return {"turn": word} if is_trace else arguments
 
 

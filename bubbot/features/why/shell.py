@@ -1,7 +1,5 @@
 """The command `bubbot why`: the explanation of `,why`, from the shell."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar
 
 from bubbot.errors import EntryNotFound

@@ -12,8 +12,8 @@ from pathlib import Path
 from bubbot.errors import ConfigError
 from bubbot.ports.text import did_you_mean
 
-_CLASS = re.compile(r"^class LlmProviders\b.*?(?=^\S)", re.MULTILINE | re.DOTALL)
-_VALUE = re.compile(r"""^ {4}\w+ *= *(["'][^"'\n]+["'])""", re.MULTILINE)
+_CLASS = r"(?ms)^class LlmProviders\b.*?(?=^\S)"
+_VALUE = r"""(?m)^ {4}\w+ *= *(["'][^"'\n]+["'])"""
 _EXAMPLES = ". Among those it knows are anthropic, gemini, ollama_chat, openai and openrouter"
 
 
@@ -27,8 +27,8 @@ def read_providers() -> frozenset[str]:
     if folder is None:
         return frozenset()
     try:
-        source = _CLASS.search((folder / "types" / "utils.py").read_text(encoding="utf-8"))
-        enumerated = {ast.literal_eval(value) for value in _VALUE.findall(source[0])} if source else set()
+        source = re.search(_CLASS, (folder / "types" / "utils.py").read_text(encoding="utf-8"))
+        enumerated = {ast.literal_eval(value) for value in re.findall(_VALUE, source[0])} if source else set()
         compatible = json.loads((folder / "llms" / "openai_like" / "providers.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, SyntaxError):
         return frozenset()

@@ -19,7 +19,7 @@ _GROUPED = ("bedrock", "fireworks_ai", "vertex_ai")
 _OPEN_PROTOCOL = "openai"
 """The provider whose protocol every self-hosted server speaks: with an own address it says nothing about the price."""
 _COSTS = ("input_cost_per_token", "output_cost_per_token", "cache_read_input_token_cost")
-_TIER = re.compile(r"input_cost_per_token(_above_(\d+)k_tokens)")
+_TIER = r"input_cost_per_token(_above_(\d+)k_tokens)"
 _ASSISTANT_FIRST = ("openai", "azure")
 """Providers that accept an assistant message first; the others, or their chat templates, refuse it."""
 
@@ -60,7 +60,7 @@ def find_price(name: str, *, own_address: bool = False) -> ModelPrice | None:
         return None
     tiers = sorted(
         PriceTier(int(match[2]) * 1000, *_tier_costs(entry, match[1], costs))
-        for match in map(_TIER.fullmatch, entry)
+        for match in (re.fullmatch(_TIER, key) for key in entry)
         if match
     )
     return ModelPrice(*costs, tuple(tiers))
@@ -132,6 +132,8 @@ def _find_entry(name: str) -> dict[str, Any]:
 def _entries(name: str) -> Iterator[dict[str, Any]]:
     """Yield the list's entries for `provider/model`, the one under its full name first."""
     provider, _, model = name.partition("/")
+    if not model:  # of no provider, such as `local`
+        return
     for key, entry in _read_entries(dict.fromkeys((name, model))).items():
         if key == name or _is_same_provider(provider, entry.get("litellm_provider", "")):
             yield entry

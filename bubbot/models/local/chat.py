@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from bubbot.ports.model import ModelRequest
 from bubbot.tape.entry import JsonObject
 
-_MARKERS = re.compile(r"<\|(im_start|im_end|endoftext)\|>")
+_MARKERS = r"<\|(im_start|im_end|endoftext)\|>"
 
 
 def build_messages(request: ModelRequest) -> list[dict[str, str]]:
@@ -48,4 +48,4 @@ def _call(call: object) -> str:
 
 def _neutralize(text: str) -> str:
     """Make the text valid UTF-8 without markers that could end its message and open another."""
-    return _MARKERS.sub(r"<\1>", text.encode(errors="replace").decode())
+    return re.sub(_MARKERS, r"<\1>", text.encode(errors="replace").decode())

@@ -86,8 +86,8 @@ _AZURE_PATH = "/openai/v1"
 """The path of Azure that speaks OpenAI's protocol; its older paths have another form, which litellm knows."""
 _RESPONSES_VERSION = (5, 4)
 """The first version of GPT that OpenAI refuses tools on this protocol, unless the model is told not to reason."""
-_GPT_VERSION = re.compile(r"gpt-(\d+)(?:\.(\d+))?(?![\dk])")
-_REASONING_MODEL = re.compile(r"(.*/)?(o\d|gpt-[5-9])(?!.*-chat)")
+_GPT_VERSION = r"gpt-(\d+)(?:\.(\d+))?(?![\dk])"
+_REASONING_MODEL = r"(.*/)?(o\d|gpt-[5-9])(?!.*-chat)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class Endpoint:
     @property
     def output_limit_key(self) -> str:
         """The key for the most tokens of an answer: OpenAI's reasoning models know only the newer one."""
-        has_newer = self.provider.is_openai and _REASONING_MODEL.match(self.model)
+        has_newer = self.provider.is_openai and re.match(_REASONING_MODEL, self.model)
         return "max_completion_tokens" if has_newer else "max_tokens"
 
 
@@ -143,7 +143,7 @@ def is_direct(name: str, *, mode: str | None, api_base: str | None) -> bool:
 
 def _needs_responses(model: str) -> bool:
     """Return true if OpenAI offers the model with tools only on its other protocol, "Responses"."""
-    match = _GPT_VERSION.match(model)
+    match = re.match(_GPT_VERSION, model)
     return match is not None and (int(match[1]), int(match[2] or 0)) >= _RESPONSES_VERSION
 
 

@@ -16,7 +16,7 @@ CHECKPOINT_WAIT_MS = 1000
 VACUUM_STEP_PAGES = 2000
 """Free pages released in one step; other writes run between steps."""
 _CHUNK = 5000
-_DIGEST = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+_DIGEST = r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ def find_unreferenced_blobs(conn: sqlite3.Connection) -> UnreferencedBlobs:
     while loose and (rows := _read_chunk(conn, position)):
         position = rows[-1][0]
         for _, payload, meta in rows:
-            loose.difference_update(_DIGEST.findall(payload), _DIGEST.findall(meta))
+            loose.difference_update(re.findall(_DIGEST, payload), re.findall(_DIGEST, meta))
     loose -= _digests_in_forks(conn)
     by_tape: dict[str, tuple[tuple[str, int], ...]] = {}
     for name, digest, size in conn.execute(
@@ -153,7 +153,9 @@ def _read_chunk(conn: sqlite3.Connection, after: int) -> list[tuple[int, str, st
 
 
 def _digests_in_forks(conn: sqlite3.Connection) -> set[str]:
-    return {digest for (text,) in conn.execute("SELECT entries FROM fork_batches") for digest in _DIGEST.findall(text)}
+    return {
+        digest for (text,) in conn.execute("SELECT entries FROM fork_batches") for digest in re.findall(_DIGEST, text)
+    }
 
 
 def still_unreferenced(conn: sqlite3.Connection, tape: str, blobs: UnreferencedBlobs) -> list[str]:
@@ -166,5 +168,5 @@ def still_unreferenced(conn: sqlite3.Connection, tape: str, blobs: UnreferencedB
     while digests and (rows := _read_chunk(conn, position)):
         position = rows[-1][0]
         for _, payload, meta in rows:
-            digests.difference_update(_DIGEST.findall(payload), _DIGEST.findall(meta))
+            digests.difference_update(re.findall(_DIGEST, payload), re.findall(_DIGEST, meta))
     return sorted(digests)

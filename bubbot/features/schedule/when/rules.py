@@ -29,11 +29,11 @@ _UNITS = {
     "h": 3600, "hr": 3600, "hrs": 3600, "hour": 3600, "hours": 3600,
     "d": 86400, "day": 86400, "days": 86400, "w": 604800, "week": 604800, "weeks": 604800,
 }  # fmt: skip
-_PIECE = re.compile(r"(\d{1,6})\s*([a-z]+)", re.ASCII)
-_EVERY = re.compile(r"every (.+) from (\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z)", re.ASCII)
-_AT = re.compile(r"(?:at )?(\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}(?::\d{2})?)\s*(Z|[+-]\d{2}:\d{2})?", re.ASCII)
-_MONTHLY = re.compile(r"monthly ([1-4]|last) (day|weekday|[a-z]{3}) at ((?:\d{2}:\d{2},?)+)", re.ASCII)
-_CRON = re.compile(r"@.*|\*.*|[\d,/-]+ .*\*.*|[\d,/-]+ [\d,/-]+ [\d,/-]+ [\w,/-]+ [\w,/-]+", re.ASCII)
+_PIECE = r"(?a)(\d{1,6})\s*([a-z]+)"
+_EVERY = r"(?a)every (.+) from (\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z)"
+_AT = r"(?a)(?:at )?(\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}(?::\d{2})?)\s*(Z|[+-]\d{2}:\d{2})?"
+_MONTHLY = r"(?a)monthly ([1-4]|last) (day|weekday|[a-z]{3}) at ((?:\d{2}:\d{2},?)+)"
+_CRON = r"(?a)@.*|\*.*|[\d,/-]+ .*\*.*|[\d,/-]+ [\d,/-]+ [\d,/-]+ [\w,/-]+ [\w,/-]+"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,20 +124,20 @@ When: TypeAlias = CronExpression | Interval | OneTime | OrdinalDay
 
 def parse_rule_text(text: str, zone: tzinfo) -> When | None:
     """Parse the text of a rule; return None for any other text. Raise `ScheduleRefused`."""
-    if match := _AT.fullmatch(text):
+    if match := re.fullmatch(_AT, text):
         moment = _parse_iso(match[1] + (match[2] or ""), text)
         return one_time(moment, text) if match[2] else wall_rule(moment, text)
-    if match := _EVERY.fullmatch(text):
+    if match := re.fullmatch(_EVERY, text):
         seconds = parse_seconds(match[1], text)
-        anchor, units = _parse_iso(match[2], text), {unit for _, unit in _PIECE.findall(_with_number(match[1]))}
+        anchor, units = _parse_iso(match[2], text), {unit for _, unit in re.findall(_PIECE, _with_number(match[1]))}
         is_by_day = all(_UNITS.get(unit, 0) >= 86400 for unit in units)
         return interval(anchor, days=seconds // 86400) if is_by_day else interval(anchor, seconds=seconds)
-    if match := _MONTHLY.fullmatch(text):
+    if match := re.fullmatch(_MONTHLY, text):
         names = {"day": ALL_DAYS, "weekday": WORKDAYS}
         weekdays = names.get(match[2]) or (WEEKDAYS.index(match[2]),)
         times = [time.fromisoformat(part) for part in match[3].split(",")]
         return ordinal_day(-1 if match[1] == "last" else int(match[1]), weekdays, times)
-    return parse_cron(text) if _CRON.fullmatch(text) else None
+    return parse_cron(text) if re.fullmatch(_CRON, text) else None
 
 
 def parse_stored_when(text: str, zone: tzinfo) -> When:
@@ -227,8 +227,8 @@ def _with_number(length: str) -> str:
 def parse_seconds(length: str, source: str) -> int:
     """Return the seconds of a length such as `1h30m`. Raise `ScheduleRefused`."""
     length = _with_number(length)
-    pieces = _PIECE.findall(length)
-    rest = re.sub(r"[\s,]|\band\b", "", _PIECE.sub("", length))
+    pieces = re.findall(_PIECE, length)
+    rest = re.sub(r"[\s,]|\band\b", "", re.sub(_PIECE, "", length))
     if not pieces or rest or any(unit not in _UNITS for _, unit in pieces):
         raise build_refusal("duration_unknown", given=source)
     seconds = sum(int(number) * _UNITS[unit] for number, unit in pieces)
