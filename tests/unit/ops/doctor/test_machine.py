@@ -102,7 +102,8 @@ class TestVersions:
             # litellm brings another finder of packages, for the whole process, which leaves out the files that are missing.
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).touch()
-        monkeypatch.syspath_prepend(tmp_path)
+        # Alone: `packages_distributions` makes a path of each file of all other packages. They are read in the test above.
+        monkeypatch.setattr(sys, "path", [str(tmp_path)])
         assert ("package.conflict" in found(check_conflicts())) is is_conflict
         assert ("Channels" in packages_distributions().get("channels", ())) is is_conflict
 
