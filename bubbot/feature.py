@@ -19,6 +19,7 @@ from bubbot.ports.command import Command
 from bubbot.ports.health import FeatureHealth, HealthContext, MetricSpec
 from bubbot.ports.middleware import AroundDelivery, AroundModel, AroundTool, AroundTurn
 from bubbot.ports.model import Model
+from bubbot.ports.session_names import keep_session
 from bubbot.ports.settings import SettingsSection
 from bubbot.ports.store import OrdersEntries
 from bubbot.ports.tool import Tool
@@ -95,6 +96,7 @@ class Kernel:
             who may read every tape anyway may be told of it. Raises `EntryNotFound` if there is none.
         ordered_entries: the entries of all tapes in one order, to follow them; None if the store has none.
         current_session: returns a session by the current id of its chat. A chat that moved has two, its session the first.
+        first_session: returns a session by the first id of its chat, as it is stored; people may name either.
     """
 
     home: Path
@@ -114,6 +116,7 @@ class Kernel:
     open_copy: OpenCopy = open_no_copy
     ordered_entries: OrdersEntries | None = None
     current_session: Callable[[str], str] = lambda session: session
+    first_session: Callable[[str], Awaitable[str]] = keep_session
 
 
 @dataclass(frozen=True, kw_only=True)

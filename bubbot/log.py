@@ -259,8 +259,13 @@ class _LogFormatter(logging.Formatter):
                 yield name, value
         yield from ((name, value) for name, value in vars(record).items() if name not in _STANDARD_ATTRIBUTES)
 
-    def _pairs(self, record: logging.LogRecord) -> Iterator[tuple[str, str]]:
-        return ((name, str(value)) for name, value in self._values(record))
+    def _pairs(self, record: logging.LogRecord) -> list[tuple[str, str]]:
+        return [(name, str(value)) for name, value in self._values(record)]
+
+    def _redact_all(self, pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Redact each value; where they hold no secret, as nearly always, one search tells so."""
+        text = "\n".join([value for _, value in pairs])
+        return pairs if self._redact(text) == text else [(name, self._redact(value)) for name, value in pairs]
 
     def _trace(self, record: logging.LogRecord) -> str:
         trace = self.formatException(record.exc_info) if record.exc_info else record.exc_text or ""
@@ -279,13 +284,13 @@ class _KeyValueFormatter(_LogFormatter):
         if trace := self._trace(record):
             pairs.append(("exception", trace))
         # Before quoting, because quoting can cut a secret apart, and after it, because neighbouring pairs can form one.
-        return self._redact(" ".join(f"{key}={_quote(self._redact(text))}" for key, text in pairs))
+        return self._redact(" ".join([f"{key}={_quote(text)}" for key, text in self._redact_all(pairs)]))
 
 
 class _PlainFormatter(_LogFormatter):
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created, UTC).astimezone(self._zone).strftime("%Y-%m-%d %H:%M:%S %Z")
-        pairs = " ".join(f"{key}={_quote(self._redact(text))}" for key, text in self._pairs(record))
+        pairs = " ".join([f"{key}={_quote(text)}" for key, text in self._redact_all(self._pairs(record))])
         head = f"{time} {record.levelname.lower():<7} {_action(record)}: {record.getMessage()}"
         text = "\n".join(filter(None, (" ".join(filter(None, (head, pairs))), self._trace(record))))
         return printable(self._redact(text), keep="\n")
@@ -293,7 +298,7 @@ class _PlainFormatter(_LogFormatter):
 
 class _SentenceFormatter(_LogFormatter):
     def format(self, record: logging.LogRecord) -> str:
-        pairs = ", ".join(f"{key} {_quote(self._redact(text))}" for key, text in self._pairs(record))
+        pairs = ", ".join([f"{key} {_quote(text)}" for key, text in self._redact_all(self._pairs(record))])
         message = record.getMessage()
         sentence = f"{record.levelname.capitalize()}: {message}" + (f" ({pairs})" if pairs else "")
         text = "\n".join(filter(None, (sentence, self._trace(record))))

@@ -158,10 +158,11 @@ def _shared_methods(
 def _frozen_methods(
     fields: Mapping[str, dataclasses.Field[Any]], lazy: _LazyFields, *, has_slots: bool
 ) -> dict[str, Callable[..., Any]]:
-    hashed = _values([name for name, field in fields.items() if (field.compare if field.hash is None else field.hash)])
+    names = [name for name, field in fields.items() if (field.compare if field.hash is None else field.hash)]
+    hashed, of_none = _values(names), hash(())
 
     def __hash__(self: object) -> int:  # noqa: N807
-        return hash(hashed(self))
+        return hash(hashed(self)) if names else of_none
 
     def __setattr__(self: object, name: str, value: object) -> None:  # noqa: N807
         if type(self) is lazy.owner or name in fields:

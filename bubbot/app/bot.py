@@ -42,6 +42,7 @@ from bubbot.ports.channel import Channel, CommandInfo, HasCommandPrefix, Inbound
 from bubbot.ports.command import CommandContext
 from bubbot.ports.model import Model, WarmsUp
 from bubbot.ports.outbox import OutboxMessage
+from bubbot.ports.session_names import first_session
 from bubbot.ports.store import OrdersEntries
 from bubbot.ports.tool import Tool
 from bubbot.ports.turn import TurnResult
@@ -252,7 +253,13 @@ async def open_app(
     access_services: list[AccessService] = []
 
     async def build_channels(maker: ChannelFactory) -> list[ChannelRuntime]:
-        access = AccessService(maker.open_tape(ACCESS_TAPE), now=now, random=os.urandom, projections=maker.projections)
+        access = AccessService(
+            maker.open_tape(ACCESS_TAPE),
+            now=now,
+            random=os.urandom,
+            projections=maker.projections,
+            first_session=maker.first_session,
+        )
         await access.load()
         access_services.append(access)
         table = {**settings.channels.get(STDIN, {}), **(channel_settings or {})}
@@ -330,9 +337,12 @@ async def open_bot(
             stage=directory.stage,
             find_sent=directory.find_sent,
             open_copy=copy_opener(store, workspace, installed.references),
-            read_session=session_reader(partial(_session_tape, store, installed.references, workspace), may_read),
+            read_session=session_reader(
+                partial(_session_tape, store, installed.references, workspace), may_read, partial(first_session, store)
+            ),
             ordered_entries=base_store if isinstance(base_store, OrdersEntries) else None,
             current_session=directory.current_session,
+            first_session=partial(first_session, store),
         )
         bot_features = BotFeatures(
             kernel,

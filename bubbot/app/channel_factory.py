@@ -19,6 +19,7 @@ from bubbot.home import Home
 from bubbot.ports.channel import BackfillCursor, Channel, ChannelOptions, CommandInfo
 from bubbot.ports.lease import SessionLease
 from bubbot.ports.middleware import AroundDelivery
+from bubbot.ports.session_names import first_session
 from bubbot.ports.store import no_wait_for_room
 from bubbot.records import dataclass
 from bubbot.settings.channels import ChannelSettings
@@ -77,6 +78,10 @@ class ChannelFactory:
         return TapeService(
             self.store, tape, now=self.deps.now, new_id=self.deps.new_id, session="", references=self.references
         )
+
+    async def first_session(self, session: str) -> str:
+        """See `Kernel.first_session`."""
+        return await first_session(self.store, session)
 
     def build_adapter(
         self,

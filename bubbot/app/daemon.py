@@ -125,6 +125,7 @@ async def open_daemon(
             random=os.urandom,
             configured=people,
             projections=maker.projections,
+            first_session=maker.first_session,
         )
         await access.load()
         access_services.append(access)

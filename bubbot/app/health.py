@@ -29,7 +29,7 @@ from bubbot.home import Home
 from bubbot.log import recent_warnings, redact
 from bubbot.ports.channel import Channel, ChannelHealth, ReportsHealth, Role
 from bubbot.ports.health import FeatureHealth, HealthContext
-from bubbot.ports.store import CountsEntries, WaitsForRoom, require_chain
+from bubbot.ports.store import CountsEntries, NoticesReplacement, WaitsForRoom, require_chain
 from bubbot.records import dataclass
 from bubbot.runtime.app import AppRuntime
 from bubbot.settings.loader import Settings
@@ -137,6 +137,10 @@ class HealthCollector:
         """Return true if writing waits for room on the disk."""
         return isinstance(self.store, WaitsForRoom) and self.store.is_full
 
+    def is_database_replaced(self) -> bool:
+        """Return true if the database was removed or replaced under this process."""
+        return isinstance(self.store, NoticesReplacement) and self.store.is_replaced
+
     def commit_count(self) -> int:
         """Return how many transactions were committed; 0 if the store does not count."""
         return self.store.commit_count if isinstance(self.store, CountsEntries) else 0
@@ -165,6 +169,7 @@ class HealthCollector:
             quarantine=self.quarantine,
             features=(*sources.features.problems, *unowned_sections(self.settings)),
             full=self.is_disk_full(),
+            replaced=self.is_database_replaced(),
             reports=self.features(texts or Texts(), role),
             loading=tuple(sources.loading_models()),
         )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from bubbot.app.tapes import tape_service
 from bubbot.errors import AccessError, EntryNotFound
 from bubbot.feature import OpenCopy, ReadSession
-from bubbot.ports.session_names import find_tape, parse_session, require_user_tape
+from bubbot.ports.session_names import find_tape, keep_session, parse_session, require_user_tape
 from bubbot.ports.session_names import read_session as read_session_of_tape
 from bubbot.ports.turn import Turn
 from bubbot.tape.handle import TapeHandle
@@ -16,16 +16,21 @@ from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 
 
-def session_reader(open_tape: Callable[[str], TapeService], may_read: Callable[[str, str], bool]) -> ReadSession:
+def session_reader(
+    open_tape: Callable[[str], TapeService],
+    may_read: Callable[[str, str], bool],
+    find_first: Callable[[str], Awaitable[str]] = keep_session,
+) -> ReadSession:
     """Build a reader of other sessions.
 
     Args:
         open_tape: opens the tape of a session by its id; never one of the system, whose names no session has.
         may_read: returns true if one session was granted to read another one; asked at each reading.
+        find_first: see `Kernel.first_session`.
     """
 
     async def read_session(turn: Turn, source: str) -> TapeHandle:
-        session = parse_session(source)
+        session = await find_first(parse_session(source))
         if not (_is_thread_of(turn, session) or may_read(turn.session, session)):
             raise AccessError(f"{turn.session} may not read {session}")
         tape = open_tape(session)

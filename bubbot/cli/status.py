@@ -62,9 +62,10 @@ class StatusReport:
         quarantine: the backup the home was restored from, while nothing is sent to anybody outside.
         features: what is wrong with the features of installed packages.
         full: the bot waits for disk space.
+        replaced: the database was removed or replaced under the running bot.
         loading: the models that are still loading.
         running: a bot runs.
-        healthy: it runs, receives from every channel, gets answers from its models and has disk space.
+        healthy: it runs, receives from every channel, gets answers from its models and can write.
         verdict: the state in one line.
         trouble: the same, if the bot is not healthy.
     """
@@ -88,6 +89,7 @@ class StatusReport:
     quarantine: BackupStatus | None = None
     features: tuple[FeatureProblem, ...]
     full: bool
+    replaced: bool
     loading: tuple[str, ...]
     running: bool
     healthy: bool

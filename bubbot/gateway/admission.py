@@ -229,7 +229,7 @@ class AdmissionPolicy:
 
     def _is_listed(self, chat: str, ids: frozenset[str]) -> bool:
         """Return true if the list has the id that the chat's session began with, or its current id."""
-        return chat in ids or self.current_chat(chat) in ids
+        return bool(ids) and (chat in ids or self.current_chat(chat) in ids)
 
     def _is_called(self, inbound: Inbound) -> bool:
         names = self._names_of.get(inbound.space, self._names)

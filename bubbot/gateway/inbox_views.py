@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import datetime
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 from bubbot.ports.channel import (
@@ -65,9 +66,10 @@ def inbound_data(inbound: Inbound) -> JsonObject:
 
 
 @lru_cache(maxsize=64)
-def _field_names(kind: Any) -> tuple[str, ...]:
-    """Return the names of the fields; none of what is no dataclass."""
-    return tuple(item.name for item in fields(kind)) if is_dataclass(kind) else ()
+def _fields_of(kind: Any) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
+    """Return the names of the fields, none of what is no dataclass, and what reads their values: of at least two."""
+    names = tuple(item.name for item in fields(kind)) if is_dataclass(kind) else ()
+    return names, attrgetter(*names) if names else tuple
 
 
 def _storable(value: Any) -> Any:
@@ -78,12 +80,11 @@ def _storable(value: Any) -> Any:
         return [_storable(item) for item in value]
     # `asdict` takes six times as long, and this is done for every message: most values are flags and texts without accents.
     kind: Any = type(value)
-    names = _field_names(kind)
+    names, read = _fields_of(kind)
     if not names:
         return value
     data: dict[str, Any] = {}
-    for name in names:
-        item = getattr(value, name)
+    for name, item in zip(names, read(value), strict=True):
         is_plain = item is None or item is True or item is False or (type(item) is str and item.isascii())
         data[name] = item if is_plain else _storable(item)
     if data.get(PROVENANCE) == OWN_WORDS:  # few say something else

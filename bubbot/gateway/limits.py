@@ -10,7 +10,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable
 from dataclasses import field, replace
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from bubbot.ports.channel import Attachment, Edit, Inbound, Reaction
 from bubbot.records import dataclass
@@ -24,6 +24,8 @@ UNKNOWN_SIZE_BYTES = 1_000_000
 NOT_TAKEN = "{kind} not taken: its sender has used up the bytes of a day"
 
 Limit = Literal["minute", "hour", "bytes"]
+_Sizes: TypeAlias = "deque[tuple[datetime, int]]"
+"""Bytes that one person sent, with their times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class _PersonUsage:
 
     messages: deque[datetime] = field(default_factory=deque)
     changes: deque[datetime] = field(default_factory=deque)
-    sizes: deque[tuple[datetime, int]] = field(default_factory=deque)
+    sizes: _Sizes = field(default_factory=deque)
     notified: dict[Limit, datetime] = field(default_factory=dict)
 
 
@@ -63,8 +65,9 @@ class PersonLimiter:
     def load(self, accepted: Iterable[Inbound]) -> None:
         """Count messages that an earlier process accepted, oldest first."""
         for inbound in accepted:
-            self._usage(inbound.sender.id).messages.append(self._at(inbound.time))
-            self._add_bytes(inbound, _size(inbound))
+            usage, at = self._usage(inbound.sender.id), self._at(inbound.time)
+            usage.messages.append(at)
+            _add_bytes(usage.sizes, at, _size(inbound))
 
     def exceeded(self, event: Inbound | Edit | Reaction) -> Limit | None:
         """Count an event and return None, or return the limit that it would exceed. Changes are counted separately."""
@@ -72,13 +75,13 @@ class PersonLimiter:
         times = usage.messages if isinstance(event, Inbound) else usage.changes
         _forget(times, at)
         for name, limit, span in self._rates():
-            if limit and sum(at - time < span for time in times) >= limit:
+            if 0 < limit <= len(times) and sum(at - time < span for time in times) >= limit:
                 return name
-        text = "" if isinstance(event, Reaction) else event.text
-        if not self._has_room(event, len(text.encode(errors="replace"))):
+        size = 0 if isinstance(event, Reaction) else len(event.text.encode(errors="replace"))
+        if not self._has_room(usage.sizes, at, size):
             return "bytes"
         times.append(at)
-        self._add_bytes(event, len(text.encode(errors="replace")))
+        _add_bytes(usage.sizes, at, size)
         return None
 
     def without_excess(self, inbound: Inbound) -> Inbound:
@@ -113,37 +116,39 @@ class PersonLimiter:
         if not attachment.reference:
             return attachment
         size = UNKNOWN_SIZE_BYTES if attachment.size is None else attachment.size
-        if self._has_room(inbound, size):
-            self._add_bytes(inbound, size)
+        sizes, at = self._usage(inbound.sender.id).sizes, self._at(inbound.time)
+        if self._has_room(sizes, at, size):
+            _add_bytes(sizes, at, size)
             return attachment
         return replace(attachment, reference="", note=NOT_TAKEN.format(kind=attachment.kind or "file"))
 
-    def _has_room(self, event: Inbound | Edit | Reaction, size: int) -> bool:
+    def _has_room(self, sizes: _Sizes, at: datetime, size: int) -> bool:
         if not self.limits.bytes_per_day or not size:
             return True
-        at, sizes = self._at(event.time), self._usage(event.sender.id).sizes
         while sizes and at - sizes[0][0] >= ONE_DAY:
             sizes.popleft()
         while sizes and sizes[-1][0] - at > ONE_DAY:
             sizes.pop()
         return sum(counted for _, counted in sizes) + size <= self.limits.bytes_per_day
 
-    def _add_bytes(self, event: Inbound | Edit | Reaction, size: int) -> None:
-        sizes, at = self._usage(event.sender.id).sizes, self._at(event.time)
-        if sizes and abs(at - sizes[-1][0]) < ONE_MINUTE:
-            sizes[-1] = (sizes[-1][0], sizes[-1][1] + size)
-        else:
-            sizes.append((at, size))
-
     def _usage(self, sender_id: str) -> _PersonUsage:
-        usage = self._people.setdefault(sender_id, _PersonUsage())
+        usage = self._people.get(sender_id)
+        if usage is None:
+            usage = self._people[sender_id] = _PersonUsage()
+            if len(self._people) > PEOPLE_REMEMBERED:
+                self._people.popitem(last=False)
         self._people.move_to_end(sender_id)
-        while len(self._people) > PEOPLE_REMEMBERED:
-            self._people.popitem(last=False)
         return usage
 
     def _at(self, time: str) -> datetime:
         return parse_moment(time) or self._now()
+
+
+def _add_bytes(sizes: _Sizes, at: datetime, size: int) -> None:
+    if sizes and abs(at - sizes[-1][0]) < ONE_MINUTE:
+        sizes[-1] = (sizes[-1][0], sizes[-1][1] + size)
+    else:
+        sizes.append((at, size))
 
 
 def _forget(times: deque[datetime], at: datetime) -> None:

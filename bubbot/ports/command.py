@@ -21,6 +21,7 @@ from bubbot.ports.channel import Role
 from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.ports.session_names import (
     find_tape,
+    first_session,
     parse_session,
     read_session,
     require_no_open_turn,
@@ -136,6 +137,10 @@ class CommandContext:
     def open_tape(self, name: str, session: str = "") -> TapeService:
         """Open a tape by its name."""
         return TapeService(self.store, name, now=self.now, new_id=self.new_id, session=session)
+
+    async def first_session(self, session: str) -> str:
+        """Return a session as it is stored; a chat that moved may be named by each of its ids."""
+        return await first_session(self.store, session)
 
     @asynccontextmanager
     async def open_session(

@@ -22,15 +22,17 @@ async def find_tape(store: TapeStore, workspace: str, reference: str) -> str:
     for name in (reference, session_tape(workspace, reference), session_tape(workspace, f"stdin:{reference}")):
         if name in names:
             return name
-    if (name := session_tape(workspace, await _find_first_session(store, reference))) in names:
+    if (name := session_tape(workspace, await first_session(store, reference))) in names:
         return name
     raise EntryNotFound(f"there is no tape {reference}; bubbot tape list shows all tapes")
 
 
-async def _find_first_session(store: TapeStore, session: str) -> str:
-    """Return the session of a chat by its current id. A chat that moved keeps the session of its first id."""
+async def first_session(store: TapeStore, session: str) -> str:
+    """Return a session by the first id of its chat, as it is stored: people name a chat that moved by its current id, too."""
     channel, _, rest = session.partition(":")
     chat, colon, thread = rest.partition(":")
+    if not chat:
+        return session
     moves = TapeQuery(f"bubbot/inbox/{channel}", kinds=("event",), names=(CHAT_MOVED,))
     first: dict[str, str] = {}
     for fact in (await store.fetch([moves]))[0]:
@@ -38,6 +40,11 @@ async def _find_first_session(store: TapeStore, session: str) -> str:
             old, new = fact.payload["data"]["chat"], fact.payload["data"]["to"]
             first[new] = first.get(old, old)
     return f"{channel}:{first.get(chat, chat)}{colon}{thread}"
+
+
+async def keep_session(session: str) -> str:
+    """Return the session, if it is known that no chat has moved."""
+    return session
 
 
 async def read_session(store: TapeStore, tape: str) -> str:

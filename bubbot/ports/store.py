@@ -191,6 +191,16 @@ class WaitsForRoom(Protocol):
 
 
 @runtime_checkable
+class NoticesReplacement(Protocol):
+    """A store in a file that somebody may remove or replace while it is open."""
+
+    @property
+    def is_replaced(self) -> bool:
+        """True while its path no longer leads to its file: nothing is written, as it would be lost with this process."""
+        ...
+
+
+@runtime_checkable
 class KeepsChain(Protocol):
     """A store that chains its entries by hashes."""
 

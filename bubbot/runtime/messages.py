@@ -103,14 +103,14 @@ def turn_start_entry(
         cited: message entries that an interrupted attempt left on the tape; the turn answers these.
     """
     data: dict[str, Any] = {
-        "attempt": max(accepted.attempts for accepted in batch) + 1,
+        "attempt": max([accepted.attempts for accepted in batch]) + 1,
         "session": session,
         "inbounds": [[inbox, accepted.id] for accepted in batch],
     }
     if cited:
         data["messages"] = list(cited)
-    if interrupted := next((accepted.interrupted_turn for accepted in batch if accepted.interrupted_turn), ""):
-        data["again"] = interrupted
+    if interrupted := [accepted.interrupted_turn for accepted in batch if accepted.interrupted_turn]:
+        data["again"] = interrupted[0]
     return make.event("turn/start", data)
 
 

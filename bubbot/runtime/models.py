@@ -38,13 +38,13 @@ class SessionModels:
 
     async def model_for_turn(self, turn: Turn) -> Model:
         """Return the model that a turn's message names, else that of its session. Raise `ModelUnavailable` if it is gone."""
-        name = next((accepted.inbound.model for accepted in turn.inbounds if accepted.inbound.model), "")
-        if not name:
+        named = [accepted.inbound.model for accepted in turn.inbounds if accepted.inbound.model]
+        if not named:
             return await self.model_for_tape(turn.tape)
         try:
-            return self.get_model(name)
+            return self.get_model(named[0])
         except ConfigError as error:
-            raise ModelUnavailable(f"this message is for the model {name}: {error}") from error
+            raise ModelUnavailable(f"this message is for the model {named[0]}: {error}") from error
 
     async def model_for_tape(self, tape: ReadsTape) -> Model:
         """Return the model of the session with this tape."""

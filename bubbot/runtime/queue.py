@@ -102,8 +102,12 @@ class MessageQueue:
         self._arrived.set()
 
     def _count(self, item: QueuedMessage | TapeChange, change: int) -> None:
-        self._message_count += change * isinstance(item, QueuedMessage)
-        if (inbound := _inbound(item)) is not None and inbound.message:
+        if isinstance(item, QueuedMessage):
+            self._message_count += change
+            inbound: object = item.accepted.inbound
+        else:
+            inbound = item.event
+        if isinstance(inbound, Inbound) and inbound.message:
             self._platform_ids[inbound.message] += change
             if not self._platform_ids[inbound.message]:
                 del self._platform_ids[inbound.message]
@@ -226,7 +230,8 @@ class MessageQueue:
     def take_edits(self, accepted: AcceptedInbound) -> list[TapeChange]:
         """Take the edits of a message that the model has not been shown yet."""
         edits = [item for item in self._changes() if _is_change_of(item, Edit, accepted)]
-        self._remove(edits)
+        if edits:
+            self._remove(edits)
         return edits
 
     def take_withdrawn(self) -> list[tuple[QueuedMessage, TapeChange]]:
@@ -301,12 +306,6 @@ def _may_join(waiting: QueuedMessage) -> bool:
     inbound = waiting.accepted.inbound
     is_alone = inbound.model or inbound.instructions or not inbound.is_typed or holds_command(inbound)
     return not (waiting.accepted.attempts or is_alone)
-
-
-def _inbound(item: QueuedMessage | TapeChange) -> Inbound | None:
-    """Return the item's message; None if it is an edit, a deletion or a reaction."""
-    event = item.accepted.inbound if isinstance(item, QueuedMessage) else item.event
-    return event if isinstance(event, Inbound) else None
 
 
 def _is_recorded_only(item: QueuedMessage | TapeChange) -> bool:

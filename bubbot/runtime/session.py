@@ -417,7 +417,7 @@ class SessionRuntime:
             return TurnOutcome("too_old", too_old_text(turn.texts, turn.inbounds))
         if self._denial is not None:
             return await _record_denial(turn, self._denial)
-        if max(accepted.attempts for accepted in turn.inbounds) >= MAX_ATTEMPTS:
+        if max([accepted.attempts for accepted in turn.inbounds]) >= MAX_ATTEMPTS:
             notice = turn.texts.say("gave_up")
             await turn.tape.append([make.error("interrupted", notice)])
             log.warning("turn given up after repeated interruptions", extra={"action": "turn.failed"})
@@ -496,10 +496,10 @@ class SessionRuntime:
             edits = self._take_edits(accepted)
             opening += message_entries(self._inbox, accepted, authors, attachments[accepted.id], edits)
         # What commands and jobs write is as foreign as the people who typed them. A step adds what its model is shown.
-        source = most_foreign(*(authors.judge_sender(accepted.inbound) for accepted in batch))
+        source = most_foreign(*[authors.judge_sender(accepted.inbound) for accepted in batch])
         fork = await self._tape.open_fork(opening, stamp={"turn": turn_id, **stamp_of(source)})
         turn = self._make_turn(turn_id, fork, batch)
-        turn.message_ids += [*cited_ids, *(entry.id for entry in fork.delta if entry.kind == Kind.MESSAGE)]
+        turn.message_ids += [*cited_ids, *[entry.id for entry in fork.delta if entry.kind == Kind.MESSAGE]]
         turn.notices += collect_notices(attachments)
         return turn
 
@@ -615,7 +615,7 @@ class SessionRuntime:
         """Merge in one transaction: the delta, these inbounds done, the outbox message."""
         fork, first = turn.tape, turn.inbounds[0]
         await fork.append([make.event("turn/end", {"status": result.status})])
-        ids = [*(accepted.id for accepted in turn.inbounds), *self._edit_ids]
+        ids = [*[accepted.id for accepted in turn.inbounds], *self._edit_ids]
         fork.stage(self._inbox, [done_entry(ids, turn=turn.id, outcome=result.status)])
         text = "\n\n".join([*turn.notices, result.text]) if result.text else ""
         is_answer = result.status in ("answered", "silent")
@@ -642,33 +642,32 @@ class SessionRuntime:
         source, inbound = self._deps.sources.get(turn.origin), reply.accepted.inbound
         if turn.is_typed:
             quoted = inbound.message or inbound.external_id
-            target: Outbound | None = Outbound(
-                inbound.channel, inbound.chat, "", inbound.thread, quoted, buttons=reply.buttons
-            )
-            self._stage_message(turn, reply, target, answered=reply.accepted.id)
+            chat = inbound.channel, inbound.chat, reply.text, inbound.thread, quoted
+            self._stage_message(turn, Outbound(*chat, reply.files, reply.buttons), answered=reply.accepted.id)
             return
         if source is None:
             return
         sourced = source.build_reply(turn, inbound, TurnOutcome(status, reply.text))
         for tape, entries in sourced.entries.items():
             turn.tape.stage(tape, entries)
-        self._stage_message(turn, replace(reply, text=sourced.text), sourced.target)
+        if sourced.target is not None:
+            self._stage_message(turn, replace(sourced.target, text=sourced.text, files=reply.files))
 
-    def _stage_message(self, turn: Turn, reply: _Reply, target: Outbound | None, *, answered: int = 0) -> None:
+    def _stage_message(self, turn: Turn, out: Outbound, *, answered: int = 0) -> None:
         """Stage text and files for a chat, which may be one of another channel."""
-        if target is None or not (reply.text or reply.files):
+        if not (out.text or out.files):
             return
         channel = self._link
-        if target.channel != channel.name:
-            found = channel.find_channel(target.channel)
+        if out.channel != channel.name:
+            found = channel.find_channel(out.channel)
             if found is None:
                 return
             channel = found
         if turn.answer_source is not Source.OWN:
             turn.tape.raise_source(turn.answer_source)
-        is_foreign = turn.tape.source is Source.WORLD
-        target = replace(target, text=reply.text, files=reply.files, has_no_link_previews=is_foreign)
-        parts = tuple(channel.split(target))
+        if turn.tape.source is Source.WORLD:
+            out = replace(out, has_no_link_previews=True)
+        parts = tuple(channel.split(out))
         turn.tape.stage(channel.outbox_of(turn.session), [intent_entry(turn.session, turn.id, parts, inbound=answered)])
 
 

@@ -36,6 +36,7 @@ class HealthProbe:
         commits: transactions of the database so far.
         readiness: what features add to the answer of `/ready`.
         is_disk_full: true while writing waits for room on the disk.
+        is_database_replaced: true while nothing is written, because the database was removed or replaced.
     """
 
     channels: Callable[[], Sequence[ChannelState]]
@@ -44,6 +45,7 @@ class HealthProbe:
     commits: Callable[[], int]
     readiness: Callable[[], Mapping[str, object]] = dict
     is_disk_full: Callable[[], bool] = bool
+    is_database_replaced: Callable[[], bool] = bool
 
 
 @asynccontextmanager
@@ -108,6 +110,9 @@ def _ready_handler(probe: HealthProbe) -> Callable[[web.Request], Awaitable[web.
         if probe.is_disk_full():  # nothing is accepted until there is room
             is_ready = False
             body |= {"ready": False, "disk": "full"}
+        if probe.is_database_replaced():
+            is_ready = False
+            body |= {"ready": False, "database": "replaced"}
         return web.json_response(body, status=200 if is_ready else 503)
 
     return ready

@@ -29,7 +29,7 @@ def content_digest(salt: bytes, payload: str, meta: str) -> bytes:
     be part of either. Stored bytes that are no longer UTF-8 arrive as surrogate escapes (PEP 383) and are hashed as the
     bytes they are.
     """
-    return sha256(salt + _bytes(f"{payload}\n{meta}")).digest()
+    return sha256(salt + f"{payload}\n{meta}".encode(errors="surrogateescape")).digest()
 
 
 def _bytes(text: str) -> bytes:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from datetime import UTC, datetime
 from enum import StrEnum
+from itertools import chain
 from math import isfinite
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
@@ -53,25 +54,21 @@ def _freeze_fast(value: Any) -> Any:
     """Freeze values of the usual types; what encoding checks is not checked. Raise `TypeError` for others."""
     kind = type(value)
     if kind is dict or kind is MappingProxyType:
-        return MappingProxyType(
-            {
-                # Most values are texts and numbers, which are frozen without a call for each.
-                name if type(name) is str else _refuse(): item if type(item) in _PLAIN else _freeze_fast(item)
-                for name, item in value.items()
-            }
-        )
+        frozen = {**value}
+        for name, item in frozen.items():
+            if type(name) is not str:
+                _refuse()
+            if type(item) not in _PLAIN:  # most values are texts and numbers, which need no call
+                frozen[name] = _freeze_fast(item)
+        return MappingProxyType(frozen)
     if kind is list or kind is tuple:
-        return tuple(
-            [
-                item
-                if type(item) in _PLAIN
-                # Rows of texts and numbers, such as ids, are most of what nests, and frozen without a call, too.
-                else tuple(item)
-                if type(item) in _ROWS and _PLAIN.issuperset(map(type, item))
-                else _freeze_fast(item)
-                for item in value
-            ]
-        )
+        kinds = {*map(type, value)}
+        if kinds <= _PLAIN:
+            return tuple(value)
+        # Rows of texts and numbers, such as ids, are most of what nests.
+        if kinds <= _ROWS and _PLAIN.issuperset(map(type, chain.from_iterable(value))):
+            return tuple(map(tuple, value))
+        return tuple([item if type(item) in _PLAIN else _freeze_fast(item) for item in value])
     return value if kind in _PLAIN else _refuse()
 
 
@@ -206,7 +203,7 @@ class TapeEntry:
         put(self, "meta", meta)
         if type(self.kind) is not Kind:
             freeze(self.kind, "kind")
-        if self.key is not None:
+        if self.key is not None and not (type(self.key) is str and self.key.isascii()):
             freeze(self.key, "key")
         put(self, "name", _name_of(self.kind, payload))
         self.cache[_TEXTS] = payload_text, meta_text
@@ -249,7 +246,8 @@ class TapeEntry:
         """Return the entry with the id that a store assigned."""
         if self.id == entry_id:
             return self
-        return self._copy_with(self.meta, self.date, entry_id, self.cache.get(_TEXTS))
+        texts = self.cache.get(_TEXTS)
+        return self._copy_with(self.meta, self.date, entry_id, texts)
 
     def with_meta(self, meta: JsonObject, date: str) -> TapeEntry:
         """Return the entry with this meta (frozen) below its own, and this date if it has none."""
@@ -287,7 +285,7 @@ class TapeEntry:
         """Keep the payload of a long event as text, which takes a quarter of its values; whoever reads it decodes it."""
         if self.kind != Kind.EVENT or self.erased or _PACKED in self.cache:
             return
-        text = self.texts[0]
+        text = self.cache[_TEXTS][0] if _TEXTS in self.cache else encode(self.payload)
         if len(text) >= MIN_PACKED_CHARS:
             self.cache[_PACKED] = text  # first: another thread may read the payload meanwhile
             object.__delattr__(self, "payload")
@@ -327,10 +325,8 @@ MIN_PACKED_CHARS = 600
 
 
 def _name_of(kind: str, payload: JsonObject) -> str | None:
-    if kind not in _NAMED:
-        return None
-    name = payload.get("name")
-    return name if isinstance(name, str) else None
+    name = payload["name"] if kind in _NAMED and "name" in payload else None
+    return name if type(name) is str else None
 
 
 def _assemble(

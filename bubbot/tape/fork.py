@@ -63,6 +63,7 @@ class ForkedTape(TapeHandle):
     Attributes:
         id: its name on disk.
         base: the parent's head when the fork was opened.
+        is_nested: true for a fork of a fork.
     """
 
     def __init__(
@@ -103,6 +104,7 @@ class ForkedTape(TapeHandle):
         self._new_id = new_id
         self._references = references
         self._parent = parent
+        self.is_nested = parent is not None
         self._lock = asyncio.Lock()  # forks of this fork may merge while it is appended to or saved
         self._reset = record.reset
         self._unsaved: list[Batch] = []
@@ -132,11 +134,6 @@ class ForkedTape(TapeHandle):
             self._set_stamp({**self._stamp, **stamp_of(source)})
 
     @property
-    def is_nested(self) -> bool:
-        """True for a fork of a fork."""
-        return self._parent is not None
-
-    @property
     def _floor(self) -> int:
         """The id before the first one of the delta; a reset hides the parent."""
         return 0 if self._reset else self.base
@@ -155,16 +152,21 @@ class ForkedTape(TapeHandle):
         async with self._lock:
             return await self._append(self._numbered(entries), if_absent=if_absent)
 
-    def _numbered(self, entries: Sequence[TapeEntry]) -> list[TapeEntry]:
+    def _numbered(self, entries: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
         """Return the entries with the handle's stamp, and with the next ids: those that they get if none is stored already."""
-        first = self._floor + len(self._delta) + 1
-        return [self._stamp_entry(entry, place) for place, entry in enumerate(entries, first)]
+        return self._stamped(entries, self._floor + len(self._delta) + 1)
 
-    async def _append(self, entries: Sequence[TapeEntry], *, if_absent: bool = False) -> tuple[TapeEntry, ...]:
-        keys = frozenset([entry.key for entry in entries if entry.key is not None]) if if_absent else _NO_KEYS
-        stored, fresh = await self._place(entries, keys)
-        self._add(fresh, keys)
-        self._unsaved += self._batches(fresh, keys)
+    async def _append(self, entries: tuple[TapeEntry, ...], *, if_absent: bool = False) -> tuple[TapeEntry, ...]:
+        """Append entries that have their `_numbered` ids."""
+        keys = frozenset([entry.key for entry in entries if entry.key is not None])
+        if not keys:
+            self._add(entries, _NO_KEYS)
+            self._unsaved += self._batches(entries, _NO_KEYS)
+            return entries
+        absent = keys if if_absent else _NO_KEYS
+        stored, fresh = await self._place(entries, absent)
+        self._add(fresh, absent)
+        self._unsaved += self._batches(fresh, absent)
         return stored
 
     async def _place(
@@ -220,15 +222,15 @@ class ForkedTape(TapeHandle):
 
         `expect_head`: see `TapeStore.open_fork`.
         """
-        async with self._lock:
-            await self._append(self._numbered(opening))
-            self._staged += staged
-            own, record = Batch(self.name, self.delta, lease=self._lease), self._record
-            await self._store.open_fork(
-                ForkRecord(record.id, record.tape, record.base, (own, *staged), None, record.session, record.epoch),
-                expect_head=expect_head,
-            )
-            self._unsaved.clear()
+        # Without the lock: nobody else has this fork yet.
+        await self._append(self._numbered(opening))
+        self._staged += staged
+        own, record = Batch(self.name, self.delta, lease=self._lease), self._record
+        await self._store.open_fork(
+            ForkRecord(record.id, record.tape, record.base, (own, *staged), None, record.session, record.epoch),
+            expect_head=expect_head,
+        )
+        self._unsaved.clear()
 
     async def save(self) -> None:
         """Make everything appended and staged so far durable."""
@@ -306,7 +308,7 @@ class ForkedTape(TapeHandle):
         if self._parent is None:
             raise TapeConflict(f"the fork {self.id} is no fork of a fork: merge or discard it")
         async with self._lock:
-            own = tuple([entry.with_id(self._floor + place) for place, entry in enumerate(self._stamped(entries), 1)])
+            own = self._stamped(entries, self._floor + 1)
             rebase = Rebase(self._floor, self._references)
             self._parent.raise_source(self.source)
             return await self._parent.adopt(self.id, Batch(self.name, own, rebase=rebase, lease=self._lease), ())
@@ -370,11 +372,11 @@ class ForkedTape(TapeHandle):
                 batch, first = self._restart(self.base, archive=archive)
                 self._reset = replace(batch, erase_also=erase_also)
                 self._delta = [entry.with_id(place) for place, entry in enumerate(self._delta, 1)]
-                await self._append(first)
+                await self._append(self._numbered(first))
             elif not archive:
                 if not self._reset.erase:
                     fact = event("tape/erased", {"archive": self._reset.archive, "entries": self.base})
-                    await self._append(self._stamped([fact]))
+                    await self._append(self._numbered([fact]))
                 self._reset = replace(self._reset, erase=True, erase_also=(*self._reset.erase_also, *erase_also))
                 self._is_reset_saved = False
             return self._reset.archive
@@ -410,7 +412,7 @@ class ForkedTape(TapeHandle):
             return await self._parent_entries(query)
         if query.newest and type(query.part) is WholeTape:
             newest = select(self._visible(query), query)[::-1]
-            if query.limit is not None and len(newest) >= query.limit:
+            if newest and query.limit is not None and len(newest) >= query.limit:
                 return tuple(newest[: max(query.limit, 0)])
             older = await self._parent_entries(query)
             return (*newest, *older)[: query.limit] if newest else older
@@ -489,9 +491,10 @@ class ForkedTape(TapeHandle):
         return list(parent[::-1] if query.newest else parent), self._own_entries(query, own) if own else []
 
     async def _parent_entries(self, query: TapeQuery) -> tuple[TapeEntry, ...]:
-        if self._parent is None and isinstance(query.part, _OF_WINDOW) and query.part.fork.startswith(f"{self.id}/"):
+        part = query.part
+        if self._parent is None and isinstance(part, _OF_WINDOW) and part.fork and part.fork.startswith(f"{self.id}/"):
             # What is on the tape was written before there was such a sub-task.
-            query = replace(query, part=type(query.part)())
+            query = replace(query, part=type(part)())
         return await self._fetch_parent(query, self.base if query.as_of is None else min(query.as_of, self.base))
 
     def _visible(self, query: TapeQuery) -> list[TapeEntry]:

@@ -6,6 +6,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from datetime import datetime, tzinfo
+from itertools import pairwise
 from typing import TypeAlias, TypeVar, cast
 
 from bubbot.errors import EntryInvalid, EntryNotFound
@@ -264,21 +265,20 @@ class TapeHandle(ABC):
         since, until = date_bounds(start, end, zone) if zone else date_bounds(start, end)
         return (await self.fetch([TapeQuery(self.name, kinds=tuple(kinds), since=since, until=until)]))[0]
 
-    def _stamped(self, entries: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
-        """Return the entries with the handle's stamp in their meta, and each with a date."""
-        return tuple([self._stamp_entry(entry, entry.id) for entry in entries])
-
-    def _stamp_entry(self, entry: TapeEntry, entry_id: int) -> TapeEntry:
-        """Return an entry with the handle's stamp, a date and this id."""
-        return entry.stamped(self._stamp, self._stamp_text, entry.date or timestamp(self._now()), entry_id)
+    def _stamped(self, entries: Sequence[TapeEntry], first: int | None = None) -> tuple[TapeEntry, ...]:
+        """Return the entries with the handle's stamp in their meta, each with a date, and with ids from `first` on if given."""
+        date, stamp, text = timestamp(self._now()), self._stamp, self._stamp_text
+        if first is None:
+            return tuple([entry.stamped(stamp, text, date, entry.id) for entry in entries])
+        return tuple([entry.stamped(stamp, text, date, place) for place, entry in enumerate(entries, first)])
 
     def _restart(self, old_head: int, *, archive: bool) -> tuple[ResetBatch, Sequence[TapeEntry]]:
-        """Build the instruction to put the tape aside, and the first entries of the new one."""
+        """Build the instruction to put the tape aside, and the first entries of the new one, which are not stamped yet."""
         moment = self._now()
         name = f"{self.name}@{moment.strftime('%Y%m%dT%H%M%S.%f')}"
         fact = "tape/archived" if archive else "tape/erased"
         first = [self._bootstrap(), make.event(fact, {"archive": name, "entries": old_head})]
-        return ResetBatch(name, erase=not archive), self._stamped(first)
+        return ResetBatch(name, erase=not archive), first
 
 
 def _corrected_id(entry: TapeEntry) -> int:
@@ -289,13 +289,10 @@ def _corrected_id(entry: TapeEntry) -> int:
 
 def spans_of(ids: Sequence[int]) -> list[tuple[int, int]]:
     """Combine ids into ascending inclusive ranges."""
-    spans: list[tuple[int, int]] = []
-    for entry_id in sorted(set(ids)):
-        if spans and spans[-1][1] + 1 == entry_id:
-            spans[-1] = (spans[-1][0], entry_id)
-        else:
-            spans.append((entry_id, entry_id))
-    return spans
+    ordered = sorted(set(ids))
+    gaps = [(last, first) for last, first in pairwise(ordered) if last + 1 != first]
+    firsts, lasts = [first for _, first in gaps], [last for last, _ in gaps]
+    return list(zip([*ordered[:1], *firsts], [*lasts, *ordered[-1:]], strict=True))
 
 
 def ids_of(spans: Sequence[Span], head: int) -> list[int]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 from bubbot.errors import TapeCorrupt
@@ -186,9 +187,10 @@ class ProjectedTape(Generic[S]):
 
     async def ensure_loaded(self) -> S:
         """Read the state from the tape if it was not read yet."""
-        async with self._lock:
-            if not self._is_loaded:
-                await self._load()
+        if not self._is_loaded:
+            async with self._lock:
+                if not self._is_loaded:
+                    await self._load()
         return self._state
 
     async def catch_up(self) -> S:
@@ -209,7 +211,7 @@ class ProjectedTape(Generic[S]):
             if not self._is_loaded:
                 await self._load()
                 return
-            fresh = sorted((entry for entry in entries if entry.id > self._position), key=lambda entry: entry.id)
+            fresh = sorted([entry for entry in entries if entry.id > self._position], key=attrgetter("id"))
             if not fresh:
                 # Somebody has read them, or the tape was put aside. Nobody reads on here: that would fold what other tasks
                 # are about to hand over, which would then find it folded, read on, and so forth.

@@ -394,18 +394,17 @@ class EntryFinder:
 
     def opening_anchor(self, fork: str = "") -> TapeEntry | None:
         """Return the newest anchor that opens the window. An erased one does not: its content is gone."""
-        return next((entry for entry in reversed(self.entries) if entry.opens_window_of(fork)), None)
+        for entry in reversed(self.entries):
+            if entry.kind == Kind.ANCHOR and entry.opens_window_of(fork):
+                return entry
+        return None
 
     def newest_anchor(self, name: str, before: int | None = None) -> TapeEntry | None:
         """Return the newest anchor of this name, below id `before` if given."""
-        return next(
-            (
-                entry
-                for entry in reversed(self.entries)
-                if entry.kind == Kind.ANCHOR and entry.name == name and (before is None or entry.id < before)
-            ),
-            None,
-        )
+        for entry in reversed(self.entries):
+            if entry.kind == Kind.ANCHOR and entry.name == name and (before is None or entry.id < before):
+                return entry
+        return None
 
     def first_anchor(self, name: str, after: int) -> TapeEntry | None:
         """Return the oldest anchor of this name above id `after`."""

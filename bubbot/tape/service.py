@@ -156,7 +156,7 @@ class TapeService(TapeHandle):
         """Restart the tape in one transaction (see `TapeHandle.reset`)."""
         self._window = None
         batch, first = self._restart(await self.head(), archive=archive)
-        await self._store.reset(self.name, replace(batch, erase_also=erase_also), first)
+        await self._store.reset(self.name, replace(batch, erase_also=erase_also), self._stamped(first))
         return batch.archive
 
     async def open_fork(

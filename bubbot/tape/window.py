@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import field
 
 from bubbot.records import dataclass
-from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import (
     EntryFinder,
     IdRanges,
@@ -95,7 +95,7 @@ class LiveWindow:
     def cache_answer(self, query: TapeQuery, answer: tuple[TapeEntry, ...]) -> None:
         """Cache an answer if later appends tell how it changes.
 
-        That holds for the newest entries of a name, a sealed zone, the window, and its end from some entry on.
+        That holds for the newest entries of a name, a sealed zone, the window with its anchor, and its end from some entry on.
         """
         part = query.part
         if isinstance(part, IdRanges):
@@ -144,7 +144,7 @@ def _is_cacheable(query: TapeQuery) -> bool:
     if query.text or query.searchable_text or query.keys or query.since or query.until:
         return False
     match query.part:
-        case Window(fork) if fork:
+        case Window(fork) | OpeningAnchor(fork) if fork:
             return False
         case Window() | IdRanges(((_, None),)):
             return not query.newest and query.limit is None
@@ -152,16 +152,18 @@ def _is_cacheable(query: TapeQuery) -> bool:
             return (
                 query.newest and bool(query.names) and query.limit is not None and 0 < query.limit <= MAX_ANSWER_ENTRIES
             )
-    return isinstance(query.part, ZoneSlice)
+    return isinstance(query.part, ZoneSlice | OpeningAnchor)
 
 
 def _updated_answer(
     query: TapeQuery, answer: tuple[TapeEntry, ...], entries: Sequence[TapeEntry]
 ) -> tuple[TapeEntry, ...] | None:
     """Return the answer after these appends; None if the store has to answer again."""
+    if type(query.part) is OpeningAnchor:
+        return answer  # appends that open another window end this one
     if type(query.part) is ZoneSlice:
         seals = query.part.seal
-        return None if any(entry.kind == Kind.ANCHOR and entry.name == seals for entry in entries) else answer
+        return None if EntryFinder(entries).newest_anchor(seals) else answer
     newer = tuple(select(entries, query))
     if not newer:
         return answer

@@ -13,7 +13,6 @@ from channels.discord.errors import DiscordApiError
 from channels.discord.inbound import DiscordPlace
 from channels.discord.inbound_text import DiscordBotUser
 from channels.discord.retry import RetryingDiscordApi
-from channels.discord.slash_commands import command_name
 
 DIRECT_MESSAGE_TYPE = 1
 THREAD_TYPES = frozenset({10, 11, 12})
@@ -76,7 +75,7 @@ class ChatDirectory:
             require_id(user.get("id")),
             str(user.get("username") or ""),
             self.bot_user.roles,
-            frozenset(map(command_name, self._list_commands())),
+            frozenset(name for info in self._list_commands() for name in info.slash_names),
         )
         self._listed.clear()
         self._fetched.clear()

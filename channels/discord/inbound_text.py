@@ -11,7 +11,7 @@ _AFTER_NAME = re.compile(r"[,:;]?\s*")
 """Punctuation after the bot's name, as in "@bot, hello". A leading comma would make the text a command."""
 
 
-_TYPED_COMMAND = re.compile(r"\s*/([A-Za-z0-9_]{1,32})(?=\s|$)")
+_TYPED_COMMAND = re.compile(r"\s*/([A-Za-z0-9_.]{1,32})(?=\s|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,11 @@ def read_text(text: str, bot_user: DiscordBotUser, names: MentionNames) -> Disco
 
 
 def _read_command(text: str, bot_user: DiscordBotUser) -> str:
-    """Translate a command that was typed as `/memory_save …` into the comma form; return any other text as it is."""
-    found = _TYPED_COMMAND.match(text)
-    return f",{found[1].lower()}{text[found.end() :]}" if found and found[1].lower() in bot_user.commands else text
+    """Translate a command that was typed as `/memory_save …` or `/memory.save …` into the comma form; else return the text."""
+    if (found := _TYPED_COMMAND.match(text)) is None:
+        return text
+    name = found[1].lower().replace(".", "_")
+    return f",{name}{text[found.end() :]}" if name in bot_user.commands else text
 
 
 def replace_tags(text: str, bot_user: DiscordBotUser, names: MentionNames) -> str:

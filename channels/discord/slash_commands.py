@@ -34,13 +34,8 @@ _NAME = re.compile(r"[a-z0-9_-]{1,32}")
 
 def build_commands(infos: Sequence[CommandInfo]) -> list[dict[str, Any]]:
     """Build Discord's form of the commands for menus, with an optional string for each argument."""
-    by_name = {command_name(info): info for info in infos if info.in_menu}
+    by_name = {info.slash_names[0]: info for info in infos if info.in_menu}
     return [_build_command(name, info) for name, info in by_name.items() if _NAME.fullmatch(name)][:MAX_MENU_COMMANDS]
-
-
-def command_name(info: CommandInfo) -> str:
-    """Return the name of a command on Discord, which has no dots: `memory_save`."""
-    return info.name.replace(".", "_")
 
 
 def _build_command(name: str, info: CommandInfo) -> dict[str, Any]:

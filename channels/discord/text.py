@@ -7,7 +7,7 @@ from both ends of a message, and refuses an empty one. Formatting across a cut i
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from bubbot.ports.channel import MessagePart, Outbound, OutboundFile
 from channels.discord.dialect import TABLE_COLUMNS, render
@@ -46,13 +46,14 @@ def split_answer(outbound: Outbound, layout: DiscordLayout | None = None) -> lis
     layout = layout or DiscordLayout()
     source, blocks = extract_files(outbound.text, layout.long_blocks, used_names=[file.name for file in outbound.files])
     rendered = split_markdown(render(source, table_columns=layout.table_columns), DISCORD_MESSAGE_LIMIT)
-    texts = [MessagePart(outbound.chat, piece, outbound.thread) for piece in rendered if is_visible(piece)]
-    result = [*texts, *(_file_part(outbound, file) for file in (*blocks, *outbound.files))]
-    return [replace(part, reply_to=outbound.reply_to) if not number else part for number, part in enumerate(result)]
+    contents: list[str | OutboundFile] = [*filter(is_visible, rendered), *blocks, *outbound.files]
+    return [_make_part(outbound, content, is_first=not number) for number, content in enumerate(contents)]
 
 
-def _file_part(outbound: Outbound, file: OutboundFile) -> MessagePart:
-    return MessagePart(outbound.chat, "", outbound.thread, file=file)
+def _make_part(outbound: Outbound, content: str | OutboundFile, *, is_first: bool) -> MessagePart:
+    """Make the part of a text or a file; the first one is the reply."""
+    text, file = (content, None) if isinstance(content, str) else ("", content)
+    return MessagePart(outbound.chat, text, outbound.thread, outbound.reply_to if is_first else "", file=file)
 
 
 def split_markdown(source: str, limit: int) -> list[str]:

@@ -7,6 +7,7 @@ and its texts contain addresses.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import random
 import time
@@ -37,6 +38,8 @@ UPDATE_KINDS = [
     "my_chat_member",
 ]
 """The kinds of updates that we use; Telegram sends no others."""
+_UPDATE_KINDS_JSON = json.dumps(UPDATE_KINDS)
+"""The Bot API takes any list as text, too: the library looks at each value within a list, at every poll."""
 
 _LOGGERS_WITH_ADDRESSES = ("httpx", "telegram.Bot")
 """Loggers of the libraries whose lines contain the address of a request, and so the token."""
@@ -125,7 +128,7 @@ class TelegramApi:
         A poll that neither returns nor fails is dropped together with its connection.
         """
         seconds = self._settings.poll_timeout if hold else 0
-        parameters: dict[str, Any] = {"timeout": seconds, "allowed_updates": UPDATE_KINDS}
+        parameters: dict[str, Any] = {"timeout": seconds, "allowed_updates": _UPDATE_KINDS_JSON}
         if offset is not None:
             parameters["offset"] = offset
         wait = seconds + self._timing.poll_margin

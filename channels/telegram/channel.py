@@ -1,4 +1,4 @@
-"""Telegram as a channel, on python-telegram-bot: long polling, or a webhook.
+"""Telegram as a channel: long polling, or a webhook. python-telegram-bot makes the calls; updates are read as they come.
 
 The other files of this package do the parts: settings, the API, polling, updates to events, sending, files, the menu.
 """
@@ -29,7 +29,7 @@ from bubbot.ports.channel import (
 from channels.platform.ordered import receive_together
 from channels.telegram import text
 from channels.telegram.api import UPDATE_KINDS, TelegramApi, TelegramApiTiming
-from channels.telegram.command_menu import command_name, set_menu
+from channels.telegram.command_menu import set_menu
 from channels.telegram.errors import TelegramApiError, TelegramUnavailable, is_token_refusal, make_webhook_error
 from channels.telegram.files import LocalFiles, fetch_attachment
 from channels.telegram.identity import verify_token
@@ -92,7 +92,7 @@ class TelegramChannel:
     async def _connect(self) -> TelegramBotUser:
         """Fetch the bot's identity, which also tests the token, and set the menu."""
         commands = self._commands()
-        names = frozenset(map(command_name, commands))
+        names = frozenset(name for command in commands for name in command.slash_names)
         me = await self._retrying_api(lambda: self._fetch_bot_user(names))
         self._health = ChannelHealth(
             is_ready=False, last_seen_at=self._health.last_seen_at, note="connected, nothing received yet"

@@ -22,7 +22,7 @@ _GROUP_SCOPE = "all_group_chats"
 
 def build_menu(commands: Sequence[CommandInfo], language: str = "") -> list[dict[str, str]]:
     """Build a menu in Telegram's format. `language`: the tag of one of the translations; empty: the bot's language."""
-    found = [(command_name(command), command) for command in commands if command.in_menu]
+    found = [(command.slash_names[0], command) for command in commands if command.in_menu]
     return [
         {
             "command": name,
@@ -31,11 +31,6 @@ def build_menu(commands: Sequence[CommandInfo], language: str = "") -> list[dict
         for name, command in found
         if _NAME.fullmatch(name)
     ][:MAX_MENU_COMMANDS]
-
-
-def command_name(command: CommandInfo) -> str:
-    """Return the name of a command on Telegram, which has no dots: `memory_save`."""
-    return command.name.replace(".", "_")
 
 
 async def set_menu(api: TelegramApi, channel: str, commands: Sequence[CommandInfo]) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
-
-from telegram import ExternalReplyInfo, Message, PhotoSize, Sticker
 
 from bubbot.ports.channel import Attachment, AttachmentKind
 
-Content: TypeAlias = Message | ExternalReplyInfo
-"""The classes with the same fields for media."""
+Raw: TypeAlias = Mapping[str, Any]
+"""A JSON object as Telegram sends it."""
 
 _FILES: tuple[tuple[str, AttachmentKind, str], ...] = (
     ("animation", "video", "video/mp4"),
@@ -31,75 +29,120 @@ _NOTES = {
     "story": "story",
 }
 """Fields whose content we only name."""
-
-
-def read_attachments(content: Content) -> tuple[Attachment, ...]:
-    """Return the files of a message, in the order of their fields."""
-    return tuple(_attachments(content))
-
-
-def _attachments(content: Content) -> Iterator[Attachment]:
-    if content.photo:
-        largest = max(content.photo, key=_area)
-        yield Attachment(require_text(largest.file_id), "", "image/jpeg", _size(largest), "image")
-    if content.sticker and _is_still(content.sticker):
-        sticker = content.sticker
-        note = f"sticker {sticker.emoji or ''}".strip()
-        yield Attachment(require_text(sticker.file_id), "", "image/webp", _size(sticker), "image", note)
-    for name, kind, media_type in _FILES:
-        file = getattr(content, name)
-        # An animation comes a second time as a document, for clients that do not support animations.
-        if file and not (name == "document" and content.animation):
-            yield _make_attachment(file, kind, media_type)
-
-
-def _make_attachment(file: Any, kind: AttachmentKind, media_type: str) -> Attachment:
-    name = getattr(file, "file_name", None) or getattr(file, "title", None) or ""
-    media_type = getattr(file, "mime_type", None) or media_type
-    if kind == "file":
-        kind = _KINDS.get(require_text(media_type).partition("/")[0], "file")
-    return Attachment(require_text(file.file_id), require_text(name), require_text(media_type), _size(file), kind)
-
-
-def _area(photo: PhotoSize) -> int:
-    return photo.width * photo.height
-
-
-def _is_still(sticker: Sticker) -> bool:
-    return not (sticker.is_animated or sticker.is_video)
-
-
-def _size(file: Any) -> int | None:
-    size: int | None = file.file_size
-    if size is not None and not isinstance(size, int):
-        raise TypeError("the size of a file is not a number")
-    return size
+_FILE_FIELDS = frozenset({"photo", "sticker", *(name for name, _, _ in _FILES)})
+_DESCRIBED_FIELDS = frozenset({"sticker", "venue", "location", "contact", "poll", "dice", *_NOTES})
 
 
 def require_text(value: object) -> str:
-    """Return the value if it is a text. Raises `TypeError`: the library passes on values of any type."""
+    """Return the value if it is a string, an empty one for None. Raise `TypeError` otherwise."""
+    if value is None:
+        return ""
     if not isinstance(value, str):
         raise TypeError(f"a {type(value).__name__} was sent instead of a text")
     return value
 
 
-def describe_content(content: Content) -> str:
+def require_number(value: object) -> int:
+    """Return the value if it is a whole number. Raise `TypeError` otherwise."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"a {type(value).__name__} was sent instead of a number")
+    return value
+
+
+def require_object(value: object) -> Raw:
+    """Return the value if it is a JSON object. Raise `TypeError` otherwise."""
+    if not isinstance(value, dict):
+        raise TypeError(f"a {type(value).__name__} was sent instead of an object")
+    return value
+
+
+def find_object(raw: Raw, name: str) -> Raw | None:
+    """Return the object in a field, None if there is none. Raise `TypeError` for anything else."""
+    value = raw.get(name)
+    return None if value is None else require_object(value)
+
+
+def require_objects(value: object) -> Sequence[Raw]:
+    """Return a list of objects, an empty one for None. Raise `TypeError` for anything else."""
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise TypeError(f"a {type(value).__name__} was sent instead of a list of objects")
+    return value
+
+
+def read_attachments(content: Raw) -> tuple[Attachment, ...]:
+    """Return the files of a message, or of a reply's original, in the order of their fields."""
+    return () if _FILE_FIELDS.isdisjoint(content) else tuple(_attachments(content))
+
+
+def _attachments(content: Raw) -> Iterator[Attachment]:
+    if photo := require_objects(content.get("photo")):
+        largest = max(photo, key=_area)
+        yield Attachment(_file_id(largest), "", "image/jpeg", _size(largest), "image")
+    if (sticker := find_object(content, "sticker")) and _is_still(sticker):
+        note = f"sticker {require_text(sticker.get('emoji'))}".strip()
+        yield Attachment(_file_id(sticker), "", "image/webp", _size(sticker), "image", note)
+    for name, kind, media_type in _FILES:
+        file = find_object(content, name)
+        # An animation comes a second time as a document, for clients that do not support animations.
+        if file and not (name == "document" and content.get("animation")):
+            yield _make_attachment(file, kind, media_type)
+
+
+def _make_attachment(file: Raw, kind: AttachmentKind, media_type: str) -> Attachment:
+    name = require_text(file.get("file_name") or file.get("title"))
+    media_type = require_text(file.get("mime_type")) or media_type
+    if kind == "file":
+        kind = _KINDS.get(media_type.partition("/")[0], "file")
+    return Attachment(_file_id(file), name, media_type, _size(file), kind)
+
+
+def _file_id(file: Raw) -> str:
+    if found := require_text(file["file_id"]):
+        return found
+    raise ValueError("a file without an id")
+
+
+def _area(photo: Raw) -> int:
+    return require_number(photo["width"]) * require_number(photo["height"])
+
+
+def _is_still(sticker: Raw) -> bool:
+    return not (sticker.get("is_animated") or sticker.get("is_video"))
+
+
+def _size(file: Raw) -> int | None:
+    size = file.get("file_size")
+    return None if size is None else require_number(size)
+
+
+def describe_content(content: Raw) -> str:
     """Describe the content of a message that is neither text nor file; empty if there is none."""
-    return "\n".join(_descriptions(content))
+    return "" if _DESCRIBED_FIELDS.isdisjoint(content) else "\n".join(_descriptions(content))
 
 
-def _descriptions(content: Content) -> Iterator[str]:
-    if content.sticker and not _is_still(content.sticker):
-        yield f"[sticker {content.sticker.emoji or ''}".strip() + "]"
-    if venue := content.venue:  # a venue has a location, too
-        yield f"[venue {venue.title}, {venue.address}, {venue.location.latitude}, {venue.location.longitude}]"
-    elif content.location:
-        yield f"[location {content.location.latitude}, {content.location.longitude}]"
-    if contact := content.contact:
-        name = " ".join(part for part in (contact.first_name, contact.last_name) if part)
-        yield f"[contact {name}, {contact.phone_number}]"
-    if poll := content.poll:
-        yield "\n".join([f"[poll {poll.question}]", *(f"- {option.text}" for option in poll.options)])
-    if content.dice:
-        yield f"[dice {content.dice.emoji} {content.dice.value}]"
-    yield from (f"[{note}]" for name, note in _NOTES.items() if getattr(content, name, None))
+def _descriptions(content: Raw) -> Iterator[str]:
+    if (sticker := find_object(content, "sticker")) and not _is_still(sticker):
+        yield f"[sticker {require_text(sticker.get('emoji'))}".strip() + "]"
+    if venue := find_object(content, "venue"):  # a venue has a location, too
+        title, address = require_text(venue["title"]), require_text(venue["address"])
+        yield f"[venue {title}, {address}, {_coordinates(require_object(venue['location']))}]"
+    elif location := find_object(content, "location"):
+        yield f"[location {_coordinates(location)}]"
+    if contact := find_object(content, "contact"):
+        names = [require_text(contact.get(field)) for field in ("first_name", "last_name")]
+        yield f"[contact {' '.join(filter(None, names))}, {require_text(contact['phone_number'])}]"
+    if poll := find_object(content, "poll"):
+        options = [f"- {require_text(option['text'])}" for option in require_objects(poll["options"])]
+        yield "\n".join([f"[poll {require_text(poll['question'])}]", *options])
+    if dice := find_object(content, "dice"):
+        yield f"[dice {require_text(dice['emoji'])} {require_number(dice['value'])}]"
+    yield from (f"[{note}]" for name, note in _NOTES.items() if content.get(name))
+
+
+def _coordinates(location: Raw) -> str:
+    values = location["latitude"], location["longitude"]
+    if not all(isinstance(value, int | float) for value in values):
+        raise TypeError("coordinates that are not numbers")
+    return f"{values[0]}, {values[1]}"

@@ -5,26 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
-
-from telegram import (
-    CallbackQuery,
-    Chat,
-    ChatMember,
-    ChatMemberUpdated,
-    ExternalReplyInfo,
-    Message,
-    MessageOriginChannel,
-    MessageOriginChat,
-    MessageOriginHiddenUser,
-    MessageOriginUser,
-    MessageReactionUpdated,
-    ReactionType,
-    ReactionTypeCustomEmoji,
-    ReactionTypeEmoji,
-    Update,
-    User,
-)
 
 from bubbot.ports.channel import (
     FOREIGN_WORDS,
@@ -41,7 +23,16 @@ from bubbot.ports.channel import (
     UnparsedUpdate,
 )
 from bubbot.ports.text import clean_json
-from channels.telegram.content import describe_content, read_attachments, require_text
+from channels.telegram.content import (
+    Raw,
+    describe_content,
+    find_object,
+    read_attachments,
+    require_number,
+    require_object,
+    require_objects,
+    require_text,
+)
 from channels.telegram.inbound_text import TelegramBotUser, parse_text
 
 PAID_REACTION = "⭐"
@@ -59,7 +50,7 @@ def read_update(channel: str, me: TelegramBotUser, raw: Any, now: str = "") -> C
         return make_unparsed(channel, me, json.dumps(raw).encode(), "an update without a number")
     try:
         return _read_event(channel, me, f"{me.id}:{number}", raw, now)
-    except Exception as error:  # noqa: BLE001 - the library raises anything for a form it does not know
+    except Exception as error:  # noqa: BLE001 - the form is Telegram's: what cannot be read is kept, whatever the error
         reason = f"update {number} cannot be read ({type(error).__name__}: {str(error)[:200]})"
         content = json.dumps(raw).encode()
         return UnparsedUpdate(channel, f"{me.id}:u{number}", _chat_of(raw), content, reason, _sender_of(raw))
@@ -89,60 +80,60 @@ def _sender_of(raw: Mapping[str, Any]) -> str:
     return ""
 
 
-def _read_event(
-    channel: str, me: TelegramBotUser, external_id: str, raw: dict[str, Any], now: str
-) -> ChannelEvent | None:
-    update = Update.de_json(raw)
-    if update.callback_query:
-        return _press(channel, me, update.callback_query, now)
-    if update.message_reaction:
-        return _reaction(channel, external_id, update.message_reaction)
-    if change := update.my_chat_member:
-        return _added(channel, external_id, change)
-    if message := update.message or update.channel_post:
-        if message.migrate_to_chat_id:
-            old, new = _format_id(message.chat.id), _format_id(message.migrate_to_chat_id)
-            return ChatMigration(channel, external_id, old, new, message.date.isoformat())
+def _read_event(channel: str, me: TelegramBotUser, external_id: str, raw: Raw, now: str) -> ChannelEvent | None:
+    if message := find_object(raw, "message") or find_object(raw, "channel_post"):
+        if new := message.get("migrate_to_chat_id"):
+            return ChatMigration(channel, external_id, _chat_id(message), _format_id(new), _time(message["date"]))
         return _TelegramMessageReader(channel, me, message).inbound(external_id)
-    if message := update.edited_message or update.edited_channel_post:
-        content = raw.get("edited_message") or raw.get("edited_channel_post") or {}
+    if message := find_object(raw, "edited_message") or find_object(raw, "edited_channel_post"):
         # A live location is an edit every few seconds, and not a message.
-        is_live = "live_period" in (content.get("location") or {})
+        is_live = "live_period" in (find_object(message, "location") or {})
         return None if is_live else _TelegramMessageReader(channel, me, message).edit(external_id)
+    if query := find_object(raw, "callback_query"):
+        return _press(channel, me, query, now)
+    if reaction := find_object(raw, "message_reaction"):
+        return _reaction(channel, external_id, reaction)
+    if change := find_object(raw, "my_chat_member"):
+        return _added(channel, external_id, change)
     return None
 
 
-def _added(channel: str, external_id: str, change: ChatMemberUpdated) -> BotAdded | None:
+def _added(channel: str, external_id: str, change: Raw) -> BotAdded | None:
     """Return the event of a bot that comes into a group; None for any other change of what it is in a chat."""
-    was_there = change.old_chat_member.status not in (ChatMember.LEFT, ChatMember.BANNED)
-    is_there = change.new_chat_member.status in (ChatMember.MEMBER, ChatMember.ADMINISTRATOR)
-    if was_there or not is_there or change.chat.type not in (Chat.GROUP, Chat.SUPERGROUP):
+    was_there = change["old_chat_member"]["status"] not in ("left", "kicked")
+    is_there = change["new_chat_member"]["status"] in ("member", "administrator")
+    if was_there or not is_there or change["chat"]["type"] not in ("group", "supergroup"):
         return None
-    chat, time = _format_id(change.chat.id), change.date.isoformat()
-    return BotAdded(channel, external_id, chat, _user_sender(change.from_user), time)
+    return BotAdded(channel, external_id, _chat_id(change), _user_sender(change["from"]), _time(change["date"]))
 
 
 def _format_id(value: object) -> str:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"an id is a {type(value).__name__}")
-    return str(value)
+    return str(require_number(value))
+
+
+def _chat_id(raw: Raw) -> str:
+    return _format_id(raw["chat"]["id"])
+
+
+def _time(value: object) -> str:
+    return datetime.fromtimestamp(require_number(value), UTC).isoformat()
 
 
 class _TelegramMessageReader:
     """A reader of one message."""
 
-    def __init__(self, channel: str, me: TelegramBotUser, message: Message) -> None:
+    def __init__(self, channel: str, me: TelegramBotUser, message: Raw) -> None:
         self._channel = channel
         self._me = me
         self._message = message
-        self._direct = message.chat.type == Chat.PRIVATE
+        self._direct = message["chat"]["type"] == "private"
         self._parsed_text = parse_text(
-            message.text or message.caption or "",
-            message.entities or message.caption_entities,
+            require_text(message.get("text") or message.get("caption")),
+            require_objects(message.get("entities") or message.get("caption_entities")),
             me,
             is_direct=self._direct,
         )
-        self._text = "\n".join(part for part in (self._parsed_text.text, describe_content(message)) if part)
+        self._text = _join_lines(self._parsed_text.text, describe_content(message))
 
     def inbound(self, external_id: str) -> Inbound | None:
         message = self._message
@@ -155,18 +146,18 @@ class _TelegramMessageReader:
         return Inbound(
             self._channel,
             external_id,
-            _format_id(message.chat.id),
+            _chat_id(message),
             sender,
             self._text,
-            message.date.isoformat(),
+            _time(message["date"]),
             thread=_thread(message),
             reply_to=quote.message if quote else "",
             attachments=files,
-            message=_format_id(message.message_id),
+            message=_format_id(message["message_id"]),
             direct=self._direct,
-            addressed=self._direct or self._parsed_text.is_addressed or _is_reply_to_bot(message, self._me),
+            addressed=self._direct or self._parsed_text.is_addressed or (quote is not None and quote.own),
             quote=quote,
-            group=require_text(message.media_group_id or ""),
+            group=require_text(message.get("media_group_id")),
             provenance=_provenance(message, self._me),
         )
 
@@ -175,100 +166,102 @@ class _TelegramMessageReader:
         sender = _sender(message)
         if not (self._text or read_attachments(message)) or sender.id == str(self._me.id):
             return None
-        time = (message.edit_date or message.date).isoformat()
+        time = _time(message.get("edit_date") or message["date"])
         return Edit(
-            self._channel, external_id, _format_id(message.chat.id), _format_id(message.message_id), sender,
+            self._channel, external_id, _chat_id(message), _format_id(message["message_id"]), sender,
             self._text, time, _thread(message), provenance=_provenance(message, self._me),
         )  # fmt: skip
 
 
-def _provenance(message: Message, me: TelegramBotUser) -> str:
+def _join_lines(text: str, content: str) -> str:
+    return f"{text}\n{content}" if text and content else text or content
+
+
+def _provenance(message: Raw, me: TelegramBotUser) -> str:
     """Return `world` for a message that was forwarded, or that another bot wrote for its sender."""
-    is_from_bot = message.via_bot is not None and message.via_bot.id != me.id
-    is_foreign = message.forward_origin is not None or message.is_automatic_forward or is_from_bot
+    via_bot = find_object(message, "via_bot")
+    is_from_bot = via_bot is not None and via_bot["id"] != me.id
+    is_foreign = message.get("forward_origin") is not None or message.get("is_automatic_forward") or is_from_bot
     return FOREIGN_WORDS if is_foreign else OWN_WORDS
 
 
-def _thread(message: Message) -> str:
+def _thread(message: Raw) -> str:
     """Return the forum topic's id. Replies in ordinary groups have a thread id, too, which means nothing to people."""
-    return _format_id(message.message_thread_id) if message.is_topic_message and message.message_thread_id else ""
+    thread = message.get("message_thread_id")
+    return _format_id(thread) if thread and message.get("is_topic_message") else ""
 
 
-def _user_sender(user: User) -> Sender:
-    return Sender(_format_id(user.id), require_text(user.full_name), bool(user.is_bot))
+def _user_sender(user: Raw) -> Sender:
+    return Sender(_format_id(user["id"]), _person_name(user), bool(user.get("is_bot")))
 
 
-def _chat_sender(chat: Chat) -> Sender:
-    return Sender(_format_id(chat.id), require_text(chat.title or chat.effective_name or ""))
+def _chat_sender(chat: Raw) -> Sender:
+    return Sender(_format_id(chat["id"]), require_text(chat.get("title")) or _person_name(chat))
 
 
-def _sender(message: Message) -> Sender:
+def _person_name(person: Raw) -> str:
+    first, last = require_text(person.get("first_name")), require_text(person.get("last_name"))
+    return f"{first} {last}" if last else first
+
+
+def _sender(message: Raw) -> Sender:
     """Return the sender. Telegram gives a channel, or an anonymous admin, a stand-in as user."""
-    if message.sender_chat:
-        return _chat_sender(message.sender_chat)
-    return _user_sender(message.from_user) if message.from_user else _chat_sender(message.chat)
+    if chat := find_object(message, "sender_chat"):
+        return _chat_sender(chat)
+    user = find_object(message, "from")
+    return _user_sender(user) if user else _chat_sender(message["chat"])
 
 
-def _replied_message(message: Message) -> Message | None:
-    """Return the message replied to. In a topic everything replies to the opening notice; that is not a reply."""
-    replied = message.reply_to_message
-    return None if replied is None or replied.forum_topic_created else replied
-
-
-def _is_reply_to_bot(message: Message, me: TelegramBotUser) -> bool:
-    """Return true if the message replies to one of ours."""
-    replied = _replied_message(message)
-    return bool(replied and replied.from_user and replied.from_user.id == me.id)
-
-
-def _quote(message: Message, me: TelegramBotUser) -> Quote | None:
-    selection = message.quote.text if message.quote else ""
-    if replied := _replied_message(message):
-        text = replied.text or replied.caption or ""
-        text = "\n".join(part for part in (selection or text, describe_content(replied)) if part)
+def _quote(message: Raw, me: TelegramBotUser) -> Quote | None:
+    selection = find_object(message, "quote")
+    text = require_text(selection["text"]) if selection else ""
+    replied = find_object(message, "reply_to_message")
+    # In a topic everything replies to the opening notice; that is not a reply.
+    if replied and "forum_topic_created" not in replied:
+        author = find_object(replied, "from")
+        text = text or require_text(replied.get("text") or replied.get("caption"))
         return Quote(
-            _format_id(replied.message_id),
+            _format_id(replied["message_id"]),
             _sender(replied),
-            text,
+            _join_lines(text, describe_content(replied)),
             read_attachments(replied),
-            own=_is_reply_to_bot(message, me),
+            own=author is not None and author["id"] == me.id,
             provenance=_provenance(replied, me),
         )
-    if external := message.external_reply:
-        text = "\n".join(part for part in (selection, describe_content(external)) if part)
+    if external := find_object(message, "external_reply"):
+        text = _join_lines(text, describe_content(external))
         # Its message id belongs to another chat.
-        return Quote("", _original_sender(external), text, read_attachments(external), provenance=FOREIGN_WORDS)
+        sender = _original_sender(require_object(external["origin"]))
+        return Quote("", sender, text, read_attachments(external), provenance=FOREIGN_WORDS)
     return None
 
 
-def _original_sender(external: ExternalReplyInfo) -> Sender:
-    match external.origin:
-        case MessageOriginUser(sender_user=user):
-            return _user_sender(user)
-        case MessageOriginChat(sender_chat=chat):
-            return _chat_sender(chat)
-        case MessageOriginChannel(chat=chat):
-            return _chat_sender(chat)
-        case MessageOriginHiddenUser(sender_user_name=name):
-            return Sender("", require_text(name))
+def _original_sender(origin: Raw) -> Sender:
+    match origin["type"]:
+        case "user":
+            return _user_sender(origin["sender_user"])
+        case "chat":
+            return _chat_sender(origin["sender_chat"])
+        case "channel":
+            return _chat_sender(origin["chat"])
+        case "hidden_user":
+            return Sender("", require_text(origin["sender_user_name"]))
     return Sender("")
 
 
-def _reaction(channel: str, external_id: str, update: MessageReactionUpdated) -> Reaction | None:
-    sender = (
-        _user_sender(update.user) if update.user else _chat_sender(update.actor_chat) if update.actor_chat else None
-    )
+def _reaction(channel: str, external_id: str, change: Raw) -> Reaction | None:
+    user, chat = find_object(change, "user"), find_object(change, "actor_chat")
+    sender = _user_sender(user) if user else _chat_sender(chat) if chat else None
     if sender is None:
         return None
-    emojis = tuple(_format_emoji(reaction) for reaction in update.new_reaction)
     return Reaction(
         channel,
         external_id,
-        _format_id(update.chat.id),
-        _format_id(update.message_id),
+        _chat_id(change),
+        _format_id(change["message_id"]),
         sender,
-        emojis,
-        update.date.isoformat(),
+        tuple(_format_emoji(reaction) for reaction in require_objects(change["new_reaction"])),
+        _time(change["date"]),
     )
 
 
@@ -276,20 +269,21 @@ PRESS_MARK = ":c"
 """Between the bot's id and the id of a callback query, in the external id of a press."""
 
 
-def _press(channel: str, me: TelegramBotUser, query: CallbackQuery, now: str) -> ButtonPress | None:
-    message = query.message  # inaccessible after 48 hours, but its chat and id are still there
-    if message is None or query.data is None:  # a message sent by an inline query, or a game: the bot has neither
+def _press(channel: str, me: TelegramBotUser, query: Raw, now: str) -> ButtonPress | None:
+    message = find_object(query, "message")  # inaccessible after 48 hours, but its chat and id are still there
+    data = query.get("data")
+    if message is None or data is None:  # a message sent by an inline query, or a game: the bot has neither
         return None
     return ButtonPress(
         channel,
-        f"{me.id}{PRESS_MARK}{require_text(query.id)}",
-        _format_id(message.chat.id),
-        _format_id(message.message_id),
-        _user_sender(query.from_user),
-        require_text(query.data),
+        f"{me.id}{PRESS_MARK}{require_text(query['id'])}",
+        _chat_id(message),
+        _format_id(message["message_id"]),
+        _user_sender(query["from"]),
+        require_text(data),
         now,
-        thread=_thread(message) if isinstance(message, Message) else "",
-        direct=message.chat.type == Chat.PRIVATE,
+        thread=_thread(message),
+        direct=message["chat"]["type"] == "private",
     )
 
 
@@ -298,10 +292,10 @@ def query_id(press: ButtonPress) -> str:
     return press.external_id.partition(PRESS_MARK)[2]
 
 
-def _format_emoji(reaction: ReactionType) -> str:
-    match reaction:
-        case ReactionTypeEmoji(emoji=emoji):
-            return str(emoji)
-        case ReactionTypeCustomEmoji(custom_emoji_id=number):
-            return f"custom:{number}"
+def _format_emoji(reaction: Raw) -> str:
+    match reaction["type"]:
+        case "emoji":
+            return require_text(reaction["emoji"])
+        case "custom_emoji":
+            return f"custom:{require_text(reaction['custom_emoji_id'])}"
     return PAID_REACTION

@@ -53,9 +53,8 @@ def make_parts(outbound: Outbound, layout: TelegramLayout | None = None) -> list
         count_utf16_units,
         max_marks=MAX_ENTITIES,
     )
-    texts = [_make_text_part(outbound, piece) for piece in map(_trim, pieces) if is_visible(piece.text)]
-    files = [_make_file_part(outbound, file) for file in (*blocks, *outbound.files)]
-    return [part if index else replace(part, reply_to=outbound.reply_to) for index, part in enumerate([*texts, *files])]
+    contents = [piece for piece in map(_trim, pieces) if is_visible(piece.text)] + [*blocks, *outbound.files]
+    return [_make_part(outbound, content, is_first=not index) for index, content in enumerate(contents)]
 
 
 def strip_markup(part: MessagePart) -> MessagePart:
@@ -100,10 +99,12 @@ def _trim(marked: MarkedText) -> MarkedText:
     return extract_part(marked, start, len(text.rstrip()))
 
 
-def _make_text_part(outbound: Outbound, piece: MarkedText) -> MessagePart:
-    items = make_entities(piece)
-    return MessagePart(outbound.chat, piece.text, outbound.thread, markup={"entities": items} if items else {})
-
-
-def _make_file_part(outbound: Outbound, file: OutboundFile) -> MessagePart:
-    return MessagePart(outbound.chat, "", outbound.thread, file=file)
+def _make_part(outbound: Outbound, content: MarkedText | OutboundFile, *, is_first: bool) -> MessagePart:
+    """Make the part of a text or a file; the first one is the reply."""
+    reply_to = outbound.reply_to if is_first else ""
+    if isinstance(content, OutboundFile):
+        return MessagePart(outbound.chat, "", outbound.thread, reply_to, file=content)
+    items = make_entities(content)
+    return MessagePart(
+        outbound.chat, content.text, outbound.thread, reply_to, markup={"entities": items} if items else {}
+    )

@@ -10,7 +10,6 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +46,7 @@ def held(store: SqliteStore) -> Iterator[None]:
     def wait(_: sqlite3.Connection) -> None:
         go_on.wait(LIMIT)
 
-    writer(store).post(partial(writer(store).run, wait))
+    writer(store).post(wait)
     try:
         yield
     finally:
@@ -84,14 +83,14 @@ async def test_the_thread_is_asked_once_for_appends_that_come_together(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = 0
-    run = DatabaseThread.run
+    post = DatabaseThread.post
 
-    async def counted(self: DatabaseThread, job: Any) -> Any:
+    def counted(self: DatabaseThread, job: Any) -> None:
         nonlocal asked
         asked += 1
-        return await run(self, job)
+        post(self, job)
 
-    monkeypatch.setattr(DatabaseThread, "run", counted)
+    monkeypatch.setattr(DatabaseThread, "post", counted)
     with held(store):
         jobs = [asyncio.create_task(store.append([notes(str(number))])) for number in range(50)]
         await asyncio.sleep(0)
@@ -343,7 +342,7 @@ async def test_a_fault_of_the_writer_fails_what_waits_and_hangs_nobody(
 
 async def test_a_connection_that_is_lost_fails_every_append_and_hangs_none(store: SqliteStore) -> None:
     with held(store):
-        writer(store).post(partial(writer(store).run, sqlite3.Connection.close))
+        writer(store).post(sqlite3.Connection.close)
         jobs = [asyncio.create_task(store.append([notes("a")])) for _ in range(3)]
         await asyncio.sleep(0)
     async with asyncio.timeout(LIMIT):

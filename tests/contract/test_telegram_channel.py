@@ -236,7 +236,7 @@ async def test_nothing_is_lost_or_doubled_by_a_bad_line(server: Server) -> None:
 
 async def test_odd_updates_are_kept_and_stop_nothing(server: Server) -> None:
     chat = server.private(server.user("Kim"))
-    first, second = server.odd(odd.poll_of_an_older_server()), server.odd(odd.date_far_away())
+    first, second = server.odd(odd.date_far_away()), server.odd(("message", {"text": "from nowhere"}))
     server.odd(odd.new_kind())
     chat.say("and on")
     async with talking(server) as talk:
@@ -244,6 +244,12 @@ async def test_odd_updates_are_kept_and_stop_nothing(server: Server) -> None:
         assert (await talk.next(Inbound)).text == "and on"
     bot = server.bot.user.id
     assert [one.external_id for one in kept] == [f"{bot}:u{first}", f"{bot}:u{second}"]
+
+
+async def test_what_the_library_cannot_read_is_read_if_what_we_need_is_there(server: Server) -> None:
+    server.odd(odd.poll_of_an_older_server())
+    async with talking(server) as talk:
+        assert (await talk.next(Inbound)).text == "[poll Tea?]\n- tea\n- coffee"
 
 
 async def test_what_was_not_received_comes_again(server: Server) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -77,7 +78,7 @@ class TestPolling:
         async with opened(server) as channel, running(channel, receive):
             await server.until(lambda: len(heard.events) == 2)
             await asyncio.sleep(0.1)
-            assert server.sent("getUpdates") == [{"timeout": 0, "allowed_updates": UPDATE_KINDS}]
+            assert server.sent("getUpdates") == [{"timeout": 0, "allowed_updates": json.dumps(UPDATE_KINDS)}]
             stored.set()
             await server.until(lambda: len(server.sent("getUpdates")) >= 3)
         assert heard.texts() == ["one", "two"]

@@ -72,6 +72,15 @@ async def test_on_telegram(tmp_path: Path) -> None:
             # In a group these are not offered, and do not work.
             assert "/access" not in await answer(server, family, "/help@bubbot_bot", ada)
             assert "direct chat with me only" in await answer(server, family, "/access@bubbot_bot", ada)
+            # Every name of a command is one there, with and without the bot's name.
+            for typed in (
+                "/memory_save tea",
+                "/memory.save tea",
+                "/schedule_list",
+                "/schedule_list@bubbot_bot",
+                "/session_new",
+            ):
+                assert "You said" not in await answer(server, family, typed, ada)
             await daemon.quiet(server)
         listed = run(home, "access", "list").stdout.decode()
         assert re.search(rf"{bob.id}\s+admin\s+granted by telegram:{ada.id}", listed)

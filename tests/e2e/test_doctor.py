@@ -190,6 +190,38 @@ async def _refused_and_back(home: Path, server: Server, room: Gathering, daemon:
     assert "second program" in (await beside(home))["channel.troubled"].cause
 
 
+@plants("database.replaced")
+async def test_a_database_that_was_taken_away_is_shown_everywhere_until_it_is_back(tmp_path: Path) -> None:
+    """Moved away, and then another in its place. What people write meanwhile is answered once it is back."""
+    home, aside = tmp_path / "home", tmp_path / "aside.db"
+    async with Server(limits=None, conflict_pause=0.1) as server:
+        ada = server.user("Ada")
+        room = server.private(ada)
+        configured(home, server, owners=[ada.id], debounce=0, live=False)
+        async with running(home, env=HEALTH_PORT) as daemon:
+            room.say("before")
+            await answered(server, room, "You said: before")
+            await daemon.quiet(server)
+            (home / "bubbot.db").rename(aside)
+            room.say("meanwhile")
+            await server.until(lambda: "store.replaced" in daemon.errors, 20)
+            for is_other in (False, True):
+                if is_other:
+                    (home / "bubbot.db").write_bytes(aside.read_bytes())
+                code, text = await status(home)
+                assert (code, text.partition("\n")[0]) == (
+                    1,
+                    "Not answering: its database was removed or replaced: put it back, or restart the bot.",
+                )
+                code, told = await Door(daemon).get("/ready")
+                assert (code, json.loads(told)) == (503, {"ready": False, "channels": {}, "database": "replaced"})
+                looked = await beside(home)
+                assert (looked["database.replaced"].level, "database.missing" in looked) == ("problem", False)
+            aside.rename(home / "bubbot.db")
+            await answered(server, room, "You said: meanwhile")
+            assert (await status(home, "--quiet"))[0] == 0
+
+
 @plants("plugin.failed")
 async def test_a_feature_that_the_running_bot_has_left_out_is_named(home: Path, tmp_path: Path) -> None:
     site = tmp_path / "site"

@@ -392,7 +392,7 @@ class TestWhenThingsGoWrong:
         server.fail("sendMessage", Drop("before"), skip=2)
         async with running(home):
             room = server.private(ada)
-            server.odd(odd.poll_of_an_older_server())
+            server.odd(odd.date_far_away())
             room.say("through it all")
             await answered(server, room, "You said: through it all")
             assert len(texts(room)) == 1

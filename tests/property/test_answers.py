@@ -15,10 +15,11 @@ from bubbot.ports.channel import MessagePart, Outbound, OutboundFile
 from channels.markdown.cuts import MAX_CLUSTER_CODE_POINTS
 from channels.markdown.long_blocks import LongBlockLimits, extract_files
 from channels.markdown.marked_text import MarkedText, TextMark, clean_text, count_utf16_units
+from channels.markdown.parser import parse_any, parse_tokens
 from channels.markdown.split import split_marked, split_source
 from channels.telegram.dialect import parse_markdown
 from channels.telegram.text import TELEGRAM_MESSAGE_LIMIT, TelegramLayout, make_parts, strip_markup
-from tests.property.markdowns import PEOPLE, Document, documents, noise
+from tests.property.markdowns import MARKUP, PEOPLE, Document, documents, noise
 
 CLUSTERS = import_module("regex").compile(r"\X")
 """Somebody else's idea of what one character is."""
@@ -255,3 +256,57 @@ def test_entities_lie_in_each_other_or_apart(document: Document) -> None:
         for one, other in pairwise(spans):
             assert other[0] >= one[0]
             assert other[0] >= one[1] or other[1] <= one[1]
+
+
+SIGNS = [
+    "&amp;",
+    "1. a",
+    "2) a",
+    "_a_",
+    "*a*",
+    "`a`",
+    "~~a~~",
+    "||a||",
+    "[a](b)",
+    "![a](b)",
+    "<https://a.b>",
+    "\\*",
+    "# a",
+    "- a",
+]
+SIGNS += ["<mailto:a@b.cd>", "\\!"]
+SIGNS += [
+    "> a",
+    "+ a",
+    "---",
+    "a\n===",
+    "a\nb",
+    "a\n\nb",
+    "http://a.b",
+    "a ",
+    " a",
+    "a  b",
+    "    a",
+    "\ta",
+    "a|b\n-|-\n1|2",
+    "```\na",
+]
+lines = st.lists(
+    st.sampled_from("ab1é字 .:/!?=+-#@$%{}()'\",;^\xa0\u2028\u0301\u200b\U0001f600")
+    | st.sampled_from([*SIGNS, *MARKUP]),
+    max_size=8,
+).map("".join)
+
+
+@given(lines, st.booleans())
+def test_a_line_without_markup_is_what_the_parser_makes_of_it(line: str, inline: bool) -> None:
+    for start in ("", "a", "a ", "a. "):
+        source = clean_text(start + line)
+        assert parse_tokens(source, inline=inline) == parse_any(source, inline=inline)
+
+
+def test_no_sign_of_markup_is_taken_for_text() -> None:
+    for start in ("", "a", "a ", "\u0301"):
+        for sign in SIGNS:
+            source = clean_text(start + sign)
+            assert parse_tokens(source) == parse_any(source, inline=True), source

@@ -130,6 +130,7 @@ async def _serve_health(daemon: Daemon, host: str, port: int) -> AsyncIterator[N
         watch.commit_count,
         watch.readiness,
         watch.is_disk_full,
+        watch.is_database_replaced,
     )
     async with serve_health(HttpAddress("health", host, port), probe, metrics):
         yield

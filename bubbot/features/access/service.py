@@ -48,7 +48,7 @@ from bubbot.features.access.state import (
 from bubbot.identity import is_id, numeric_id
 from bubbot.ports.access import NO_LISTED_PEOPLE, CodeReminder, ListedPeople, SendReminder, higher_role
 from bubbot.ports.channel import Role, Sender
-from bubbot.ports.session_names import parse_session, require_user_tape
+from bubbot.ports.session_names import keep_session, parse_session, require_user_tape
 from bubbot.ports.text import clean
 from bubbot.tape.entry import TapeEntry, event, timestamp
 from bubbot.tape.handle import Clock, TapeHandle
@@ -112,8 +112,10 @@ class AccessService:
         random: RandomBytes,
         configured: Mapping[str, ListedPeople] | None = None,
         projections: ProjectionRunner | None = None,
+        first_session: Callable[[str], Awaitable[str]] = keep_session,
     ) -> None:
         self._tape = tape
+        self._first_session = first_session
         self._now = now
         self._random = random
         self._configured = MappingProxyType(dict(configured or {}))
@@ -542,7 +544,7 @@ class AccessService:
     async def _grant_reading(self, source: str, reader: str, by: str) -> ReadingGrant:
         async with self._lock:
             await self._refresh()
-            source, reader = _check_sessions(source, reader)
+            source, reader = await self._find_sessions(source, reader)
             self._check_giver(by, Role.OWNER)
             if (source, reader) not in self._state.readings:
                 await self._write(event(READING_GRANTED, {"source": source, "reader": reader, "by": by}))
@@ -553,7 +555,9 @@ class AccessService:
     async def _revoke_reading(self, source: str, reader: str, by: str) -> None:
         async with self._lock:
             await self._refresh()
-            source, reader = _check_sessions(source, reader)
+            typed, (source, reader) = (source, reader), await self._find_sessions(source, reader)
+            if typed in self._state.readings:  # granted by another id of the chat, before ids led to its session
+                source, reader = typed
             self._check_giver(by, Role.OWNER)
             if (source, reader) not in self._state.readings:
                 raise AccessError(f"{reader} has no grant to read {source}: bubbot access readings shows them all")
@@ -564,7 +568,7 @@ class AccessService:
     async def _grant_audit(self, auditor: str, session: str, by: str) -> AuditGrant:
         async with self._lock:
             await self._refresh()
-            account, session = self._parse_auditor(auditor), _check_audited(session)
+            account, session = self._parse_auditor(auditor), await self._find_audited(session)
             self._check_giver(by, Role.OWNER)
             if (account, session) not in self._state.audits:
                 await self._write(event(AUDIT_GRANTED, _audit_data(account, session, by)))
@@ -577,7 +581,8 @@ class AccessService:
     async def _revoke_audit(self, auditor: str, session: str, by: str) -> None:
         async with self._lock:
             await self._refresh()
-            account, session = parse_auditor(auditor), _check_audited(session)
+            account, typed = parse_auditor(auditor), session
+            session = typed if (account, typed) in self._state.audits else await self._find_audited(session)
             self._check_giver(by, Role.OWNER)
             if (account, session) not in self._state.audits:
                 name = format_auditor(account)
@@ -587,6 +592,19 @@ class AccessService:
                 "audit revoked",
                 extra={"action": "access.audit_revoked", "auditor": auditor, "session": session, "by": by},
             )
+
+    async def _find_sessions(self, source: str, reader: str) -> tuple[str, str]:
+        """Return the ids of two sessions. Raise `ConfigError` if one is none, or if they are the same."""
+        for name in (source, reader):
+            require_user_tape(name.strip(), "read by grant")
+        found = [await self._first_session(parse_session(name)) for name in (source, reader)]
+        if found[0] == found[1]:
+            raise ConfigError(f"{found[0]} reads its own tape without a grant: name two different chats")
+        return found[0], found[1]
+
+    async def _find_audited(self, session: str) -> str:
+        require_user_tape(session.strip(), "shown to an auditor")
+        return await self._first_session(parse_session(session))
 
     def _parse_auditor(self, auditor: str) -> AccountKey:
         account = parse_auditor(auditor)
@@ -622,23 +640,8 @@ def parse_auditor(text: str) -> AccountKey:
     return "", number
 
 
-def _check_audited(session: str) -> str:
-    require_user_tape(session.strip(), "shown to an auditor")
-    return parse_session(session)
-
-
 def _audit_data(account: AccountKey, session: str, by: str) -> dict[str, str]:
     return {"channel": account[0], "id": account[1], "session": session, "by": by}
-
-
-def _check_sessions(source: str, reader: str) -> tuple[str, str]:
-    """Return the ids of two sessions. Raise `ConfigError` if one is none, or if they are the same."""
-    for name in (source, reader):
-        require_user_tape(name.strip(), "read by grant")
-    source, reader = parse_session(source), parse_session(reader)
-    if source == reader:
-        raise ConfigError(f"{source} reads its own tape without a grant: name two different chats")
-    return source, reader
 
 
 def _log_role(before: Role, role: Role, account: Mapping[str, str]) -> None:

@@ -276,7 +276,11 @@ class AccessChange:
 async def _open_access(context: CommandContext) -> AccessService:
     """Return the running bot's own people, so that a change takes effect at once, or those of the home."""
     access = context.service(AccessService) or AccessService(
-        context.open_tape(ACCESS_TAPE), now=context.now, random=os.urandom, configured=context.settings
+        context.open_tape(ACCESS_TAPE),
+        now=context.now,
+        random=os.urandom,
+        configured=context.settings,
+        first_session=context.first_session,
     )
     await access.load()
     return access

@@ -113,7 +113,7 @@ class BudgetLimits:
     def max_cost(self, model: str, usage: Usage) -> int | None:
         """Return what these tokens cost at the dearest model that may answer; None if none of them has a price."""
         prices = [price for name in self.answering_models(model) if (price := self.find_price(name)) is not None]
-        return max((price.cost_nanousd(usage) for price in prices), default=None)
+        return max([price.cost_nanousd(usage) for price in prices]) if prices else None
 
     def find_limit(self, scope: str, name: str) -> SpendingLimit | None:
         """Return the limit of a scope and name; None if it has none."""
@@ -343,7 +343,7 @@ class Budget:
             self._call_ended.clear()
             hold = self._estimate(payer, model, input_tokens)
             limited = self._limited_totals(hold)
-            if not self._must_wait(hold, limited):
+            if not limited or not self._must_wait(hold, limited):
                 break
             await self._call_ended.wait()  # calls in progress have their own time limits
         self._open[hold.call] = hold
@@ -365,7 +365,7 @@ class Budget:
         return MeteredCall(hold, lease=lease)
 
     def _estimate(self, payer: BudgetSubject, model: str, input_tokens: int) -> Reservation:
-        output = max(map(self.limits.reserved_output_tokens, self.limits.answering_models(model)))
+        output = max([self.limits.reserved_output_tokens(name) for name in self.limits.answering_models(model)])
         nano = self.limits.max_cost(model, Usage(input_tokens, output))
         return Reservation(self._new_id(), payer, model, self.today(), input_tokens, output, nano)
 
@@ -450,7 +450,8 @@ class Budget:
         usage, estimated = call.usage()
         hold, nano = call.reservation, self._cost(call, usage)
         answered = call.reply.model if call.reply and call.reply.model else hold.model
-        took = replace(hold, model=answered, input=usage.input_tokens, output=usage.output_tokens, cost_nanousd=nano)
+        tokens = usage.input_tokens, usage.output_tokens
+        took = Reservation(hold.call, hold.subject, answered, hold.day, *tokens, nano, hold.entry)
         data = took.as_json() | {"cached_tokens": usage.cached_tokens, "status": call.status} | _epoch(call.lease)
         data |= {"asked": call.started_at} if call.started_at else {"reserved": hold.entry}
         data |= {"requested": hold.model} if answered != hold.model else {}
@@ -519,9 +520,10 @@ class Budget:
 
     async def _send_warnings(self, hold: Reservation) -> None:
         """Warn once for each budget and period, and for each model without a price that a budget should count."""
-        limited, (about_all, *_) = self._limited_totals(hold), self._states
+        limited = self._limited_totals(hold)
         if not limited:
             return
+        about_all = self._states[0]
         for key in limited:
             for measure, share in self._shares(key):
                 warning = BudgetWarning(key, measure)
@@ -542,10 +544,10 @@ class Budget:
 
         One failure is none yet, and a model that now answers and now does not is told of once in an hour.
         """
-        failing, (about_all, *_) = self.failing_models().get(model), self._states
+        failing = self.failing_models().get(model)
         if failing is None or not needs_operator(failing) or failing.newest == failing.since:
             return
-        since, told = about_all.reported.get(model, ("", ""))
+        since, told = self._states[0].reported.get(model, ("", ""))
         if since == failing.since or told > timestamp(self._now() - OUTAGE_NOTICE_INTERVAL):
             return
         key = f"outage:{model}:{failing.since}"

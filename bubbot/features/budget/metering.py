@@ -127,7 +127,7 @@ class RateGate:
 
     async def wait(self, batch: Sequence[AcceptedInbound], wake: asyncio.Event) -> ModelCallDenied | None:
         """See `TurnGate.wait`."""
-        if self.rates is None or not batch or batch[0].attempts or not _reaches_model(batch[0].inbound):
+        if not self.rates or not batch or batch[0].attempts or not _reaches_model(batch[0].inbound):
             return None
         inbound = batch[0].inbound
         try:

@@ -63,6 +63,10 @@ class RateLimiter:
             if at is not None and now - ONE_HOUR < at <= now + MAX_RATE_WAIT:
                 self._book(self._rates(payer), at)
 
+    def __bool__(self) -> bool:
+        """True if anything has a rate."""
+        return bool(self.rates)
+
     def book(self, subject: BudgetSubject) -> float:
         """Book the next place for a message. Return the seconds until then, mostly 0.
 

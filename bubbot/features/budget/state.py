@@ -116,7 +116,9 @@ class BudgetState:
 
     def _advance(self, day: str) -> None:
         """Drop the totals of days and months that are over, even if a clock is set back by `CLOCK_GRACE`."""
-        if day <= self.day:
+        if day == self.day:
+            return
+        if day < self.day:
             if self.day > (date.fromisoformat(day) + CLOCK_GRACE).isoformat():
                 self.day = day  # the clock was ahead, or is behind now
             return

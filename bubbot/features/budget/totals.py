@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
-from typing import Any
+from typing import Any, TypeAlias
 
-from bubbot.ports.usage import ZERO_SPENT, Reservation, SpentTotal, TotalKey
+from bubbot.ports.usage import Reservation, SpentTotal, TotalKey
 
+_Group: TypeAlias = dict[str, list[int]]
+"""The numbers of totals (calls, tokens, cost) by name: each call changes ten of them in place."""
 _LINES = r"(?:[0-9]+\t[0-9]+\t[0-9]+\t[^\t\n]*\n)+"
 """What a checkpoint may hold: checked at once, decoded later."""
 
@@ -19,15 +21,15 @@ class SpentTotals(MutableMapping[TotalKey, SpentTotal]):
     """
 
     def __init__(self) -> None:
-        self._groups: dict[tuple[str, str], dict[str, SpentTotal] | str] = {}
+        self._groups: dict[tuple[str, str], _Group | str] = {}
 
     def __getitem__(self, key: TotalKey) -> SpentTotal:
         """Return a total. Raise `KeyError` if there is none."""
-        return self._open_group(key.scope, key.period)[key.name]
+        return SpentTotal._make(self._open_group(key.scope, key.period)[key.name])
 
     def __setitem__(self, key: TotalKey, total: SpentTotal) -> None:
         """Replace a total."""
-        self._begin_group(key.scope, key.period)[key.name] = total
+        self._begin_group(key.scope, key.period)[key.name] = list(total)
 
     def __delitem__(self, key: TotalKey) -> None:
         """Remove a total."""
@@ -52,8 +54,13 @@ class SpentTotals(MutableMapping[TotalKey, SpentTotal]):
                 group = self._groups[key] if key in self._groups else None  # noqa: SIM401 - many calls, for each turn
                 if type(group) is not dict:
                     group = self._begin_group(scope, period)
-                calls, before, spent = group[name] if name in group else ZERO_SPENT  # noqa: SIM401
-                group[name] = SpentTotal(calls + 1, before + tokens, spent + cost)
+                if name in group:
+                    total = group[name]
+                    total[0] += 1
+                    total[1] += tokens
+                    total[2] += cost
+                else:
+                    group[name] = [1, tokens, cost]
 
     def keep_periods(self, is_current: Callable[[str], bool]) -> None:
         """Drop the totals of all other periods."""
@@ -85,27 +92,26 @@ class SpentTotals(MutableMapping[TotalKey, SpentTotal]):
                 totals[TotalKey._make(row[:3])] = SpentTotal._make(map(int, row[3:]))
         return totals
 
-    def _begin_group(self, scope: str, period: str) -> dict[str, SpentTotal]:
+    def _begin_group(self, scope: str, period: str) -> _Group:
         self._groups.setdefault((scope, period), {})
         return self._open_group(scope, period)
 
-    def _open_group(self, scope: str, period: str) -> dict[str, SpentTotal]:
+    def _open_group(self, scope: str, period: str) -> _Group:
         group = self._groups.get((scope, period), {})
         if isinstance(group, str):
             group = self._groups[scope, period] = dict(map(_read_line, group[:-1].split("\n")))
         return group
 
 
-def _write_lines(group: dict[str, SpentTotal]) -> str:
+def _write_lines(group: _Group) -> str:
     return "".join(
-        f"{total.calls}\t{total.tokens}\t{total.cost_nanousd}\t{_escape(name)}\n"
-        for name, total in sorted(group.items())
+        f"{calls}\t{tokens}\t{cost}\t{_escape(name)}\n" for name, (calls, tokens, cost) in sorted(group.items())
     )
 
 
-def _read_line(line: str) -> tuple[str, SpentTotal]:
+def _read_line(line: str) -> tuple[str, list[int]]:
     calls, tokens, cost, name = line.split("\t")
-    return _unescape(name) if "%" in name else name, SpentTotal(int(calls), int(tokens), int(cost))
+    return _unescape(name) if "%" in name else name, [int(calls), int(tokens), int(cost)]
 
 
 def _escape(name: str) -> str:

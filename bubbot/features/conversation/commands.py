@@ -401,6 +401,7 @@ def list_commands(toolbox: Toolbox, texts: Texts, translations: Mapping[str, Tex
             in_menu=command.help.in_menu and name == command.typed_name,
             is_shared=command.help.topic not in PRIVATE_TOPICS,
             translations={tag: brief_summary(command, other) for tag, other in translations.items()},
+            further_names=tuple(other for other in command.names if other != name),
         )
         for command in toolbox
         if not command.is_reserved

@@ -1,12 +1,20 @@
-"""What the doctor finds of the traces: whether they are sent, where to and with what in them, and what is missing."""
+"""What the doctor finds of the traces: whether they are sent and taken, where to and with what in them, and what is missing."""
 
 from __future__ import annotations
 
 from ipaddress import ip_address
+from itertools import takewhile
 from urllib.parse import urlsplit
 
+from bubbot.errors import StoreError, TapeCorrupt
+from bubbot.features.otel.events import EXPORTED, OTEL_TAPE, REFUSED
 from bubbot.features.otel.settings import OtelSettings
 from bubbot.ports.checks import Check, Finding, HomeReader, edit_command
+from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.query import TapeQuery
+
+MAX_ANSWERS_READ = 100
+"""The newest answers of the receiver that are looked at."""
 
 
 async def check_otel(home: HomeReader) -> list[Finding]:
@@ -43,6 +51,34 @@ async def check_otel(home: HomeReader) -> list[Finding]:
     return [*findings, Finding("otel.ok", "ok", cause)]
 
 
+async def check_refusals(home: HomeReader) -> list[Finding]:
+    """Report that the receiver takes no turn: its newest answers refused all that was sent."""
+    settings = home.settings
+    if not isinstance(settings, OtelSettings) or not settings.url:
+        return []
+    sent = TapeQuery(OTEL_TAPE, kinds=(Kind.EVENT,), names=(EXPORTED,), newest=True, limit=MAX_ANSWERS_READ)
+    refusals = TapeQuery(OTEL_TAPE, kinds=(Kind.EVENT,), names=(REFUSED,), newest=True, limit=1)
+    try:
+        async with home.open_tape(OTEL_TAPE) as tape:
+            answers, refused = await tape.fetch([sent, refusals])
+    except (StoreError, TapeCorrupt):
+        return []  # the check of the database reports it
+    lost = list(takewhile(_is_refused, (fact for fact in answers if fact.data.get("spans"))))
+    if not lost:
+        return []
+    turns, status = sum(int(fact.data["turns"]) for fact in lost), f" ({refused[0].data['status']})" if refused else ""
+    cause = (
+        f"The receiver of traces has refused every turn since {lost[-1].date[:16].replace('T', ' ')} UTC{status}: {turns} turns "
+        "that are not sent again. Check endpoint and headers of [otel], and the log of the receiver; the finding goes with "
+        "the first turn that it takes."
+    )
+    return [Finding("otel.refused", "warning", cause, edit_command(home.config))]
+
+
+def _is_refused(fact: TapeEntry) -> bool:
+    return int(fact.data.get("rejected", 0)) >= int(fact.data["spans"])
+
+
 def _is_near(host: str) -> bool:
     """Return true for this machine."""
     try:
@@ -51,4 +87,4 @@ def _is_near(host: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-OTEL_CHECKS = (Check("the traces", check_otel),)
+OTEL_CHECKS = (Check("the traces", check_otel), Check("the receiver of traces", check_refusals, reads_tapes=True))

@@ -239,17 +239,28 @@ class TraceExporter:
                 await self._note_failure(error, failures, checkpoint)
             else:
                 self._note_success(spans - rejected, rejected)
+                if rejected >= spans > 0:
+                    self._note_refusal(len(turns), "it takes none of their spans")
                 return rejected
 
     async def _refuse(self, turn: ExportedTurn, error: TraceReceiverFailed) -> int:
         """Record that the receiver does not take a turn; the next ones are sent."""
         self._note_success(0, 0)  # it is there, and takes the next ones
         self._state.rejected += turn.spans
-        log.warning(
-            "the receiver of traces refuses a turn: %s", error, extra={"action": "otel.refused", "trace": turn.id[:8]}
-        )
+        self._note_refusal(1, str(error), turn.id)
         await self._tape.append([event(REFUSED, {"turn": turn.id, "status": error.status})])
         return turn.spans
+
+    def _note_refusal(self, turns: int, reason: str, turn: str = "") -> None:
+        """Note that turns are lost to the receiver. Each cause is one warning until it takes a turn again."""
+        is_new = self._state.note_refusal(turns, reason, self._now())
+        log.log(
+            logging.WARNING if is_new else logging.INFO,
+            "the receiver of traces refuses a turn, which is not sent again; if it refuses all, check [otel] endpoint and "
+            "headers, and its own log: %s",
+            reason,
+            extra={"action": "otel.refused", **({"trace": turn[:8]} if turn else {})},
+        )
 
     async def _note_failure(self, error: TraceReceiverFailed, failures: int, checkpoint: int) -> None:
         """Note that a request failed, and wait."""
@@ -266,7 +277,9 @@ class TraceExporter:
     def _note_success(self, sent: int, rejected: int) -> None:
         if self._state.error:
             log.info("traces are taken again", extra={"action": "otel.taken"})
-        if rejected:
+        if sent:
+            self._state.refused, self._state.refusal = 0, ""
+        if sent and rejected:
             log.warning(
                 "the receiver of traces has not taken some spans", extra={"action": "otel.rejected", "spans": rejected}
             )

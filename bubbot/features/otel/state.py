@@ -30,6 +30,9 @@ class ExportState:
         is_begun: true once the export runs; it never does in quarantine.
         error: why the last request failed; empty since one was taken.
         since: when the requests began to fail.
+        refused: turns that it refused one after the other; 0 since it took one.
+        refusal: why it refused the newest of them.
+        refused_since: when it refused the first.
     """
 
     sent: int = 0
@@ -39,6 +42,9 @@ class ExportState:
     is_begun: bool = False
     error: str = ""
     since: str = ""
+    refused: int = 0
+    refusal: str = ""
+    refused_since: str = ""
 
     def note_failure(self, error: str, now: datetime) -> bool:
         """Note why nothing is taken; return true if it went well before."""
@@ -46,6 +52,14 @@ class ExportState:
         if is_first:
             self.since = timestamp(now)
         return is_first
+
+    def note_refusal(self, turns: int, reason: str, now: datetime) -> bool:
+        """Note turns that it will never take; return true if the cause is a new one."""
+        if not self.refused:
+            self.refused_since = timestamp(now)
+        is_new, self.refusal = reason != self.refusal, reason
+        self.refused += turns
+        return is_new
 
     def report(self, context: HealthContext, url: str) -> FeatureHealth:
         """Report it; `url` is the receiver, empty if nothing is sent."""
@@ -64,7 +78,10 @@ class ExportState:
             lines.append(say("st_traces_rejected", spans=self.rejected))
         if self.error:
             lines.append(say("st_traces_failing", since=context.format_time(self.since), reason=self.error))
-        row = HealthRow(say("st_traces"), tuple(lines), is_trouble=bool(self.error))
+        if self.refused:
+            since = context.format_time(self.refused_since)
+            lines.append(say("st_traces_refused", since=since, turns=self.refused, reason=self.refusal))
+        row = HealthRow(say("st_traces"), tuple(lines), is_trouble=bool(self.error or self.refused))
         return FeatureHealth(name="otel", rows=(row,), samples=samples)
 
 

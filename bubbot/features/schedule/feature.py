@@ -42,7 +42,7 @@ class ScheduleFeature:
         """Build the record."""
         return Feature(
             name="schedule",
-            tools=schedule_tools(self.store),
+            tools=schedule_tools(self.store, self._kernel.first_session),
             services=(self.store,),
             sources={SCHEDULE_ORIGIN: self._firings},
             traces=(SCHEDULE_TAPE,),

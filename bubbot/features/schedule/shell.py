@@ -200,6 +200,9 @@ def _writes(example: str) -> Callable[[Change], Command]:
         async def run(context: CommandContext, args: Any) -> CommandResult:
             jobs = await _open_jobs(context)
             with _config_error():
+                for field in ("session", "to"):  # the chats that a command names
+                    if name := getattr(args, field, ""):
+                        args = args.model_copy(update={field: await context.first_session(name.strip())})
                 changes = _changes(jobs, getattr(args, "session", ""))
                 text, facts = change(changes, _formatter(jobs), args)
             await jobs.write(facts)

@@ -1,6 +1,6 @@
 """Tools about schedules, for models and for people."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar, Literal
 
@@ -16,6 +16,7 @@ from bubbot.features.schedule.store import ScheduleStore
 from bubbot.features.schedule.when.reading import Reading
 from bubbot.gateway.outbox import outbox_tape
 from bubbot.ports.channel import Role
+from bubbot.ports.session_names import keep_session
 from bubbot.ports.tool import (
     ADMINISTERS,
     CHANGES_JOBS,
@@ -152,8 +153,18 @@ def _holds_command(pending: JobChanges, turn: Turn, args: AddJobArgs) -> bool:
         return bool(args.command) or "command" in _read_request(pending, args.options(), "prompt")[1]
 
 
-def schedule_tools(store: ScheduleStore) -> list[Tool]:
-    """Build the tools for this store of jobs. Their changes are merged with the turn."""
+async def _with_target(options: dict[str, Any], first_session: Callable[[str], Awaitable[str]]) -> dict[str, Any]:
+    """Return the options with the chat that gets the answers as its session is stored."""
+    return options | {"to": await first_session(options["to"])} if options.get("to") else options
+
+
+def schedule_tools(store: ScheduleStore, first_session: Callable[[str], Awaitable[str]] = keep_session) -> list[Tool]:
+    """Build the tools for this store of jobs. Their changes are merged with the turn.
+
+    Args:
+        store: the jobs.
+        first_session: see `Kernel.first_session`.
+    """
 
     def changes(turn: Turn) -> JobChanges:
         inbound = turn.inbounds[0].inbound
@@ -173,7 +184,7 @@ def schedule_tools(store: ScheduleStore) -> list[Tool]:
     async def add(turn: Turn, args: AddJobArgs | RemindArgs, action: Literal["prompt", "text"]) -> str:
         with _retry_if_refused(turn):
             pending = changes(turn)
-            options = args.options()
+            options = await _with_target(args.options(), first_session)
             reading, typed = _read_request(pending, options, action)
             job, facts = pending.add({**options, **typed, "when": reading.when.text})
             turn.tape.stage(SCHEDULE_TAPE, facts)
@@ -242,7 +253,11 @@ def schedule_tools(store: ScheduleStore) -> list[Tool]:
         """Change a job; what is left out stays as it is."""
         with _retry_if_refused(turn):
             pending = changes(turn)
-            options = {name: value for name, value in args.options().items() if name != "job"}
+            options = {
+                name: value
+                for name, value in (await _with_target(args.options(), first_session)).items()
+                if name != "job"
+            }
             job_state, time = (pending.find(args.job), args.when) if args.when else pending.find_at_start(args.job)
             reading = pending.read_time(time, args.zone, job_state.job) if time else None
             if reading is not None:

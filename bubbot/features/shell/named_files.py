@@ -1,4 +1,4 @@
-"""The files of a workspace that a command names, as they are now: a yes to run one of them is void once it has changed."""
+"""The files of a workspace that a command names, as they are now: a yes to run one of them, also a standing one, is void once it has changed."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from hashlib import sha256
 from shlex import join
 from typing import Self
 
@@ -88,10 +90,11 @@ def shell_tools(service: ShellService, settings: ShellSettings) -> list[Tool]:
         conditions = texts.say(
             "shell_conditions", folder=service.find_workspace(turn.session), sandbox=sandbox.name, network=network
         )
-        target = GrantTarget(GrantKind.ARGUMENTS, digest_call(run, args)) if args.argv else None
         named = await service.digest_named_files(turn.session, [*args.argv, args.script])
+        files = [f"{digest}  {path}" for path, digest in named.items()]
         lines = [conditions, *([texts.say("shell_named", files=", ".join(named))] if named else [])]
-        state = "\n".join([conditions, *(f"{digest}  {path}" for path, digest in named.items())])
+        state = "\n".join([conditions, *files])
+        target = GrantTarget(GrantKind.ARGUMENTS, _grant_value(digest_call(run, args), files)) if args.argv else None
         return CallPlan(effect, "\n".join([args.text, "", *lines]), target, state=state)
 
     @tool(
@@ -142,6 +145,11 @@ def shell_tools(service: ShellService, settings: ShellSettings) -> list[Tool]:
         return _format_job(turn.result_texts, job, settings.job_timeout)
 
     return [run, read, stop]
+
+
+def _grant_value(digest: str, files: Sequence[str]) -> str:
+    """Return what a standing grant covers: the call, and the files that it names as they are. The model may write them unasked."""
+    return sha256("\n".join([digest, *files]).encode()).hexdigest() if files else digest
 
 
 def _find_job(turn: Turn, service: ShellService, args: ShellJobArgs) -> ShellJob:

@@ -91,6 +91,8 @@ def _tables(args: ReportUsage) -> list[str]:
 async def report(context: CommandContext, args: ReportUsage) -> CommandResult:
     """Report the spending and the limits of budgets."""
     reporter: UsageReporter = context.settings(context.open_tape(BUDGET_TAPE), context.now, context.zone)
+    if args.chat:
+        args = args.model_copy(update={"chat": await context.first_session(args.chat)})
     period = args.shown_period
     spending = await reporter.read_spending(period, args.chat)
     tables = _tables(args)

@@ -92,6 +92,8 @@ class HealthFormatter:
             yield self._row("st_quarantine", text)
         if snapshot.full:
             yield self._row("st_disk", say("st_disk_full"))
+        if snapshot.replaced:
+            yield self._row("st_database", say("st_replaced"))
         if snapshot.loading:
             yield self._row("st_models", *(say("st_loading_is", name=name) for name in snapshot.loading))
         yield from self._features(is_trouble=True)

@@ -96,6 +96,7 @@ class HealthSnapshot:
         quarantine: the backup the home was restored from, while nothing is sent to anybody outside.
         features: what is wrong with the features of installed packages. The bot is healthy without them.
         full: the bot waits for disk space for its database: nothing is accepted, acknowledged or sent.
+        replaced: the database was removed or replaced under the bot: nothing is accepted, acknowledged or sent.
         reports: what its features report.
         loading: the models that are still loading; their first answers wait for that.
     """
@@ -118,6 +119,7 @@ class HealthSnapshot:
     quarantine: BackupStatus | None = None
     features: tuple[FeatureProblem, ...] = ()
     full: bool = False
+    replaced: bool = False
     reports: tuple[FeatureHealth, ...] = ()
     loading: tuple[str, ...] = ()
 
@@ -130,14 +132,19 @@ class HealthSnapshot:
 
     @property
     def is_healthy(self) -> bool:
-        """True if a bot runs, hears all its channels and has room to write, and no feature reports a trouble.
+        """True if a bot runs, hears all its channels and can write, and no feature reports a trouble.
 
         In quarantine it hears nobody.
         """
         hears = (
             self.pid is not None and self.quarantine is None and all(channel.is_receiving for channel in self.channels)
         )
-        return hears and not any(report.trouble for report in self.reports) and not self.full
+        return hears and not any(report.trouble for report in self.reports) and self.can_write
+
+    @property
+    def can_write(self) -> bool:
+        """True if there is room on the disk, and the database is where it was opened."""
+        return not self.full and not self.replaced
 
 
 def pending_deliveries(channel: str, messages: Iterable[OutboxMessage]) -> PendingDeliveries:

@@ -14,13 +14,14 @@ def format_verdict(snapshot: HealthSnapshot) -> str:
     deaf = [channel.name for channel in snapshot.channels if not channel.is_receiving]
     causes = [
         *(["the disk is full, and the bot waits for room"] if snapshot.full else []),
+        *(["its database was removed or replaced: put it back, or restart the bot"] if snapshot.replaced else []),
         *([f"nothing is received from {', '.join(deaf)}"] if deaf else []),
         *(report.trouble for report in snapshot.reports if report.trouble),
     ]
     failed, ended = snapshot.failed_turns, len(snapshot.outcomes)
     turns = f"the last {failed} of {ended} turns failed" if ended > 1 else "the last turn failed"
     is_deaf = bool(deaf) and len(deaf) == len(snapshot.channels)
-    if snapshot.full or is_deaf or (failed and causes):
+    if not snapshot.can_write or is_deaf or (failed and causes):
         return f"Not answering: {'; '.join([*([turns] if failed else []), *causes])}."
     if causes:
         return f"In trouble: {'; '.join(causes)}."

@@ -131,9 +131,9 @@ class _CheckContext:
         home, file = self._home, self._config or self._home.config
         about_lock = list(run_check("the lock", partial(check_lock, home)))
         yield from about_lock
-        yield from run_check("the database", self._check_database)
+        running = any(finding.id == "lock.held" for finding in about_lock)
+        yield from run_check("the database", partial(self._check_database, running=running))
         if self._has_entries:
-            running = any(finding.id == "lock.held" for finding in about_lock)
             stuck = partial(
                 check_stuck,
                 home,
@@ -146,18 +146,19 @@ class _CheckContext:
             about_tapes = list(check_features(home, file, self.settings, self._clock, of_tapes=True))
             self._is_quarantined = any(finding.id == "home.quarantine" for finding in about_tapes)
             yield from about_tapes
-            if running:
-                yield from run_check("the running bot", partial(check_running, home, file))
+        if running:
+            yield from run_check("the running bot", partial(check_running, home, file))
         yield from run_check("the backups", partial(check_backups, home, self._state, now=self._now))
 
-    def _check_database(self) -> Iterator[Finding]:
+    def _check_database(self, *, running: bool) -> Iterator[Finding]:
         if self._store.kind != SQLITE_STORE:
             self._has_entries, finding = read_store(self._store, self._home)
             yield finding
             return
         self._state, findings = read_database(self._home, now=self._now, deep=self._deep)
         self._has_entries = self._state is not None and self._state.entries > 0
-        yield from findings
+        # A running bot has made one: it reports itself that its database is gone.
+        yield from (finding for finding in findings if finding.id != "database.missing" or not running)
 
     def _clock(self) -> datetime:
         return self._now

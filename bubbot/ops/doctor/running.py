@@ -1,4 +1,4 @@
-"""The running bot's own report on its channels and its disk: it may fail to receive although its token is valid."""
+"""The running bot's own report: it may fail to receive although its token is valid, or have lost its database."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ANSWER_SECONDS = 3.0
 
 
 def check_running(home: Home, file: Path) -> Iterator[Finding]:
-    """Ask the running bot for the state of its channels and its disk; `file` is the configuration to edit."""
+    """Ask the running bot for the state of its channels, disk and database; `file` is the configuration to edit."""
     snapshot = asyncio.run(_request_snapshot(home))
     if snapshot is None:
         return
@@ -28,6 +28,12 @@ def check_running(home: Home, file: Path) -> Iterator[Finding]:
             "space is freed; then it continues by itself."
         )
         yield Finding("disk.full", "problem", cause, f"du -xh {shell_quote(home.path)} | sort -h | tail -20")
+    if snapshot.replaced:
+        cause = (
+            f"{home.database} was removed or replaced while the bot has it open: nothing is accepted, acknowledged or "
+            "sent. Put the old file back, and the bot goes on; or stop the bot and start it again with what is there."
+        )
+        yield Finding("database.replaced", "problem", cause, f"kill {snapshot.pid}")
     for problem in snapshot.features:
         outcome = "is left out" if problem.is_left_out else "has failed"
         cause = f"The installed feature {problem.name} {outcome} in the running bot: {problem.reason}"

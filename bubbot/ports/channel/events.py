@@ -35,7 +35,8 @@ class HasChat:
     @property
     def session(self) -> str:
         """The session id, `channel:chat` or `channel:chat:thread`."""
-        return ":".join([part for part in (self.channel, self.chat, self.thread) if part])
+        chat = f"{self.channel}:{self.chat}" if self.chat else self.channel
+        return f"{chat}:{self.thread}" if self.thread else chat
 
 
 OWN_WORDS, FOREIGN_WORDS = "own", "world"

@@ -62,6 +62,7 @@ class CommandInfo:
         in_menu: a menu of commands offers it.
         is_shared: menus of groups offer it, too.
         translations: its meaning, by language.
+        further_names: what people may type instead, which nothing offers.
     """
 
     name: str
@@ -70,6 +71,12 @@ class CommandInfo:
     in_menu: bool = False
     is_shared: bool = True
     translations: Mapping[str, str] = field(default_factory=dict)
+    further_names: tuple[str, ...] = ()
+
+    @property
+    def slash_names(self) -> tuple[str, ...]:
+        """Its names on platforms with commands of their own, which have no dots: `memory_save`. The first is the one to offer."""
+        return tuple(dict.fromkeys(name.replace(".", "_") for name in (self.name, *self.further_names)))
 
 
 async def refuse_blob(digest: str) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
+from operator import attrgetter
 from zoneinfo import ZoneInfo
 
 from bubbot.errors import ConfigError
@@ -25,6 +26,7 @@ from bubbot.tape.view import QueryAnswers
 CONTEXT_VERSION = 3
 """The version of the message format, recorded with each step. Requests of other versions cannot all be rebuilt exactly: version 2
 did not escape tags and line ends in what an anchor hands over."""
+_STYLE_VALUES = attrgetter(*MessageStyle.__slots__)
 _SHOWN = (Kind.MESSAGE, Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.EVENT)
 
 
@@ -72,7 +74,7 @@ class ContextView:
     def as_json(self) -> JsonObject:
         """Build the record of the view for its step, so that the request can be rebuilt."""
         zone = self.style.stamps
-        style = {name: getattr(self.style, name) for name in MessageStyle.__slots__}
+        style = dict(zip(MessageStyle.__slots__, _STYLE_VALUES(self.style), strict=True))
         style["stamps"] = None if zone is None else str(zone)
         data = {"selector": self.selector, "style": style, "budget": self.budget, "asking": self.ends_with_user}
         data |= {"version": CONTEXT_VERSION, "strategy_version": self.strategy.version}
@@ -116,14 +118,11 @@ class ContextView:
         part: Slice = strategy.part(self.selector.partition(":")[2])
         if self.start is not None:
             part = IdRanges(((self.start, None),))
+        elif self.fork and part == Window():
+            part = Window(self.fork)
         return (
             TapeQuery(tape, OpeningAnchor(self.fork), missing="empty"),
-            TapeQuery(
-                tape,
-                Window(self.fork) if part == Window() else part,
-                kinds=_SHOWN,
-                names=(CORRECTION, *strategy.events),
-            ),
+            TapeQuery(tape, part, kinds=_SHOWN, names=(CORRECTION, *strategy.events)),
         )
 
     def further_queries(self, tape: str, answers: QueryAnswers) -> tuple[TapeQuery, ...]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bubbot.errors import StoreUnavailable
 from bubbot.stores.sqlite.schema import check_version
-from bubbot.stores.sqlite.writer import JobConnection, read_only_error
+from bubbot.stores.sqlite.writer import read_only_error
 
 BUSY_SECONDS = 10.0
 """Seconds a connection waits for another process."""
@@ -22,13 +22,8 @@ def open_reader(path: Path) -> sqlite3.Connection:
     if not path.exists():
         raise StoreUnavailable(f"there is no database at {path} yet: talk to the bot once with bubbot chat")
     # Never immutable: the database is in use. In WAL mode reading needs the -shm file next to it.
-    conn = sqlite3.connect(
-        f"{path.resolve().as_uri()}?mode=ro",
-        uri=True,
-        timeout=BUSY_SECONDS,
-        isolation_level=None,
-        factory=JobConnection,
-    )
+    uri = f"{path.resolve().as_uri()}?mode=ro"
+    conn = sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
     try:
         return prepare(conn, _prepare_reading)
     except sqlite3.OperationalError as error:

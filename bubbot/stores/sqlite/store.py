@@ -39,7 +39,6 @@ from bubbot.stores.sqlite.writer import (
     CommitCounter,
     DatabaseThread,
     GroupCommitWriter,
-    JobConnection,
     connect,
 )
 from bubbot.tape.blobs import blob_digest
@@ -185,6 +184,14 @@ class SqliteStore:
     def is_full(self) -> bool:
         """True while writes wait for room on the disk."""
         return self._writer is not None and self._writer.is_full
+
+    @property
+    def is_replaced(self) -> bool:
+        """True while the path no longer leads to the file that is open."""
+        try:
+            return self.path.stat().st_ino != self._inode
+        except OSError:
+            return True
 
     async def wait_for_room(self) -> None:
         """Wait until there is room on the disk, as far as is known."""
@@ -431,7 +438,7 @@ async def _with_readers(
 def _writing(path: Path, now: datetime, aside: MigrationHook) -> sqlite3.Connection:
     with suppress(OSError):  # for its owner alone; SQLite gives its other files the same mode, and reports errors
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    conn = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, factory=JobConnection)
+    conn = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
     return prepare(conn, partial(_prepare_writing, path=path, now=now, aside=aside))
 
 

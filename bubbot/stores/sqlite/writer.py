@@ -7,14 +7,13 @@ import logging
 import os
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from threading import Thread, current_thread
-from typing import Any, Protocol, TypeVar
-
-import aiosqlite
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, Generic, Protocol, TypeVar
 
 from bubbot.errors import BubbotError, StoreError, StoreFull, StoreUnavailable, TapeCorrupt
 from bubbot.records import dataclass
@@ -22,8 +21,6 @@ from bubbot.records import dataclass
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-RUN_JOB = "-- run a function"
-"""Passed instead of a statement; compared by identity."""
 MAX_GROUP_JOBS = 500
 """The most jobs in one transaction, so that the first of a long queue does not wait for the last."""
 ROOM_RETRY_SECONDS = 5.0
@@ -32,97 +29,102 @@ ALONG = 0.05
 """How long a deferred job waits for another one to share a commit with."""
 
 
-class JobConnection(sqlite3.Connection):
-    """A connection that runs functions: `execute(RUN_JOB, (function, results))` appends the result to the list.
+class _Answer(Generic[T]):
+    """The result of a function that runs in another thread."""
 
-    aiosqlite passes statements to the connection in its thread. One hop between threads costs far more than a statement
-    (80 to 110 microseconds on an idle machine), so a transaction is one function and not one awaited call per statement.
-    """
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[T] = self._loop.create_future()
 
-    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
-        """Execute a statement, or run a function."""
-        if sql is not RUN_JOB:
-            return super().execute(sql, parameters)
-        job, results = parameters
-        results.append(job(self))
-        return self.cursor()
+    def run(self, job: Callable[[sqlite3.Connection], T], conn: sqlite3.Connection) -> None:
+        """Run the function, in its thread, and report its result or its error."""
+        try:
+            result = job(conn)
+        except BaseException as error:  # noqa: BLE001 - whoever waits for it gets it
+            self.report(partial(self.future.set_exception, error))
+        else:
+            self.report(partial(self.future.set_result, result))
+
+    def report(self, settle: Callable[[], None]) -> None:
+        """Settle the future in its event loop."""
+        with suppress(RuntimeError):  # the event loop has ended
+            self._loop.call_soon_threadsafe(self._settle, settle)
+
+    def _settle(self, settle: Callable[[], None]) -> None:
+        if not self.future.done():  # its caller is still there
+            settle()
 
 
 class DatabaseThread:
-    """A connection in its own thread that runs whole functions. Made by `connect`."""
+    """A connection in its own thread, which runs whole functions in the order in which they come. Made by `connect`.
 
-    def __init__(self, conn: aiosqlite.Connection, thread: Thread) -> None:
-        self._conn = conn
-        self._thread = thread
-        self._open = True
-        self._posted: set[asyncio.Task[None]] = set()
+    One hop between threads costs far more than a statement (80 to 110 microseconds on an idle machine), so a transaction
+    is one function and not one awaited call per statement.
+    """
+
+    def __init__(self, connector: Callable[[], sqlite3.Connection], opened: _Answer[None]) -> None:
+        self._jobs: SimpleQueue[Callable[[sqlite3.Connection], object] | None] = SimpleQueue()
+        self._is_open = True
+        # A daemon: a program that failed before it closed its store can still exit.
+        self._thread = Thread(target=self._serve, args=(connector, opened), daemon=True)
+        self._thread.start()
 
     async def run(self, job: Callable[[sqlite3.Connection], T]) -> T:
         """Run a function in the connection's thread and return its result."""
-        results: list[T] = []
+        answer: _Answer[T] = _Answer()
+        self.post(partial(answer.run, job))
         try:
-            await self._conn.execute(RUN_JOB, (job, results))
-        except ValueError as error:
-            if not self._open:
-                raise StoreUnavailable("the store is closed") from error
-            raise
+            return await answer.future
         except sqlite3.Error as error:
             raise translate_error(error) from error
-        return results[0]
 
-    def post(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Start `work`, which uses this connection; `aclose` waits for it."""
-        if not self._open:
+    def post(self, job: Callable[[sqlite3.Connection], object]) -> None:
+        """Run a function that raises nothing; while it returns true, run it again behind what came meanwhile."""
+        if not self._is_open:
             raise StoreUnavailable("the store is closed")
-        task = asyncio.get_running_loop().create_task(work())
-        self._posted.add(task)
-        task.add_done_callback(self._posted.discard)
+        self._jobs.put(job)
 
     async def aclose(self) -> None:
-        """Close the connection after all posted work, and wait for the thread: it reports its end to the event loop."""
+        """Close the connection after all posted work, and wait for the thread."""
+        self._is_open = False
+        self._jobs.put(None)
+        await asyncio.to_thread(self._thread.join)
+
+    def _serve(self, connector: Callable[[], sqlite3.Connection], opened: _Answer[None]) -> None:
         try:
-            while self._posted:  # posted work may post more
-                await asyncio.wait(set(self._posted))
-        finally:
-            self._open = False
-            await self._conn.close()
-            await asyncio.to_thread(self._thread.join)
+            conn = connector()
+        except BaseException as error:  # noqa: BLE001 - as for functions
+            opened.report(partial(opened.future.set_exception, error))
+            return
+        opened.report(partial(opened.future.set_result, None))
+        while self._run_next(conn):
+            pass
+        while not self._jobs.empty():  # what runs again
+            self._run_next(conn)
+        conn.close()
+
+    def _run_next(self, conn: sqlite3.Connection) -> bool:
+        """Run the next function; return false if there will be none."""
+        job = self._jobs.get()
+        if job is None:
+            return False
+        if job(conn):
+            self._jobs.put(job)
+        return True
 
 
 async def connect(connector: Callable[[], sqlite3.Connection]) -> DatabaseThread:
-    """Open a connection in its own thread.
-
-    Args:
-        connector: makes a `JobConnection`, in that thread.
-    """
-    threads: list[Thread] = []
-
-    def connect_here() -> sqlite3.Connection:
-        threads.append(current_thread())
-        return connector()
-
-    conn = _in_daemon_thread(lambda: aiosqlite.Connection(connect_here, iter_chunk_size=64))
+    """Open a connection in its own thread, where `connector` makes it."""
+    opened: _Answer[None] = _Answer()
+    thread = DatabaseThread(connector, opened)
     try:
-        await conn
+        await opened.future
     except BaseException as error:
-        for thread in threads:
-            await asyncio.to_thread(thread.join)
+        await thread.aclose()
         if isinstance(error, sqlite3.Error):
             raise translate_error(error) from error
         raise
-    return DatabaseThread(conn, threads[0])
-
-
-def _in_daemon_thread(make: Callable[[], T]) -> T:
-    """Run `make` in a daemon thread.
-
-    Threads made there are daemons too, so a program that failed before it closed its store can still exit.
-    """
-    results: list[T] = []
-    thread = Thread(target=lambda: results.append(make()), daemon=True)
-    thread.start()
-    thread.join()
-    return results[0]
+    return thread
 
 
 def translate_error(error: sqlite3.Error) -> StoreError | TapeCorrupt:
@@ -236,7 +238,8 @@ class GroupCommitWriter:
 
         If the caller is cancelled, its job is dropped unless it has started.
         """
-        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = self._loop.create_future()
         self._queue.append(_WriteJob(job, done))
         if self._room.is_set() or self._room_retry is None:
             self._post_group()
@@ -244,11 +247,11 @@ class GroupCommitWriter:
 
     def submit_deferred(self, job: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
         """Queue a job as `submit` does, but for the commit of the next submitted job if one comes soon."""
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[T] = loop.create_future()
+        self._loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = self._loop.create_future()
         self._queue.append(_WriteJob(job, done))
         if self._flush_timer is None:
-            self._flush_timer = loop.call_later(ALONG, self._flush_deferred)
+            self._flush_timer = self._loop.call_later(ALONG, self._flush_deferred)
         return done
 
     def _flush_deferred(self) -> None:
@@ -284,36 +287,48 @@ class GroupCommitWriter:
 
     def _post_group(self) -> None:
         """Start a commit of everything queued. A group that has not begun yet takes it along."""
-        if not self._is_group_posted:
-            self._conn.post(self._commit_group)
-            self._is_group_posted = True
-
-    async def _commit_group(self) -> None:
+        if self._is_group_posted:
+            return
+        self._is_group_posted = True  # first: the thread may begin before `post` returns
         try:
-            if await self._conn.run(self._commit_queued):
-                self._post_group()
-        except Exception as error:  # no caller may wait for ever
+            self._conn.post(self._commit_group)
+        except StoreUnavailable:
             self._is_group_posted = False
-            if not isinstance(error, StoreError):
-                log.exception("database writer failed", extra={"action": "store.failed"})
-            while self._queue:
-                job = self._queue.popleft()
-                if not job.done.done():
-                    job.done.set_exception(_translate(error))
+            raise
+
+    def _commit_group(self, conn: sqlite3.Connection) -> bool:
+        """Commit a group, in the connection's thread; return true if there are more jobs than fit into it."""
+        try:
+            return self._commit_queued(conn)
+        except Exception as error:  # no caller may wait for ever
+            log.exception("database writer failed", extra={"action": "store.failed"})
+            self._report(partial(self._fail_queued, _translate(error)))
+            return False
+
+    def _report(self, callback: Callable[[], None]) -> None:
+        """Call back in the event loop."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # it has ended
+                self._loop.call_soon_threadsafe(callback)
+
+    def _fail_queued(self, error: BaseException) -> None:
+        self._is_group_posted = False
+        while self._queue:
+            job = self._queue.popleft()
+            if not job.done.done():
+                job.done.set_exception(error)
 
     def _commit_queued(self, conn: sqlite3.Connection) -> bool:
-        """Commit queued jobs, in the connection's thread; return true if there are more than fit into one group."""
-        self._is_group_posted = (
-            False  # first: what is queued from now on needs a group of its own, if this one misses it
-        )
+        # First: what is queued from now on needs a group of its own, if this one misses it.
+        self._is_group_posted = False
         jobs: list[_WriteJob] = []
         while self._queue and len(jobs) < MAX_GROUP_JOBS:
             job = self._queue.popleft()
             if not job.done.cancelled():
                 jobs.append(job)
         if not jobs:
-            if self._loop is not None and not self._room.is_set():  # the callers that waited for room were cancelled
-                self._loop.call_soon_threadsafe(partial(self._deliver, [], full=False))
+            if not self._room.is_set():  # the callers that waited for room were cancelled
+                self._report(partial(self._deliver, [], full=False))
             return False
         waits_for_room = self._room_retry is not None
         try:
@@ -326,7 +341,7 @@ class GroupCommitWriter:
         self._queue.extendleft(reversed(remaining))
         self.commits += any(outcome.error is None for outcome in finished)
         is_full = any(isinstance(outcome.error, StoreFull) for outcome in outcomes)
-        jobs[0].done.get_loop().call_soon_threadsafe(partial(self._deliver, finished, full=is_full))
+        self._report(partial(self._deliver, finished, full=is_full))
         self._after(conn, idle=not self._queue)
         return len(jobs) == MAX_GROUP_JOBS
 
@@ -343,8 +358,7 @@ class GroupCommitWriter:
                     extra={"action": "store.full"},
                 )
             self._room.clear()
-            self._loop = asyncio.get_running_loop()
-            self._loop.call_later(self._room_retry, self._retry)
+            asyncio.get_running_loop().call_later(self._room_retry, self._retry)
         elif full:
             self.flush()
         elif not self._room.is_set():

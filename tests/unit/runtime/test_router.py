@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from bubbot.errors import CommandError, EntryNotFound, ToolFailed
 from bubbot.features.access.tools import access_tools
+from bubbot.features.conversation.commands import list_commands
 from bubbot.features.schedule.tools import schedule_tools
 from bubbot.features.usage.tools import usage_tool
 from bubbot.models.scripted import ScriptedModel
@@ -215,6 +216,13 @@ ALL = toolbox(ScriptedModel())
 UNUSED: Any = None
 EVERY = Toolbox([*ALL, *schedule_tools(UNUSED), usage_tool(UNUSED), *access_tools(UNUSED, UNUSED)])
 NAMES = sorted(one.name for one in ALL)
+
+
+def test_every_name_of_a_command_is_known_to_platforms_in_their_form() -> None:
+    known = {name for info in list_commands(EVERY, Texts(), {}) for name in info.slash_names}
+    assert known == {name.replace(".", "_") for tool in EVERY if not tool.is_reserved for name in tool.names}
+
+
 FIELDS = sorted({name for one in ALL for name in one.args.model_fields})
 WORDS = st.sampled_from(HOSTILE) | st.text(max_size=12)
 LINES = st.builds(

@@ -356,13 +356,15 @@ def test_places_pass_over_what_is_odd(event: str, raw: dict[str, Any]) -> None:
 
 
 def test_a_command_that_is_no_slash_command_may_be_typed() -> None:
-    known = ChatDirectory(NeverAsked(), lambda: [CommandInfo("memory.save")])  # type: ignore[arg-type]
+    known = ChatDirectory(NeverAsked(), lambda: [CommandInfo("remember", further_names=("memory.save",))])  # type: ignore[arg-type]
     known.start_session({"id": "900", "username": "Bubbot"})
     names = MentionNames({}, {}, {})
     for typed, text in {
         "/memory_save tea": ",memory_save tea",
         "<@900> /Memory_save tea": ",memory_save tea",
         "/memory_save": ",memory_save",
+        "/memory.save tea": ",memory_save tea",
+        "/remember tea": ",remember tea",
         "/memory_saved tea": "/memory_saved tea",
         "/etc": "/etc",
         "see /memory_save": "see /memory_save",

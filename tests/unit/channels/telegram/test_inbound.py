@@ -120,6 +120,9 @@ class TestCommands:
             ("/start", 6, ",help"),
             ("/start payload", 6, ",help"),
             ("/unknown x", 8, ",unknown x"),
+            ("/memory.save green tea", 7, ",memory_save green tea"),
+            ("/memory .save", 7, ",memory .save"),
+            ("/new...", 4, ",new ..."),
         ],
     )
     def test_are_comma_commands(self, text: str, length: int, said: str) -> None:

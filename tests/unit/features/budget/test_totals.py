@@ -43,7 +43,7 @@ def test_a_group_is_decoded_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch
     stored = totals_of(dict.fromkeys(keys, SpentTotal(1, 2, 3))).encode()
     read, decode = list[str](), module._read_line
 
-    def decoded(line: str) -> tuple[str, SpentTotal]:
+    def decoded(line: str) -> tuple[str, list[int]]:
         read.append(line)
         return decode(line)
 

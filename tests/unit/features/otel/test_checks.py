@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import logging
+from contextlib import nullcontext
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from bubbot.app.features import otel_config
+from bubbot.app.stores import unused_clock
 from bubbot.errors import ConfigError
-from bubbot.features.otel import encoding
-from bubbot.features.otel.checks import check_otel
+from bubbot.features.otel import encoding, exporter
+from bubbot.features.otel.checks import check_otel, check_refusals
 from bubbot.features.otel.settings import OtelSettings
 from bubbot.home import Home
-from bubbot.ports.checks import Finding
+from bubbot.ports.checks import Finding, HomeReader
 from bubbot.settings.loader import load
+from tests.fakes.otlp_server import receiver
 from tests.planting import found, look, mend, mends, plants
-from tests.traced import settings_for, traced
+from tests.traced import say, settings_for, traced, written
+from tests.unit.features.otel.test_exporter import health
 
 
 def check(home: Home) -> list[Finding]:
@@ -55,6 +61,40 @@ def test_packages_that_are_not_installed(home: Home, monkeypatch: pytest.MonkeyP
     (finding,) = found(check(home)).values()
     assert finding.id == "otel.packages_missing"
     assert "--require-hashes" in finding.fix
+
+
+@plants("otel.refused")
+@pytest.mark.parametrize("partly", [False, True])
+async def test_a_receiver_that_refuses_everything_is_told_of_once_for_each_cause(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, *, partly: bool
+) -> None:
+    """By its status, or by an answer that counts every span as rejected. It is over with the first turn that it takes."""
+    monkeypatch.setattr(exporter, "GATHER_SECONDS", 0.0)
+    caplog.set_level(logging.INFO)
+    async with receiver() as taken:
+        settings = settings_for(tmp_path, endpoint=taken.url)
+        async with traced(settings, tmp_path) as bot:
+            home = HomeReader(
+                tmp_path, tmp_path / "config.toml", settings.otel, unused_clock, ZoneInfo("UTC"),
+                lambda name: nullcontext(bot.channel_factory.open_tape(name)),
+            )  # fmt: skip
+            for number in range(3):
+                taken.rejects = 3 if partly else 0
+                taken.answers = [] if partly else [(400, {})]
+                await say(bot, str(number))
+                await written(bot, "otel/exported", number + 1)
+            line = health(bot)[1][-1]
+            assert "was refused (3) and is not sent again: " in line
+            assert "check `[otel]` endpoint and headers" in line
+            finding = found(await check_refusals(home))["otel.refused"]
+            assert ("3 turns" in finding.cause, "(400)" in finding.cause) == (True, not partly)
+            logged = [one.levelname for one in caplog.records if getattr(one, "action", "") == "otel.refused"]
+            assert logged == ["WARNING", "INFO", "INFO"]
+            taken.rejects = 0
+            await say(bot, "taken")
+            await written(bot, "otel/exported", 4)
+            assert "was refused" not in health(bot)[1][-1]
+            assert await check_refusals(home) == []
 
 
 async def test_a_reload_says_that_packages_are_missing_and_the_bot_goes_on(

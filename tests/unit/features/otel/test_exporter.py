@@ -319,7 +319,7 @@ async def test_a_receiver_that_refuses_a_turn_is_there_again(tmp_path: Path, wai
             await say(bot, "one")
             await written(bot, "otel/refused")
             await metric(bot, "entries_behind", lambda value: value == 0)
-            assert health(bot)[1][-1] == "spans that the receiver refuses: 3"
+            assert health(bot)[1][-2] == "spans that the receiver refuses: 3"
     assert waits == [7.0]
 
 

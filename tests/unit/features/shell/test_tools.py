@@ -161,12 +161,40 @@ async def test_a_yes_is_void_once_a_file_that_the_command_names_has_changed(
     model = Played(calls("shell_run", **named), says("I asked."), says("?"))
     async with approving(tmp_path / "home", model, tools=shell_tools(made, made.settings)) as bench:
         await bench.say("tidy up")
-        assert "A yes holds as these files are now: tidy.sh." in bench.channel.texts[0]
+        assert "A yes, also for the chat or always, holds as these files are now: tidy.sh." in bench.channel.texts[0]
         if is_changed:
             (folder / "tidy.sh").write_text("echo stolen > done")
         await bench.say(f",approve {bench.card}")
         assert ("has changed since" in (await bench.results())[-1]) is is_changed
         assert (folder / "done").exists() is not is_changed
+
+
+@pytest.mark.parametrize("change", ["other words", "gone", "new", ""])
+async def test_a_standing_yes_asks_again_once_a_file_that_the_command_names_has_changed(
+    tmp_path: Path, change: str
+) -> None:
+    """The model may write such a file without a yes, so that the same arguments would run anything."""
+    made = service(tmp_path)
+    folder = made.find_workspace("stdin:default")
+    make_workspace(folder)
+    script = folder / "tidy.sh"
+    if change != "new":
+        script.write_text("echo tidy >> done")
+    call = calls("shell_run", argv=["sh", "tidy.sh"])
+    model = Played(call, says("I asked."), says("It ran."), call, says("?"), says("?"))
+    async with approving(tmp_path / "home", model, tools=shell_tools(made, made.settings)) as bench:
+        await bench.say("tidy up")
+        await bench.say(f",approve {bench.card} always")
+        done = (folder / "done").read_text() if change != "new" else ""
+        if change == "gone":
+            script.unlink()
+        elif change:
+            script.write_text("echo stolen >> done")
+        await bench.say("tidy up again")
+        ran = (folder / "done").read_text() if change != "new" else ""
+        asked = "asked" in (await bench.results())[-1]
+        assert (ran, asked) == ((done * 2, False) if not change else (done, True))
+        assert not change or "stolen" not in ran
 
 
 def test_only_files_of_the_workspace_are_looked_at(tmp_path: Path) -> None:
