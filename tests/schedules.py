@@ -170,7 +170,7 @@ async def timed(
     with scheduler_reads(clock):
         async with running(store, model, chosen, channel=channel, life=life) as bench:
             lines[bench.channel.name] = bench.line
-            directory.join(bench.line, schedule.store.end_jobs_of_chat)
+            directory.join(bench.line, schedule.end_jobs_of_chat)
             bench.app._links = {bench.channel.name: bench.line.link}
             time = Timed(bench, schedule, clock, directory)
             recovered = await bench.find_open_work()

@@ -15,9 +15,10 @@ import struct
 import sys
 import threading
 from collections.abc import Sequence
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from multiprocessing.sharedctypes import RawArray
 from pathlib import Path
+from selectors import EVENT_READ, DefaultSelector
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,6 +32,8 @@ PIECES_A_WORKER = 8
 END_SECONDS = 30.0
 """How long workers may take to clean up."""
 NOTHING = -1
+PASSED = ("when", "duration", "start", "stop")
+"""What is told of a part of a test that passed."""
 
 
 SECONDS = (
@@ -111,7 +114,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _uses_litellm(item: pytest.Item) -> bool:
     callspec = getattr(item, "callspec", None)
     is_its_way = callspec is not None and callspec.params.get("model_path") == "litellm"
-    return is_its_way or "loaded_litellm" in getattr(item, "fixturenames", ())
+    # openai's client is a part of what litellm loads.
+    return is_its_way or not {"loaded_litellm", "loaded_openai"}.isdisjoint(getattr(item, "fixturenames", ()))
 
 
 def cut(items: Sequence[pytest.Item], least: int) -> list[range]:
@@ -151,6 +155,7 @@ class Run:
         os.write(sink, b"".join(PIECE.pack(number) for number in range(len(pieces))))
         os.close(sink)
         self._workers: dict[Connection, tuple[int, Any]] = {}
+        self._selector = DefaultSelector()
         self._heard: set[int] = set()
         self._forks = 0
         self._folder: Path = session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
@@ -163,7 +168,8 @@ class Run:
             self._start(number, ())
         try:
             while self._workers:
-                for link in wait([*self._workers]):
+                for key, _ in self._selector.select():
+                    link = key.fileobj
                     assert isinstance(link, Connection)
                     if not self._hear(link):
                         self._bury(link)
@@ -184,6 +190,7 @@ class Run:
         process.start()
         other.close()
         self._workers[link] = number, process
+        self._selector.register(link, EVENT_READ)
 
     def _hear(self, link: Connection) -> bool:
         """Take what a worker reports of one test; return false if it has ended."""
@@ -193,16 +200,23 @@ class Run:
             return False
         self._heard.add(place)
         item, hook = self._session.items[place], self._session.config.hook
-        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        told = item.ihook  # found anew each time
+        told.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         for data in reports:
-            report = hook.pytest_report_from_serializable(config=self._session.config, data=data)
-            item.ihook.pytest_runtest_logreport(report=report)
-        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+            if isinstance(data, dict):
+                report = hook.pytest_report_from_serializable(config=self._session.config, data=data)
+            else:
+                report = pytest.TestReport(
+                    item.nodeid, item.location, {}, "passed", None, **dict(zip(PASSED, data, strict=True))
+                )
+            told.pytest_runtest_logreport(report=report)
+        told.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         return True
 
     def _bury(self, link: Connection) -> None:
         """Report the test in which a worker died, if it did, and let another one go on behind it."""
         number, process = self._workers.pop(link)
+        self._selector.unregister(link)
         link.close()
         process.join()
         if process.exitcode == 0:
@@ -225,6 +239,7 @@ class Run:
     def _end(self) -> None:
         """End workers that still run: after Ctrl-C, or an error of ours."""
         os.close(self._source)
+        self._selector.close()
         for _, process in self._workers.values():
             os.kill(process.pid, signal.SIGINT)
         for _, process in self._workers.values():
@@ -284,8 +299,14 @@ class Worker:
         _plugin(config, "tmpdir").pytest_configure(config)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep it for the session."""
+        """Keep it for the session: all of it, unless there is nothing to say but that something passed."""
         config = self._session.config
+        is_plain = report.passed and not (report.sections or report.user_properties or report.longrepr)
+        if is_plain and type(report) is pytest.TestReport and not hasattr(report, "wasxfail"):
+            # Nobody looks at the beginning and the end of most tests, of which there are ten thousand.
+            if report.when == "call" or config.option.durations is not None:
+                self._reports.append(tuple(getattr(report, name) for name in PASSED))
+            return
         self._reports.append(config.hook.pytest_report_to_serializable(config=config, report=report))
 
     def _run_tests(self, places: Sequence[int], link: Connection) -> None:

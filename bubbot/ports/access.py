@@ -37,7 +37,7 @@ NO_LISTED_PEOPLE = ListedPeople()
 
 def higher_role(first: Role, second: Role) -> Role:
     """Return the one of two roles that includes the other."""
-    return first if second is Role.STRANGER or first.at_least(second) else second
+    return first if second in (first, Role.STRANGER) or first.at_least(second) else second
 
 
 @dataclass(frozen=True, slots=True)

@@ -308,7 +308,7 @@ class SessionRuntime:
 
     async def drain(self) -> None:
         """Take up the session, and run turns until nothing waits. Raise `LeaseLost` after another holder took it up."""
-        if not self._paused:
+        if not (self._paused or self._is_taken_up):
             async with self._write_lock:
                 await self._take_up()
         while self._queue and not self._paused:
@@ -687,6 +687,11 @@ def _log_end(result: TurnResult, seconds: float) -> None:
             "trace": result.turn_id[:TRACE_DIGITS],
         },
     )
+    if result.status == "too_old":
+        log.warning(
+            "messages too old to be answered: if the bot was not away, the clock of this machine is wrong",
+            extra={"action": "turn.too_old"},
+        )
 
 
 async def _record_stop(turn: Turn) -> TurnOutcome:

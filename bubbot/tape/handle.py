@@ -267,10 +267,14 @@ class TapeHandle(ABC):
 
     def _stamped(self, entries: Sequence[TapeEntry], first: int | None = None) -> tuple[TapeEntry, ...]:
         """Return the entries with the handle's stamp in their meta, each with a date, and with ids from `first` on if given."""
-        date, stamp, text = timestamp(self._now()), self._stamp, self._stamp_text
-        if first is None:
-            return tuple([entry.stamped(stamp, text, date, entry.id) for entry in entries])
-        return tuple([entry.stamped(stamp, text, date, place) for place, entry in enumerate(entries, first)])
+        stamp, text, now = self._stamp, self._stamp_text, self._now
+        ids = [entry.id for entry in entries] if first is None else range(first, first + len(entries))
+        return tuple(
+            [
+                entry.stamped(stamp, text, entry.date or timestamp(now()), entry_id)
+                for entry, entry_id in zip(entries, ids, strict=True)
+            ]
+        )
 
     def _restart(self, old_head: int, *, archive: bool) -> tuple[ResetBatch, Sequence[TapeEntry]]:
         """Build the instruction to put the tape aside, and the first entries of the new one, which are not stamped yet."""

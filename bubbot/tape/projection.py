@@ -204,6 +204,8 @@ class ProjectedTape(Generic[S]):
 
     async def follow(self, entries: Sequence[TapeEntry]) -> None:
         """Fold entries that this process has appended to the tape; read those in between if some are missing."""
+        if self._fold_next(entries):
+            return
         earlier = self._position
         if self._is_loaded and entries and entries[0].id > earlier + 1:
             await asyncio.sleep(0)  # an entry of the same commit may be about to be handed over by its own task
@@ -223,6 +225,15 @@ class ProjectedTape(Generic[S]):
             else:
                 await self._read_on()
             self._position = max(self._position, fresh[-1].id)
+
+    def _fold_next(self, entries: Sequence[TapeEntry]) -> bool:
+        """Fold entries that come right after the state, which is mostly so; return false if they do not."""
+        if not self._is_loaded or self._lock.locked() or not entries:
+            return False
+        if entries[0].id != self._position + 1 or entries[-1].id != self._position + len(entries):
+            return False  # ids ascend, except those of entries that were stored before under their keys
+        self._apply(entries)
+        return True
 
     async def write_checkpoint(self, head: int = 0, *, force: bool = False) -> bool:
         """Write a checkpoint if enough has happened since the last one; return whether one was written.

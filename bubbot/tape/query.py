@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from datetime import UTC, date, datetime, time, tzinfo
+from operator import attrgetter
 from typing import Literal, Protocol, TypeAlias
 
 from bubbot.errors import AnchorNotFound
@@ -133,7 +135,7 @@ class TapeQuery:
     """
 
     tape: str
-    part: Slice = WholeTape()
+    part: Slice = field(default=WholeTape(), hash=False)  # hashing it takes as long as all the rest
     kinds: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
@@ -259,9 +261,17 @@ def select(entries: Sequence[TapeEntry], query: TapeQuery) -> list[TapeEntry]:
 def evaluate(entries: Sequence[TapeEntry], query: TapeQuery) -> list[TapeEntry]:
     """Return the entries that the query finds among all entries of its tape, given in ascending order of id."""
     if query.as_of is not None:
-        entries = [entry for entry in entries if entry.id <= query.as_of]
-    spans = resolve(query, EntryFinder(entries))
-    return arrange(select([entry for entry in entries if is_inside(entry.id, spans)], query), query)
+        entries = entries[: bisect_right(entries, query.as_of, key=_ID)]
+    return arrange(select(_cut_out(entries, resolve(query, EntryFinder(entries))), query), query)
+
+
+def _cut_out(entries: Sequence[TapeEntry], spans: Iterable[Span]) -> list[TapeEntry]:
+    """Return those of ascending entries whose ids lie in one of ascending, disjoint ranges."""
+    inside: list[TapeEntry] = []
+    for low, high in spans:
+        end = None if high is None else bisect_right(entries, high, key=_ID)
+        inside += entries[bisect_left(entries, low, key=_ID) : end]
+    return inside
 
 
 def arrange(entries: list[TapeEntry], query: TapeQuery) -> list[TapeEntry]:
@@ -277,6 +287,7 @@ def is_inside(entry_id: int, spans: Iterable[Span]) -> bool:
 
 _ESCAPED = re.compile(r'["\\\x00-\x1f\x7f]')
 _NAMED = (Kind.ANCHOR, Kind.EVENT)
+_ID = attrgetter("id")
 
 
 @dataclass(frozen=True, slots=True)

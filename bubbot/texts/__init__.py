@@ -16,9 +16,8 @@ from bubbot.records import dataclass
 from bubbot.texts.catalogue import (
     SOURCE_LANGUAGE,
     Catalogue,
-    list_areas,
+    find_areas,
     list_languages,
-    list_names,
     read_catalogue,
 )
 
@@ -182,7 +181,7 @@ class Texts:
     @cached_property
     def _areas(self) -> Mapping[str, str]:
         """The area of each sentence, by the sentence's name."""
-        return {name: area for area in list_areas(self.package) for name in list_names(self.package, area)}
+        return find_areas(self.package)
 
     @cached_property
     def _catalogues(self) -> dict[str, Catalogue]:

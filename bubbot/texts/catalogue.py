@@ -13,6 +13,7 @@ from gettext import GNUTranslations, NullTranslations
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
+from types import MappingProxyType
 
 from bubbot.records import dataclass
 
@@ -54,14 +55,17 @@ def list_languages(package: str) -> list[str]:
     return sorted([SOURCE_LANGUAGE, *(folder.name for folder in folders if any(_stems(folder, ".po")))])
 
 
-def list_areas(package: str) -> list[str]:
-    """Return the areas that a package has sentences for."""
-    return sorted(_stems(_folder(package), ".pot"))
+def find_areas(package: str) -> Mapping[str, str]:
+    """Return the area of each sentence of a package, by the sentence's name."""
+    templates = [file for file in _folder(package).iterdir() if file.name.endswith(".pot")]
+    return _find_areas(*((file, *_changed(file)) for file in sorted(templates)))
 
 
-def list_names(package: str, area: str) -> list[str]:
-    """Return the names of the sentences of an area. Much faster than `read_catalogue`."""
-    return _find_names(_read(_folder(package).joinpath(f"{area}.pot")))
+@lru_cache(maxsize=32)
+def _find_areas(*templates: tuple[Path, int, int]) -> Mapping[str, str]:
+    return MappingProxyType(
+        {name: file.stem for file, *state in templates for name in _find_names(_read_text(file, *state))}
+    )
 
 
 @lru_cache(maxsize=128)
@@ -93,8 +97,13 @@ def _folder(package: str) -> Path:
 
 
 def _read(file: Path) -> str:
+    return _read_text(file, *_changed(file))
+
+
+def _changed(file: Path) -> tuple[int, int]:
+    """Return when a file was changed, and its size."""
     found = file.stat()
-    return _read_text(file, found.st_mtime_ns, found.st_size)
+    return found.st_mtime_ns, found.st_size
 
 
 @lru_cache(maxsize=256)

@@ -30,6 +30,8 @@ MAX_RATE_LIMITED_TRIES = 5
 """Requests of a call that Discord answers with 429."""
 MAX_BUCKETS = 256
 """Rate limits that are kept before those out of use are forgotten."""
+_ONE_LIMIT = aiohttp.ClientTimeout(sock_connect=30)
+"""`DiscordApi.call` ends each request; a second limit of the client would set a timer for each."""
 _LIBRARY_LOGGERS = ("discord.http", "discord.client", "discord.gateway", "discord.state", "discord.webhook.async_")
 """Loggers of the library; below the level of a warning their lines contain what people wrote."""
 _URL_TOKEN = re.compile(r"(/(?:webhooks|interactions)/[^/\s]+/)[^/\s?]+")
@@ -119,7 +121,8 @@ class DiscordApi:
             DiscordApiError: Discord refused the request.
             DiscordUnavailable: no readable response came in time.
         """
-        self._check_bar()
+        if (bar := self.find_bar()) is not None:
+            raise bar
         wait = timeout or (self._timing.upload_timeout if files else self._timing.call_timeout)
         try:
             async with asyncio.timeout(wait):
@@ -163,30 +166,33 @@ class DiscordApi:
                 logging.getLogger(name).removeFilter(self._redaction)
 
     async def _open(self) -> tuple[_DiscordHttp, aiohttp.ClientSession]:
+        if self._http is not None and self._files is not None and not self._closed:
+            return self._http, self._files
         async with self._opening:
             if self._closed:
                 raise DiscordUnavailable("the channel is closed")
             if self._http is None or self._files is None:
                 # Both belong to the running loop, and only here is one certain to run.
                 connector = aiohttp.TCPConnector(limit=0)
+                http = _DiscordHttp(self._settings, connector, self._timing.max_rate_limit_wait)
+                await http.open(self._settings.token)
                 self._files = aiohttp.ClientSession(
                     connector=connector, connector_owner=False, cookie_jar=aiohttp.DummyCookieJar()
                 )
-                self._http = _DiscordHttp(self._settings, connector, self._timing.max_rate_limit_wait)
-                await self._http.open(self._settings.token)
+                self._http = http
             return self._http, self._files
 
-    def _check_bar(self) -> None:
-        """Raise the last refusal while it applies to every request: repeating those leads to a ban."""
+    def find_bar(self) -> DiscordApiError | None:
+        """Return the last refusal while it applies to every request: repeating those leads to a ban. None without one."""
         if self._barred is None:
-            return
+            return None
         until, refusal = self._barred
         remaining = until - self._timing.monotonic()
         if remaining <= 0:
             self._barred = None
-            return
+            return None
         wait = remaining if refusal.status == 429 else None
-        raise DiscordApiError(refusal.status, refusal.code, refusal.text, wait)
+        return DiscordApiError(refusal.status, refusal.code, refusal.text, wait)
 
     def _bar(self, error: DiscordApiError, path: str) -> None:
         if error.is_token_refused and not path.startswith(("/webhooks/", "/interactions/")):
@@ -360,7 +366,9 @@ class _DiscordHttp(HTTPClient):
         self, verb: str, path: str, json: Any, params: Mapping[str, str | int] | None, uploads: Sequence[FileUpload]
     ) -> Any:
         """Send one request and return the parsed response. Raise `DiscordApiError` or `DiscordUnavailable`."""
-        options: dict[str, Any] = {} if params is None else {"params": dict(params)}
+        options: dict[str, Any] = (
+            {"timeout": _ONE_LIMIT} if params is None else {"timeout": _ONE_LIMIT, "params": dict(params)}
+        )
         if uploads:
             files = [File(io.BytesIO(upload.content), _safe_name(upload.name)) for upload in uploads]
             options |= {"files": files, "form": _build_form(json, uploads, files)}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,6 +32,9 @@ log = logging.getLogger(__name__)
 HOUR_SECONDS = 3600.0
 MAX_SESSIONS_PER_HOUR = 20
 """New sessions per hour without a long wait."""
+SIGN_OF_LIFE_SHARE = 1 / 16
+"""The share of the longest silence within which one event says that the connection lives: in a busy minute each one would
+cost as much as reading it."""
 
 OnGatewayEvent = Callable[[str, Any, str], None]
 """Takes an event: its name, its content, and its serial within the session."""
@@ -85,7 +89,8 @@ class _GatewaySocket(DiscordWebSocket):
         try:
             await super().received_message(msg)
         except _EventReceived:
-            await super().received_message(_NAMELESS_EVENT)
+            if self.owner.is_sign_of_life_due():
+                await super().received_message(_NAMELESS_EVENT)
             self.owner.on_event_frame(self, self._frame)
         except (ReconnectWebSocket, WebSocketClosure, discord.ConnectionClosed, OSError, aiohttp.ClientError):
             raise
@@ -137,6 +142,7 @@ class DiscordGateway(discord.Client):
         self._sessions: deque[float] = deque()
         self._is_ready = False
         self._last_frame_at = ""
+        self._last_sign_of_life = -math.inf
         self._problem = "not connected yet"
         logger = logging.getLogger("discord.client")
         logger.addFilter(_is_not_voice_notice)
@@ -235,10 +241,19 @@ class DiscordGateway(discord.Client):
             self._report_disconnect(reason, failures)
             await asyncio.sleep(self._seconds_before_connecting(session, failures))
 
+    def is_sign_of_life_due(self) -> bool:
+        """Return true if the library, which counts the seconds of silence, has to be told of an event: not of each one."""
+        now = self._timing.monotonic()
+        if now - self._last_sign_of_life < self._timing.silence_timeout * SIGN_OF_LIFE_SHARE:
+            return False
+        self._last_sign_of_life = now
+        return True
+
     async def _run_connection(self, session: _GatewaySession) -> None:
         """Run one connection to its end, which is always an exception."""
         loop = asyncio.get_running_loop()
         silent = self._timing.silence_timeout + self._timing.silence_margin
+        self._last_sign_of_life = -math.inf
         async with asyncio.timeout(self._timing.ready_timeout) as limit:
             ws = await self._socket_class.from_client(
                 self,
@@ -250,8 +265,10 @@ class DiscordGateway(discord.Client):
             )
             while True:
                 await ws.poll_event()
-                if self._is_ready and not limit.expired():
-                    limit.reschedule(loop.time() + silent)
+                end = loop.time() + silent
+                is_late = abs(end - (limit.when() or 0.0)) >= silent * SIGN_OF_LIFE_SHARE
+                if self._is_ready and is_late and not limit.expired():
+                    limit.reschedule(end)
 
     async def _disconnect(self, session: _GatewaySession) -> None:
         """Close the connection and keep what resuming needs."""

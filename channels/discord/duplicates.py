@@ -55,10 +55,10 @@ class DuplicateMonitor:
         """Check a message from the gateway; `bot_id` is the bot's own id."""
         if not isinstance(raw, dict) or not isinstance(author := raw.get("author"), dict) or author.get("id") != bot_id:
             return
-        if any(raw.get(key) for key in ("webhook_id", "interaction", "interaction_metadata")):
-            return
         nonce, now = raw.get("nonce"), self._monotonic()
         if nonce is None or str(nonce) in self._sent or self._began is None or now - self._began < self._grace:
+            return
+        if any(raw.get(key) for key in ("webhook_id", "interaction", "interaction_metadata")):
             return
         if self._foreign and now - self._foreign[-1] > WINDOW_SECONDS:
             self._has_warned = False

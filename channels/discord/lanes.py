@@ -73,6 +73,10 @@ class ChatLanes(Generic[Item]):
         """Mark that messages before the lane's queued items have to be fetched."""
         self._lane(chat).has_gap = True
 
+    def has_work(self, chat: str) -> bool:
+        """Return true if something of a chat is queued, under way or to be fetched."""
+        return chat in self._lanes
+
     @property
     def lane_count(self) -> int:
         """The number of lanes with work."""

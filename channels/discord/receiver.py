@@ -174,7 +174,10 @@ class DiscordReceiver:
             self._lanes.mark_gap(chat)
         if item.name == INTERACTION_CREATE:
             self._interactions.remember(item.raw)
-        self._lanes.put(chat, item)
+        if item.name == MESSAGE_CREATE and chat and self._is_own(item.raw) and not self._lanes.has_work(chat):
+            self._mark_taken(chat, item.raw)  # each answer comes back
+        else:
+            self._lanes.put(chat, item)
 
     async def _take(self, chat: str, item: DiscordEvent) -> None:
         if not chat:
@@ -192,7 +195,7 @@ class DiscordReceiver:
             await self._take_message(scene, raw)
         elif item.name == MESSAGE_UPDATE:
             # Most updates leave the content as it is, and do not need a request for roles.
-            if isinstance(raw, dict) and raw.get("edited_timestamp"):
+            if isinstance(raw, dict) and raw.get("edited_timestamp") and not self._is_own(raw):
                 await self._pass_on(
                     read_edit(scene, raw, await self._roles(place, author_id_without_roles(place, raw)))
                 )
@@ -227,14 +230,25 @@ class DiscordReceiver:
         if isinstance(number, str) and number in self._recent:
             return
         place = scene.place
-        roles = await self._roles(place, author_id_without_roles(place, raw))
-        self._learn_roles(place.space, raw)
-        await self._pass_on(read_message(scene, raw, roles))
+        if not self._is_own(raw):
+            roles = await self._roles(place, author_id_without_roles(place, raw))
+            self._learn_roles(place.space, raw)
+            await self._pass_on(read_message(scene, raw, roles))
+        self._mark_taken(place.channel_id, raw)
+
+    def _mark_taken(self, chat: str, raw: Any) -> None:
+        """Remember a message that is durable, or needs no storing."""
+        number = raw.get("id") if isinstance(raw, dict) else None
         if isinstance(number, str):
-            self._backfill.mark_durable(place.channel_id, number)
+            self._backfill.mark_durable(chat, number)
             self._recent[number] = None
             while len(self._recent) > MAX_RECENT_MESSAGES:
                 self._recent.popitem(last=False)
+
+    def _is_own(self, raw: Any) -> bool:
+        """Return true for a message of the bot, which is on the tape already."""
+        author = raw.get("author") if isinstance(raw, dict) else None
+        return isinstance(author, dict) and author.get("id") == self._directory.bot_user.id
 
     async def _pass_on(self, *events: ChannelEvent | None) -> None:
         for event in events:

@@ -78,6 +78,9 @@ class DiscordRun:
             return ChannelHealth(
                 is_ready=True, last_seen_at=health.last_seen_at, note=f"what was missed cannot be fetched: {trouble}"
             )
+        if health.is_ready and (bar := self._api.find_bar()) is not None:
+            reason = str(token_refused_error(self._options.name)) if bar.is_token_refused else bar.text
+            return ChannelHealth(is_ready=True, last_seen_at=health.last_seen_at, note=f"nothing can be sent: {reason}")
         if health.is_ready and self._duplicates.warning:
             return ChannelHealth(is_ready=True, last_seen_at=health.last_seen_at, note=self._duplicates.warning)
         return ChannelHealth(health.is_ready, health.last_seen_at or self._last_frame_at, health.note or trouble)

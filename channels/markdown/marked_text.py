@@ -86,7 +86,9 @@ def normalise_marks(text: str, marks: Iterable[TextMark]) -> MarkedText:
     Of nested links and code only the outer one stays; code in a spoiler is only hidden; bold and the like stop before
     code and continue after it; one kind nested in itself is one mark.
     """
-    ordered = sorted((mark for mark in marks if mark.end > mark.start), key=_outer_first)
+    ordered = sorted([mark for mark in marks if mark.end > mark.start], key=_outer_first)
+    if not ordered:
+        return MarkedText(text)
     hidden = [(mark.start, mark.end) for mark in ordered if mark.kind == "spoiler"]
     exclusive = list(
         _outermost(

@@ -44,6 +44,8 @@ def split_marked(
     if limit < 2:
         raise ValueError(f"limit is {limit}: a piece has to hold at least one character; use 2 or more")
     text = marked.text
+    if len(text) <= limit and measure(text) <= limit and (max_marks is None or len(marked.marks) <= max_marks):
+        return [marked] if text.strip() else []
     cutter = TextCutter(
         text,
         measure,

@@ -52,7 +52,7 @@ class TelegramHttp(BaseRequest):
     def parse_json_payload(payload: bytes) -> dict[str, Any]:
         """Parse an answer without the library's own parser, which logs the payload: people's messages."""
         try:
-            answer: dict[str, Any] = json.loads(payload)
+            answer: dict[str, Any] = json.loads(payload.decode())
         except (ValueError, RecursionError):
             raise TelegramError("no JSON") from None
         return answer

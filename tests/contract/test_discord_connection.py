@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from bubbot.errors import ChannelRefused
-from bubbot.ports.channel import CommandInfo
+from bubbot.errors import ChannelRefused, DeliveryFailed
+from bubbot.ports.channel import CommandInfo, MessagePart
 from tests.fakes.discord_channel import Heard, opened, receiving, with_pace
-from tests.fakes.discordapi.errors import Refuse
+from tests.fakes.discordapi.errors import Refuse, TooMany
 from tests.fakes.discordapi.server import Server
-from tests.fakes.platform.faults import Drop, Html
+from tests.fakes.platform.faults import Drop, Fault, Html
 
 
 async def test_what_discord_says_in_a_form_nobody_knows_is_set_aside_and_the_rest_is_heard() -> None:
@@ -144,6 +144,19 @@ async def test_a_bot_that_was_ready_outlives_a_refusal_and_shows_it(caplog: pyte
         await heard.until("still there?")
     actions = [str(getattr(record, "action", "")) for record in caplog.records]
     assert [one for one in actions if one.startswith("channel.")] == ["channel.doubted", "channel.up"]
+
+
+@pytest.mark.parametrize("fault", [Refuse(401, "401: Unauthorized"), TooMany(60.0, banned=True)])
+async def test_a_bot_that_hears_and_may_send_nothing_shows_it(fault: Fault) -> None:
+    """Discord may refuse a token, or block an address, before it ends the connection."""
+    async with Server() as server, receiving(server) as (channel, _):
+        server.fail("POST /channels/{channel}/messages", fault)
+        part = MessagePart(str(server.dm(server.user("Ada")).id), "hello")
+        with pytest.raises(DeliveryFailed):
+            await channel.send(part)
+        assert channel.health().is_ready
+        assert channel.health().note.startswith("nothing can be sent: ")
+        assert ("[channels.dc] token" in channel.health().note) is isinstance(fault, Refuse)
 
 
 async def test_an_intent_that_is_taken_away_is_shown_until_it_is_back(caplog: pytest.LogCaptureFixture) -> None:

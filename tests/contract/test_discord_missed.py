@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from bubbot.ports.channel import BackfillCursor, ChannelEvent, Inbound
+from bubbot.ports.channel import BackfillCursor, ChannelEvent, Inbound, MessagePart
 from tests.fakes.discord_channel import Heard, opened, receiving, with_pace
 from tests.fakes.discordapi.errors import Refuse
 from tests.fakes.discordapi.server import Server
@@ -41,6 +41,26 @@ async def test_what_was_missed_by_a_session_that_is_gone_is_fetched_in_order_and
             assert [one.text for one in heard.inbounds if one.thread] == ["t one", "t missed"]
             assert {one.sender.roles for one in heard.inbounds} == {(str(crew.id),)}
             assert len(server.calls("GET /guilds/{}/members/{}")) == 1
+
+
+async def test_a_chat_in_which_the_bot_spoke_last_has_missed_nothing() -> None:
+    async with Server() as server, receiving(server) as (channel, heard):
+        ada = server.user("Ada")
+        room = server.guild("Guild", ada, [ada]).text("general")
+        room.say(ada, "one")
+        await heard.until("one")
+        await channel.send(MessagePart(str(room.id), "an answer"))
+        room.say(ada, "two")
+        await heard.until("one", "two")
+        await channel.send(MessagePart(str(room.id), "another answer"))
+        server.dm(ada).say(ada, "elsewhere")  # comes after the answer, so that was taken
+        await heard.until("one", "two", "elsewhere")
+        server.gateway.refuse_resume = True
+        server.gateway.drop()
+        await server.until(lambda: server.gateway.identified == 2 and channel.health().is_ready)
+        room.say(ada, "three")
+        await heard.until("one", "two", "elsewhere", "three")
+        assert not server.calls(HISTORY)
 
 
 async def test_a_restart_answers_what_was_said_meanwhile() -> None:

@@ -28,7 +28,7 @@ def test_the_sentences_of_status_are_quoted_as_they_are() -> None:
     ] + [node.value for node in nodes if isinstance(node, ast.Constant)]
     listed = PAGE.partition("with what\nis wrong:")[2].partition("`bubbot status --json`")[0]
     quoted = re.findall(r"^- `(.+?)`", listed, re.MULTILINE)
-    assert len(quoted) == 7
+    assert len(quoted) == 8
     named = [
         re.sub(r"Process 42|\b5\b|(?<=received from ).+|(?<=comes from )\S+|(?<=since )….*", "X", sentence)
         for sentence in quoted

@@ -6,13 +6,18 @@ import asyncio
 import json
 import os
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bubbot.app.tapes import open_tapes
+from bubbot.cli.tape import command as tape_command
 from bubbot.home import Home
+from bubbot.stores.sqlite.store import SqliteStore
+from bubbot.tape.entry import TapeEntry
+from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import session_tape
 from bubbot.tape.store import ForkRecord
 from tests.e2e import bot
@@ -239,3 +244,36 @@ def test_a_command_that_writes_to_a_session_records_its_unfinished_turn_first(ho
     assert run(other, "memory", "save", "play", "x").returncode == 0
     shown = fine(other, "tape", "show", "play")
     assert shown.index("turn/interrupted") < shown.index("memory/seal")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("--kinds", "message"),
+        ("--last", "3"),
+        ("--as-of", "7"),
+        ("--turn", "TURN"),
+        ("--turn", "TURN", "--last", "2"),
+    ],
+    ids=" ".join,
+)
+def test_a_tape_is_shown_the_same_by_pages(
+    home: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    """A long one does not fit into memory."""
+    turn = entries(home)[-1]["meta"]["turn"][:8]
+    command = ("tape", "show", "default", *(turn if each == "TURN" else each for each in options))
+    whole = fine(home, *command)
+    read: list[int] = []
+    fetch = SqliteStore.fetch
+
+    async def counted(self: SqliteStore, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
+        found = await fetch(self, queries)
+        read.extend(map(len, found))
+        return found
+
+    monkeypatch.setattr(tape_command, "PAGE_ENTRIES", 2)
+    monkeypatch.setattr(SqliteStore, "fetch", counted)
+    assert fine(home, *command) == whole != ""
+    assert max(read) <= 3

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Literal, TypeAlias
 
@@ -40,9 +42,12 @@ from bubbot.ports.session_names import find_tape, read_session
 from bubbot.ports.store import DeploymentAudit, KeepsChain, require_chain
 from bubbot.stores.jsonl import line_fields
 from bubbot.tape.entry import Kind, TapeEntry, thaw
-from bubbot.tape.query import TapeQuery, date_bounds
+from bubbot.tape.query import IdRanges, TapeQuery, date_bounds
+from bubbot.tape.store import TapeStore
 
 EXIT_OK, EXIT_DAMAGED = 0, 5
+PAGE_ENTRIES = 1000
+"""Entries of a tape that are read at a time."""
 HeadForm: TypeAlias = Literal["current", "older", "none"]
 RESULTS: Mapping[str, type] = {
     "tape list": TapeList,
@@ -148,23 +153,47 @@ async def _show(setup: CommandSetup, args: argparse.Namespace) -> int:
         raise usage_error("bubbot tape show", str(error)) from error
     async with open_tapes(setup.home, setup.settings.store) as (store, workspace):
         tape = await find_tape(store, workspace, args.tape)
-        newest = args.last is not None
-        limit = None if args.turn else args.last
+        head = await store.head(tape)
         if args.as_of is not None:
-            require_head(args.as_of, await store.head(tape))
-        query = TapeQuery(tape, kinds=kinds, since=since, until=until, newest=newest, limit=limit, as_of=args.as_of)
-        entries = (await store.fetch([query]))[0]
-    entries = tuple(entry for entry in entries if str(entry.meta.get("turn", "")).startswith(args.turn))[: args.last]
-    if not entries and (unknown := [kind for kind in kinds if kind not in list(Kind)]):
+            require_head(args.as_of, head)
+        query = TapeQuery(tape, kinds=kinds, since=since, until=until, as_of=args.as_of)
+        is_shown = False
+        async for entry in _select(store, query, head, turn=args.turn, last=args.last):
+            is_shown = True
+            if args.json:
+                show_json(line_fields(entry))
+            else:
+                show_line(_format_entry(entry))
+    if not is_shown and (unknown := [kind for kind in kinds if kind not in list(Kind)]):
         raise usage_error(
             "bubbot tape show", f"--kinds {unknown[0]!r}: no entry has it; the usual kinds are {', '.join(Kind)}"
         )
-    for entry in reversed(entries) if args.last is not None else entries:
-        if args.json:
-            show_json(line_fields(entry))
-        else:
-            show_line(_format_entry(entry))
     return EXIT_OK
+
+
+async def _select(
+    store: TapeStore, query: TapeQuery, head: int, *, turn: str, last: int | None
+) -> AsyncIterator[TapeEntry]:
+    """Yield the entries of a query, or the `last` of them, oldest first; with `turn` only those of turns that begin so.
+
+    A long tape is read by pages: it may not fit into memory.
+    """
+    if last is not None and not turn:
+        for entry in reversed((await store.fetch([replace(query, newest=True, limit=last)]))[0]):
+            yield entry
+        return
+    newest = deque[TapeEntry](maxlen=last)
+    for low in range(1, head + 1, PAGE_ENTRIES):
+        page = replace(query, part=IdRanges(((low, low + PAGE_ENTRIES - 1),)))
+        for entry in (await store.fetch([page]))[0]:
+            if not str(entry.meta.get("turn", "")).startswith(turn):
+                continue
+            if last is None:
+                yield entry
+            else:
+                newest.append(entry)
+    for entry in newest:
+        yield entry
 
 
 def _format_entry(entry: TapeEntry) -> str:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import time
 
+from bubbot.errors import ConfigError
 from bubbot.feature import Apply, Feature, Kernel
 from bubbot.features.schedule.changes import SCHEDULE_TAPE, ScheduleLimits
-from bubbot.features.schedule.firing import SCHEDULE_ORIGIN, Firings, format_missed
+from bubbot.features.schedule.firing import SCHEDULE_ORIGIN, Firings, format_missed, job_label
 from bubbot.features.schedule.health import next_firings, schedule_health
 from bubbot.features.schedule.settings import ScheduleSettings
-from bubbot.features.schedule.state import JobAllowance, JobState
+from bubbot.features.schedule.state import Job, JobAllowance, JobState
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.features.schedule.tools import schedule_tools
 from bubbot.ports.channel import Outbound, Role
@@ -37,6 +40,7 @@ class ScheduleFeature:
         )
         self._firings = Firings(self.store, kernel.role_of)
         self._kernel = kernel
+        self._notices = asyncio.Queue[tuple[Job, Outbound]]()
 
     def feature(self) -> Feature:
         """Build the record."""
@@ -48,8 +52,8 @@ class ScheduleFeature:
             traces=(SCHEDULE_TAPE,),
             on_merged=(self._firings.apply_merge,),
             on_recovered=self.store.load,
-            background={"schedules": self.run_timer},
-            on_chat_unreachable=self.store.end_jobs_of_chat,
+            background={"schedules": self.run_timer, "notices of jobs": self.send_notices},
+            on_chat_unreachable=self.end_jobs_of_chat,
             health=self._report_health,
             prepare=self._prepare,
         )
@@ -69,6 +73,23 @@ class ScheduleFeature:
         chat, text = job_state.job.place, format_missed(job_state, self._kernel.texts)
         outbound = Outbound(chat.channel, chat.chat, text, chat.thread)
         await self._kernel.send(job_state.job.session, key, outbound, {SCHEDULE_TAPE: facts})
+
+    async def end_jobs_of_chat(self, channel: str, chat: str, reason: str) -> None:
+        """End the jobs of a chat that cannot be reached any more, and notify the chats in which those for it were made."""
+        for job in await self.store.end_jobs_of_chat(channel, chat, reason):
+            if (job.place.channel, job.place.chat) != (channel, chat):
+                text = self._kernel.texts.say("told_chat_gone", job=job_label(job), reason=reason)
+                outbound = Outbound(job.place.channel, job.place.chat, text, job.place.thread)
+                self._notices.put_nowait(
+                    (job, outbound)
+                )  # sent later: the delivery that found this out is still under way
+
+    async def send_notices(self) -> None:
+        """Notify chats of jobs that have ended, until cancelled. The list of jobs has the reason in any case."""
+        while True:
+            job, outbound = await self._notices.get()
+            with suppress(ConfigError):  # the channel does not run here
+                await self._kernel.send(job.session, f"{job.id}@over", outbound, {})
 
     def _report_health(self, context: HealthContext) -> FeatureHealth:
         may_read = context.role.at_least(Role.ADMIN)  # a thousand jobs take a tenth of a second

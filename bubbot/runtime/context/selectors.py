@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from datetime import tzinfo
-from json import JSONDecoder
+from operator import attrgetter
 from typing import Any
 
 from bubbot.records import dataclass
@@ -41,9 +41,6 @@ CONTINUES_MESSAGE = "[The conversation goes on]"
 """The user message if a provider needs one and nobody wrote one."""
 
 
-_DECODER = JSONDecoder()
-
-
 @dataclass(frozen=True, slots=True)
 class MessageStyle:
     """The style of messages.
@@ -76,6 +73,7 @@ class ContextMessage:
         text: the message as canonical JSON in bytes; written once, since every step needs it.
         size: its bytes.
         is_nested: true if the message holds more than texts.
+        has_parts: true if its content is not a text.
     """
 
     message: JsonObject
@@ -84,17 +82,19 @@ class ContextMessage:
     text: bytes = field(init=False, repr=False, compare=False)
     size: int = field(init=False, repr=False, compare=False)
     is_nested: bool = field(init=False, repr=False, compare=False)
+    has_parts: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         text = canonical(self.message).encode()
         object.__setattr__(self, "text", text)
         object.__setattr__(self, "size", len(text))
         object.__setattr__(self, "is_nested", {*map(type, self.message.values())} != {str})
+        object.__setattr__(self, "has_parts", type(self.message["content"]) is not str)
 
-    def copy(self) -> JsonObject:
-        """Return a copy of the message; reading its text is quicker than copying what is nested."""
-        message: JsonObject = _DECODER.raw_decode(self.text.decode())[0]
-        return message
+
+# Every step looks at all messages of a window: these read a field of each without a line of Python.
+HAS_PARTS: Callable[[ContextMessage], bool] = attrgetter("has_parts")
+_DELETES: Callable[[ContextMessage], int] = attrgetter("deletes")
 
 
 def format_anchor_line(entry: TapeEntry) -> str:
@@ -176,7 +176,7 @@ def _cached_message(entry: TapeEntry, stamps: tzinfo | None) -> list[ContextMess
 
 def _limit_images(context_messages: tuple[ContextMessage, ...], style: MessageStyle) -> tuple[ContextMessage, ...]:
     """Keep the newest images as references that become images, and describe all others in words."""
-    if not [item for item in context_messages if type(item.message["content"]) is not str]:
+    if not any(map(HAS_PARTS, context_messages)):
         return context_messages
     messages = [context_message.message for context_message in context_messages]
     places = select_images(messages, style.images, style.image_bytes) if style.images else frozenset()
@@ -227,7 +227,7 @@ def prepend_opening(
 
     Of what was deleted before the window, the messages note what the anchor cites.
     """
-    if [message for message in messages if message.deletes]:
+    if any(map(_DELETES, messages)):
         cited = _find_sources(opening)
         messages = tuple([message for message in messages if not message.deletes or message.deletes in cited])
     if opening is None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
+from itertools import chain
+from operator import attrgetter
 
 from bubbot.errors import ConfigError
 from bubbot.ports.settings import AUTO_SELECTOR
@@ -12,6 +15,9 @@ from bubbot.records import dataclass
 from bubbot.runtime.context.selectors import ContextMessage, MessageStyle, prepend_opening, select_messages
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.query import AfterAnchor, Slice, TapeQuery, WholeTape, Window
+
+_TEXT: Callable[[ContextMessage], bytes] = attrgetter("text")
+_IDS: Callable[[ContextMessage], tuple[int, ...]] = attrgetter("ids")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +35,20 @@ class ModelContext:
     @property
     def messages(self) -> tuple[JsonObject, ...]:
         """Copies of the messages for a request: a model must not change what is shown next time."""
-        return tuple([item.copy() if item.is_nested else {**item.message} for item in self.context_messages])
+        # Reading texts, all at once, is quicker than copying what is nested.
+        nested = b",".join([item.text for item in self.context_messages if item.is_nested])
+        copies = iter(json.loads(b"[%b]" % nested) if nested else ())
+        return tuple([next(copies) if item.is_nested else {**item.message} for item in self.context_messages])
 
     @property
     def texts(self) -> tuple[bytes, ...]:
         """The messages as canonical JSON."""
-        return tuple([item.text for item in self.context_messages])
+        return tuple(map(_TEXT, self.context_messages))
 
     @property
     def ids(self) -> tuple[int, ...]:
         """The entries that the model is shown, ascending."""
-        return tuple(sorted({entry_id for item in self.context_messages for entry_id in item.ids}))
+        return tuple(sorted({*chain.from_iterable(map(_IDS, self.context_messages))}))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 from bubbot.runtime.context.attachments import find_images
-from bubbot.runtime.context.selectors import ContextMessage
+from bubbot.runtime.context.selectors import HAS_PARTS, ContextMessage
 
 BYTES_PER_TOKEN = 3
 """An estimate on the safe side: English has about 4 bytes per token, Chinese, Japanese and code about 3."""
@@ -14,6 +15,8 @@ MESSAGE_TOKENS = 5
 """The frame of a message."""
 IMAGE_TOKENS = 1_600
 """The cost of an image at the providers that publish one; most count less."""
+
+_SIZE: Callable[[ContextMessage], int] = attrgetter("size")
 
 
 def estimate_tokens(text: str) -> int:
@@ -29,11 +32,12 @@ def estimate_size(text: bytes) -> int:
 def estimate_message_tokens(message: ContextMessage) -> int:
     """Estimate the tokens of a chat message, its frame included."""
     text = message.size // BYTES_PER_TOKEN + MESSAGE_TOKENS
-    return text if type(message.message["content"]) is str else text + IMAGE_TOKENS * len(find_images(message.message))
+    return text + IMAGE_TOKENS * len(find_images(message.message)) if message.has_parts else text
 
 
 def estimate_context_tokens(messages: Sequence[ContextMessage]) -> int:
     """Estimate the tokens of chat messages: the sum of `estimate_message_tokens`."""
-    texts = sum([message.size // BYTES_PER_TOKEN + MESSAGE_TOKENS for message in messages])
-    nested = [message.message for message in messages if type(message.message["content"]) is not str]
-    return texts + IMAGE_TOKENS * sum(len(find_images(message)) for message in nested)
+    texts = sum([size // BYTES_PER_TOKEN for size in map(_SIZE, messages)]) + MESSAGE_TOKENS * len(messages)
+    if not any(map(HAS_PARTS, messages)):
+        return texts
+    return texts + IMAGE_TOKENS * sum(len(find_images(item.message)) for item in messages if item.has_parts)

@@ -41,31 +41,34 @@ Traces: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
 """Single entries of several tapes: (tape, ids) each."""
 
 
-def ensure_tape(conn: sqlite3.Connection, name: str) -> int:
-    """Return the number of a tape; create it if it is missing. Raises `TapeConflict` for an archive."""
-    row = conn.execute("SELECT tape, archived_from FROM tapes WHERE name = ?", (name,)).fetchone()
-    if row is not None:
-        if row[1] is not None:
-            raise TapeConflict(f"{name} is an archive, and takes nothing more: write to {row[1]}")
-        return int(row[0])
-    conn.execute("INSERT INTO tapes (name) VALUES (?)", (name,))
-    return int(conn.execute("SELECT last_insert_rowid()").fetchone()[0])
-
-
 @dataclass
 class _TapePosition:
-    """The end of a tape: its number, newest id and chain value."""
+    """The end of a tape: its number (-1 if there is no such tape), newest id and chain value."""
 
     tape: int
     head: int
     chain: bytes
 
 
-def _find_end(conn: sqlite3.Connection, tape: int, name: str) -> _TapePosition:
-    row = conn.execute(
-        "SELECT id, chain FROM entries INDEXED BY entries_id WHERE tape = ? ORDER BY id DESC LIMIT 1", (tape,)
-    ).fetchone()
-    return _TapePosition(tape, *row) if row else _TapePosition(tape, 0, genesis(name))
+_SELECT_END = """
+SELECT tapes.tape, archived_from, id, chain
+FROM tapes LEFT JOIN entries INDEXED BY entries_id ON entries.tape = tapes.tape
+WHERE tapes.name = ? ORDER BY id DESC LIMIT 1
+"""
+
+
+def _find_end(conn: sqlite3.Connection, name: str, *, writes: bool = False) -> _TapePosition:
+    """Return the end of a tape; if the caller `writes`, create one that is missing. Raise `TapeConflict` for an archive then."""
+    row = conn.execute(_SELECT_END, (name,)).fetchone()
+    if row is None:
+        if writes:
+            conn.execute("INSERT INTO tapes (name) VALUES (?)", (name,))
+        tape = conn.execute("SELECT last_insert_rowid()").fetchone()[0] if writes else -1
+        return _TapePosition(tape, 0, genesis(name))
+    tape, archived_from, head, chain = row
+    if writes and archived_from is not None:
+        raise TapeConflict(f"{name} is an archive, and takes nothing more: write to {archived_from}")
+    return _TapePosition(tape, 0, genesis(name)) if head is None else _TapePosition(tape, head, chain)
 
 
 def encode_batches(batches: Sequence[Batch], salt: Salt) -> Contents:
@@ -94,8 +97,7 @@ def _append(
     moved: MovedIds | None = None
     appending = _Appending(salt, contents, newest_position(conn))
     for batch in batches:
-        number = ensure_tape(conn, batch.tape) if batch.entries else tape_number(conn, batch.tape)
-        tape_end = _find_end(conn, -1 if number is None else number, batch.tape)
+        tape_end = _find_end(conn, batch.tape, writes=bool(batch.entries))
         if batch.expect_head is not None and tape_end.head != batch.expect_head:
             raise TapeConflict(f"{batch.tape} has entries to {tape_end.head}, not to {batch.expect_head}")
         if batch.rebase is not None:
@@ -318,7 +320,7 @@ def remove_blobs(
 
 def put_blob(conn: sqlite3.Connection, tape: str, data: bytes) -> str:
     """Store the bytes unless the tape has them already; return their digest."""
-    digest, number = blob_digest(data), ensure_tape(conn, tape)
+    digest, number = blob_digest(data), _find_end(conn, tape, writes=True).tape
     if not conn.execute("SELECT 1 FROM blobs WHERE tape = ? AND digest = ?", (number, digest)).fetchone():
         conn.execute("INSERT INTO blobs (tape, digest, data) VALUES (?, ?, ?)", (number, digest, data))
     return digest
@@ -339,8 +341,7 @@ def open_fork(conn: sqlite3.Connection, record: ForkRecord, texts: Sequence[str]
 
 
 def _check_base(conn: sqlite3.Connection, name: str, base: int, *, exact: bool = True) -> None:
-    tape = tape_number(conn, name)
-    head = 0 if tape is None else _find_end(conn, tape, name).head
+    head = _find_end(conn, name).head
     if head < base or (exact and head != base):
         raise TapeConflict(f"{name} has entries to {head}, not to {base}")
 

@@ -38,7 +38,9 @@ def back(store: TapeStore | None = None, life: str = "first", **given: Any) -> A
 
 
 @virtual
-async def test_one_notice_stands_for_all_of_them_and_the_young_ones_are_answered() -> None:
+async def test_one_notice_stands_for_all_of_them_and_the_young_ones_are_answered(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with back() as bench:
         for number in range(50):
             sender = str(number % 3 + 1)
@@ -53,6 +55,8 @@ async def test_one_notice_stands_for_all_of_them_and_the_young_ones_are_answered
         assert (await bench.recover()).inbounds == ()
         outcomes = [done["outcome"] for done in await bench.events("inbox/done", bench.inbox.name)]
         assert outcomes == ["too_old", "answered"]
+    warned = [one for one in caplog.records if getattr(one, "action", "") == "turn.too_old"]
+    assert [one.levelname for one in warned] == ["WARNING"]  # a wrong clock looks like an absence
 
 
 @virtual

@@ -19,13 +19,11 @@ from tests.doubles import CountingIds, SteppingClock
 from tests.tapes import note, notes, texts, whole
 
 
-async def test_entries_without_a_date_are_dated_by_the_clock_those_of_a_batch_at_one_moment(tape: TapeService) -> None:
-    batch = await tape.append([note("a"), note("b", date="2020-01-01"), note("c")])
-    later = await tape.append([note("d")])
-    assert [entry.date for entry in (*batch, *later)] == [
+async def test_an_entry_without_a_date_is_dated_by_the_clock(tape: TapeService) -> None:
+    first, second, third = await tape.append([note("a"), note("b", date="2020-01-01"), note("c")])
+    assert [entry.date for entry in (first, second, third)] == [
         "2026-11-21T20:21:00.000000+00:00",
         "2020-01-01",
-        "2026-11-21T20:21:00.000000+00:00",
         "2026-11-21T20:21:01.000000+00:00",
     ]
 

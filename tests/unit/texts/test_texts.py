@@ -56,9 +56,8 @@ from bubbot.texts import Texts
 from bubbot.texts.catalogue import (
     SOURCE_LANGUAGE,
     CatalogueEntry,
-    list_areas,
+    find_areas,
     list_languages,
-    list_names,
     read_catalogue,
 )
 from tests.docs.pages import ROOT
@@ -68,7 +67,7 @@ from tests.turns import WAIT, Options, Played, calls, running, says, toolbox
 from tests.unit.runtime.test_recovery import Gate
 
 PACKAGE = "bubbot.texts"
-AREAS = list_areas(PACKAGE)
+AREAS = sorted({*find_areas(PACKAGE).values()})
 OTHERS = [tag for tag in list_languages(PACKAGE) if tag != SOURCE_LANGUAGE]
 CHINESE = Texts("zh")
 TABLES = ("brief.", "command.", "error.", "meaning.", "role.", "status.", "strategy.", "topic.")
@@ -145,7 +144,8 @@ def list_translated_tools() -> list[Tool]:
 class TestLanguages:
     @pytest.mark.parametrize("area", AREAS)
     def test_the_names_of_an_area_are_found_without_reading_the_rest(self, area: str) -> None:
-        assert list_names(PACKAGE, area) == [*read_catalogue(PACKAGE, area, SOURCE_LANGUAGE).entries]
+        found = [name for name, place in find_areas(PACKAGE).items() if place == area]
+        assert found == [*read_catalogue(PACKAGE, area, SOURCE_LANGUAGE).entries]
 
     def test_the_wheel_has_every_catalogue(self) -> None:
         settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -308,7 +308,7 @@ def weather(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 class TestCatalogueOfAPackage:
     def test_an_installed_package_brings_its_own_areas_and_languages(self, weather: str) -> None:
-        assert (list_areas(weather), list_languages(weather)) == (["forecast"], ["en", "pl"])
+        assert ({*find_areas(weather).values()}, list_languages(weather)) == ({"forecast"}, ["en", "pl"])
         assert Texts(package=weather).say("sunny", place="Łódź") == "The sun shines in 'Łódź'."
         assert not Texts("zh", weather).is_translated
 

@@ -96,6 +96,19 @@ class TestWhatIsSaid:
             assert "its chat cannot be reached any more: chat not found" in await bot.say(",schedules")
 
     @virtual
+    async def test_the_chat_that_made_a_job_for_one_that_is_gone_is_told(self) -> None:
+        channel = KeptChannel()
+        async with timed(InMemoryStore(), Played(says("x")), channel=channel) as bot:
+            await bot.say(",remind to=test:5 0 * * * *: tea", sender="1", chat="1")
+            channel.failures = [DeliveryFailed("chat not found", permanent=True, gone=True)]
+            sending = asyncio.create_task(bot.schedule.send_notices())
+            await bot.passes(hours=5)
+            sending.cancel()
+            told = [(one.chat, one.text) for one in channel.sent if "has ended" in one.text]
+        reason = "as the chat that gets its answers cannot be reached any more: chat not found"
+        assert told == [("1", f"The scheduled job 0000a1 has ended, {reason}")]
+
+    @virtual
     async def test_a_job_pays_for_its_own_turns(self) -> None:
         payers: list[tuple[str, str]] = []
 
