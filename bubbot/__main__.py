@@ -5,8 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from contextlib import ExitStack
-from functools import partial
 
 from bubbot.cli.interrupt import leave_on_interrupt, raise_on_interrupt
 
@@ -25,19 +23,15 @@ def main() -> int:
 
     defer_metadata()
     from bubbot.cli.main import main as run_command  # this import takes time
-    from bubbot.records import quick_libraries
 
     try:
-        with ExitStack() as loading:
-            loading.enter_context(quick_libraries())
-            return run_command(on_loaded=partial(_start, loading))
+        return run_command(on_loaded=_start)
     finally:
         leave_on_interrupt()
 
 
-def _start(loading: ExitStack) -> None:
-    """End what is only for loading, let Ctrl-C raise, and look for garbage again, but never among the modules."""
-    loading.close()
+def _start() -> None:
+    """Let Ctrl-C raise, and look for garbage again, but never among the modules."""
     raise_on_interrupt()
     gc.freeze()
     gc.enable()

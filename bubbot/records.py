@@ -10,8 +10,7 @@ import dataclasses
 import itertools
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
@@ -20,7 +19,6 @@ IsoTime: TypeAlias = Annotated[str, "date-time"]
 """A time in a result of a command: ISO 8601 with its offset from UTC."""
 T = TypeVar("T")
 _MISSING = dataclasses.MISSING
-_STANDARD: Any = dataclasses.dataclass
 FEW_OBJECTS = 8
 """Objects of a class that are made without a constructor of its own: to compile one takes as long as 50 objects."""
 
@@ -34,26 +32,8 @@ def quick_dataclass(cls: type[T] | None = None, /, **options: bool) -> Any:
         or any("__dataclass_fields__" in vars(base) for base in cls.__mro__[1:])
         or any(_ODD.search(str(annotation)) for annotation in cls.__annotations__.values())
     ):
-        return _STANDARD(**options)(cls)
+        return dataclasses.dataclass(**options)(cls)
     return _build_class(cls, options)
-
-
-@contextmanager
-def quick_libraries() -> Iterator[None]:
-    """Let libraries that are imported meanwhile have this decorator for their classes with slots.
-
-    The standard one makes such a class anew, as this one does; other classes it only adds to. pydantic and what it imports
-    have 40 with slots.
-    """
-
-    def decorate(cls: type[T] | None = None, /, **options: bool) -> Any:
-        return (quick_dataclass if options.get("slots") else _STANDARD)(cls, **options)
-
-    dataclasses.dataclass = decorate
-    try:
-        yield
-    finally:
-        dataclasses.dataclass = _STANDARD
 
 
 _ODD = re.compile("InitVar|KW_ONLY")
@@ -111,7 +91,7 @@ class _LazyFields:
 
     def __get__(self, record: object, owner: type[Any]) -> Any:
         """Put the fields in the place of this object."""
-        twin: Any = _STANDARD(init=False, repr=False, eq=False)(type(self.owner.__name__, (), self._parts))
+        twin: Any = dataclasses.dataclass(init=False, repr=False, eq=False)(type(self.owner.__name__, (), self._parts))
         params = twin.__dataclass_params__
         params.init = params.repr = params.eq = True  # whoever derives a class asks for them
         params.frozen = self._is_frozen

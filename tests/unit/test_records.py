@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import json
 import pickle
 import subprocess
 import sys
@@ -266,51 +265,6 @@ def test_the_standard_library_compiles_six_functions_for_a_class(module: str, na
     code = COUNT.format(module=module, name=name)
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == counts
-
-
-LIBRARIES = """
-import dataclasses, json, re, sys
-from bubbot.records import quick_libraries
-standard = dataclasses.dataclass
-def load():
-    global annotated_types, pydantic
-    import annotated_types, pydantic.fields, pydantic.functional_validators, pydantic.json_schema, pydantic.types
-if sys.argv[1] == "quick":
-    with quick_libraries():
-        load()
-load()
-assert dataclasses.dataclass is standard
-classes = {
-    f"{value.__module__}.{value.__qualname__}": value
-    for name, module in list(sys.modules.items()) if name.partition(".")[0] in ("annotated_types", "pydantic")
-    for value in vars(module).values() if isinstance(value, type) and "__dataclass_fields__" in vars(value)
-}
-quick = sum(value.__init__.__module__ == "bubbot.records" for value in classes.values())
-made = [annotated_types.Ge(1), annotated_types.Len(2, 3), pydantic.types.StringConstraints(min_length=1), pydantic.types.Strict()]
-print(quick, json.dumps([
-    {
-        name: [str(value.__dataclass_params__), repr(value.__match_args__), repr(vars(value).get("__slots__")),
-               [re.sub(" at 0x[0-9a-f]+", "", str(field)) for field in dataclasses.fields(value)],
-               value.__hash__ is None, [base.__name__ for base in value.__mro__]]
-        for name, value in sorted(classes.items())
-    },
-    [[repr(one), one == type(one)(**dataclasses.asdict(one)), hash(one) == hash(type(one)(**dataclasses.asdict(one)))] for one in made],
-    pydantic.TypeAdapter(pydantic.types.conint(ge=1, le=3)).json_schema(),
-]))
-"""
-
-
-def test_classes_of_libraries_are_as_the_standard_library_makes_them() -> None:
-    """What only makes classes quicker changes nothing that anybody can ask of them."""
-    outputs = [
-        subprocess.run(
-            [sys.executable, "-c", LIBRARIES, way], cwd=ROOT, capture_output=True, text=True, check=True
-        ).stdout.split(" ", 1)
-        for way in ("quick", "standard")
-    ]
-    (quick, classes), (none, same) = outputs
-    assert int(quick) > 30  # otherwise `quick_libraries` is no longer worth its lines
-    assert (none, json.loads(classes)) == ("0", json.loads(same))
 
 
 def test_classes_may_be_derived_with_the_standard_decorator() -> None:
