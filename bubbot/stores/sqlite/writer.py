@@ -84,11 +84,20 @@ class DatabaseThread:
             raise StoreUnavailable("the store is closed")
         self._jobs.put(job)
 
+    def post_soon(self, job: Callable[[sqlite3.Connection], object]) -> None:
+        """Post a function in the next round of the event loop."""
+        if not self._is_open:
+            raise StoreUnavailable("the store is closed")
+        asyncio.get_running_loop().call_soon(self._jobs.put, job)
+
     async def aclose(self) -> None:
         """Close the connection after all posted work, and wait for the thread."""
         self._is_open = False
-        self._jobs.put(None)
-        await asyncio.to_thread(self._thread.join)
+        try:
+            await asyncio.sleep(0)  # what was posted for this round
+        finally:
+            self._jobs.put(None)
+            await asyncio.to_thread(self._thread.join)
 
     def _serve(self, connector: Callable[[], sqlite3.Connection], opened: _Answer[None]) -> None:
         try:
@@ -286,15 +295,13 @@ class GroupCommitWriter:
                 self._post_group()
 
     def _post_group(self) -> None:
-        """Start a commit of everything queued. A group that has not begun yet takes it along."""
-        if self._is_group_posted:
-            return
-        self._is_group_posted = True  # first: the thread may begin before `post` returns
-        try:
-            self._conn.post(self._commit_group)
-        except StoreUnavailable:
-            self._is_group_posted = False
-            raise
+        """Start a commit of everything queued, soon: what wakes together writes together, and the first would not wait for them.
+
+        A group that has not begun yet takes along what is queued later.
+        """
+        if not self._is_group_posted:
+            self._conn.post_soon(self._commit_group)
+            self._is_group_posted = True
 
     def _commit_group(self, conn: sqlite3.Connection) -> bool:
         """Commit a group, in the connection's thread; return true if there are more jobs than fit into it."""
