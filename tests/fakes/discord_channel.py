@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from discord.gateway import KeepAliveHandler
 
 from bubbot.ports.channel import (
     BackfillCursor,
@@ -140,6 +143,13 @@ async def receiving(
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+            await _end_heartbeats(server.gateway.interval)
+
+
+async def _end_heartbeats(interval: float) -> None:
+    """Wait for the library's threads: one that beats while the test ends would find the event loop closed."""
+    while interval < 1 and any(isinstance(thread, KeepAliveHandler) for thread in threading.enumerate()):
+        await asyncio.sleep(0.005)
 
 
 def with_pace(**changes: Any) -> DiscordReceiveTiming:
