@@ -148,7 +148,9 @@ async def receiving(
 
 async def _end_heartbeats(interval: float) -> None:
     """Wait for the library's threads: one that beats while the test ends would find the event loop closed."""
-    while interval < 1 and any(isinstance(thread, KeepAliveHandler) for thread in threading.enumerate()):
+    for _ in range(200 if interval < 1 else 0):
+        if not any(isinstance(thread, KeepAliveHandler) for thread in threading.enumerate()):
+            break
         await asyncio.sleep(0.005)
 
 
