@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bubbot.ports.channel import CommandInfo
-from channels.discord.content import Raw, require_id
+from channels.discord.content import require_id
 from channels.discord.errors import DiscordApiError
 from channels.discord.inbound import DiscordPlace
 from channels.discord.inbound_text import DiscordBotUser
 from channels.discord.retry import RetryingDiscordApi
+from channels.platform.json_values import Raw
 
 DIRECT_MESSAGE_TYPE = 1
 THREAD_TYPES = frozenset({10, 11, 12})

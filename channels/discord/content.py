@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterator
 
 from bubbot.ports.channel import Attachment, AttachmentKind
-
-Raw: TypeAlias = Mapping[str, Any]
-"""A JSON object as Discord sends it."""
+from channels.platform.json_values import Raw, require_objects, require_text
 
 VOICE_MESSAGE_FLAG = 1 << 13
 """The message flag of a voice message."""
@@ -21,24 +18,6 @@ def require_id(value: object) -> str:
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 20:
         return value
     raise TypeError(f"a {type(value).__name__} was sent instead of an id")
-
-
-def require_text(value: object) -> str:
-    """Return the value if it is a string, an empty one for None. Raise `TypeError` otherwise."""
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise TypeError(f"a {type(value).__name__} was sent instead of a text")
-    return value
-
-
-def require_objects(value: object) -> Sequence[Raw]:
-    """Return a list of objects, an empty one for None. Raise `TypeError` for anything else."""
-    if value is None:
-        return ()
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise TypeError(f"a {type(value).__name__} was sent instead of a list of objects")
-    return value
 
 
 def is_voice(message: Raw) -> bool:

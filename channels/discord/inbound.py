@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 
 from bubbot.ports.channel import FOREIGN_WORDS, OWN_WORDS, Deletion, Edit, Inbound, Quote, Sender, UnparsedUpdate
 from bubbot.ports.text import clean_json
-from channels.discord.content import Raw, describe_extras, read_attachments, require_id, require_objects, require_text
+from channels.discord.content import describe_extras, read_attachments, require_id
 from channels.discord.inbound_text import DiscordBotUser, MentionNames, read_text, replace_tags
+from channels.platform.json_values import Raw, require_objects, require_text
 
 DEFAULT_MESSAGE, REPLY_MESSAGE, SLASH_COMMAND_MESSAGE, CONTEXT_MENU_MESSAGE = 0, 19, 20, 23
 USER_MESSAGE_TYPES = frozenset({DEFAULT_MESSAGE, REPLY_MESSAGE, SLASH_COMMAND_MESSAGE, CONTEXT_MENU_MESSAGE})

@@ -9,8 +9,9 @@ from typing import Any
 
 from bubbot.ports.channel import Reaction, Sender, UnparsedUpdate
 from bubbot.ports.text import clean_json
-from channels.discord.content import Raw, require_id, require_text
+from channels.discord.content import require_id
 from channels.discord.inbound import MessageScene, read_sender, unparsed_update
+from channels.platform.json_values import Raw, require_text
 
 MAX_TRACKED_REACTIONS = 5000
 """Tracked pairs of message and person; the one without changes for longest is forgotten first."""

@@ -11,13 +11,14 @@ from bubbot.errors import ChannelRefused
 from bubbot.ports.channel import ChannelHealth, ChannelOptions
 from channels.discord.api import DiscordApi
 from channels.discord.client import DiscordGateway, content_intent_error
-from channels.discord.content import Raw, require_id
+from channels.discord.content import require_id
 from channels.discord.duplicates import DuplicateMonitor
 from channels.discord.errors import DiscordApiError, DiscordUnavailable, token_refused_error
 from channels.discord.interactions import OpenInteractions
 from channels.discord.receiver import DiscordReceiver, ReceiveEvent
 from channels.discord.retry import DiscordReceiveTiming, RetryingDiscordApi
 from channels.discord.settings import DiscordSettings
+from channels.platform.json_values import Raw
 from channels.platform.refusals import RefusalMonitor
 
 log = logging.getLogger(__name__)

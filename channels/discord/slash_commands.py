@@ -11,9 +11,10 @@ from typing import Any
 from bubbot.ports.channel import ButtonPress, CommandInfo, Inbound
 from bubbot.ports.text import clean_json
 from channels.discord.api import DiscordApi
-from channels.discord.content import require_id, require_text
+from channels.discord.content import require_id
 from channels.discord.errors import DiscordApiError, DiscordUnavailable
 from channels.discord.inbound import read_sender
+from channels.platform.json_values import require_text
 
 log = logging.getLogger(__name__)
 MAX_MENU_COMMANDS = 12

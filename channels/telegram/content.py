@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterator
 
 from bubbot.ports.channel import Attachment, AttachmentKind
-
-Raw: TypeAlias = Mapping[str, Any]
-"""A JSON object as Telegram sends it."""
+from channels.platform.json_values import (
+    Raw,
+    find_object,
+    require_number,
+    require_object,
+    require_objects,
+    require_text,
+)
 
 _FILES: tuple[tuple[str, AttachmentKind, str], ...] = (
     ("animation", "video", "video/mp4"),
@@ -31,44 +35,6 @@ _NOTES = {
 """Fields whose content we only name."""
 _FILE_FIELDS = frozenset({"photo", "sticker", *(name for name, _, _ in _FILES)})
 _DESCRIBED_FIELDS = frozenset({"sticker", "venue", "location", "contact", "poll", "dice", *_NOTES})
-
-
-def require_text(value: object) -> str:
-    """Return the value if it is a string, an empty one for None. Raise `TypeError` otherwise."""
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise TypeError(f"a {type(value).__name__} was sent instead of a text")
-    return value
-
-
-def require_number(value: object) -> int:
-    """Return the value if it is a whole number. Raise `TypeError` otherwise."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"a {type(value).__name__} was sent instead of a number")
-    return value
-
-
-def require_object(value: object) -> Raw:
-    """Return the value if it is a JSON object. Raise `TypeError` otherwise."""
-    if not isinstance(value, dict):
-        raise TypeError(f"a {type(value).__name__} was sent instead of an object")
-    return value
-
-
-def find_object(raw: Raw, name: str) -> Raw | None:
-    """Return the object in a field, None if there is none. Raise `TypeError` for anything else."""
-    value = raw.get(name)
-    return None if value is None else require_object(value)
-
-
-def require_objects(value: object) -> Sequence[Raw]:
-    """Return a list of objects, an empty one for None. Raise `TypeError` for anything else."""
-    if value is None:
-        return ()
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise TypeError(f"a {type(value).__name__} was sent instead of a list of objects")
-    return value
 
 
 def read_attachments(content: Raw) -> tuple[Attachment, ...]:

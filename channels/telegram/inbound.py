@@ -23,16 +23,15 @@ from bubbot.ports.channel import (
     UnparsedUpdate,
 )
 from bubbot.ports.text import clean_json
-from channels.telegram.content import (
+from channels.platform.json_values import (
     Raw,
-    describe_content,
     find_object,
-    read_attachments,
     require_number,
     require_object,
     require_objects,
     require_text,
 )
+from channels.telegram.content import describe_content, read_attachments
 from channels.telegram.inbound_text import TelegramBotUser, parse_text
 
 PAID_REACTION = "⭐"

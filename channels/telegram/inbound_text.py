@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from channels.telegram.content import Raw, require_number
+from channels.platform.json_values import Raw, require_number
 
 _AFTER_NAME = re.compile(r"[,:;]?\s*")
 """Separator between the bot's name and the message: "@bot, hello". A remaining comma would make it a command."""

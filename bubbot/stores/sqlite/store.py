@@ -79,7 +79,7 @@ class SqliteStore:
         self._open = True
         self.path = path
         self._file = str(path)
-        self._inode = os.stat(path).st_ino  # noqa: PTH116 - as below
+        self._inode = os.stat(path).st_ino  # noqa: PTH116 - as in `is_replaced`
         self._is_replacement_logged = False
         self._index = IndexReader(index_path(path))
         self.indexer: Indexer | None = None
@@ -189,7 +189,7 @@ class SqliteStore:
     def is_replaced(self) -> bool:
         """True while the path no longer leads to the file that is open."""
         try:
-            return self.path.stat().st_ino != self._inode
+            return os.stat(self._file).st_ino != self._inode  # noqa: PTH116 - asked at every write: a path makes five calls
         except OSError:
             return True
 
@@ -352,20 +352,14 @@ class SqliteStore:
             raise StoreUnavailable("the store is closed")
         if self._writer is None:
             raise StoreUnavailable("the database is open for reading only")
-        try:
-            if os.stat(self._file).st_ino == self._inode:  # noqa: PTH116 - asked at every write: a path makes five calls
-                return self._writer
-        except OSError:
-            pass
-        raise self._replaced()
+        if self.is_replaced:
+            raise self._replaced()
+        return self._writer
 
     def _ensure_open(self, conn: DatabaseThread) -> DatabaseThread:
         if not self._open:
             raise StoreUnavailable("the store is closed")
-        if self._writer is None:  # what a writer reads, it wrote
-            with suppress(OSError):
-                if self.path.stat().st_ino == self._inode:
-                    return conn
+        if self._writer is None and self.is_replaced:  # what a writer reads, it wrote
             raise self._replaced()
         return conn
 
