@@ -466,12 +466,7 @@ def _outcome_facts(reply: ModelReply) -> dict[str, Any]:
 
 def _usage_as_json(usage: Usage) -> dict[str, Any]:
     """Build the token counts that a step records."""
-    return {
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "cached_tokens": usage.cached_tokens,
-        "cost": usage.cost,
-    }
+    return {name: getattr(usage, name) for name in Usage.__slots__}
 
 
 def _clean_reply(reply: ModelReply) -> ModelReply:

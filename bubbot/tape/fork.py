@@ -63,7 +63,6 @@ class ForkedTape(TapeHandle):
     Attributes:
         id: its name on disk.
         base: the parent's head when the fork was opened.
-        is_nested: true for a fork of a fork.
     """
 
     def __init__(
@@ -104,7 +103,6 @@ class ForkedTape(TapeHandle):
         self._new_id = new_id
         self._references = references
         self._parent = parent
-        self.is_nested = parent is not None
         self._lock = asyncio.Lock()  # forks of this fork may merge while it is appended to or saved
         self._reset = record.reset
         self._unsaved: list[Batch] = []
@@ -119,6 +117,11 @@ class ForkedTape(TapeHandle):
             if entry.key is not None
         }
         self._delta = [entry.with_id(self._floor + place) for place, entry in enumerate(own, 1)]
+
+    @property
+    def is_nested(self) -> bool:
+        """True for a fork of a fork."""
+        return self._parent is not None
 
     @property
     def lease(self) -> Lease | None:
