@@ -6,13 +6,14 @@ import json
 import re
 import signal
 import stat
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.e2e.bot import entries, said
-from tests.e2e.terminal import CTRL_C, CTRL_D, ENTER, TAB, UP, Terminal
+from tests.e2e.terminal import CTRL_C, CTRL_D, ENTER, TAB, UP, WAIT, Terminal
 
 STORY = " ".join(f"word{number}" for number in range(60))
 SCRIPT: dict[str, Any] = {
@@ -52,6 +53,19 @@ def statuses(home: Path) -> list[str]:
     """How the turns ended."""
     found = [entry["payload"] for entry in entries(home, "stdin:default", "--kinds", "event")]
     return [one["data"]["status"] for one in found if one["name"] == "turn/end"]  # type: ignore[index]
+
+
+def until_printed(home: Path, count: int) -> None:
+    """Wait until that many answers are printed, as the tape has it."""
+    deadline = time.monotonic() + WAIT
+    while _count_receipts(home) < count:
+        assert time.monotonic() < deadline, f"{count} answers are not printed yet"
+        time.sleep(0.05)
+
+
+def _count_receipts(home: Path) -> int:
+    facts: list[Any] = [entry["payload"] for entry in entries(home, "bubbot/outbox/stdin", "--kinds", "event")]
+    return sum(fact["name"] == "outbox/receipt" for fact in facts)
 
 
 def test_a_line_is_answered_and_a_later_chat_knows_it_by_the_arrow_keys(home: Path) -> None:
@@ -165,6 +179,7 @@ def test_each_of_two_answers_to_questions_typed_ahead_shows_its_question(home: P
         chat.expect("1")  # the seconds: only what changes is drawn again
         chat.say("the second")
         chat.expect("You said: the second")
+        until_printed(home, 2)  # the text above may be one in progress, beside which "alone" would be typed ahead
         chat.say("alone")
         chat.expect("You said: alone")
         chat.type(CTRL_D)
