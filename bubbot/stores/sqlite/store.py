@@ -74,7 +74,11 @@ class SqliteStore:
         self._scanner = scanner
         self._writing = writer
         checkpointer = WalCheckpointer(path, int(BUSY_SECONDS * 1000))
-        self._writer = None if writer is None else GroupCommitWriter(writer, checkpointer.after_commit, room_retry)
+        self._writer = (
+            None
+            if writer is None
+            else GroupCommitWriter(writer, checkpointer.after_commit, room_retry, self._check_file)
+        )
         self._salt = salt
         self._open = True
         self.path = path
@@ -189,7 +193,7 @@ class SqliteStore:
     def is_replaced(self) -> bool:
         """True while the path no longer leads to the file that is open."""
         try:
-            return os.stat(self._file).st_ino != self._inode  # noqa: PTH116 - asked at every write: a path makes five calls
+            return os.stat(self._file).st_ino != self._inode  # noqa: PTH116 - asked at every commit: a path makes five calls
         except OSError:
             return True
 
@@ -283,6 +287,7 @@ class SqliteStore:
         An older database has to be rewritten first, which blocks other writers: only done if `allow_rewrite`.
         """
         self._require_writer()
+        self._check_file()
         if self._writing is None:
             return
         if allow_rewrite and not (await self.measure_size()).gives_back:
@@ -352,26 +357,27 @@ class SqliteStore:
             raise StoreUnavailable("the store is closed")
         if self._writer is None:
             raise StoreUnavailable("the database is open for reading only")
-        if self.is_replaced:
-            raise self._replaced()
         return self._writer
 
     def _ensure_open(self, conn: DatabaseThread) -> DatabaseThread:
         if not self._open:
             raise StoreUnavailable("the store is closed")
-        if self._writer is None and self.is_replaced:  # what a writer reads, it wrote
-            raise self._replaced()
+        if self._writer is None:  # what a writer reads, it wrote
+            self._check_file()
         return conn
 
-    def _replaced(self) -> StoreUnavailable:
-        """Return the error of a file that was removed or replaced: what is written to it would be lost with this process.
+    def _check_file(self) -> None:
+        """Raise `StoreUnavailable` if the file was removed or replaced: what is written to it would be lost with this process.
 
-        SQLite looks so before it commits with a rollback journal, and not with a write-ahead log.
+        SQLite looks so before it commits with a rollback journal, and not with a write-ahead log. The writer's thread asks once for a
+        group: in the event loop, which would let that thread in at each look, it cost a tenth of a message.
         """
+        if not self.is_replaced:
+            return
         if not self._is_replacement_logged:
             self._is_replacement_logged = True
             log.error("database removed or replaced", extra={"action": "store.replaced", "path": str(self.path)})
-        return StoreUnavailable(
+        raise StoreUnavailable(
             f"the database {self.path} was removed or replaced while this process has it open: put it back, or stop this "
             "process and start it again; nothing is read or written meanwhile"
         )

@@ -219,7 +219,13 @@ class GroupCommitWriter:
     runs.
     """
 
-    def __init__(self, conn: DatabaseThread, on_commit: CommitHook = no_hook, room_retry: float | None = None) -> None:
+    def __init__(
+        self,
+        conn: DatabaseThread,
+        on_commit: CommitHook = no_hook,
+        room_retry: float | None = None,
+        check_file: Callable[[], None] = lambda: None,
+    ) -> None:
         """Create a writer on a connection.
 
         Args:
@@ -227,8 +233,10 @@ class GroupCommitWriter:
             on_commit: runs after each commit.
             room_retry: seconds between two attempts while the disk is full; meanwhile all jobs wait in order, and none
                 fails. None: a job that finds the disk full fails with `StoreFull` at once.
+            check_file: runs before each group, in the connection's thread; its error is that of all jobs of the group.
         """
         self._conn = conn
+        self._check_file = check_file
         self._after = on_commit
         self._room_retry = room_retry
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -339,8 +347,9 @@ class GroupCommitWriter:
             return False
         waits_for_room = self._room_retry is not None
         try:
+            self._check_file()
             outcomes = _commit(conn, jobs, stop_when_full=waits_for_room)
-        except Exception as error:  # noqa: BLE001 - even the rollback failed: no caller may wait for ever
+        except Exception as error:  # noqa: BLE001 - the file is gone, or even the rollback failed: no caller may wait for ever
             outcomes = [_JobOutcome(job, error=_translate(error)) for job in jobs]
         finished = [outcome for outcome in outcomes if not (waits_for_room and isinstance(outcome.error, StoreFull))]
         decided = {id(outcome.job) for outcome in finished}
