@@ -432,8 +432,9 @@ class ForkedTape(TapeHandle):
         overlay = EntryFinder(self._visible(query))
         match query.part:
             case Window(fork) if opening := overlay.opening_anchor(fork):
-                spans = (*recalled_ranges(opening), (opening.id + 1, None))
-                return await self._split_plain(query, IdRanges(spans), IdRanges(spans))
+                recalled = recalled_ranges(opening)
+                shown = IdRanges((*recalled, (opening.id + 1, None)))
+                return await self._split_plain(query, IdRanges(recalled), shown)
             case OpeningAnchor(fork):
                 return (
                     ([], self._own_entries(query, query.part))

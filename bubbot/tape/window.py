@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import field
 
 from bubbot.records import dataclass
+from bubbot.tape.anchor import recalled_ranges
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import (
     EntryFinder,
@@ -86,11 +87,19 @@ class LiveWindow:
                 return [self.opening]
             case Window("") if not self.is_partial:
                 return self.entries
-            case IdRanges(((low, None),)) if low > self.opening.id and (
-                not self.is_partial or low >= self.entries[0].id
-            ):
+            case IdRanges(((low, None),)) if self._has_all_from(low):
                 return self.entries[bisect_left(self.entries, low, key=lambda entry: entry.id) :]
+            case IdRanges(spans) if all(self._has_all_from(low) for low, _ in spans):
+                return [
+                    entry
+                    for entry in self.entries
+                    if any(low <= entry.id and (high is None or entry.id <= high) for low, high in spans)
+                ]
         return None
+
+    def _has_all_from(self, low: int) -> bool:
+        """Return true if all entries of the tape from this id on are cached."""
+        return low > self.opening.id and (not self.is_partial or low >= self.entries[0].id)
 
     def cache_answer(self, query: TapeQuery, answer: tuple[TapeEntry, ...]) -> None:
         """Cache an answer if later appends tell how it changes.
@@ -98,8 +107,10 @@ class LiveWindow:
         That holds for the newest entries of a name, a sealed zone, the window with its anchor, and its end from some entry on.
         """
         part = query.part
+        if not _is_cacheable(query):
+            return
         if isinstance(part, IdRanges):
-            if self._entries_of(part) is None:
+            if self._entries_of(part) is None or part.spans[0][0] > self.head + 1:  # appends would not all belong to it
                 return
             # Nobody asks for the entries from an earlier one on again.
             self._answers = {
@@ -107,19 +118,22 @@ class LiveWindow:
             }
         is_short = len(answer) <= MAX_ANSWER_ENTRIES or type(part) in _GROWING
         newest = max((entry.id for entry in answer), default=0)
-        if len(self._answers) < MAX_ANSWERS and is_short and newest <= self.head and _is_cacheable(query):
+        if len(self._answers) < MAX_ANSWERS and is_short and newest <= self.head:
             self._answers[query] = answer
 
     def extend(self, entries: Sequence[TapeEntry]) -> LiveWindow | None:
-        """Extend the window by these appends.
+        """Extend the window by these appends; one that opens another window leaves what its anchor recalls, and what follows.
 
-        None if they open another window, or leave a gap.
+        None if they leave a gap, or open a window that recalls what is not cached.
         """
         if not entries:
             return self
         # Of a rebased delta some entries may stand for ones that were on the tape already.
-        is_next = (entries[0].id, entries[-1].id) == (self.head + 1, self.head + len(entries))
-        if not is_next or EntryFinder(entries).opening_anchor() is not None:
+        if (entries[0].id, entries[-1].id) != (self.head + 1, self.head + len(entries)):
+            return None
+        opening = EntryFinder(entries).opening_anchor()
+        recalled = () if opening is None else recalled_ranges(opening)
+        if recalled and (self.is_partial or min(low for low, _ in recalled) <= self.opening.id):
             return None
         for query, answer in list(self._answers.items()):
             updated = _updated_answer(query, answer, entries)
@@ -128,15 +142,28 @@ class LiveWindow:
             elif updated is not answer:
                 self._answers[query] = updated
         self.entries += entries
-        self._pack(len(self.entries) - len(entries) - RECENT_ENTRIES)
         self.head = entries[-1].id
+        if opening is not None:
+            self._reopen(opening, recalled)
+        self._pack(len(self.entries) - len(entries) - RECENT_ENTRIES)
         if len(self.entries) > WINDOW_CACHE_ENTRIES:
             del self.entries[: len(self.entries) - WINDOW_CACHE_ENTRIES // 2]
             self.is_partial = True
-            self._answers = {
-                query: answer for query, answer in self._answers.items() if type(query.part) not in _GROWING
-            }
+            self._forget_answers(_GROWING)
         return self
+
+    def _reopen(self, opening: TapeEntry, recalled: Sequence[tuple[int, int]]) -> None:
+        """Continue as the window of an anchor among the entries, which recalls others of them."""
+        self.opening, self.is_partial = opening, False
+        self.entries = [
+            entry
+            for entry in self.entries
+            if entry.id > opening.id or any(low <= entry.id <= high for low, high in recalled)
+        ]
+        self._forget_answers((*_GROWING, OpeningAnchor))
+
+    def _forget_answers(self, parts: tuple[type[Slice], ...]) -> None:
+        self._answers = {query: answer for query, answer in self._answers.items() if type(query.part) not in parts}
 
 
 def _is_cacheable(query: TapeQuery) -> bool:

@@ -12,7 +12,7 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL, anchor
 from bubbot.tape.entry import TapeEntry
-from bubbot.tape.query import TapeQuery, WholeTape, Window, ZoneSlice
+from bubbot.tape.query import IdRanges, OpeningAnchor, TapeQuery, WholeTape, Window, ZoneSlice
 from bubbot.tape.service import TapeService
 from tests.doubles import CountingIds, SteppingClock
 
@@ -27,6 +27,11 @@ QUERIES = (
     TapeQuery("tape", ZoneSlice(MEMORY_OPEN, MEMORY_SEAL), KINDS, MEMORY, missing="empty"),
     TapeQuery("tape", ZoneSlice(MEMORY_OPEN, MEMORY_SEAL), ("event",), MEMORY, missing="empty"),
     TapeQuery("tape", Window(), kinds=("event",), names=("loop.step",), missing="empty"),
+    TapeQuery("tape", Window(), missing="empty"),
+    TapeQuery("tape", OpeningAnchor(), missing="empty"),
+    TapeQuery("tape", IdRanges(((4, None),))),
+    TapeQuery("tape", IdRanges(((5, 6), (3, 3)))),
+    TapeQuery("tape", IdRanges(())),
 )
 ENTRIES: tuple[tuple[TapeEntry, ...], ...] = (
     (make.message("user", "hello"),),
@@ -37,6 +42,8 @@ ENTRIES: tuple[tuple[TapeEntry, ...], ...] = (
     (anchor(MEMORY_OPEN, {}, window=False), make.event("memory.long_term", {"content": "x"}), anchor(MEMORY_SEAL, {}, window=False)),
     (anchor(MEMORY_OPEN, {}, window=False),),
     (anchor(MEMORY_SEAL, {}, window=False),),
+    (anchor("phase/next", {}, recalls=((5, 6), (3, 5), (9, 9))),),
+    (anchor("phase/next", {}, recalls=((1, 2),)), make.message("user", "hello")),
 )  # fmt: skip
 TURNS = st.lists(st.lists(st.sampled_from(ENTRIES), max_size=4), min_size=1, max_size=6)
 

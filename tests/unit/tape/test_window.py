@@ -7,6 +7,7 @@ import pytest
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape import service as service_module
 from bubbot.tape import window as window_module
+from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import MIN_PACKED_CHARS, Kind, event, message
 from bubbot.tape.query import IdRanges, TapeQuery, WholeTape, Window
 from bubbot.tape.service import TapeService
@@ -23,12 +24,14 @@ def small_cache(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Counted(InMemoryStore):
-    """Counts the entries that it gave."""
+    """Counts how often it was asked, and the entries that it gave."""
 
+    fetches = 0
     given = 0
 
     async def fetch(self, queries):  # type: ignore[no-untyped-def]
         answers = await super().fetch(queries)
+        self.fetches += 1
         self.given += sum(map(len, answers))
         return answers
 
@@ -72,6 +75,23 @@ async def test_its_newest_entries_come_from_memory(small_cache: None, clock: Ste
         assert len((await fork.fetch([TapeQuery("tape", IdRanges(((start, None),)))]))[0]) == 6 + number
         await fork.merge()
     assert store.given == before
+
+
+async def test_a_turn_that_hands_off_and_the_next_one_read_nothing(clock: SteppingClock, ids: CountingIds) -> None:
+    store = Counted()
+    tape = TapeService(store, "tape", now=clock, new_id=ids)
+    await tape.ensure_bootstrap_anchor()
+    await turn(tape, 1)
+    before = store.fetches
+    fork = await tape.open_fork()
+    (asked, _) = await fork.append([message("user", "go on"), event("note", {})])
+    await fork.append([anchor("phase/next", {}, recalls=((asked.id, asked.id),)), message("assistant", "done")])
+    window = TapeQuery("tape", Window())
+    assert [entry.id for entry in (await fork.fetch([window]))[0]] == [asked.id, asked.id + 3]
+    await fork.merge()
+    fork = await tape.open_fork()
+    assert [entry.id for entry in (await fork.fetch([window]))[0]] == [asked.id, asked.id + 3]
+    assert store.fetches == before
 
 
 async def test_long_events_are_kept_as_text_unless_they_are_recent(clock: SteppingClock, ids: CountingIds) -> None:
