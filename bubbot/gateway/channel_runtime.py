@@ -254,6 +254,7 @@ async def make_channel_runtime(
         create_task=create_task,
         current_chat=moves.current,
         wait_until_settled=live.wait_until_settled if live else None,
+        take_unshown=live.take_unshown if live else lambda _session, _inbound: False,
         one_lane=policy.one_lane,
         wait_for_room=wait_for_room,
         around_delivery=around_delivery,

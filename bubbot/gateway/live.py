@@ -77,6 +77,7 @@ class _LiveTurn:
         thread: the thread in that chat, or empty.
         inbound: the entry id of the inbound that began the turn.
         reply_to: the platform's id of that message.
+        is_first_attempt: no earlier turn has shown anything for this inbound.
         text: the text so far.
         tool: the name of the running tool, or empty.
         seen: the text that the message shows.
@@ -99,6 +100,7 @@ class _LiveTurn:
     thread: str
     inbound: int
     reply_to: str
+    is_first_attempt: bool
     text: str = ""
     tool: str = ""
     seen: str = ""
@@ -177,6 +179,7 @@ class LiveAnswers:
         self._typing = channel if isinstance(channel, SupportsTyping) else None
         self.has_pending: Callable[[str], bool] = lambda _: False
         self._running: dict[str, list[_LiveTurn]] = {}
+        self._unshown: dict[str, int] = {}
         self._is_cancelled = False
 
     def preview(self, session: str, event: Preview) -> None:
@@ -198,7 +201,7 @@ class LiveAnswers:
 
     def _begin(self, session: str, event: TurnStarted) -> None:
         _, chat, *thread = session.split(":", 2)
-        turn = _LiveTurn(session, chat, "".join(thread), event.inbound, event.message)
+        turn = _LiveTurn(session, chat, "".join(thread), event.inbound, event.message, event.is_first_attempt)
         delay = min(TYPING_DELAY_SECONDS, FIRST_MESSAGE_DELAY_SECONDS)  # nothing is shown before
         turn.timer = asyncio.get_running_loop().call_later(delay, self._start, turn)
         self._running.setdefault(session, []).append(turn)
@@ -214,8 +217,17 @@ class LiveAnswers:
         turn.timer.cancel()
         if turn.silent:
             self._start(turn)
-        else:
-            self._forget(turn)
+            return
+        if turn.is_first_attempt and len(self._running[turn.session]) == 1:
+            self._unshown[turn.session] = turn.inbound
+        self._forget(turn)
+
+    def take_unshown(self, session: str, inbound: int) -> bool:
+        """Return true, once, if no message was begun for the turn that answered this inbound; false if only the outbox knows."""
+        if self._unshown.get(session) != inbound:
+            return False
+        del self._unshown[session]
+        return True
 
     async def wait_until_settled(self, session: str) -> None:
         """Return when nothing more is shown of turns that have ended, so that their answers can be delivered."""

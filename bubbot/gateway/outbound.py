@@ -179,6 +179,7 @@ class Deliverer:
         create_task: runs the tasks of `enqueue`.
         current_chat: returns the current id of a chat.
         wait_until_settled: waits until nothing is shown of a session's turn any more; None if nothing ever is.
+        take_unshown: returns true if it is certain that no live message was begun for an inbound of a session.
         one_lane: all chats share one output.
         wait_for_room: waits while the disk is full: a receipt could not be written.
         around_delivery: wraps each attempt to send a part, and to replace a live answer by it.
@@ -198,6 +199,7 @@ class Deliverer:
         create_task: CreateTask = asyncio.create_task,
         current_chat: Callable[[str], str] = lambda chat: chat,
         wait_until_settled: Callable[[str], Awaitable[None]] | None = None,
+        take_unshown: Callable[[str, int], bool] = lambda _session, _inbound: False,
         one_lane: bool = False,
         wait_for_room: Callable[[], Awaitable[None]] = no_wait_for_room,
         around_delivery: Sequence[AroundDelivery] = (),
@@ -205,6 +207,7 @@ class Deliverer:
         self.on_chat_unreachable: Callable[[str, str], Awaitable[None]] = ignore_unreachable_chat
         self.on_delivery: Callable[[DeliveryOutcome], None] = lambda _: None
         self._settled = wait_until_settled
+        self._take_unshown = take_unshown
         self._one_lane = one_lane
         self._has_room = wait_for_room
         self._around_delivery = tuple(around_delivery)
@@ -317,8 +320,9 @@ class Deliverer:
 
     async def _deliver_part(self, message: OutboxMessage, index: int, *, resumed: bool) -> bool:
         """Send one part and record its receipt; return False if it did not arrive."""
-        first = index == _live_part_index(message)
-        live = await self._outbox.live_message(message.inbound, message.session) if first else None
+        live = None
+        if index == _live_part_index(message) and not self._take_unshown(message.session, message.inbound):
+            live = await self._outbox.live_message(message.inbound, message.session)
         try:
             receipt, how = await self._send_until_arrived(message, index, live, again=resumed)
         except DeliveryFailed as error:

@@ -402,7 +402,8 @@ class SessionRuntime:
         turn = await self._open_turn(batch, old=old)
         first = batch[0]
         if turn.is_typed:  # another source may say nothing, or say it in another chat
-            self._deps.on_preview(turn.session, TurnStarted(first.id, first.inbound.message))
+            is_first_attempt = not any(accepted.attempts for accepted in batch)
+            self._deps.on_preview(turn.session, TurnStarted(first.id, first.inbound.message, is_first_attempt))
         with bind(turn=turn.id):
             started = asyncio.get_running_loop().time()
             result = await self._merge_turn(turn, await self._run_answer(turn, old=old))

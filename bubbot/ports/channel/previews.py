@@ -10,10 +10,17 @@ from bubbot.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TurnStarted:
-    """A turn has begun. `inbound`: the id of its first inbound; `message`: the platform's id of that message."""
+    """A turn has begun.
+
+    Attributes:
+        inbound: the id of its first inbound.
+        message: the platform's id of that message.
+        is_first_attempt: no earlier turn for these inbounds was interrupted.
+    """
 
     inbound: int = 0
     message: str = ""
+    is_first_attempt: bool = False
 
 
 @dataclass(frozen=True, slots=True)

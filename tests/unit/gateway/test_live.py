@@ -26,6 +26,7 @@ from bubbot.gateway.live import (
 )
 from bubbot.gateway.outbound import CONTINUED_BELOW
 from bubbot.gateway.outbox import Outbox
+from bubbot.gateway.outbox_views import LiveMessage
 from bubbot.ports.channel import (
     ChatMigration,
     MessagePart,
@@ -178,6 +179,41 @@ async def test_what_is_answered_at_once_costs_no_task() -> None:
     assert len(tasks) == 2, "one for the message, one for typing"
     previews.cancel()
     await asyncio.wait(tasks)
+
+
+@virtual
+@pytest.mark.parametrize(
+    ("is_first_attempt", "seconds", "is_unshown"), [(True, 0, True), (False, 0, False), (True, 1, False)]
+)
+async def test_only_of_a_first_turn_that_ended_at_once_is_it_certain_that_nothing_was_shown(
+    is_first_attempt: bool, seconds: float, is_unshown: bool
+) -> None:
+    previews = LiveAnswers(Stage(), Outbox(service(InMemoryStore(), OUTBOX)), create_task=asyncio.create_task)
+    previews.preview("test:1", TurnStarted(7, "1", is_first_attempt))
+    await asyncio.sleep(seconds)
+    assert not previews.take_unshown("test:1", 7)
+    previews.preview("test:1", TurnFinished("answered"))
+    await previews.wait_until_settled("test:1")
+    assert not previews.take_unshown("test:2", 7)
+    assert not previews.take_unshown("test:1", 6)
+    assert previews.take_unshown("test:1", 7) == is_unshown
+    assert not previews.take_unshown("test:1", 7), "whoever delivers it again asks the outbox"
+
+
+@virtual
+async def test_an_answer_that_came_at_once_is_delivered_without_a_look_for_a_preview(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked, stage, look = list[int](), Stage(), Outbox.live_message
+
+    async def looking(outbox: Outbox, inbound: int, session: str) -> LiveMessage | None:
+        looked.append(inbound)
+        return await look(outbox, inbound, session)
+
+    monkeypatch.setattr(Outbox, "live_message", looking)
+    async with live(Played({"text": "done"}), stage) as bench:
+        await answered(bench)
+        assert (list(stage.seen.values()), looked) == (["done"], [])
 
 
 @virtual

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -194,8 +195,10 @@ async def test_a_message_that_cannot_be_changed_now_is_waited_for_and_one_that_i
         stage.seen["p9"] = "half …"
         stage.fail = failing("edit", error)
         async with delivering(stage) as bench:
-            await bench.outbox.record_live(1, "test:home", "p9")
-            await said(bench, "one")
+            accepted = await bench.inbox.accept(bench.inbound("one"))
+            assert accepted is not None
+            await bench.outbox.record_live(accepted.id, "test:home", "p9")
+            await bench.gate.resume(replace(accepted, attempts=1))
             await bench.quiet(100)
             assert stage.texts == sent
             assert "You said: one" in stage.seen.values()

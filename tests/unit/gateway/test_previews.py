@@ -64,7 +64,7 @@ async def test_a_turn_shows_its_text_its_tools_and_its_end_in_order(memory_store
     size = next(event.size for event in channel.events if isinstance(event, ToolFinished))
     pieces = [event for event in channel.events if not isinstance(event, TextStreamed)]
     assert pieces == [
-        TurnStarted(1, "m-first-1"),
+        TurnStarted(1, "m-first-1", is_first_attempt=True),
         StepFinished(1, 1),
         ToolStarted("tape_info", "{}"),
         ToolFinished("tape_info", ok=True, size=size, spilled=False, arguments="{}"),
