@@ -160,6 +160,7 @@ class AdmissionPolicy:
 
     def __init__(self, settings: AdmissionSettings, role_of: RoleOf, monotonic: Callable[[], float]) -> None:
         self._settings = settings
+        self._listed = settings.listed_people
         self._role_of = role_of
         self._monotonic = monotonic
         self._names = _fold_names(settings.trigger_names)
@@ -198,8 +199,10 @@ class AdmissionPolicy:
         return self._role(inbound)
 
     def _role(self, inbound: Inbound) -> Role:
-        granted = self._role_of(inbound.channel, inbound.sender.id)
-        role = higher_role(self._settings.listed_people.role(inbound.sender.id), granted)
+        listed = self._listed.role(inbound.sender.id)
+        if listed is Role.OWNER:  # nobody is more, and a turn asks five times
+            return listed
+        role = higher_role(listed, self._role_of(inbound.channel, inbound.sender.id))
         if inbound.direct:
             return role
         role = higher_role(role, self._space(inbound).role(inbound.sender))
