@@ -185,6 +185,7 @@ def contents(files: list[str]) -> list[str]:
     return [Path(file).read_text().strip() for file in files]
 
 
+@pytest.mark.proof
 async def test_a_home_restored_without_its_secrets_can_be_read_talked_with_and_given_them_again(tmp_path: Path) -> None:
     home, other = tmp_path / "home", tmp_path / "other"
     async with BotApi(limits=None, conflict_pause=0.1, longest_poll=0.3) as server:
