@@ -82,6 +82,7 @@ class _LiveTurn:
         tool: the name of the running tool, or empty.
         seen: the text that the message shows.
         live: the recorded message; None before there is one.
+        has_begun: the message was recorded, or is about to be.
         part: the part that the message shows.
         unsent: the platform refused the first message, so it can be sent once more without being doubled.
         dead: nothing more is shown.
@@ -105,6 +106,7 @@ class _LiveTurn:
     tool: str = ""
     seen: str = ""
     live: LiveMessage | None = None
+    has_begun: bool = False
     part: MessagePart | None = None
     unsent: bool = False
     dead: bool = False
@@ -217,10 +219,8 @@ class LiveAnswers:
         turn.timer.cancel()
         if turn.silent:
             self._start(turn)
-            return
-        if turn.is_first_attempt and len(self._running[turn.session]) == 1:
-            self._unshown[turn.session] = turn.inbound
-        self._forget(turn)
+        else:
+            self._forget(turn)
 
     def take_unshown(self, session: str, inbound: int) -> bool:
         """Return true, once, if no message was begun for the turn that answered this inbound; false if only the outbox knows."""
@@ -263,8 +263,10 @@ class LiveAnswers:
         running = [other for other in self._running.get(turn.session, ()) if other is not turn]
         if running:
             self._running[turn.session] = running
-        else:
-            self._running.pop(turn.session, None)
+            return
+        self._running.pop(turn.session, None)
+        if turn.is_first_attempt and turn.ended and not (turn.has_begun or turn.live):
+            self._unshown[turn.session] = turn.inbound
 
     async def _show(self, turn: _LiveTurn) -> None:
         try:
@@ -353,6 +355,7 @@ class LiveAnswers:
         if part is None or not turn.inbound:
             turn.dead = True
             return
+        turn.has_begun = True
         turn.live = await self._outbox.begin_live(turn.inbound, turn.session, part)
         await self._send_first(turn)
         if finds:

@@ -183,13 +183,15 @@ async def test_what_is_answered_at_once_costs_no_task() -> None:
 
 @virtual
 @pytest.mark.parametrize(
-    ("is_first_attempt", "seconds", "is_unshown"), [(True, 0, True), (False, 0, False), (True, 1, False)]
+    ("is_first_attempt", "seconds", "is_unshown"),
+    [(True, 0, True), (False, 0, False), (True, 0.9, True), (True, 2, False)],
 )
-async def test_only_of_a_first_turn_that_ended_at_once_is_it_certain_that_nothing_was_shown(
+async def test_only_of_a_first_turn_that_began_no_message_is_it_certain_that_there_is_none(
     is_first_attempt: bool, seconds: float, is_unshown: bool
 ) -> None:
     previews = LiveAnswers(Stage(), Outbox(service(InMemoryStore(), OUTBOX)), create_task=asyncio.create_task)
     previews.preview("test:1", TurnStarted(7, "1", is_first_attempt))
+    previews.preview("test:1", TextStreamed("done"))
     await asyncio.sleep(seconds)
     assert not previews.take_unshown("test:1", 7)
     previews.preview("test:1", TurnFinished("answered"))
@@ -201,7 +203,22 @@ async def test_only_of_a_first_turn_that_ended_at_once_is_it_certain_that_nothin
 
 
 @virtual
-async def test_an_answer_that_came_at_once_is_delivered_without_a_look_for_a_preview(
+async def test_a_message_whose_beginning_was_cancelled_may_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def begin_late(*_: object) -> None:
+        await asyncio.sleep(1000)
+
+    monkeypatch.setattr(Outbox, "begin_live", begin_late)
+    previews = LiveAnswers(Stage(), Outbox(service(InMemoryStore(), OUTBOX)), create_task=asyncio.create_task)
+    previews.preview("test:1", TurnStarted(7, "1", is_first_attempt=True))
+    previews.preview("test:1", TextStreamed("done"))
+    await asyncio.sleep(2)
+    previews.preview("test:1", TurnFinished("answered"))
+    await previews.wait_until_settled("test:1")
+    assert not previews.take_unshown("test:1", 7)
+
+
+@virtual
+async def test_an_answer_that_came_before_a_preview_is_delivered_without_a_look_for_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looked, stage, look = list[int](), Stage(), Outbox.live_message
@@ -211,9 +228,9 @@ async def test_an_answer_that_came_at_once_is_delivered_without_a_look_for_a_pre
         return await look(outbox, inbound, session)
 
     monkeypatch.setattr(Outbox, "live_message", looking)
-    async with live(Played({"text": "done"}), stage) as bench:
+    async with live(Played({"text": "done", "delay": 2 * TYPING_DELAY_SECONDS}), stage) as bench:
         await answered(bench)
-        assert (list(stage.seen.values()), looked) == (["done"], [])
+        assert (list(stage.seen.values()), len(stage.times("typing")), looked) == (["done"], 1, [])
 
 
 @virtual
