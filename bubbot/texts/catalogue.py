@@ -6,7 +6,6 @@ the name by which the code knows a sentence, `msgid` its English, `msgid_plural`
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from gettext import GNUTranslations, NullTranslations
@@ -63,14 +62,16 @@ def find_areas(package: str) -> Mapping[str, str]:
 
 @lru_cache(maxsize=32)
 def _find_areas(*templates: tuple[Path, int, int]) -> Mapping[str, str]:
-    return MappingProxyType(
-        {name: file.stem for file, *state in templates for name in _find_names(_read_text(file, *state))}
-    )
+    areas: dict[str, str] = {}
+    for file, *state in templates:
+        areas |= dict.fromkeys(_find_names(_read_text(file, *state)), file.stem)
+    return MappingProxyType(areas)
 
 
 @lru_cache(maxsize=128)
 def _find_names(template: str) -> list[str]:
-    return re.findall(r'^msgctxt "(.*)"$', template, re.MULTILINE)
+    # Not with a pattern, which takes ten times as long for all the templates, and a command says one sentence.
+    return [piece.partition('"\n')[0] for piece in f"\n{template}".split('\nmsgctxt "')[1:]]
 
 
 def read_catalogue(package: str, area: str, language: str) -> Catalogue:
