@@ -85,7 +85,9 @@ def packages(modules: Sequence[str]) -> set[str]:
 def test_a_command_loads_no_more_modules_than(home: Path, command: str, ours: int, others: set[str]) -> None:
     is_enabled, is_frozen, validators, texts, *modules = load(home, command.split())
     assert int(validators) <= 2  # of the sections of the settings that are written, and of the command's arguments
-    assert int(texts) <= 5  # each is compiled; a file of models or of facts does not import `annotations` from the future
+    assert (
+        int(texts) <= 5
+    )  # each is compiled; a file of models or of facts does not import `annotations` from the future
     assert (is_enabled, is_frozen) == (("True", "True") if command != "--help" else ("False", "False"))
     assert packages(modules) <= others
     assert "email" not in modules  # what `importlib.metadata` loads, which pydantic imports without use
