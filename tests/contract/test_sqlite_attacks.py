@@ -239,7 +239,7 @@ def test_what_sql_can_refuse_is_refused(home: Path, attack: str) -> None:
     assert not attempt(home, ATTACKS[attack])
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.law("T1", "T16", "T17")
 @pytest.mark.parametrize("restored", [True, False], ids=["triggers put back", "triggers gone"])
 @pytest.mark.parametrize("attack", ATTACKS)

@@ -19,6 +19,7 @@ STRICTLY = (
 """As `python -W error FILE` does."""
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_runs_and_ends_with_the_line_it_promises(example: Path, tmp_path: Path) -> None:
     promised = example.read_text(encoding="utf-8").splitlines()[-1]

@@ -162,6 +162,7 @@ async def play(platform: str, scene: str, home: Path, service: EffectServer) -> 
         return stage.transcript()
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("platform", PLATFORMS)
 @pytest.mark.parametrize(
     "scene", [name if name == "group" else pytest.param(name, marks=pytest.mark.proof) for name in SCENES]

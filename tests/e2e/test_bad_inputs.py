@@ -144,6 +144,7 @@ def test_a_standard_input_that_is_closed_reads_as_an_empty_one(home: Path) -> No
             assert (out.read(), err.read()) == (b"You said: hello\n" * ("ask" in arguments), b"")
 
 
+@pytest.mark.proof
 def test_another_locale_takes_any_script(home: Path) -> None:
     """A locale without Chinese: Python then reads arguments as ASCII, and cannot print what it read."""
     env = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
@@ -159,6 +160,7 @@ def test_another_locale_takes_any_script(home: Path) -> None:
     assert question == "你好"
 
 
+@pytest.mark.proof
 def test_four_questions_at_once_are_all_answered(home: Path) -> None:
     assert run(home, "ask", "zero").returncode == 0
     with (

@@ -136,6 +136,7 @@ class TestTelegram:
         assert not [one for one in inbox if one.name == "inbox/press-refused"]
         assert await damage(home) == []
 
+    @pytest.mark.proof
     async def test_the_kills_find_a_bot_that_acknowledges_too_early(
         self, server: TelegramServer, ada: User, home: Path
     ) -> None:

@@ -148,6 +148,7 @@ BOTH_WAYS: list[tuple[str, ...]] = [
 ]
 
 
+@pytest.mark.proof
 def test_writing_commands_do_and_say_the_same_with_and_without_a_daemon(tmp_path: Path, sockets: Path) -> None:
     told: dict[str, list[tuple[int, str, str]]] = {"beside": [], "alone": []}
     big = "z" * 1_100_000

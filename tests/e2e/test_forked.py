@@ -13,7 +13,7 @@ from tests.e2e import forked
 from tests.e2e.bot import environment, run
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("arguments", [["--help"], ["chta"], ["chat"], ["tape", "show", "stdin:nobody"]], ids=" ".join)
 def test_output_errors_and_exit_code_are_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]

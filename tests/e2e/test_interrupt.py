@@ -41,6 +41,7 @@ def start(bubbot: Path, *arguments: str, **env: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([bubbot, *arguments], env=variables, stdin=pipe, stdout=pipe, stderr=pipe, cwd=folder)
 
 
+@pytest.mark.proof
 def test_it_runs_as_the_module_does(bubbot: Path) -> None:
     with start(bubbot, "ask", "hello") as process:
         assert process.communicate(timeout=60) == (b"You said: hello\n", b"")

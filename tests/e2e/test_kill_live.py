@@ -68,6 +68,7 @@ async def test_a_kill_while_an_answer_is_shown_leaves_at_most_a_bare_start_on_te
     assert {name for name, one in found.items() if one.bare} == {"send:after#1 telegram"}
 
 
+@pytest.mark.proof
 async def test_the_figures_see_a_bot_that_looks_for_nothing(tmp_path: Path) -> None:
     async with discord() as platforms:
         code, found = await killed_while_showing(tmp_path / "home", platforms, "send:after#1", broken="no-find")

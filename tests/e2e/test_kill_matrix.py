@@ -98,6 +98,7 @@ def test_a_message_that_kills_the_process_twice_ends_with_an_honest_failure(tmp_
     assert bench.faults(["poison", "after"]) == []
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("features", ["", "none"])
 def test_without_one_guard_the_matrix_fails(tmp_path: Path, features: str) -> None:
     """The negative control: inbounds marked done after the merge instead of with it."""

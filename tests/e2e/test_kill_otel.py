@@ -152,6 +152,7 @@ async def test_no_span_is_lost_or_doubled_over_kills(tmp_path: Path) -> None:
     assert figures.resent > 0, "a kill between the answer and the checkpoint sends the same spans again"
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(("broken", "point"), [("early-checkpoint", "append-otel:after#1"), ("new-ids", AT_CHECKPOINT)])
 async def test_without_the_order_or_the_ids_it_is_seen(tmp_path: Path, broken: str, point: str) -> None:
     async with Server(limits=None, conflict_pause=0.1, longest_poll=0.3) as server, receiver() as taken:

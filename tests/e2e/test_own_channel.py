@@ -116,6 +116,7 @@ async def until(done: Callable[[], object], daemon: Daemon, pause: float = 0.005
         pytest.fail(f"it took longer than {WAIT:g} seconds; the bot says:\n{daemon.errors}")
 
 
+@pytest.mark.proof
 async def test_an_installed_channel_is_talked_with_and_stops_cleanly(
     tmp_path: Path, installed: Mapping[str, str]
 ) -> None:
@@ -190,6 +191,7 @@ def _turns_begun(home: Path) -> int:
         return epoch or 0
 
 
+@pytest.mark.proof
 async def test_a_turn_that_ends_two_bots_is_given_up_with_one_sentence(
     tmp_path: Path, installed: Mapping[str, str]
 ) -> None:
@@ -208,6 +210,7 @@ async def test_a_turn_that_ends_two_bots_is_given_up_with_one_sentence(
     assert await box.faults() == []
 
 
+@pytest.mark.proof
 def test_a_setting_that_cannot_be_is_one_sentence(tmp_path: Path, installed: Mapping[str, str]) -> None:
     box = Box(tmp_path, intervall=3)
     done = run(box.home, "run", env=installed)

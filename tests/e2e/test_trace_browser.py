@@ -74,6 +74,7 @@ def test_a_person_finds_a_turn_scrubs_compares_and_takes_it_along(
         assert watch.problems == []
 
 
+@pytest.mark.proof
 def test_a_person_logs_in_with_a_typed_token_and_out_again(browser: Browser, site: TraceSite) -> None:
     with tab(browser, site.address, viewport=PHONE) as (page, _):
         page.goto(f"{site.address}/panel/usage?p.period=week")

@@ -260,6 +260,7 @@ GUARDS: Sequence[tuple[str, Callable[[pytest.MonkeyPatch], None], str]] = (
 )
 
 
+@pytest.mark.proof
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(("name", "remove", "person"), GUARDS, ids=[name.replace(" ", "-") for name, *_ in GUARDS])
 async def test_without_a_guard_somebody_sees_too_much(

@@ -47,6 +47,7 @@ async def test_requests_of_a_long_talk_are_valid_and_answer_what_the_strategy_ke
     assert report.breaks["memory"] > 0
 
 
+@pytest.mark.proof
 async def test_a_model_with_room_for_the_whole_talk_answers_every_probe(memory_store: InMemoryStore) -> None:
     case = TalkCase("window", least=1.0, make_model=lambda: RuleModel(200_000))
     report = await check(memory_store, case, TURNS, FACTS)
@@ -61,6 +62,7 @@ async def test_a_talk_of_ten_thousand_turns(sqlite_store: SqliteStore, case: Tal
 
 
 # Without a search index each word is looked for in the whole tape, so that the talk's cost grows with its square.
+@pytest.mark.proof
 @pytest.mark.parametrize(("turns", "facts"), [(90, 5), pytest.param(300, 20, marks=pytest.mark.proof)])
 async def test_retrieval_brings_early_facts_back(memory_store: InMemoryStore, turns: int, facts: int) -> None:
     await check(memory_store, TalkCase("retrieval", least=0.95, features=recalling), turns, facts)

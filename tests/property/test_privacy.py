@@ -172,6 +172,7 @@ GUARDS = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("guard", GUARDS)
 def test_without_a_guard_somebody_sees_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guard: str) -> None:
     GUARDS[guard].remove(monkeypatch)

@@ -189,6 +189,7 @@ def _without_people(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(messages.Authors, "judge", lambda *_: Source.OWN)
 
 
+@pytest.mark.proof
 @pytest.mark.law("T22")
 @pytest.mark.parametrize(
     "remove",

@@ -83,7 +83,7 @@ async def exact(tape: TapeHandle, text: str) -> list[object]:
 
 
 @pytest.mark.law("T8", "T9")
-@settings(max_examples=max(40, settings().max_examples * 2 // 3))
+@settings(max_examples=max(20, settings().max_examples * 2 // 3))
 @given(data=st.data())
 def test_an_index_filled_to_anywhere_changes_no_answer(bench: Bench, filler: Indexer, data: st.DataObject) -> None:
     written = data.draw(st.lists(entries(), max_size=12))

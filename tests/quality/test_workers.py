@@ -107,6 +107,7 @@ def test_what_fails_hangs_or_dies_is_named_and_everything_else_runs_once(tmp_pat
     assert "test_failing.py::test_that_ends_its_process" in printed
 
 
+@pytest.mark.proof
 def test_a_run_that_is_to_stop_at_the_first_failure_stops(tmp_path: Path) -> None:
     (tmp_path / "test_failing.py").write_text(
         "import pytest\n@pytest.mark.parametrize('n', range(2000))\ndef test(n):\n    assert n != 3\n"
@@ -116,6 +117,7 @@ def test_a_run_that_is_to_stop_at_the_first_failure_stops(tmp_path: Path) -> Non
     assert "stopping after 1 failures" in printed
 
 
+@pytest.mark.proof
 def test_a_run_that_is_interrupted_cleans_up(tmp_path: Path) -> None:
     (tmp_path / "test_waiting.py").write_text(WAITING)
     with subprocess.Popen(command(tmp_path), cwd=ROOT, stdout=subprocess.PIPE, text=True) as running:
@@ -130,6 +132,7 @@ def test_a_run_that_is_interrupted_cleans_up(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.proof
 def test_what_fails_behind_the_last_test_fails_the_run(tmp_path: Path) -> None:
     (tmp_path / "test_leaving.py").write_text(LEAVING)
     done = subprocess.run(command(tmp_path), cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)

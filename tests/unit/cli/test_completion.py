@@ -179,7 +179,7 @@ def bash_script() -> bytes:
     return subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("quote", ["", '"', "'"])
 @pytest.mark.parametrize(
     "name", ["Ev$(touch owned)", "Ev`touch owned`", "Ev';touch owned;'", 'Ev";touch owned;"', "Ev!1"]

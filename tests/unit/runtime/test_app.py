@@ -63,7 +63,7 @@ async def test_a_message_that_comes_when_everything_ends_is_refused_and_owed_sti
         pass
     with pytest.raises(RuntimeError, match="finished"):
         await bench.gate.accept(bench.inbound("hello"))
-    gc.collect()  # a task that was never begun would be told here
+    gc.collect(1)  # a task that was never begun would be told here
     assert [one.inbound.text for one in await bench.inbox.open_inbounds()] == ["hello"]
 
 

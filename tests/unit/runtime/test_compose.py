@@ -209,6 +209,7 @@ class Varied(ScriptedModel):
 
 
 @pytest.mark.law("T8")
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("selector", "traits"),
     [

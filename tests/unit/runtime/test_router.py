@@ -252,6 +252,7 @@ async def test_every_command_answers_every_hostile_word(role: Role, words: Seque
         await _assert_answered([f",{name} {word}" for word in words], role)
 
 
+@pytest.mark.proof
 async def test_every_command_answers_every_hostile_word_on_a_real_file(sqlite_store: SqliteStore) -> None:
     await _assert_answered([f",{name} {word}" for name in NAMES for word in HOSTILE[::12]], store=sqlite_store)
 

@@ -132,6 +132,7 @@ def _open_text(self: Exposure, text: str) -> str:
     return text
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     ("content", "owner", "guard", "without", "seen"),
     [

@@ -159,6 +159,7 @@ async def test_a_step_shows_what_the_model_was_shown_and_what_changed(store: InM
     assert "<html" not in part
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "data",
     [

@@ -141,6 +141,7 @@ async def test_an_svg_drawn_twice_has_the_same_bytes(memory_store: InMemoryStore
     assert first == (await draw_chart(Texts(), chart)).image
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("kind", ["ttf", pytest.param("ttc", marks=pytest.mark.proof)])
 async def test_each_character_that_is_drawn_has_a_glyph_with_a_font_for_it(
     memory_store: InMemoryStore, tmp_path: Path, kind: str
@@ -160,6 +161,7 @@ async def test_each_character_that_is_drawn_has_a_glyph_with_a_font_for_it(
             assert with_font != without
 
 
+@pytest.mark.proof
 def test_what_no_font_has_is_replaced_by_english_or_a_number() -> None:
     from bubbot.features.usage.draw import Labels  # here, as every worker collects: matplotlib takes a second
 

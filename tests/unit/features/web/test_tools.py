@@ -198,6 +198,7 @@ async def test_a_page_that_takes_too_long_is_given_up_and_its_process_ends() -> 
         await reader.read_page(b"<p>x", charset="", url="http://a.example/")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("page", ["<div>" * 20_000, "<p>flat " * 6_000, "x" * 1_000_000, "<table>" * 5000 + "y"], ids=["deep", "flat", "line", "tables"])  # fmt: skip
 async def test_a_page_made_to_be_slow_is_read_or_refused(page: str) -> None:
     with suppress(WebError):

@@ -131,7 +131,7 @@ def test_what_is_no_text_is_not_counted(tokenizers: TokenizerCache, part: Any) -
     assert tokenizers.count("openai/gpt-4o", [user([text, part])], ()) is None
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("char", [" ", "a", "\n", "^", "漢"])
 def test_a_long_run_of_one_character_is_counted_too(tokenizers: TokenizerCache, char: str) -> None:
     """In one piece, a million blanks overflow a stack inside tiktoken, which ends in a panic."""
@@ -165,6 +165,7 @@ def test_a_file_that_is_not_there_or_another_one_leaves_it_to_the_estimate(tmp_p
     assert found.count_text("openai/gpt-4", "hi") is None
 
 
+@pytest.mark.proof
 def test_nothing_is_ever_fetched(tmp_path: Path) -> None:
     """A process of its own, in which a connection to anywhere is refused and told, with an empty cache folder."""
     env = {"TIKTOKEN_CACHE_DIR": str(tmp_path), "TMPDIR": str(tmp_path)}

@@ -253,6 +253,7 @@ async def test_a_child_that_died_between_requests_is_replaced() -> None:
         await ask(model, request(user("Say hello.")))
 
 
+@pytest.mark.proof
 @pytest.mark.asyncio
 async def test_closing_the_iterator_early_ends_the_generation() -> None:
     async with opened(max_tokens=256) as model:
@@ -263,6 +264,7 @@ async def test_closing_the_iterator_early_ends_the_generation() -> None:
         assert (await ask(model, request(user("Say hello."), max_tokens=2)))[1].text
 
 
+@pytest.mark.proof
 @pytest.mark.asyncio
 async def test_a_cancelled_turn_ends_the_generation() -> None:
     async with opened(max_tokens=256) as model:
@@ -284,6 +286,7 @@ async def test_a_silent_child_is_ended() -> None:
         assert children() == []
 
 
+@pytest.mark.proof
 @pytest.mark.asyncio
 async def test_closing_twice_before_during_and_after_a_request() -> None:
     async with opened(max_tokens=256) as unused:
@@ -378,6 +381,7 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
         local.create(ModelOptions("local", Path("unused")))
 
 
+@pytest.mark.proof
 @pytest.mark.asyncio
 async def test_what_is_longer_than_the_context_is_counted_too() -> None:
     async with opened(context_tokens=256) as model:
