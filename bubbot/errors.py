@@ -14,6 +14,7 @@ BubbotError
 │   └── TapeCorrupt            stored bytes that are unreadable or were altered
 ├── StoreError
 │   ├── StoreUnavailable       the database currently cannot be opened, read or written
+│   │   └── DatabaseLost       the home had a database, which is missing
 │   ├── StoreFull              the disk or the database has no room; nothing was written
 │   └── StoreTooNew            the database was written by a newer bubbot
 ├── ModelError                 the model could not answer; the turn ends with a failure sentence
@@ -146,6 +147,12 @@ class StoreUnavailable(StoreError):
     """The database currently cannot be opened, read or written."""
 
     kind = "store_unavailable"
+
+
+class DatabaseLost(StoreUnavailable):
+    """The home had a database, which is missing: only a person can bring it back, or begin another one."""
+
+    kind = "database_lost"
 
 
 class StoreFull(StoreError):

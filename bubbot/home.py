@@ -6,6 +6,7 @@ import errno
 import fcntl
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,6 +17,10 @@ from bubbot.errors import ConfigError, HomeLocked
 from bubbot.records import dataclass
 
 _ELSEWHERE = "or name another folder with --home or BUBBOT_HOME"
+_MARK = (
+    "This home has a database, bubbot.db. If that file is missing, bubbot says so and begins no other one until "
+    "`bubbot restore` brings a backup back, or `bubbot restore --empty` ends the wait for it.\n"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,45 @@ class Home:
     def database(self) -> Path:
         """The tapes. Only SQLite may open this file: another open would drop its locks."""
         return self.path / "bubbot.db"
+
+    @property
+    def database_mark(self) -> Path:
+        """A file that stays once there was a database: a missing one is then a loss, and not a new home."""
+        return self.path / "had-database"
+
+    @property
+    def has_lost_database(self) -> bool:
+        """True if there was a database, which is missing or an empty file now: a writer would begin another one.
+
+        A write-ahead log without its database tells so too, in a home of a version that left no mark.
+        """
+        try:
+            status = self.database.stat()
+        except FileNotFoundError:
+            pass
+        except OSError:  # whoever opens it reports why
+            return False
+        else:
+            if status.st_size or not stat.S_ISREG(status.st_mode):
+                return False
+        if os.path.lexists(self.database_mark):
+            return True
+        with suppress(OSError):
+            return (
+                self.database.with_name(f"{self.database.name}-wal").stat().st_size > 0
+            )  # a reader leaves an empty one
+        return False
+
+    def mark_database(self) -> None:
+        """Note that there is a database. A full disk is no reason to stop: the next writer does it."""
+        with suppress(OSError):
+            if not os.path.lexists(self.database_mark):
+                self.database_mark.write_text(_MARK, encoding="utf-8")
+
+    @property
+    def backups(self) -> Path:
+        """The default folder for backups; need not exist."""
+        return self.path / "backups"
 
     @property
     def lock_file(self) -> Path:

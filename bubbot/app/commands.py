@@ -55,7 +55,7 @@ def configured_people(settings: Settings) -> dict[str, ListedPeople]:
     }
 
 
-def _usage_reporter(settings: Settings) -> Callable[[TapeService, Clock, ZoneInfo], UsageReporter]:
+def _usage_reporter(settings: Settings) -> Callable[..., UsageReporter]:
     """Return what builds the reporter of a budget tape."""
     # Imported here: prices and budgets are for one command of many.
     from bubbot.app.budget import model_facts
@@ -63,10 +63,13 @@ def _usage_reporter(settings: Settings) -> Callable[[TapeService, Clock, ZoneInf
     from bubbot.features.budget.report import LimitReporter
     from bubbot.features.usage.reporter import UsageReporter
 
-    limits = budget_limits(settings.budget, model_facts(settings))
+    facts = model_facts(settings)
     currency = Currency(settings.budget.currency, settings.budget.usd_rate or 1.0)
 
-    def build(tape: TapeService, now: Clock, zone: ZoneInfo) -> UsageReporter:
+    def build(
+        tape: TapeService, now: Clock, zone: ZoneInfo, current_session: Callable[[str], str] = lambda session: session
+    ) -> UsageReporter:
+        limits = budget_limits(settings.budget, facts, current_session)
         reporter = LimitReporter(tape, limits, lambda: now().astimezone(zone).strftime("%Y-%m-%d"), currency)
         return UsageReporter(tape, now, zone, reporter.report_limits, limits.find_cost_limit, currency)
 

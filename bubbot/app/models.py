@@ -14,10 +14,8 @@ from bubbot import plugins
 from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.models.catalogue import keys, names, sizes
-from bubbot.models.fallback import FallbackModel
 from bubbot.models.lazy import LazyModel
 from bubbot.models.local import model as local
-from bubbot.models.openai.providers import is_direct
 from bubbot.models.unconfigured import KeylessModel, QuarantinedModel, UnconfiguredModel
 from bubbot.ports.model import Model, ModelOptions, ModelTraits
 from bubbot.records import dataclass
@@ -117,7 +115,12 @@ def choose_model(settings: Settings, home: Home, name: str = "", *, is_quarantin
         else _load_later(target, settings, home, traits)
         for target in targets
     ]
-    return models[0] if targets == [name] else FallbackModel(name, traits, models)
+    if targets == [name]:
+        return models[0]
+    # Imported here: few bots have a second model.
+    from bubbot.models.fallback import FallbackModel
+
+    return FallbackModel(name, traits, models)
 
 
 def _load_later(name: str, settings: Settings, home: Home, traits: ModelTraits) -> LazyModel:
@@ -140,6 +143,9 @@ def _load_later(name: str, settings: Settings, home: Home, traits: ModelTraits) 
 
 def needs_litellm(settings: Settings, name: str) -> bool:
     """Return true if litellm calls this `provider/model`: it takes some 190 MB of memory. It reads litellm's list."""
+    # Imported here: a model that is no provider's needs no list of them.
+    from bubbot.models.openai.providers import is_direct
+
     is_configured = name.partition("/")[0] == settings.model.provider
     api_base = settings.model.api_base if is_configured else None
     return settings.model.via == LITELLM or not is_direct(name, mode=sizes.find_mode(name), api_base=api_base)

@@ -81,6 +81,7 @@ async def offline_snapshot(
         load=RuntimeLoad(waiting=waiting),
         owed=tuple(pending),
         database=None if store is None else await measure_database(home, store),
+        backup=await asyncio.to_thread(newest_backup, home),
         quarantine=describe_backup(await Quarantine(open_tape(HOME_TAPE)).current_restore()),
         reports=await read_health(reader, settings, HealthContext(Texts(), blank.at, blank.zone)),
         features=unowned_sections(settings),
@@ -109,6 +110,8 @@ def describe_backup(restored: RestoreFact | None) -> BackupStatus | None:
 
 def newest_backup(home: Home) -> BackupStatus | None:
     """Return the newest complete backup in the default folder; None if there is none."""
+    if not home.backups.is_dir():
+        return None
     # Imported here: a bot that answers one question looks for no backups.
     from bubbot.stores.sqlite.backups import list_backups
 

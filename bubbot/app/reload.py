@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from functools import partial
@@ -29,7 +29,7 @@ from bubbot.features.conversation.commands import list_commands
 from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.gateway.manager import ShutdownTimeouts
 from bubbot.gateway.owner import OwnerChat
-from bubbot.ports.channel import Channel, SupportsClose, SupportsWebhook, VerifiesCredentials
+from bubbot.ports.channel import Channel, HasCommandMenu, SupportsClose, SupportsWebhook, VerifiesCredentials
 from bubbot.ports.tool import Toolbox
 from bubbot.ports.usage import BUDGET_TAPE
 from bubbot.records import dataclass
@@ -103,7 +103,7 @@ class Reloader:
         self._tables = dict(self._channels(current))
         self._tape = daemon.bot.channel_factory.open_tape(CONFIG_TAPE)
         self._lock = asyncio.Lock()
-        self._closing: set[asyncio.Task[None]] = set()
+        self._later: set[asyncio.Task[None]] = set()
         self._is_ending = False
 
     async def record_changes(self) -> None:
@@ -306,14 +306,31 @@ class Reloader:
             app.model_sets.append(plan.models)
         toolbox = await self._renew_sessions(settings)
         app.health_collector.settings = settings
-        app.commands[:] = list_commands(toolbox, app.turn_services.texts, menu_languages(app.channel_runtimes))
+        commands = list_commands(toolbox, app.turn_services.texts, menu_languages(app.channel_runtimes))
+        unchanged, app.commands[:] = commands == app.commands, commands
         self.current, self._tables = settings, dict(plan.tables)
         for name in plan.started:
             await self._start_channel(name, added=name in added)
+        if not unchanged:
+            self._update_commands(app.channel_runtimes.keys() - plan.started.keys())
         for on_reloaded in self._daemon.on_reload:
             on_reloaded()
         if plan.models is not None:
             self._close_later(old_models)
+
+    def _update_commands(self, names: Iterable[str]) -> None:
+        """Let running channels show the commands as they are now, which a platform may take its time for."""
+
+        async def update(name: str, channel: HasCommandMenu) -> None:
+            try:
+                await channel.update_commands()
+            except Exception as error:  # noqa: BLE001 - see `_build_adapter`
+                log.warning("%s", _defect(name, error), extra={"action": "config.commands", "channel": name})
+
+        for name in names:
+            channel = self._daemon.bot.channel_runtimes[name].channel
+            if isinstance(channel, HasCommandMenu):
+                self._run_later(update(name, channel))
 
     async def _renew_sessions(self, settings: Settings) -> Toolbox:
         """Give every session the new settings from its next turn on."""
@@ -365,9 +382,13 @@ class Reloader:
             self._daemon.bot.model_sets.remove(models)
             await models.aclose()
 
-        task = self._daemon.bot.group.create_task(close())
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+        self._run_later(close())
+
+    def _run_later(self, work: Coroutine[object, object, None]) -> None:
+        """Let work go on after the reload."""
+        task = self._daemon.bot.group.create_task(work)
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)
 
 
 def _defect(name: str, error: Exception) -> ConfigError:

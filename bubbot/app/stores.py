@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
 from bubbot import plugins
-from bubbot.errors import BubbotError, ConfigError
+from bubbot.errors import BubbotError, ConfigError, DatabaseLost
 from bubbot.home import Home
+from bubbot.ports.checks import shell_quote
 from bubbot.ports.store import LabelsWorkspace, StoreFactory, StoreOptions, WaitsForRoom, no_wait_for_room
 from bubbot.settings.sections import SQLITE_STORE, StoreSettings
 from bubbot.stores.sqlite.store import open_readonly, open_store
@@ -35,12 +36,16 @@ async def open_home_store(
 
     Raises:
         ConfigError: no package offers the store, or it cannot be used.
+        DatabaseLost: the home had a database, which is missing.
         StoreError: it cannot be opened.
     """
     if settings.kind == SQLITE_STORE:
+        refuse_lost_database(home)
         if readonly:
             return await open_readonly(home.database)
-        return await open_store(home.database, salt=os.urandom, now=now, room_retry=room_retry)
+        store = await open_store(home.database, salt=os.urandom, now=now, room_retry=room_retry)
+        home.mark_database()
+        return store
     factory: StoreFactory = plugins.load(STORE_GROUP, settings.kind)
     address = settings.address.get_secret_value() if settings.address else ""
     try:
@@ -66,6 +71,24 @@ async def open_home_tape(settings: StoreSettings, home: Home, name: str) -> Asyn
 def unused_clock() -> datetime:
     """Raise: the clock for code that writes nothing."""
     raise AssertionError("nothing is written here, so nobody asks for the time")
+
+
+def refuse_lost_database(home: Home) -> None:
+    """Raise `DatabaseLost` if the home had an SQLite database, which is missing: no other one takes its place unasked."""
+    if not home.has_lost_database:
+        return
+    # Imported here: few homes lose their database.
+    from bubbot.stores.sqlite.backups import list_backups
+
+    backups = []
+    with suppress(OSError):
+        backups = list_backups(home.path)
+    command = f"bubbot --home {shell_quote(home.path)} restore"
+    backup = shell_quote(backups[-1].path) if backups else "BACKUP"
+    raise DatabaseLost(
+        f"the database {home.database} is missing, and this home had one: put the file back, or restore a backup "
+        f"(`{command} {backup}`), or begin with an empty one (`{command} --empty`)"
+    )
 
 
 def database_file(settings: StoreSettings, home: Home, action: str) -> Path:

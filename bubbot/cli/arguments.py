@@ -5,20 +5,18 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
-from difflib import get_close_matches
 
 from bubbot.errors import UsageError
 from bubbot.ports.text import did_you_mean
 
-_OPTION_LINE = re.compile(r"^  (-.*?)(?:  |$)", re.MULTILINE)
-_OPTION = re.compile(r"--[a-z][a-z-]*")
-_CHOICE = re.compile(
-    r"argument (?P<name>.+?): invalid choice: (?P<value>.+?) \(choose from (?P<choices>.*)\)", re.DOTALL
-)
-_NUMBER = re.compile(r"argument (?P<name>.+?): invalid (?:int|float) value: (?P<value>.+)", re.DOTALL)
-_NO_VALUE = re.compile(r"argument (?P<name>.+?): expected (?:one|at least one) argument")
-_NEEDLESS_VALUE = re.compile(r"argument (?P<name>.+?): ignored explicit argument (?P<value>.+)", re.DOTALL)
-_MISSING = re.compile(r"the following arguments are required: (?P<names>.*)")
+# Texts, which `re` compiles when they are used: a command line without a mistake needs none of them.
+_OPTION_LINE = r"(?m)^  (-.*?)(?:  |$)"
+_OPTION = r"--[a-z][a-z-]*"
+_CHOICE = r"(?s)argument (?P<name>.+?): invalid choice: (?P<value>.+?) \(choose from (?P<choices>.*)\)"
+_NUMBER = r"(?s)argument (?P<name>.+?): invalid (?:int|float) value: (?P<value>.+)"
+_NO_VALUE = r"argument (?P<name>.+?): expected (?:one|at least one) argument"
+_NEEDLESS_VALUE = r"(?s)argument (?P<name>.+?): ignored explicit argument (?P<value>.+)"
+_MISSING = r"the following arguments are required: (?P<names>.*)"
 
 
 def add_json_option(parser: argparse.ArgumentParser, help_text: str = "print one JSON object instead") -> None:
@@ -57,18 +55,18 @@ def usage_error(program: str, message: str) -> UsageError:
 
 def describe_parser_error(message: str) -> str:
     """Return our words for an error of argparse, which names the argument, what was typed, and what would be right."""
-    if match := _CHOICE.fullmatch(message):
+    if match := re.fullmatch(_CHOICE, message):
         value, choices = match["value"].strip("'"), [choice.strip("'") for choice in match["choices"].split(", ")]
         if match["name"] == "ACTION":
             return f"unknown action {value!r}{did_you_mean(value, choices, before=': ')}"
         return f"{match['name']} is {value!r}, but must be {_join(choices)}"
-    if match := _NUMBER.fullmatch(message):
+    if match := re.fullmatch(_NUMBER, message):
         return f"{match['name']} is {match['value']}, but must be a number"
-    if match := _NO_VALUE.fullmatch(message):
+    if match := re.fullmatch(_NO_VALUE, message):
         return f"{match['name']} needs a value"
-    if match := _NEEDLESS_VALUE.fullmatch(message):
+    if match := re.fullmatch(_NEEDLESS_VALUE, message):
         return f"{match['name']} takes no value: leave {match['value']} out"
-    if match := _MISSING.fullmatch(message):
+    if match := re.fullmatch(_MISSING, message):
         return f"missing: {match['names']}"
     return message.removeprefix("argument ")
 
@@ -78,9 +76,11 @@ def describe_surplus(parser: argparse.ArgumentParser, surplus: Sequence[str]) ->
     option = next((word for word in surplus if len(word) > 1 and word.startswith("-")), None)
     if option is not None:
         name = option.partition("=")[0]
-        known = {
-            word.lstrip("-"): word for word in _OPTION.findall(" ".join(_OPTION_LINE.findall(parser.format_help())))
-        }
+        # Imported here: few command lines have a wrong option.
+        from difflib import get_close_matches
+
+        lines = " ".join(re.findall(_OPTION_LINE, parser.format_help()))
+        known = {word.lstrip("-"): word for word in re.findall(_OPTION, lines)}
         close = get_close_matches(name.lstrip("-"), known, n=1, cutoff=0.75)
         return f"unknown option {name!r}" + (f": did you mean {known[close[0]]!r}?" if close else "")
     # The usage without its options: what else the command takes.

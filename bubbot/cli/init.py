@@ -14,9 +14,10 @@ from typing import Any
 from bubbot import log
 from bubbot.app.extensions import EXTENSIONS
 from bubbot.app.models import keyless_models
+from bubbot.app.stores import refuse_lost_database
 from bubbot.app.tapes import new_id, now
 from bubbot.cli.init_service import NO_SERVICE, SERVICE_KINDS, RequestedService, choose_home
-from bubbot.errors import BubbotError, ConfigError
+from bubbot.errors import BubbotError, ConfigError, DatabaseLost
 from bubbot.home import Home
 from bubbot.models.local import model as local
 from bubbot.models.unconfigured import quarantine_sentence
@@ -33,6 +34,7 @@ from bubbot.ops.onboarding.write import write
 from bubbot.ports.channel import Channel
 from bubbot.settings.environment import environment_secrets, read_variables, read_zone_variable
 from bubbot.settings.loader import Settings, load_with_missing_secrets
+from bubbot.settings.sections import SQLITE_STORE
 from bubbot.settings.sources import MissingSecret, read_secret
 from bubbot.tape.entry import timestamp
 
@@ -156,6 +158,8 @@ class _InitCommand:
             serves, failure = self._service.install(self._kind, console), None
         except ConfigError as error:  # the files stay written, so print the next steps anyway
             serves, failure = False, error
+        if loss := self._describe_loss(settings):
+            console.tell(f"\nNo bot starts for this home yet: {loss}.")
         writer = None if serves else self._home.holder_pid()
         lines = next_steps(
             settings,
@@ -177,6 +181,9 @@ class _InitCommand:
 
         console = self.console
         console.begin_step("Try it now?")
+        if self._describe_loss(settings):
+            console.tell("It cannot answer yet: its database is missing.")
+            return
         if settings.model.has_own_address(settings.model.name) and self._is_quarantined():
             console.tell(quarantine_sentence(settings.model.name))
             return
@@ -194,6 +201,15 @@ class _InitCommand:
             console.tell("")
         except BubbotError as error:
             console.tell(str(error))
+
+    def _describe_loss(self, settings: Settings) -> str:
+        """Return the sentence for a home whose database is missing; empty for any other."""
+        try:
+            if settings.store.kind == SQLITE_STORE:
+                refuse_lost_database(self._home)
+        except DatabaseLost as error:
+            return str(error)
+        return ""
 
     def _is_quarantined(self) -> bool:
         from bubbot.cli.quarantine import read_quarantine

@@ -1,4 +1,4 @@
-"""Progress of long work on standard error: on a terminal only, and only if the work takes more than a second."""
+"""Progress of long work on standard error: drawn on a terminal after a second, else a line from time to time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ START_DELAY_SECONDS = 1.0
 """Shorter work shows nothing."""
 REDRAW_SECONDS = 0.2
 LINE_SECONDS = 10.0
-"""The time between two lines, if nothing may be drawn a second time."""
+"""The time between two lines, if nothing may be drawn a second time; and before the first one outside a terminal."""
 
 
 @contextmanager
@@ -25,15 +25,19 @@ def show_progress(
 ) -> Iterator[OnProgress]:
     """Yield a function that gets counts; show them until the block ends, and then remove what was drawn.
 
+    A standard error that is no terminal gets lines.
+
     Args:
         label: what is being done, such as `Checking the tapes`.
         unit: what is counted, such as `entries`; empty if nothing is.
         plain: print lines; draw nothing a second time.
         start_delay: seconds for which nothing is shown.
     """
-    if sys.stderr is None or not sys.stderr.isatty():
+    if sys.stderr is None:
         yield ignore_progress
         return
+    if not sys.stderr.isatty():
+        plain, start_delay = True, LINE_SECONDS
     display = _Display(label, unit, plain=plain, start_delay=start_delay)
     thread = threading.Thread(target=display.run, name="progress", daemon=True)
     thread.start()

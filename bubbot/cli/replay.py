@@ -13,6 +13,7 @@ from bubbot.cli.arguments import add_json_option, usage_error
 from bubbot.cli.ask import build_inbound
 from bubbot.cli.explain import ask_terminal, keyed
 from bubbot.cli.output import AnswerPrinter, format_json, show, show_on_stderr
+from bubbot.cli.progress import show_progress
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.features.replay.events import REPLAY_TAPE, replay_key
 from bubbot.features.replay.report import ReplayedStep, ReplayedTurn, ReplayReport, RunSummary, format_report
@@ -68,7 +69,8 @@ async def _replay(setup: CommandSetup, args: argparse.Namespace) -> int:
     inbound = build_inbound(REPLAY_SESSION, f"{line} again=yes" if args.model.strip() else line)
     inbound = replace(inbound, model=args.model.strip())
     show("", end="", flush=True)
-    result = await ask_terminal(setup, REPLAY_SESSION, inbound)
+    with show_progress(f"Replaying {args.chat.strip()}", plain=setup.is_plain):
+        result = await ask_terminal(setup, REPLAY_SESSION, inbound)
     fact = await _read_replay(setup, result.turn)
     if fact is None:
         show_on_stderr(f"bubbot: {result.text}")

@@ -33,7 +33,13 @@ from bubbot.settings.environment import read_variables
 from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.backups import DATABASE_FILE, BackupManifest, skip_backup
 from bubbot.stores.sqlite.check import restore_protection
-from bubbot.stores.sqlite.restore import put_in_place, refuse_existing_database, unpack, verify_backup
+from bubbot.stores.sqlite.restore import (
+    put_in_place,
+    refuse_existing_database,
+    set_aside_remains,
+    unpack,
+    verify_backup,
+)
 from bubbot.stores.sqlite.store import open_store
 from bubbot.tape.entry import timestamp
 from bubbot.tape.erasure import HOME_TAPE
@@ -65,7 +71,20 @@ class RestoreResult:
     missing_tokens: tuple[str, ...]
 
 
-RESULTS = {"restore": RestoreResult, "restore release": ReleaseResult}
+@dataclass(frozen=True, slots=True)
+class EmptyHomeResult:
+    """A home that begins with an empty database in place of a missing one.
+
+    Attributes:
+        home: the path of the home.
+        set_aside: the folder with what the missing database left; empty if it left nothing.
+    """
+
+    home: str
+    set_aside: str
+
+
+RESULTS = {"restore": RestoreResult, "restore release": ReleaseResult, "restore empty": EmptyHomeResult}
 """What `--json` prints."""
 
 
@@ -79,6 +98,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_json_option(parser)
     parser.add_argument("backup", nargs="?", type=Path, help="the folder that bubbot backup made")
     parser.add_argument(
+        "--empty", action="store_true", help="begin with an empty database, if the one of this home is missing"
+    )
+    parser.add_argument(
         "--release", action="store_true", help="end the quarantine; what was left open before the restore is not sent"
     )
     parser.add_argument(
@@ -90,27 +112,57 @@ def run(args: argparse.Namespace) -> int:
     """Restore a backup or release a home; return the exit code."""
     if args.deliver and not args.release:
         raise usage_error("bubbot restore", "--deliver belongs to --release")
-    if (args.backup is None) != args.release:
-        raise usage_error("bubbot restore", "give either the folder of a backup, or --release")
+    if (args.backup is not None) + args.release + args.empty != 1:
+        raise usage_error("bubbot restore", "give either the folder of a backup, or --release, or --empty")
     setup = load_setup(args)
+    if args.empty:
+        return _begin_empty(setup)
     if args.release:
         return asyncio.run(run_command(setup, RELEASE_HOME, ReleaseHome(deliver=args.deliver)))
     return asyncio.run(_restore(setup, args.backup.absolute()))
 
 
+def _begin_empty(setup: CommandSetup) -> int:
+    """Let the next start make a database in a home whose own is missing."""
+    home = setup.home
+    database_file(setup.settings.store, home, "bubbot restore")
+    if not home.has_lost_database:
+        raise ConfigError(f"{home.path} lacks no database: --empty is for a home whose database is missing")
+    with WriterLock(home):
+        folder = set_aside_remains(home.path, now())
+        home.database_mark.unlink(missing_ok=True)
+    if setup.as_json:
+        show_record(EmptyHomeResult(str(home.path), str(folder or "")))
+        return EXIT_OK
+    show(f"{home.path} begins with an empty database at the next start.")
+    if folder is not None:
+        show(_describe_remains(folder))
+    return EXIT_OK
+
+
+def _describe_remains(folder: Path) -> str:
+    return f"What the missing database left is in {folder}; if you find that database, put it beside it."
+
+
 async def _restore(setup: CommandSetup, backup: Path) -> int:
     """Verify the whole backup before writing anything; the database gets its name last."""
     database_file(setup.settings.store, setup.home, "bubbot restore")
-    refuse_existing_database(setup.home.path)
+    if not setup.home.has_lost_database:  # an empty file is none
+        refuse_existing_database(setup.home.path)
     with show_progress("Checking the backup", "entries", plain=setup.is_plain) as on_progress:
         manifest = await asyncio.to_thread(verify_backup, backup, on_progress)
     setup.home.ensure()
     with WriterLock(setup.home), show_progress("Copying the backup", plain=setup.is_plain):
-        refuse_existing_database(setup.home.path)
+        if not setup.home.has_lost_database:
+            refuse_existing_database(setup.home.path)
         with unpack(backup, manifest, setup.home.path) as folder:
             triggers = restore_protection(folder / DATABASE_FILE, timestamp(now()), os.urandom)
             await _into_quarantine(folder / DATABASE_FILE, backup, manifest)
+            remains = set_aside_remains(setup.home.path, now())
             notes = put_in_place(folder, manifest, setup.home.path)
+            setup.home.mark_database()
+            if remains is not None:
+                notes.append(_describe_remains(remains))
             if triggers:
                 notes.append(
                     f"The backup lacked triggers that protect its history, which were restored: {', '.join(triggers)}."

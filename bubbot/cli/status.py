@@ -11,7 +11,7 @@ from bubbot.cli.arguments import add_json_option
 from bubbot.cli.loading import loading
 from bubbot.cli.output import show, show_json, terminal_columns
 from bubbot.cli.setup import CommandSetup, load_setup
-from bubbot.errors import StoreUnavailable
+from bubbot.errors import DatabaseLost, StoreUnavailable
 from bubbot.gateway.health.formatter import HealthFormatter
 from bubbot.gateway.health.snapshot import (
     BackupStatus,
@@ -143,7 +143,8 @@ async def _run(setup: CommandSetup, args: argparse.Namespace) -> int:
     if snapshot is None:
         if args.quiet:  # nothing is printed, so read nothing
             return 1
-        snapshot = await _read(setup)
+        snapshot, loss = await _read(setup)
+        verdict = loss or verdict
     if args.json:
         show_json(as_json(snapshot) | {"verdict": verdict} | ({} if snapshot.is_healthy else {"trouble": verdict}))
     elif not args.quiet:
@@ -184,8 +185,8 @@ async def _request_snapshot(home: Home) -> HealthSnapshot | None:
         await asyncio.sleep(POLL_SECONDS)
 
 
-async def _read(setup: CommandSetup) -> HealthSnapshot:
-    """Read the health from the database."""
+async def _read(setup: CommandSetup) -> tuple[HealthSnapshot, str]:
+    """Read the health from the database, and the sentence for one that is missing though the home had one."""
     # Imported here: a bot that runs is asked far more often, and answers without them.
     with loading():
         from bubbot.app.offline import offline_snapshot
@@ -193,11 +194,14 @@ async def _read(setup: CommandSetup) -> HealthSnapshot:
 
     try:
         async with open_tapes(setup.home, setup.settings.store) as (store, _):
-            return await offline_snapshot(store, setup.home, setup.settings, now=now, config=setup.config)
+            return await offline_snapshot(store, setup.home, setup.settings, now=now, config=setup.config), ""
+    except DatabaseLost as error:
+        loss = f"No bot runs for this home, and none can: {error}."
     except StoreUnavailable:
         if setup.settings.store.kind != SQLITE_STORE or setup.home.database.exists():
             raise
-        return await offline_snapshot(None, setup.home, setup.settings, now=now, config=setup.config)
+        loss = ""
+    return await offline_snapshot(None, setup.home, setup.settings, now=now, config=setup.config), loss
 
 
 def _lines(snapshot: HealthSnapshot, verdict: str) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, reduce
 from operator import attrgetter
 from typing import Any
 
@@ -22,7 +22,7 @@ from bubbot.ports.channel import (
     Sender,
 )
 from bubbot.ports.inbox import INBOUND_DONE, INBOUND_INTERRUPTED
-from bubbot.ports.session_names import CHAT_MOVED
+from bubbot.ports.session_names import CHAT_MOVED, add_move
 from bubbot.ports.text import clean
 from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
@@ -221,11 +221,7 @@ INBOX_PROJECTION = Projection[Mapping[int, OpenItem]](
 
 
 def _apply_moves(moves: Mapping[str, str], entries: Sequence[TapeEntry]) -> Mapping[str, str]:
-    for entry in entries:
-        old, new = entry.payload["data"]["chat"], entry.payload["data"]["to"]
-        moves = {chat: new if to == old else to for chat, to in moves.items()} | {old: new}
-        moves.pop(new, None)  # a chat that came back
-    return moves
+    return reduce(add_move, entries, moves)
 
 
 MIGRATIONS_PROJECTION = Projection[Mapping[str, str]](

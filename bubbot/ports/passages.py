@@ -1,7 +1,5 @@
 """The port for an index of passages by their meaning. What it holds is derived: it can be deleted and built again."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import reduce
+
 from bubbot.errors import ConfigError, EntryNotFound
+from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import session_tape
 from bubbot.tape.store import TapeStore
@@ -40,6 +44,35 @@ async def first_session(store: TapeStore, session: str) -> str:
             old, new = fact.payload["data"]["chat"], fact.payload["data"]["to"]
             first[new] = first.get(old, old)
     return f"{channel}:{first.get(chat, chat)}{colon}{thread}"
+
+
+def add_move(moves: Mapping[str, str], fact: TapeEntry) -> Mapping[str, str]:
+    """Add the fact of a move to the current ids of the chats of a channel, by their earlier ids."""
+    old, new = fact.payload["data"]["chat"], fact.payload["data"]["to"]
+    moves = {chat: new if to == old else to for chat, to in moves.items()} | {old: new}
+    moves.pop(new, None)  # a chat that came back
+    return moves
+
+
+async def read_current_sessions(store: TapeStore) -> Callable[[str], str]:
+    """Return what gives a session by the current id of its chat (see `Kernel.current_session`), as the store knows it."""
+    prefix = "bubbot/inbox/"
+    channels = [tape.name.removeprefix(prefix) for tape in await store.tapes() if tape.name.startswith(prefix)]
+    answers = await store.fetch(
+        [TapeQuery(f"{prefix}{channel}", kinds=("event",), names=(CHAT_MOVED,)) for channel in channels]
+    )
+    nowhere: Mapping[str, str] = {}
+    moves = {
+        channel: reduce(add_move, [fact for fact in facts if not fact.erased], nowhere)
+        for channel, facts in zip(channels, answers, strict=True)
+    }
+
+    def current_session(session: str) -> str:
+        channel, colon, rest = session.partition(":")
+        chat, separator, thread = rest.partition(":")
+        return f"{channel}{colon}{moves.get(channel, {}).get(chat, chat)}{separator}{thread}"
+
+    return current_session
 
 
 async def keep_session(session: str) -> str:

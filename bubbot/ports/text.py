@@ -6,7 +6,6 @@ import json
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 ALLOWED_CONTROLS = "\n\t\u200c\u200d"
@@ -14,7 +13,7 @@ ALLOWED_CONTROLS = "\n\t\u200c\u200d"
 _OBEYED = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 """Unicode categories that a terminal obeys: C0, C1, formats (with all direction changes), surrogates, separators."""
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_SURROGATE = "[\ud800-\udfff]"
 _UNITS = ((10**9, "GB"), (10**6, "MB"))
 
 
@@ -31,7 +30,9 @@ def clean_json(value: Any) -> Any:
     One unit replaces one unit, so that offsets stay right.
     """
     text = json.dumps(value, ensure_ascii=False)
-    return json.loads(_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)) if _SURROGATE.search(text) else value
+    if text.isascii() or not re.search(_SURROGATE, text):
+        return value
+    return json.loads(re.sub(_SURROGATE, "\N{REPLACEMENT CHARACTER}", text))
 
 
 def format_bytes(size: float) -> str:
@@ -114,6 +115,9 @@ def did_you_mean(
         after: is put after the question, in place of "?".
         otherwise: is returned if no candidate is close.
     """
+    # Imported here: most words are known.
+    from difflib import get_close_matches
+
     close = get_close_matches(word.lower(), candidates, n=1)
     return f"{before}did you mean {close[0] + rest!r}{after}" if close else otherwise
 

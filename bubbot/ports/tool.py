@@ -1,11 +1,8 @@
 """The tool port: functions that a model may call and a person may type as a comma command."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import field
-from difflib import get_close_matches
 from enum import StrEnum
 from functools import cache
 from hashlib import sha256
@@ -481,6 +478,9 @@ class Toolbox:
         """Find the tool of this name, with dots or underscores. Raise `ToolError` with the closest names."""
         tool = self._names.get(name)
         if tool is None:
+            # Imported here: most names are known.
+            from difflib import get_close_matches
+
             close = get_close_matches(name, self._names, n=3, cutoff=0.5)
             hint = f"did you mean {' or '.join(close)}?" if close else ",help lists them all."
             raise ToolError(f"there is no {name}; {hint}")

@@ -111,10 +111,10 @@ _BY_NAME: Mapping[str, Role] = MappingProxyType({str(role): role for role in Rol
 QuotesAddresses: TypeAlias = Callable[[str], bool]
 """Return true for the name of a tool whose results are pages of the web: the addresses in them were shown."""
 
-_BEFORE = re.compile(r"[\s\"'`<>(\[{|,;:=*_~\u00ab]|[^\x00-\x7f]")
+_BEFORE = r"[\s\"'`<>(\[{|,;:=*_~\u00ab]|[^\x00-\x7f]"
 """What may stand before an address; anything else is a part of a longer one."""
 _ENDS = r"\s<>\"`\uff0c\u3002\u3001\uff1b\uff1a\uff01\uff1f\uff09\u3011\u300d\u300f\u300b\u201d\u2019\u00bb\u2026"
-_BEHIND = re.compile(rf"[.,;:!?)\]}}'|]*(?=[{_ENDS}]|\Z)")
+_BEHIND = rf"[.,;:!?)\]}}'|]*(?=[{_ENDS}]|\Z)"
 """What may stand behind an address: an end, before which a sentence or a bracket may close."""
 _NO_WORD = re.compile(r"[\W_]+")
 MAX_TOKEN_CHARS = 2_100
@@ -136,14 +136,14 @@ def stands_in(address: str, text: str) -> bool:
 
 def _is_whole(text: str, start: int, end: int) -> bool:
     before = text[max(start - MAX_TOKEN_CHARS, 0) : start]
-    if before and not _BEFORE.fullmatch(before[-1]):
+    if before and not re.fullmatch(_BEFORE, before[-1]):
         return False
     token = re.split(r"[\s<>\"`]", before)[-1]
     if "://" in token and not token.endswith("]("):  # the label of a Markdown link may be an address itself
         return False
     while before[-1:] in ("*", "_", "~") and text[end : end + 1] == before[-1]:
         before, end = before[:-1], end + 1
-    return _BEHIND.match(text, end) is not None
+    return re.compile(_BEHIND).match(text, end) is not None
 
 
 @dataclass(frozen=True, slots=True)

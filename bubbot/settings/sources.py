@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -55,6 +54,9 @@ def read_toml(path: Path, *, is_required: bool) -> dict[str, Any]:
     if "\0" in text:
         line = text[: text.index("\0")].count("\n") + 1
         raise ConfigError(f"{path}, line {line}: a NUL byte is not text: remove it, or restore the file.")
+    # Imported here: a home that is set up by variables has no such file.
+    import tomllib
+
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

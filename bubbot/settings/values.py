@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo, available_timezones
@@ -29,6 +28,9 @@ def _check_zone(name: str) -> str:
         names = {zone.lower(): zone for zone in available_timezones()}
         if not names:
             raise ValueError("a time zone, but this system has no list of them: install the package tzdata") from None
+        # Imported here: most zones are known.
+        from difflib import get_close_matches
+
         close = get_close_matches(name.lower(), names, n=1, cutoff=0.4)
         hint = f"; the nearest is {names[close[0]]!r}" if close else ""
         raise ValueError(f"the IANA name of a time zone, such as 'Europe/Berlin'{hint}") from None

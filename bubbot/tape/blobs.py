@@ -37,9 +37,7 @@ class BlobStore(Protocol):
         ...
 
 
-_CUT = re.compile(
-    r'\n… \[cut: \d+ characters in all; read on with result_read\(handle="([0-9a-f]{64})", offset=(\d+)(?:, limit=\d+)?\)\]\Z'
-)
+_CUT = r'\n… \[cut: \d+ characters in all; read on with result_read\(handle="([0-9a-f]{64})", offset=(\d+)(?:, limit=\d+)?\)\]\Z'
 _NAME = re.compile(r"[0-9a-f]{64}")
 
 
@@ -80,5 +78,5 @@ def _older_cuts(results: Sequence[object]) -> list[str]:
     only the form counts that ends a result: a cut in the middle of a text, or in the output of a command, is let go.
     """
     texts = [result.get("content") for result in results if isinstance(result, Mapping)]
-    cuts = [_CUT.search(text) for text in texts if isinstance(text, str)]
+    cuts = [re.search(_CUT, text) for text in texts if isinstance(text, str)]
     return [cut[1] for cut in cuts if cut and cut[2] == str(cut.start())]

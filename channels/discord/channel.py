@@ -37,7 +37,7 @@ class DiscordChannel:
     """The adapter for Discord; its settings are `DiscordSettings`.
 
     Implements `Channel`, `SupportsClose`, `SupportsTyping`, `SupportsEditing`, `FetchesAttachments`, `FindsMessages`,
-    `ReportsHealth`, `AcknowledgesInteractions` and `VerifiesCredentials`.
+    `HasCommandMenu`, `ReportsHealth`, `AcknowledgesInteractions` and `VerifiesCredentials`.
     """
 
     def __init__(
@@ -75,6 +75,10 @@ class DiscordChannel:
     async def run(self, receive: Receive) -> None:
         """Receive until cancelled."""
         await self._run(receive)
+
+    async def update_commands(self) -> None:
+        """Recognize the current commands, and register them if others are registered; once connected."""
+        await self._run.update_commands()
 
     async def _sync_commands(self, application: str) -> None:
         await sync_commands(self._api, application, self._commands() if self._settings.slash else ())

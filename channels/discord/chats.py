@@ -76,12 +76,17 @@ class ChatDirectory:
             require_id(user.get("id")),
             str(user.get("username") or ""),
             self.bot_user.roles,
-            frozenset(name for info in self._list_commands() for name in info.slash_names),
         )
+        self.update_commands()
         self._listed.clear()
         self._fetched.clear()
         self._guilds.clear()
         self.channel_names.clear()
+
+    def update_commands(self) -> None:
+        """Recognize the current commands."""
+        names = frozenset(name for info in self._list_commands() for name in info.slash_names)
+        self.bot_user = replace(self.bot_user, commands=names)
 
     def update(self, event: str, raw: Any) -> None:
         """Update the cache from an event about channels, threads, roles or a server; skip malformed items."""

@@ -94,6 +94,10 @@ class DiscordReceiver:
         """A future that fails if an event cannot be made durable; the run ends with it."""
         return self._lanes.failure
 
+    def update_commands(self) -> None:
+        """Recognize the current commands from now on."""
+        self._directory.update_commands()
+
     def on_event(self, event: str, raw: Any, serial: str) -> None:
         """Handle an event of the gateway. Raise only for a READY without the bot's user."""
         try:

@@ -63,6 +63,7 @@ class DiscordRun:
         self._retrying_api = RetryingDiscordApi(api, options.name, timing)
         self._refusals = RefusalMonitor(options.name, timing.refusals, monotonic=timing.monotonic, jitter=timing.jitter)
         self._was_ready = False
+        self._connected: tuple[DiscordReceiver, str] | None = None
         self._gateway: DiscordGateway | None = None
         self._last_frame_at = ""
         self._problem = "not connected yet"
@@ -85,6 +86,13 @@ class DiscordRun:
         if health.is_ready and self._duplicates.warning:
             return ChannelHealth(is_ready=True, last_seen_at=health.last_seen_at, note=self._duplicates.warning)
         return ChannelHealth(health.is_ready, health.last_seen_at or self._last_frame_at, health.note or trouble)
+
+    async def update_commands(self) -> None:
+        """Recognize the current commands, and sync them; the first READY of a connection does so itself."""
+        if self._connected is not None:
+            receiver, application_id = self._connected
+            receiver.update_commands()
+            await self._sync(application_id)
 
     async def __call__(self, receive: ReceiveEvent) -> None:
         """Receive until cancelled.
@@ -126,21 +134,20 @@ class DiscordRun:
         finally:
             connection.cancel()
             await asyncio.gather(connection, return_exceptions=True)
+            self._connected = None
             await receiver.close()
             self._last_frame_at, self._problem, self._gateway = gateway.health().last_seen_at, "not connected", None
 
     async def _create_gateway(self, receiver: DiscordReceiver, application_id: str) -> DiscordGateway:
         """Create the gateway client, not connected yet. The commands are synced once, at the first READY."""
-        is_synced = False
 
         def on_event(event: str, raw: Any, serial: str) -> None:
-            nonlocal is_synced
             receiver.on_event(event, raw, serial)
             if event in ("READY", "RESUMED"):
                 self._was_ready = True
                 self._refusals.record_success()
-            if event == "READY" and not is_synced:
-                is_synced = True
+            if event == "READY" and self._connected is None:
+                self._connected = receiver, application_id
                 receiver.start_task(self._sync(application_id))
 
         self._gateway = DiscordGateway(

@@ -10,6 +10,7 @@ import hmac
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -49,8 +50,8 @@ MAX_WEBHOOK_BODY_BYTES = 1_000_000
 class TelegramChannel:
     """A channel that polls Telegram. Settings: `TelegramSettings`.
 
-    See `Channel`, `SupportsClose`, `SupportsTyping`, `SupportsEditing`, `FetchesAttachments`, `ReportsHealth` and
-    `VerifiesCredentials`.
+    See `Channel`, `SupportsClose`, `SupportsTyping`, `SupportsEditing`, `FetchesAttachments`, `HasCommandMenu`,
+    `ReportsHealth` and `VerifiesCredentials`.
     """
 
     def __init__(self, options: ChannelOptions, settings: TelegramSettings, timing: TelegramApiTiming) -> None:
@@ -66,6 +67,7 @@ class TelegramChannel:
         self._local = local if settings.is_self_hosted else None
         self._health = ChannelHealth(is_ready=False, note="not connected yet")
         self._retrying_api = RetryingTelegramApi(self._api, settings, timing, self._update_health)
+        self._me = TelegramBotUser(0, "")
 
     @property
     def command_prefix(self) -> str:
@@ -74,10 +76,10 @@ class TelegramChannel:
 
     async def run(self, receive: Receive) -> None:
         """Poll until cancelled."""
-        me = await self._connect()
+        await self._connect()
 
         async def deliver(batch: list[Any]) -> None:
-            await self._receive_all(receive, (self._read(me, raw) for raw in batch))
+            await self._receive_all(receive, map(self._read, batch))
 
         await run_polling(self._api, self._retrying_api, deliver)
 
@@ -89,32 +91,39 @@ class TelegramChannel:
         heard = self._health.last_seen_at if problem else self._now()
         self._health = ChannelHealth(not problem, heard, problem or self._retrying_api.conflict_problem)
 
-    async def _connect(self) -> TelegramBotUser:
+    async def _connect(self) -> None:
         """Fetch the bot's identity, which also tests the token, and set the menu."""
-        commands = self._commands()
-        names = frozenset(name for command in commands for name in command.slash_names)
-        me = await self._retrying_api(lambda: self._fetch_bot_user(names))
+        me = await self._retrying_api(self._fetch_bot_user)
         self._health = ChannelHealth(
             is_ready=False, last_seen_at=self._health.last_seen_at, note="connected, nothing received yet"
         )
-        await set_menu(self._api, self.name, commands)
+        self._me = me
+        await self.update_commands()
         log.info(
             "telegram connected: channel=%s username=@%s", self.name, me.username, extra={"action": "telegram.ready"}
         )
-        return me
 
-    async def _fetch_bot_user(self, commands: frozenset[str]) -> TelegramBotUser:
+    async def update_commands(self) -> None:
+        """Recognize the current commands in groups, and set the menu if it is another one; once connected."""
+        if not self._me.id:  # connecting takes them
+            return
+        commands = self._commands()
+        names = frozenset(name for command in commands for name in command.slash_names)
+        self._me = replace(self._me, commands=names)
+        await set_menu(self._api, self.name, commands)
+
+    async def _fetch_bot_user(self) -> TelegramBotUser:
         user = await self._api.call("getMe")
         try:
-            return TelegramBotUser(int(user["id"]), str(user["username"]), commands)
+            return TelegramBotUser(int(user["id"]), str(user["username"]))
         except (KeyError, TypeError, ValueError):
             raise TelegramUnavailable("its answer to getMe names no bot") from None
 
-    def _read(self, me: TelegramBotUser, raw: Any) -> ChannelEvent | None:
+    def _read(self, raw: Any) -> ChannelEvent | None:
         """Return the event of an update; None if it does not concern us."""
         if isinstance(raw, dict) and isinstance(raw.get("my_chat_member"), dict):
             self._log_membership(raw["my_chat_member"])
-        return read_update(self.name, me, raw, self._now())
+        return read_update(self.name, self._me, raw, self._now())
 
     async def _receive_all(self, receive: Receive, events: Iterable[ChannelEvent | None]) -> None:
         """Pass events on; answer the presses once they are durable: until then Telegram shows that the button is at work.
@@ -193,13 +202,13 @@ class TelegramWebhookChannel(TelegramChannel):
 
     def __init__(self, options: ChannelOptions, settings: TelegramSettings, timing: TelegramApiTiming) -> None:
         super().__init__(options, settings, timing)
-        self._receiving: tuple[TelegramBotUser, Receive] | None = None
+        self._receiving: Receive | None = None
         self._was_set = False
 
     async def run(self, receive: Receive) -> None:
         """Set the webhook and check every few minutes that it is still set, until cancelled."""
-        me = await self._connect()
-        self._receiving = (me, receive)
+        await self._connect()
+        self._receiving = receive
         try:
             await self._retrying_api(self._set_first_webhook)
             while True:
@@ -269,14 +278,14 @@ class TelegramWebhookChannel(TelegramChannel):
             return 413
         if self._receiving is None:
             return 503
-        me, receive = self._receiving
+        receive = self._receiving
         self._update_health("")
         try:
             raw = json.loads(body)
         except (ValueError, RecursionError):
-            await receive(make_unparsed(self.name, me, body, "a call of the webhook that is not JSON"))
+            await receive(make_unparsed(self.name, self._me, body, "a call of the webhook that is not JSON"))
         else:
-            await self._receive_all(receive, [self._read(me, raw)])
+            await self._receive_all(receive, [self._read(raw)])
         return 200
 
 

@@ -348,3 +348,22 @@ async def test_hundreds_of_odd_events_do_not_end_the_connection() -> None:
         assert channel.health().is_ready
         assert server.gateway.identified == 1
         assert heard.unparsed
+
+
+async def test_commands_that_change_are_registered_and_recognized_at_once() -> None:
+    commands = [CommandInfo("help", "Help.", in_menu=True)]
+    async with Server() as server:
+        ann = server.user("Ann")
+        room = server.dm(ann)
+        registered = "PUT /applications/{}/commands"
+        async with receiving(server, commands=lambda: commands) as (channel, heard):
+            await server.until(lambda: server.calls(registered))
+            room.say(ann, "/undo first")
+            await heard.until("/undo first")
+            commands.append(CommandInfo("undo", "Undo.", in_menu=True))
+            for _ in range(2):
+                await channel.update_commands()
+            room.say(ann, "/undo second")
+            await heard.until("/undo first", ",undo second")
+        assert [item["name"] for item in server.bot.commands] == ["help", "undo"]
+        assert len(server.calls(registered)) == 2

@@ -14,7 +14,7 @@ from bubbot.errors import StoreTooNew, StoreUnavailable
 from bubbot.stores.sqlite import store as store_module
 from bubbot.stores.sqlite.backups import list_backups
 from bubbot.stores.sqlite.restore import verify_backup
-from bubbot.stores.sqlite.schema import MIGRATIONS, migrate
+from bubbot.stores.sqlite.schema import MIGRATIONS, expected_triggers, migrate
 from bubbot.stores.sqlite.store import open_store
 from tests.doubles import CountingSalt, SteppingClock
 from tests.e2e import bot
@@ -76,6 +76,13 @@ async def test_a_migrated_schema_is_the_one_of_a_new_database(tmp_path: Path, ve
     await opened(old)
     await opened(new)
     assert schema(old) == schema(new)
+
+
+@pytest.mark.parametrize("version", range(1, len(MIGRATIONS) + 1))
+def test_the_triggers_read_from_the_migrations_are_those_that_they_make(tmp_path: Path, version: int) -> None:
+    with raw(at_version(tmp_path / "made.db", version)) as conn:
+        stored = dict(conn.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall())
+    assert stored == expected_triggers(version) != {}
 
 
 async def test_the_schema_of_the_oldest_database_becomes_that_of_a_new_one(home: Path, tmp_path: Path) -> None:

@@ -196,6 +196,23 @@ async def test_files_both_ways(server: Server) -> None:
             await talk.channel.fetch(Attachment("nothing"), 1000)
 
 
+async def test_commands_that_change_are_shown_and_recognized_at_once(server: Server) -> None:
+    commands = [CommandInfo("help", "Help.", in_menu=True)]
+    kim = server.user("Kim")
+    chat = server.group("Home", [kim])
+    chat.say("/undo first", kim)
+    async with talking(server, commands=lambda: commands) as talk:
+        await talk.next(BotAdded)
+        assert not (await talk.next(Inbound)).addressed
+        commands.append(CommandInfo("undo", "Undo.", in_menu=True))
+        for _ in range(2):
+            await talk.channel.update_commands()
+        chat.say("/undo second", kim)
+        assert (await talk.next(Inbound)).text == ",undo second"
+    menus = [json.loads(call.params["commands"]) for call in server.calls("setMyCommands")]
+    assert [[item["command"] for item in menu] for menu in menus] == [["help"]] * 3 + [["help", "undo"]] * 3
+
+
 async def test_the_menu_is_set_once(server: Server) -> None:
     commands = [
         CommandInfo("help", "Help.", in_menu=True, translations={"zh": "帮助"}),

@@ -58,7 +58,7 @@ def write_table(page: str) -> str:
     before, head, _ = page.partition(HEAD)
     assert head, "the table of schemas is gone"
     rows = (
-        f"| `bubbot {command.replace('restore release', 'restore --release')}` | [{file_name(command)}](json/{file_name(command)}) | {_summary(result)} |\n"
+        f"| `bubbot {command.replace('restore ', 'restore --') if command.startswith('restore ') else command}` | [{file_name(command)}](json/{file_name(command)}) | {_summary(result)} |\n"
         for command, result in results().items()
     )
     return before + head + "".join(rows)

@@ -17,6 +17,7 @@ from tests.e2e import forked
 from tests.e2e.bot import environment, sentence
 from tests.e2e.inside import run, said
 from tests.e2e.test_control import daemon, sockets
+from tests.e2e.test_json import check
 
 __all__ = ["sockets"]
 KILLED = -9
@@ -80,6 +81,42 @@ def test_a_restored_home_is_the_same_bot_under_another_path(home: Path, tmp_path
     assert (again.returncode, "holds bubbot.db" in sentence(again)) == (2, True)
 
 
+def test_a_bot_whose_database_was_removed_begins_no_other_one_unasked(home: Path, sockets: Path) -> None:
+    """From the loss under the running bot to the restored one; and then the other way out."""
+    database, [backup] = home / "bubbot.db", json.loads(fine(home, "backup", "--json"))["path"].split()
+    with daemon(home, sockets):
+        fine(home, "ask", "newest", env={"XDG_RUNTIME_DIR": str(sockets)})
+        content = database.read_bytes()
+        database.unlink()
+    for command in (("run",), ("ask", "hello"), ("tape", "list"), ("backup",), ("tape", "repair")):
+        done = run(home, *command)
+        assert done.returncode == 5
+        assert sentence(done) == (
+            f"bubbot: the database {database} is missing, and this home had one: put the file back, or restore a backup "
+            f"(`bubbot --home {home} restore {backup}`), or begin with an empty one (`bubbot --home {home} restore --empty`)"
+        )
+    assert f"none can: the database {database} is missing" in run(home, "status").stdout.decode()
+    assert f"newest backup   {Path(backup).name}" in run(home, "status").stdout.decode()
+    assert f"No bot starts for this home yet: the database {database} is missing" in fine(home, "init", "--yes")
+    assert not database.exists()
+
+    told = fine(home, "restore", backup)
+    [remains] = home.glob("lost-database-*")
+    assert f"What the missing database left is in {remains}; if you find that database, put it beside it." in told
+    assert "Likes tea." in fine(home, "memory", "show", "default")
+    assert "newest" not in fine(home, "tape", "show", "default")
+    (remains / "bubbot.db").write_bytes(content)  # found again
+    assert "newest" in fine(remains, "tape", "show", "default")
+
+    database.write_bytes(b"")
+    [result] = check("restore empty", run(home, "restore", "--empty", "--json"))
+    assert result["home"] == str(home)
+    assert fine(home, "ask", "hello") == "You said: hello\n"
+    assert "Likes tea." not in fine(home, "memory", "show", "default")
+    refused = run(home, "restore", "--empty")
+    assert (refused.returncode, "lacks no database" in sentence(refused)) == (2, True)
+
+
 def test_a_persona_from_elsewhere_comes_along_and_its_place_is_told(home: Path, tmp_path: Path) -> None:
     (home / "who.md").rename(tmp_path / "who.md")
     (home / "config.toml").write_text(f"[bot]\npersona_file = {json.dumps(str(tmp_path / 'who.md'))}\n")
@@ -118,6 +155,7 @@ def test_nothing_is_written_for_a_backup_that_was_altered(home: Path, tmp_path: 
 
 
 @pytest.mark.parametrize("arguments", [("restore",), ("restore", "x", "--release"), ("restore", "x", "--deliver"),
+                                       ("restore", "x", "--empty"),
                                        ("backup", "x", "--keep", "1"), ("backup", "home/config.toml")])  # fmt: skip
 def test_what_makes_no_sense_is_refused(home: Path, arguments: tuple[str, ...]) -> None:
     done = run(home, *arguments)

@@ -260,7 +260,7 @@ def test_a_damaged_database_is_a_problem_with_a_way_out_that_works(home: Path, t
     told = findings(home, code=1)["database.damaged"]
     assert os.system(told["fix"]) == 0
     assert (home / "damaged" / "bubbot.db").read_bytes() == b"x" * 9000
-    assert "database.missing" in findings(home)
+    assert "restore --empty" in findings(home, code=1)["database.lost"]["fix"]
 
 
 def test_an_untested_litellm_is_found_and_never_imported(home: Path, tmp_path: Path) -> None:

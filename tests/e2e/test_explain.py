@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.e2e import inside
 
 SCRIPT = {
@@ -23,7 +25,7 @@ SCRIPT = {
 }
 
 
-def test_a_person_asks_what_happened_and_replays_it(tmp_path: Path) -> None:
+def test_a_person_asks_what_happened_and_replays_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home, script = tmp_path / "home", tmp_path / "script.json"
     script.write_text(json.dumps(SCRIPT), encoding="utf-8")
     env = {"BUBBOT_MODEL__NAME": "scripted", "BUBBOT_MODEL__SCRIPT": str(script)}
@@ -60,6 +62,9 @@ def test_a_person_asks_what_happened_and_replays_it(tmp_path: Path) -> None:
     code, out, _ = run("replay", "trip", "--to", "9")
     assert code == 1
     assert out.splitlines()[1] == "#8: prompt"
+    with monkeypatch.context() as patched:
+        patched.setattr("bubbot.cli.progress.LINE_SECONDS", 0.01)
+        assert "Replaying trip" in run("replay", "trip", "--to", "9")[2]  # which is no terminal
     assert run("replay", "trip", "--from", "9", "--to", "2")[0] == 2
     assert run("replay", "trip", "--from", "x")[0] == 2
     assert run("tape", "verify")[0] == 0

@@ -17,6 +17,7 @@ from tests.doubles import CountingIds, CountingSalt, SteppingClock
 from tests.e2e.inside import run, said
 
 FIRST, NOW = "telegram:-1", "telegram:-1001"
+CONFIG = '[channels.telegram]\ntoken = "12345678:' + "c" * 35 + '"\n'
 CHAT_FIELDS = {"session", "chat", "source", "reader", "to", "tape"}
 """The names of arguments that are chats."""
 THROUGH_THE_TAPE = {"tape", "memory", "context", "why"}
@@ -44,9 +45,7 @@ async def _moved(home: Home) -> None:
 def test_every_command_knows_a_chat_that_moved_by_both_ids(tmp_path: Path) -> None:
     home = tmp_path / "home"
     said(home, "hello")
-    (home / "config.toml").write_text(
-        '[channels.telegram]\ntoken = "12345678:' + "c" * 35 + '"\n[budget.chats.each]\nday = 5\n'
-    )
+    (home / "config.toml").write_text(CONFIG)
     asyncio.run(_moved(Home(home)))
     for name, (arguments, place) in NAMED.items():
         done = run(home, *name.split(), *arguments, "--json")
@@ -56,9 +55,12 @@ def test_every_command_knows_a_chat_that_moved_by_both_ids(tmp_path: Path) -> No
             found = found[int(key) if key.isdecimal() else key]
         assert not place or str(found).startswith(FIRST), (name, found)
     assert json.loads(run(home, "access", "readings", "--json").stdout)["readings"] == []
-    limits = run(home, "usage", "--chat", NOW).stdout.decode()
-    assert FIRST in limits
-    assert NOW not in limits
+    for named, limit in (("each", "5"), (FIRST, "6"), (NOW, "7")):
+        (home / "config.toml").write_text(f'{CONFIG}[budget.chats."{named}"]\nday = {limit}\n')
+        limits = run(home, "usage", "--chat", NOW).stdout.decode()
+        assert FIRST in limits
+        assert NOW not in limits
+        assert f" of {limit}.00 USD" in limits
     assert json.loads(run(home, "access", "audits", "--json").stdout)["audits"] == []
 
 

@@ -81,6 +81,27 @@ async def test_who_may_speak_changes_under_the_running_channel(tmp_path: Path) -
         assert server.bot.token not in str(await facts(home))
 
 
+async def test_the_platform_learns_commands_that_come_with_a_reload(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    async with Server(limits=None) as server:
+        ada = server.user("Ada")
+        club = server.group("Club", [ada])
+        configured(home, server, ECHO, owners=[ada.id], groups=[club.id])
+        async with serving(home, server) as daemon:
+            await server.until(lambda: "action=telegram.ready" in daemon.errors, 20)
+            asked = len(server.calls("getMyCommands"))
+            configured(home, server, ECHO, owners=[ada.id], groups=[club.id], debounce=0.06)
+            await hung_up(daemon, server, "config.loaded")
+            with (home / "config.toml").open("a") as file:
+                file.write("[tools.files]\nenabled = true\n")
+            assert len(server.calls("getMyCommands")) == asked  # the commands are the same
+            await hung_up(daemon, server, "config.loaded")
+            await server.until(lambda: len(server.calls("getMyCommands")) == 2 * asked, 20)
+            club.say("/file_undo", ada)
+            await server.until(lambda: "file" in OnTelegram(server, {"club": club}).answers("club")[-1:][0], 20)
+        assert len(server.calls("setMyCommands")) == asked  # the menu is the same
+
+
 async def test_settings_that_are_wrong_change_nothing_and_say_why(tmp_path: Path) -> None:
     home = tmp_path / "home"
     async with Server(limits=None) as server:

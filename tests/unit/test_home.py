@@ -10,7 +10,7 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from shutil import rmtree
@@ -300,3 +300,33 @@ def test_a_full_disk_keeps_nobody_from_the_lock(home: Home, monkeypatch: pytest.
     monkeypatch.setattr(os, "pwrite", full)
     with WriterLock(home), pytest.raises(HomeLocked), WriterLock(home):
         pass
+
+
+@pytest.mark.parametrize(
+    ("files", "is_lost"),
+    [
+        ({}, False),
+        ({"daemon.lock": ""}, False),
+        ({"bubbot.db": "content"}, False),
+        ({"bubbot.db": "content", "bubbot.db-wal": "", "had-database": ""}, False),
+        ({"bubbot.db": "", "bubbot.db-journal": "killed while it was made"}, False),
+        ({"bubbot.db-wal": ""}, False),  # as a reader leaves it
+        ({"had-database": ""}, True),
+        ({"bubbot.db": "", "had-database": ""}, True),
+        ({"bubbot.db-wal": "of a version that left no mark"}, True),
+    ],
+)
+def test_a_database_is_lost_if_there_was_one_and_there_is_none(
+    home: Home, files: Mapping[str, str], is_lost: bool
+) -> None:
+    home.ensure()
+    for name, content in files.items():
+        (home.path / name).write_text(content)
+    assert home.has_lost_database is is_lost
+
+
+def test_what_is_no_file_is_no_lost_database(home: Home) -> None:
+    home.ensure()
+    home.mark_database()
+    os.mkfifo(home.database)
+    assert not home.has_lost_database

@@ -293,6 +293,17 @@ class TestRedaction:
         assert not traces(SECRET, told)
         assert "ValueError" in told
 
+    @pytest.mark.parametrize("form", ["keyvalue", "text"])
+    def test_before_a_value_is_quoted(self, form: log.LogForm) -> None:
+        """Afterwards the secret would take the backslash along that keeps the next quotation mark from ending the value."""
+        secret, stream = 'key"7f3a91\\', io.StringIO()
+        log.setup("info", stream=stream, secrets=[secret], form=form)
+        LOGGER.info('sent "%s" back', secret, extra={"given": f'"{secret}" and level=error'})
+        told = stream.getvalue()
+        if form == "keyvalue":
+            assert 'message="sent \\"[redacted]\\" back" ' in told
+        assert told.endswith(' given="\\"[redacted]\\" and level=error"\n')
+
     def test_in_libraries_too(self, lines: io.StringIO) -> None:
         logging.getLogger("httpx").warning("POST https://api/bot%s/x", SECRET)
         assert "https://api/bot[redacted]/x" in lines.getvalue()

@@ -176,22 +176,25 @@ async def _select(
 ) -> AsyncIterator[TapeEntry]:
     """Yield the entries of a query, or the `last` of them, oldest first; with `turn` only those of turns that begin so.
 
-    A long tape is read by pages: it may not fit into memory.
+    What is found is read by pages: it may not fit into memory. The store skips what the filters leave out.
     """
     if last is not None and not turn:
         for entry in reversed((await store.fetch([replace(query, newest=True, limit=last)]))[0]):
             yield entry
         return
     newest = deque[TapeEntry](maxlen=last)
-    for low in range(1, head + 1, PAGE_ENTRIES):
-        page = replace(query, part=IdRanges(((low, low + PAGE_ENTRIES - 1),)))
-        for entry in (await store.fetch([page]))[0]:
+    low = 1
+    while low <= head:
+        page = replace(query, part=IdRanges(((low, head),)), limit=PAGE_ENTRIES)
+        entries = (await store.fetch([page]))[0]
+        for entry in entries:
             if not str(entry.meta.get("turn", "")).startswith(turn):
                 continue
             if last is None:
                 yield entry
             else:
                 newest.append(entry)
+        low = entries[-1].id + 1 if len(entries) == PAGE_ENTRIES else head + 1
     for entry in newest:
         yield entry
 

@@ -1,7 +1,5 @@
 """The payloads of the facts about approvals: those of a session's tape, and those of the access tape."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NotRequired, TypedDict

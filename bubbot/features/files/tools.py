@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
-from difflib import unified_diff
 from typing import ClassVar, NoReturn
 
 from pydantic import Field
@@ -292,6 +291,9 @@ def _changed_lines(old: Sequence[str], new: Sequence[str]) -> list[str]:
     before, after = old[low : len(old) - high], new[low : len(new) - high]
     removed, added = old[start : len(old) - end], new[start : len(new) - end]
     if len(removed) * len(added) <= MAX_COMPARED_PAIRS:
+        # Imported here: few processes compare files.
+        from difflib import unified_diff
+
         lines = unified_diff(before, after, "before", "after", lineterm="", n=CONTEXT_LINES)
         return [_move_lines(line, low) if line.startswith("@@") else line for line in lines]
     return [

@@ -1,7 +1,5 @@
 """The payloads of the facts on the tape of the export."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NotRequired, TypedDict

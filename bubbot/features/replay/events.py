@@ -1,7 +1,5 @@
 """The fact of a replay, and the tape that it stands on."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TypedDict

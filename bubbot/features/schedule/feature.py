@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import time
 
 from bubbot.errors import ConfigError
@@ -13,13 +12,13 @@ from bubbot.features.schedule.changes import SCHEDULE_TAPE, ScheduleLimits
 from bubbot.features.schedule.firing import SCHEDULE_ORIGIN, Firings, format_missed, job_label
 from bubbot.features.schedule.health import next_firings, schedule_health
 from bubbot.features.schedule.settings import ScheduleSettings
-from bubbot.features.schedule.state import Job, JobAllowance, JobState
+from bubbot.features.schedule.state import OVER, Job, JobAllowance, JobState
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.features.schedule.tools import schedule_tools
 from bubbot.ports.channel import Outbound, Role
 from bubbot.ports.health import FeatureHealth, HealthContext
 from bubbot.ports.turn import Turn
-from bubbot.tape.entry import TapeEntry
+from bubbot.tape.entry import TapeEntry, event
 
 
 class ScheduleFeature:
@@ -40,7 +39,7 @@ class ScheduleFeature:
         )
         self._firings = Firings(self.store, kernel.role_of)
         self._kernel = kernel
-        self._notices = asyncio.Queue[tuple[Job, Outbound]]()
+        self._endings = asyncio.Queue[tuple[Job, TapeEntry]]()
 
     def feature(self) -> Feature:
         """Build the record."""
@@ -75,21 +74,35 @@ class ScheduleFeature:
         await self._kernel.send(job_state.job.session, key, outbound, {SCHEDULE_TAPE: facts})
 
     async def end_jobs_of_chat(self, channel: str, chat: str, reason: str) -> None:
-        """End the jobs of a chat that cannot be reached any more, and notify the chats in which those for it were made."""
-        for job in await self.store.end_jobs_of_chat(channel, chat, reason):
-            if (job.place.channel, job.place.chat) != (channel, chat):
-                text = self._kernel.texts.say("told_chat_gone", job=job_label(job), reason=reason)
-                outbound = Outbound(job.place.channel, job.place.chat, text, job.place.thread)
-                self._notices.put_nowait(
-                    (job, outbound)
-                )  # sent later: the delivery that found this out is still under way
+        """End the jobs of a chat that cannot be reached any more; those of others end with the notice of it."""
+        ended: list[TapeEntry] = []
+        for job in self.store.list_jobs_of_chat(channel, chat):
+            fact = event(OVER, {"job": job.id, "reason": "reason_chat_gone", "detail": reason})
+            if (job.place.channel, job.place.chat) == (channel, chat):
+                ended.append(fact)
+            else:  # the delivery that found this out is still under way, and may hold up that of the notice
+                self._endings.put_nowait((job, fact))
+        if ended:
+            await self.store.write(ended)
 
     async def send_notices(self) -> None:
-        """Notify chats of jobs that have ended, until cancelled. The list of jobs has the reason in any case."""
+        """End jobs, and notify the chats in which they were made in the same transaction, until cancelled.
+
+        A job that a crash keeps from ending here fires once more, and ends then.
+        """
         while True:
-            job, outbound = await self._notices.get()
-            with suppress(ConfigError):  # the channel does not run here
-                await self._kernel.send(job.session, f"{job.id}@over", outbound, {})
+            job, fact = await self._endings.get()
+            job_state = self.store.state.jobs.get(job.id)
+            if job_state is None or job_state.status == "over":
+                continue
+            text = self._kernel.texts.say("told_chat_gone", job=job_label(job), reason=fact.data["detail"])
+            outbound = Outbound(job.place.channel, job.place.chat, text, job.place.thread)
+            try:
+                await self._kernel.send(job.session, f"{job.id}@over", outbound, {SCHEDULE_TAPE: [fact]})
+            except ConfigError:  # the channel does not run here: the list of jobs has the reason
+                await self.store.write([fact])
+            else:
+                await self.store.catch_up()
 
     def _report_health(self, context: HealthContext) -> FeatureHealth:
         may_read = context.role.at_least(Role.ADMIN)  # a thousand jobs take a tenth of a second

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TypeAlias
 
 from bubbot.features.schedule.changes import ScheduleLimits
-from bubbot.features.schedule.state import CHAT_RULES_SET, OVER, SCHEDULE_PROJECTION, Job, ScheduleState
-from bubbot.tape.entry import TapeEntry, event
+from bubbot.features.schedule.state import CHAT_RULES_SET, SCHEDULE_PROJECTION, Job, ScheduleState
+from bubbot.tape.entry import TapeEntry
 from bubbot.tape.handle import Clock
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.service import NewId, TapeService
@@ -95,16 +95,11 @@ class ScheduleStore:
         if changed:
             self._notify(changed)
 
-    async def end_jobs_of_chat(self, channel: str, chat: str, reason: str) -> tuple[Job, ...]:
-        """End all jobs aimed at a chat that cannot be reached any more, and return them."""
-        ended = tuple(
+    def list_jobs_of_chat(self, channel: str, chat: str) -> tuple[Job, ...]:
+        """List the jobs aimed at a chat that are not over."""
+        return tuple(
             job_state.job
             for job_state in self.state.jobs.values()
             if job_state.status != "over"
             and (job_state.job.target.channel, job_state.job.target.chat) == (channel, chat)
         )
-        if ended:
-            await self.write(
-                [event(OVER, {"job": job.id, "reason": "reason_chat_gone", "detail": reason}) for job in ended]
-            )
-        return ended

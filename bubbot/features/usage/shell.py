@@ -11,6 +11,7 @@ from bubbot.features.usage.reporter import Period, UsageReporter, format_period
 from bubbot.features.usage.spending import SPENDING_DIMENSIONS, SpendingReport, UsageSum, UsageTotals
 from bubbot.log import printable
 from bubbot.ports.command import Argument, CommandContext, CommandGroup, CommandResult, command
+from bubbot.ports.session_names import read_current_sessions
 from bubbot.ports.tool import ToolArgs
 from bubbot.ports.usage import BUDGET_TAPE
 from bubbot.records import dataclass, json_data
@@ -90,7 +91,10 @@ def _tables(args: ReportUsage) -> list[str]:
 @command("usage", example="usage month --by user", on_missing_home=report_nothing, result=UsageResult)
 async def report(context: CommandContext, args: ReportUsage) -> CommandResult:
     """Report the spending and the limits of budgets."""
-    reporter: UsageReporter = context.settings(context.open_tape(BUDGET_TAPE), context.now, context.zone)
+    current_session = await read_current_sessions(context.store)
+    reporter: UsageReporter = context.settings(
+        context.open_tape(BUDGET_TAPE), context.now, context.zone, current_session
+    )
     if args.chat:
         args = args.model_copy(update={"chat": await context.first_session(args.chat)})
     period = args.shown_period

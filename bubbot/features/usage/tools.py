@@ -1,18 +1,17 @@
 """The command that reports model calls and their cost in a chat, as text or as a chart."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from pydantic import Field, model_validator
 
 from bubbot.errors import ToolFailed
-from bubbot.features.usage.chart import build_chart, charts_are_installed, draw_chart, format_install_command
 from bubbot.features.usage.reporter import Period, UsageReporter
-from bubbot.features.usage.spending import SPENDING_DIMENSIONS
+from bubbot.features.usage.spending import SPENDING_DIMENSIONS, SpendingReport
 from bubbot.ports.channel import OutboundFile
 from bubbot.ports.tool import READS_OWN, CommandHelp, HelpTopic, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
-from bubbot.tape.entry import JsonObject
 
 MAX_USAGE_ROWS = 20
 """Rows of one table at most; the shell shows all."""
@@ -40,16 +39,21 @@ def usage_tool(reporter: UsageReporter) -> Tool:
     """Build `session.usage` for the budget tape."""
     drawing = asyncio.Lock()  # one chart at a time: each takes the memory of a process
 
-    async def send_chart(turn: Turn, chart: JsonObject, summary: str) -> str:
+    async def send_chart(
+        turn: Turn, period: Period, spending: SpendingReport, by: Sequence[str], chat: str
+    ) -> list[str]:
+        # Imported here: few processes draw one.
+        from bubbot.features.usage.chart import build_chart, charts_are_installed, draw_chart, format_install_command
+
         if not charts_are_installed():
             if turn.has_power_over_other_chats:
                 raise ToolFailed(turn.texts.say("usage_no_charts", command=format_install_command()))
             raise ToolFailed(turn.texts.say("usage_no_charts_here"))
         async with drawing:
-            drawn = await draw_chart(turn.texts, chart)
+            drawn = await draw_chart(turn.texts, build_chart(reporter, turn.texts, period, spending, by=by, chat=chat))
         digest = await turn.tape.put_blob(drawn.image)
         turn.files.append(OutboundFile(f"usage-{reporter.period_start('day')}.png", "image/png", digest=digest))
-        return "\n".join([summary, *drawn.format_numbered(turn.texts)])
+        return [*drawn.format_numbered(turn.texts)]
 
     @tool(
         "session.usage",
@@ -68,8 +72,7 @@ def usage_tool(reporter: UsageReporter) -> Tool:
         by = [grouping for grouping in groupings if grouping != "day" or args.period != "day"]
         summary = reporter.format_summary(turn.texts, args.period, spending, chat)
         if args.chart and spending.total.calls:
-            chart = build_chart(reporter, turn.texts, args.period, spending, by=by, chat=chat)
-            return await send_chart(turn, chart, summary)
+            return "\n".join([summary, *await send_chart(turn, args.period, spending, by, chat)])
         lines = [summary, *reporter.format_report(turn.texts, spending, by, MAX_USAGE_ROWS, has_bars=True)]
         person = f"{turn.session.partition(':')[0]}:{turn.sender.id}"
         limits = await reporter.report_limits(turn.texts, None if everything else (("chat", here), ("user", person)))

@@ -158,7 +158,9 @@ class _CheckContext:
         self._state, findings = read_database(self._home, now=self._now, deep=self._deep)
         self._has_entries = self._state is not None and self._state.entries > 0
         # A running bot has made one: it reports itself that its database is gone.
-        yield from (finding for finding in findings if finding.id != "database.missing" or not running)
+        yield from (
+            finding for finding in findings if finding.id not in ("database.missing", "database.lost") or not running
+        )
 
     def _clock(self) -> datetime:
         return self._now

@@ -38,6 +38,14 @@ class HasCommandPrefix(Protocol):
 
 
 @runtime_checkable
+class HasCommandMenu(Protocol):
+    """A channel whose platform knows the commands, for a menu for instance."""
+
+    async def update_commands(self) -> None:
+        """Take the commands of `list_commands` anew: they have changed while `run` runs. A failure is only logged."""
+
+
+@runtime_checkable
 class SupportsEditing(Protocol):
     """A channel whose messages can be changed after they were sent, as live answers require."""
 

@@ -127,7 +127,7 @@ class ChannelOptions:
             values from the environment are text.
         read_blob: reads a stored file by its digest, for an `OutboundFile`.
         load_cursor: reads the durable state of this channel.
-        list_commands: lists the comma commands, for a menu; call it after `run` has begun.
+        list_commands: lists the comma commands, for a menu; call it after `run` has begun, and see `HasCommandMenu`.
         overhears: messages that are not for the bot matter, too: some of its chats are in `respond_to_all` or
             `record_only`.
     """

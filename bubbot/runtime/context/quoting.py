@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from functools import cache
 
 MAX_DISPLAY_NAME_CHARS = 64
 """Characters of a display name."""
@@ -18,16 +19,22 @@ INDENT = "    "
 PROMPT_TAGS = ("memory", "runtimecontract", "command")
 """The tags of the prompt, without the signs between their words."""
 
-_BREAK = re.compile("\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
-_BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_BREAK = "\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]"
+_BIDI = "[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 _SQUARE = "【】〔〕〖〗〘〙〚〛⁅⁆⟦⟧⟬⟭⦋⦌⦍⦎⦏⦐❲❳⸢⸣⸤⸥「」｢｣⌈⌉⌊⌋⎡⎣⎤⎦⹕⹖⹗⹘"
 """Other characters that look like square brackets."""
 _ANGLED = "<＜﹤‹〈〈⟨ᐸ˂❮❰⧼≺"
-_TAG = re.compile(f"[{_ANGLED}](?=([^{_ANGLED}]{{0,48}}))")
+_TAG = f"[{_ANGLED}](?=([^{_ANGLED}]{{0,48}}))"
 _BLANK = "\u115f\u1160\u2800\u3164\uffa0"
 """Letters and signs that are invisible."""
 _NAME_MARKS = "♯⋕꞉∶ː˸։׃܃܄⁚ꓽ︓﹕"
 """Characters that look like the `#` and `:` around a display name, and that NFKC does not turn into them."""
+
+
+@cache
+def _pattern(source: str) -> re.Pattern[str]:
+    """Compile a pattern when it is used: most commands of the shell quote nothing."""
+    return re.compile(source)
 
 
 def escape_people_text(text: str, indent: str = "") -> str:
@@ -36,14 +43,14 @@ def escape_people_text(text: str, indent: str = "") -> str:
     `indent` stands before every line but the first.
     """
     if text.isascii() and "[" not in text and "<" not in text and not indent:
-        return _BREAK.sub("\n", text)
-    lines = _BREAK.split(_BIDI.sub("", text))
+        return _pattern(_BREAK).sub("\n", text)
+    lines = _pattern(_BREAK).split(_pattern(_BIDI).sub("", text))
     return escape_tags(f"\n{indent}".join(_escaped_line(line) for line in lines))
 
 
 def indent_lines(text: str, indent: str = INDENT) -> str:
     """Put the indent before every line but the first."""
-    return f"\n{indent}".join(_BREAK.split(text))
+    return f"\n{indent}".join(_pattern(_BREAK).split(text))
 
 
 def escape_note(text: str) -> str:
@@ -54,7 +61,7 @@ def escape_note(text: str) -> str:
 
 def escape_tags(text: str) -> str:
     """Escape the beginnings of prompt tags, in any look-alike letters."""
-    return _TAG.sub(lambda match: "&lt;" if _is_tag(match[1]) else match[0], text)
+    return _pattern(_TAG).sub(lambda match: "&lt;" if _is_tag(match[1]) else match[0], text)
 
 
 def clean_name(name: str) -> str:
@@ -85,8 +92,8 @@ def quote_text(text: str) -> str:
 
 def escape_json(text: str) -> str:
     """Write a JSON text on one line, without direction marks and without the beginning of a prompt tag."""
-    hidden = _BIDI.sub(_json_escape, text)
-    return escape_tags(_BREAK.sub(_json_escape, hidden))
+    hidden = _pattern(_BIDI).sub(_json_escape, text)
+    return escape_tags(_pattern(_BREAK).sub(_json_escape, hidden))
 
 
 def _json_escape(match: re.Match[str]) -> str:

@@ -5,26 +5,43 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 
 from bubbot.errors import ConfigError, StoreFull, StoreTooNew, TapeCorrupt
 from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.stores.files import copy_file, digest_of_file, remove_partials, scratch_folder, sync, sync_tree
 from bubbot.stores.sqlite.backup import read_content
-from bubbot.stores.sqlite.backups import CONFIG_FILE, DATABASE_FILE, BackupManifest, read_manifest
+from bubbot.stores.sqlite.backups import CONFIG_FILE, DATABASE_FILE, BackupManifest, read_manifest, unused_path
 from bubbot.stores.sqlite.check import check_database
 from bubbot.stores.sqlite.schema import MIGRATIONS
 
 
 def refuse_existing_database(home: Path) -> None:
     """Raise `ConfigError` if the home holds a database: a restore never replaces one."""
-    existing = [
-        name
-        for name in (DATABASE_FILE, f"{DATABASE_FILE}-wal", f"{DATABASE_FILE}-journal")
-        if os.path.lexists(home / name)
+    if os.path.lexists(home / DATABASE_FILE):
+        raise ConfigError(f"{home} holds {DATABASE_FILE} already: name a new folder with --home")
+
+
+def set_aside_remains(home: Path, now: datetime) -> Path | None:
+    """Move what a missing database left into a folder of the home; return the folder, None if it left nothing.
+
+    SQLite would delete a write-ahead log beside another database. With its own it holds the newest entries.
+    """
+    remains = [
+        path for end in ("", "-wal", "-shm", "-journal") if os.path.lexists(path := home / f"{DATABASE_FILE}{end}")
     ]
-    if existing:
-        raise ConfigError(f"{home} holds {' and '.join(existing)} already: name a new folder with --home")
+    if not remains:
+        return None
+    folder = unused_path(home, f"lost-database-{now:%Y%m%dT%H%M%SZ}")
+    try:
+        folder.mkdir(mode=0o700)
+        for path in remains:
+            path.rename(folder / path.name)
+        sync(home)
+    except OSError as error:
+        raise ConfigError(f"{error.filename} cannot be moved into {folder}: {error.strerror}") from error
+    return folder
 
 
 def verify_backup(backup: Path, on_progress: OnProgress = ignore_progress) -> BackupManifest:

@@ -40,3 +40,24 @@ def test_a_terminal_does_not_obey_the_name_of_a_file(monkeypatch: pytest.MonkeyP
         assert screen.drawn.wait(SECONDS)
     assert "evil\ufffd]0;owned\ufffd.jsonl" in screen.getvalue()
     assert "\x1b]" not in screen.getvalue()
+
+
+class Pipe(Screen):
+    """It is no terminal."""
+
+    def isatty(self) -> bool:
+        return False
+
+
+def test_a_pipe_gets_lines_and_nothing_if_the_work_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe = Pipe()
+    monkeypatch.setattr(sys, "stderr", pipe)
+    with show_progress("Reading evil.jsonl", start_delay=0):
+        pass
+    assert pipe.getvalue() == ""
+    monkeypatch.setattr("bubbot.cli.progress.LINE_SECONDS", 0.01)
+    with show_progress("Reading evil.jsonl", "lines") as on_progress:
+        on_progress(3, 0)
+        assert pipe.drawn.wait(SECONDS)
+    assert pipe.getvalue().startswith("Reading evil.jsonl: 3 lines, ")
+    assert "\x1b" not in pipe.getvalue()

@@ -143,7 +143,7 @@ CONVERSATION = (
             "Daily notes: N day (N-N-N), N bytes in N line.\n"
             "The prompt shows those of today and N days before; N days are kept.\n"
             "On the tape: the versions N to N; `,memory.restore N` brings one back.\n"
-            "memory.recall gives the text."
+            "`,memory.recall` gives the text."
         ),
         (
             "记忆：版本 N，条目 N。\n"
@@ -151,7 +151,7 @@ CONVERSATION = (
             "每日笔记：N 天（N-N-N），N 行，共 N 字节。\n"
             "提示中包含今天和此前 N 天的笔记；笔记保留 N 天。\n"
             "记录带上的版本：版本 N 至 N；`,memory.restore N` 可恢复其中一个。\n"
-            "memory.recall 可查看内容。"
+            "`,memory.recall` 可查看内容。"
         ),
     ),
     (

@@ -654,3 +654,24 @@ def _excuses(key: str, found: str) -> bool:
 
 def _excused(found: str) -> bool:
     return any(_excuses(key, found) for key in NOT_FOR_PEOPLE)
+
+
+TOLD_A_MODEL = {"shell_started", "shell_too_many", "web_moved", "web_image"}
+"""The results of tools that a model calls: it knows the tools by their names."""
+
+
+def test_a_command_is_named_as_it_is_typed() -> None:
+    """With the comma, which also becomes the slash of a platform."""
+    names = sorted({tool.name for tool in list_translated_tools() if "." in tool.name}, key=len, reverse=True)
+    bare = re.compile(rf"(?<![\w,./])(?:{'|'.join(map(re.escape, names))})(?![\w.])")
+    sentences = {
+        entry.msgctxt: " ".join((entry.msgid, entry.msgid_plural, *_forms(translated)))
+        for area in AREAS
+        for entry in _template(area)
+        if (translated := _translation("zh", area).find(entry.msgid, msgctxt=entry.msgctxt)) is not None
+    }
+    assert {
+        name
+        for name, text in sentences.items()
+        if bare.search(text) and not name.startswith(("command.", "meaning."))  # also for the model
+    } == TOLD_A_MODEL

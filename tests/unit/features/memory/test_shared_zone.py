@@ -259,7 +259,9 @@ class TestOwnMemory:
             assert (
                 "- the long-term text of this person's own memory: 1 line (this person's own memory, version 1)" in text
             )
-            assert "Left out: the notes of this chat (2026-11-01); older than 7 days; memory.recall finds it." in text
+            assert (
+                "Left out: the notes of this chat (2026-11-01); older than 7 days; `,memory.recall` finds it." in text
+            )
             assert f"{user_tape(ANN)}: #1" in text
             group = (await bench.say(",memory.why", **GROUP)).text
             assert "Left out: this person's own memory is not for groups" in group

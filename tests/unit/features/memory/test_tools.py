@@ -63,7 +63,7 @@ class TestSave:
 
     @pytest.mark.parametrize("content", ["", " \n"])
     async def test_an_empty_text_is_sent_back(self, turn: Turn, content: str) -> None:
-        with pytest.raises(ToolRetry, match=r"content is empty; memory\.forget"):
+        with pytest.raises(ToolRetry, match=r"content is empty; `,memory\.forget"):
             await use(turn, "memory.save", content=content)
 
     @pytest.mark.parametrize(("text", "advised"), [("x" * 4096, False), ("x" * 4097, True), ("あ" * 1366, True)])
@@ -157,7 +157,7 @@ class TestShow:
             "Daily notes: 2 days (2026-11-19, 2026-11-21), 10 bytes in 2 lines.\n"
             "The prompt shows those of today and 7 days before; 30 days are kept.\n"
             "On the tape: the versions 1 to 3; `,memory.restore N` brings one back.\n"
-            "memory.recall gives the text."
+            "`,memory.recall` gives the text."
         )
 
     async def test_an_empty_memory_is_shown_too(self, turn: Turn) -> None:

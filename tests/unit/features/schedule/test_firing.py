@@ -21,7 +21,7 @@ from bubbot.runtime.queue import QueuePolicy
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind, event
 from tests.gateways import admitting
-from tests.schedules import Timed, timed
+from tests.schedules import Timed, WallClock, timed
 from tests.turns import KeptChannel, Options, Played, Replying, calls, says
 from tests.virtual import virtual
 
@@ -107,6 +107,24 @@ class TestWhatIsSaid:
             told = [(one.chat, one.text) for one in channel.sent if "has ended" in one.text]
         reason = "as the chat that gets its answers cannot be reached any more: chat not found"
         assert told == [("1", f"The scheduled job 0000a1 has ended, {reason}")]
+
+    @virtual
+    async def test_a_crash_before_that_chat_is_told_loses_no_notice_and_doubles_none(self) -> None:
+        channel, store, clock = KeptChannel(), InMemoryStore(), WallClock()
+        gone = DeliveryFailed("chat not found", permanent=True, gone=True)
+        async with timed(store, Played(says("x")), channel=channel, clock=clock) as bot:
+            await bot.say(",remind to=test:5 0 * * * *: tea", sender="1", chat="1")
+            channel.failures = [gone]
+            await bot.passes(hours=1, seconds=1)  # nobody sends the notice any more
+            assert await bot.facts("over") == []
+        for life in ("second", "third"):
+            async with timed(store, Played(says("x")), channel=channel, clock=clock, life=life) as bot:
+                channel.failures = [gone]
+                sending = asyncio.create_task(bot.schedule.send_notices())
+                await bot.passes(hours=5)
+                sending.cancel()
+                assert len(await bot.facts("over")) == 1
+            assert [one.chat for one in channel.sent if "has ended" in one.text] == ["1"]
 
     @virtual
     async def test_a_job_pays_for_its_own_turns(self) -> None:

@@ -234,7 +234,7 @@ async def test_a_member_gets_a_chart_of_their_chat_alone(
         charts.append(chart)
         return DrawnChart(b"", {})  # other tests draw
 
-    monkeypatch.setattr("bubbot.features.usage.tools.draw_chart", noted)
+    monkeypatch.setattr("bubbot.features.usage.chart.draw_chart", noted)
     for role, direct in ((Role.MEMBER, True), (Role.OWNER, False)):
         options = Options(role=role, tools=[usage_tool(reporter)])
         async with running(InMemoryStore(), ScriptedModel(), options) as bench:

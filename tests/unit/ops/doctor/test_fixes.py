@@ -386,6 +386,21 @@ class TestDatabase:
         home.database.mkdir()
         mend(check, "database.unusable", tmp_path)
 
+    @plants("database.lost")
+    @mends("database.lost")
+    def test_one_that_is_missing(self, home: Home, tmp_path: Path) -> None:
+        home.mark_database()
+        (home.path / "backups").mkdir()
+        write_backup(home.database, home.path / "backups" / "b", ExtraFiles({}), START)
+        home.database.unlink()
+        assert found(checkup(home)())["database.lost"].level == "problem"
+        mend(checkup(home), "database.lost", tmp_path)
+        assert found(checkup(home)())["database.ok"].level == "ok"
+        shutil.rmtree(home.path / "backups")
+        home.database.unlink()
+        mend(checkup(home), "database.lost", tmp_path)
+        assert "database.missing" in found(checkup(home)())
+
     @mends("database.triggers", "database.slack")
     def test_one_without_its_triggers_and_one_that_is_half_empty(
         self, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
