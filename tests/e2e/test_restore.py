@@ -65,11 +65,6 @@ async def heard(home: Path, platforms: list[Platform], count: int) -> None:
                 await asyncio.sleep(0.05)
 
 
-def is_slow_answer(text: str) -> bool:
-    """Whether it is the answer that takes seconds, whole or in progress."""
-    return text.startswith("Slowly: ")
-
-
 async def first_life(home: Path, platforms: list[Platform], people: dict[str, str], backup: Path) -> None:
     """Talk, a backup while turns run, an answer is undelivered and a reminder is set; then more talk."""
     async with running(home):
@@ -82,8 +77,8 @@ async def first_life(home: Path, platforms: list[Platform], people: dict[str, st
         for one in platforms:
             one.say(people[one.name], "a slow one")
         await heard(home, platforms, 3)
-        for one in platforms:  # shown by the bot that goes on, which will finish it, or on a busy machine has
-            await one.until(lambda one=one: any(map(is_slow_answer, one.answers(people[one.name]))), 20)  # type: ignore[misc]
+        for one in platforms:  # shown by the bot that goes on, which will finish it
+            await one.until(lambda one=one: any(text.endswith("…") for text in one.answers(people[one.name])), 20)  # type: ignore[misc]
         await asyncio.to_thread(fine, home, "backup", str(backup))
         for one in platforms:
             one.say(people[one.name], "after the backup")
