@@ -85,8 +85,9 @@ def refuse_lost_database(home: Home) -> None:
         backups = list_backups(home.path)
     command = f"bubbot --home {shell_quote(home.path)} restore"
     backup = shell_quote(backups[-1].path) if backups else "BACKUP"
+    state = "empty" if home.database.exists() else "missing"
     raise DatabaseLost(
-        f"the database {home.database} is missing, and this home had one: put the file back, or restore a backup "
+        f"the database {home.database} is {state}, and this home had one: put the file back, or restore a backup "
         f"(`{command} {backup}`), or begin with an empty one (`{command} --empty`)"
     )
 
