@@ -69,10 +69,9 @@ class Home:
                 return False
         if os.path.lexists(self.database_mark):
             return True
+        log = self.database.with_name(f"{self.database.name}-wal")
         with suppress(OSError):
-            return (
-                self.database.with_name(f"{self.database.name}-wal").stat().st_size > 0
-            )  # a reader leaves an empty one
+            return log.stat().st_size > 0  # a reader leaves an empty one
         return False
 
     def mark_database(self) -> None:

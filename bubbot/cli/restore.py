@@ -147,17 +147,17 @@ def _describe_remains(folder: Path) -> str:
 async def _restore(setup: CommandSetup, backup: Path) -> int:
     """Verify the whole backup before writing anything; the database gets its name last."""
     database_file(setup.settings.store, setup.home, "bubbot restore")
-    if not setup.home.has_lost_database:  # an empty file is none
-        refuse_existing_database(setup.home.path)
+    refuse_existing_database(setup.home.path)
     with show_progress("Checking the backup", "entries", plain=setup.is_plain) as on_progress:
         manifest = await asyncio.to_thread(verify_backup, backup, on_progress)
     setup.home.ensure()
     with WriterLock(setup.home), show_progress("Copying the backup", plain=setup.is_plain):
-        if not setup.home.has_lost_database:
-            refuse_existing_database(setup.home.path)
+        refuse_existing_database(setup.home.path)
         with unpack(backup, manifest, setup.home.path) as folder:
             triggers = restore_protection(folder / DATABASE_FILE, timestamp(now()), os.urandom)
             await _into_quarantine(folder / DATABASE_FILE, backup, manifest)
+            if setup.home.has_lost_database:  # it still has if this ends half-way, and its log is set aside
+                setup.home.mark_database()
             remains = set_aside_remains(setup.home.path, now())
             notes = put_in_place(folder, manifest, setup.home.path)
             setup.home.mark_database()

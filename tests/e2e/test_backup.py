@@ -117,6 +117,28 @@ def test_a_bot_whose_database_was_removed_begins_no_other_one_unasked(home: Path
     assert (refused.returncode, "lacks no database" in sentence(refused)) == (2, True)
 
 
+def test_a_restore_that_fails_half_way_leaves_a_home_that_knows_of_its_loss(home: Path, tmp_path: Path) -> None:
+    """A home of a version that left no mark knows of it by the write-ahead log alone, which is set aside first."""
+    copy, lost = str(tmp_path / "copy"), tmp_path / "lost"
+    (home / "people").mkdir()
+    (home / "who.md").rename(home / "people" / "who.md")
+    (home / "config.toml").write_text('[bot]\npersona_file = "people/who.md"\n')
+    fine(home, "backup", copy)
+    lost.mkdir()
+    (lost / "bubbot.db-wal").write_bytes(b"the newest entries")
+    (lost / "people").write_text("in the way of the folder")
+    failed = run(lost, "restore", copy)
+    assert failed.returncode != 0
+    assert str(lost / "people") in sentence(failed)
+    [remains] = lost.glob("lost-database-*")
+    assert (remains / "bubbot.db-wal").read_bytes() == b"the newest entries"
+    assert run(lost, "ask", "hello").returncode == 5, "no other database is begun"
+    (lost / "people").unlink()
+    (lost / "bubbot.db").write_bytes(b"")  # is no database that a restore would replace
+    fine(lost, "restore", copy)
+    assert "Likes tea." in fine(lost, "memory", "show", "default")
+
+
 def test_a_persona_from_elsewhere_comes_along_and_its_place_is_told(home: Path, tmp_path: Path) -> None:
     (home / "who.md").rename(tmp_path / "who.md")
     (home / "config.toml").write_text(f"[bot]\npersona_file = {json.dumps(str(tmp_path / 'who.md'))}\n")

@@ -18,8 +18,9 @@ from bubbot.stores.sqlite.schema import MIGRATIONS
 
 
 def refuse_existing_database(home: Path) -> None:
-    """Raise `ConfigError` if the home holds a database: a restore never replaces one."""
-    if os.path.lexists(home / DATABASE_FILE):
+    """Raise `ConfigError` if the home holds a database: a restore never replaces one. An empty file is none."""
+    database = home / DATABASE_FILE
+    if os.path.lexists(database) and not (database.is_file() and database.stat().st_size == 0):
         raise ConfigError(f"{home} holds {DATABASE_FILE} already: name a new folder with --home")
 
 
@@ -93,7 +94,8 @@ def unpack(backup: Path, manifest: BackupManifest, home: Path) -> Iterator[Path]
                     raise TapeCorrupt(f"{name} was not copied as it is: a disk is failing")
             yield folder
     except OSError as error:
-        raise StoreFull(f"{home} could not be written: {error.strerror}; nothing was restored") from error
+        place = error.filename2 or error.filename or home
+        raise StoreFull(f"{place} could not be written: {error.strerror}; nothing was restored") from error
 
 
 def put_in_place(folder: Path, manifest: BackupManifest, home: Path) -> list[str]:
