@@ -14,7 +14,7 @@ BubbotError
 │   └── TapeCorrupt            stored bytes that are unreadable or were altered
 ├── StoreError
 │   ├── StoreUnavailable       the database currently cannot be opened, read or written
-│   │   └── DatabaseLost       the home had a database, which is missing
+│   │   └── DatabaseLost       the home had a database, which is missing; `fix` is a command
 │   ├── StoreFull              the disk or the database has no room; nothing was written
 │   └── StoreTooNew            the database was written by a newer bubbot
 ├── ModelError                 the model could not answer; the turn ends with a failure sentence
@@ -153,6 +153,11 @@ class DatabaseLost(StoreUnavailable):
     """The home had a database, which is missing: only a person can bring it back, or begin another one."""
 
     kind = "database_lost"
+    fix: str = ""
+
+    def __init__(self, message: str, *, fix: str) -> None:
+        super().__init__(message)
+        self.fix = fix
 
 
 class StoreFull(StoreError):

@@ -36,7 +36,7 @@ async def open_home_store(
 
     Raises:
         ConfigError: no package offers the store, or it cannot be used.
-        DatabaseLost: the home had a database, which is missing.
+        DatabaseLost: the home had a database, which is missing or an empty file.
         StoreError: it cannot be opened.
     """
     if settings.kind == SQLITE_STORE:
@@ -84,11 +84,12 @@ def refuse_lost_database(home: Home) -> None:
     with suppress(OSError):
         backups = list_backups(home.path)
     command = f"bubbot --home {shell_quote(home.path)} restore"
-    backup = shell_quote(backups[-1].path) if backups else "BACKUP"
+    newest = f"{command} {shell_quote(backups[-1].path)}" if backups else ""
     state = "empty" if home.database.exists() else "missing"
     raise DatabaseLost(
         f"the database {home.database} is {state}, and this home had one: put the file back, or restore a backup "
-        f"(`{command} {backup}`), or begin with an empty one (`{command} --empty`)"
+        f"(`{newest or f'{command} BACKUP'}`), or begin with an empty one (`{command} --empty`)",
+        fix=newest or f"{command} --empty",
     )
 
 

@@ -15,7 +15,7 @@ from bubbot.home import Home
 from bubbot.ports.checks import Finding, edit_command, shell_quote
 from bubbot.ports.text import format_bytes
 from bubbot.settings.sections import StoreSettings
-from bubbot.stores.sqlite.backups import BackupInfo, list_backups
+from bubbot.stores.sqlite.backups import list_backups
 from bubbot.stores.sqlite.check import DatabaseState, check_database
 from bubbot.stores.sqlite.schema import MIGRATIONS
 from bubbot.tape.store import TapeSummary
@@ -34,7 +34,9 @@ def read_database(home: Home, *, now: datetime, deep: bool) -> tuple[DatabaseSta
     try:
         refuse_lost_database(home)
     except DatabaseLost as error:
-        return None, [_lost(home, str(error))]
+        cause = str(error)
+        told = f"{cause[:1].upper()}{cause[1:]}. Nothing starts here until then."
+        return None, [Finding("database.lost", "problem", told, error.fix)]
     if not os.path.lexists(path):
         return None, [Finding("database.missing", "ok", "There is no database yet; the first chat makes it.")]
     special_file = next(
@@ -135,14 +137,6 @@ def _check_size(home: Home, state: DatabaseState) -> Iterator[Finding]:
     if state.slack > NEGLIGIBLE_BYTES and state.slack > state.size / 4:
         cause = f"{format_bytes(state.slack)} of the {format_bytes(state.size)} of {home.database} are empty pages."
         yield Finding("database.slack", "warning", cause, "bubbot tape gc")
-
-
-def _lost(home: Home, cause: str) -> Finding:
-    restore, backups = f"bubbot --home {shell_quote(home.path)} restore", list[BackupInfo]()
-    with suppress(OSError):
-        backups = list_backups(home.path)
-    fix = f"{restore} {shell_quote(backups[-1].path) if backups else '--empty'}"
-    return Finding("database.lost", "problem", f"{cause[:1].upper()}{cause[1:]}. Nothing starts here until then.", fix)
 
 
 def _damaged(home: Home, cause: str) -> Finding:
