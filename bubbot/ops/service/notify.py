@@ -97,5 +97,5 @@ class ServiceNotifier:
 
 
 def _status(text: str) -> str:
-    line = printable(redact(" ".join(text.split())))
+    line = printable(" ".join(redact(text).split()))  # a secret may hold several blanks
     return "STATUS=" + (line if len(line) <= STATUS_LIMIT else line[: STATUS_LIMIT - 1] + "…")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 
+from bubbot import log
 from bubbot.concurrency import Backoff
 from bubbot.gateway.manager import ShutdownTimeouts
 from bubbot.ops.service.notify import STATUS_LIMIT, ServiceNotifier
@@ -77,6 +79,15 @@ async def test_a_status_is_one_line_that_can_be_shown(manager: Manager, notifier
     (line,) = manager.told[0].lines
     assert line.startswith("STATUS=not heard: READY=1\\x1b[2J xxx")
     assert len(line) == len("STATUS=") + STATUS_LIMIT
+
+
+async def test_a_secret_with_several_blanks_is_redacted_before_the_line_is_joined(
+    manager: Manager, notifier: ServiceNotifier
+) -> None:
+    log.setup("info", stream=io.StringIO(), secrets=["two  blanks\tand a tab"])
+    notifier.report_status("refused: two  blanks\tand a tab")
+    await manager.until(lambda: manager.told)
+    assert manager.told[0].lines == ("STATUS=refused: [redacted]",)
 
 
 async def test_a_manager_that_does_not_listen_is_said_once_and_told_again_when_it_does(
