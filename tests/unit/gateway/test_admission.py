@@ -57,6 +57,18 @@ def said(who: str, text: str = "hello", *, chat: str = GROUP, addressed: bool = 
     return replace(DIRECT, chat=chat, sender=Sender(who, bot=bot), text=text, direct=False, addressed=addressed)
 
 
+def test_of_an_owner_of_the_settings_nobody_else_is_asked() -> None:
+    asked: list[str] = []
+
+    def role_of(_channel: str, who: str) -> Role:
+        asked.append(who)
+        return Role.MEMBER
+
+    policy = AdmissionPolicy(SETTINGS, role_of, Seconds())
+    assert [policy.role(said(who)) for who in ("1", "2")] == [Role.OWNER, Role.ADMIN]
+    assert asked == ["2"]
+
+
 class TestDirect:
     @pytest.mark.parametrize(("who", "role"), [("1", Role.OWNER), ("2", Role.ADMIN), ("3", Role.MEMBER)])
     def test_who_is_listed_speaks(self, who: str, role: Role) -> None:
