@@ -307,11 +307,12 @@ class Reloader:
         toolbox = await self._renew_sessions(settings)
         app.health_collector.settings = settings
         commands = list_commands(toolbox, app.turn_services.texts, menu_languages(app.channel_runtimes))
-        unchanged, app.commands[:] = commands == app.commands, commands
+        have_commands_changed = commands != app.commands
+        app.commands[:] = commands
         self.current, self._tables = settings, dict(plan.tables)
         for name in plan.started:
             await self._start_channel(name, added=name in added)
-        if not unchanged:
+        if have_commands_changed:
             self._update_commands(app.channel_runtimes.keys() - plan.started.keys())
         for on_reloaded in self._daemon.on_reload:
             on_reloaded()
