@@ -130,7 +130,12 @@ def _begin_empty(setup: CommandSetup) -> int:
         raise ConfigError(f"{home.path} lacks no database: --empty is for a home whose database is missing")
     with WriterLock(home):
         folder = set_aside_remains(home.path, now())
-        home.database_mark.unlink(missing_ok=True)
+        try:
+            home.database_mark.unlink(missing_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                f"{home.database_mark} cannot be removed ({error.strerror}): remove it by hand"
+            ) from error
     if setup.as_json:
         show_record(EmptyHomeResult(str(home.path), str(folder or "")))
         return EXIT_OK

@@ -109,6 +109,14 @@ def test_a_bot_whose_database_was_removed_begins_no_other_one_unasked(home: Path
     assert "newest" in fine(remains, "tape", "show", "default")
 
     database.write_bytes(b"")
+    mark = home / "had-database"
+    mark.unlink()
+    mark.mkdir()
+    stuck = run(home, "restore", "--empty")
+    assert (stuck.returncode, f"{mark} cannot be removed" in sentence(stuck)) == (2, True)
+    assert run(home, "ask", "hello").returncode == 5
+    mark.rmdir()
+    mark.touch()
     [result] = check("restore empty", run(home, "restore", "--empty", "--json"))
     assert result["home"] == str(home)
     assert fine(home, "ask", "hello") == "You said: hello\n"
