@@ -214,7 +214,13 @@ async def test_a_database_that_was_taken_away_is_shown_everywhere_until_it_is_ba
                     "Not answering: its database was removed or replaced: put it back, or restart the bot.",
                 )
                 code, told = await Door(daemon).get("/ready")
-                assert (code, json.loads(told)) == (503, {"ready": False, "channels": {}, "database": "replaced"})
+                answer = json.loads(told)
+                # The channel, which cannot store what comes, starts again and again, and is not ready while it connects.
+                assert {name: one["state"] for name, one in answer.pop("channels").items()} in (
+                    {},
+                    {"telegram": "running"},
+                )
+                assert (code, answer) == (503, {"ready": False, "database": "replaced"})
                 looked = await beside(home)
                 assert (looked["database.replaced"].level, "database.missing" in looked) == ("problem", False)
             aside.rename(home / "bubbot.db")
