@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from bubbot.ports.model import ModelReply
 from bubbot.ports.tool import Toolbox, ToolOutput
 from bubbot.ports.turn import Turn
 from bubbot.settings.loader import ModelSettings, Settings, ToolSettings
+from bubbot.tape.entry import timestamp
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import session_tape
 from tests.e2e import inside
@@ -180,7 +182,7 @@ class World:
             oracle.said[place.session] |= canaries(text)
         number = self.turns = self.turns + 1
         inbound = Inbound(
-            place.channel, f"m{number}", place.chat, Sender(who, f"Person {who}"), text, "2026-11-24T00:00:00+00:00",
+            place.channel, f"m{number}", place.chat, Sender(who, f"Person {who}"), text, timestamp(datetime.now(UTC)),
             thread=place.thread, message=f"m{number}", direct=place.person is not None,
             addressed=addressed or place.person is not None,
         )  # fmt: skip

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +19,7 @@ from bubbot.settings.loader import ModelSettings, Settings
 from bubbot.stores.sqlite.store import open_readonly, open_store
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import anchor
+from bubbot.tape.entry import timestamp
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService, session_tape
 from tests.doubles import SteppingClock
@@ -88,7 +90,7 @@ async def replay(home: Path, answers: Mapping[str, str]) -> None:
             model.answer = answer
             for number, again in enumerate(("", " again=yes")):
                 text = f",replay chat={session}{again}"
-                when = "2026-11-24T00:00:00+00:00"
+                when = timestamp(datetime.now(UTC))
                 told = await bot.ask(Inbound("stdin", f"{session} {number}", "replay", sender, text, when))
                 assert "Replays" in told.text, told.text
 
