@@ -33,3 +33,14 @@ def test_a_mutant_is_judged_by_the_tests_of_its_line_or_of_its_file_if_only_the_
     path: str, line: int, tests: list[str]
 ) -> None:
     assert KNOWN.tests(Mutant(path, line, 0, 1, "<", "<=")) == tests
+
+
+def test_what_its_line_does_not_notice_is_left_to_the_tests_of_its_file_and_its_folder() -> None:
+    known = Map(
+        {"one": 1.0, "two": 1.0, "tests/unit/features/shell/test_run.py::test_a": 1.0, "tests/unit/test_b.py::test_b": 1.0},
+        {"bubbot/features/shell/confine.py": {5: {"one"}, 6: {"two", "failed"}}},
+    )
+    mutant = Mutant("bubbot/features/shell/confine.py", 5, 0, 1, "<", "<=")
+    assert known.tests(mutant) == ["one"]
+    assert known.further_tests(mutant) == ["tests/unit/features/shell/test_run.py::test_a", "two"]
+    assert known.further_tests(Mutant("bubbot/unknown.py", 1, 0, 1, "<", "<=")) == []
