@@ -17,7 +17,7 @@ from bubbot.tape.events import KERNEL_REFERENCES
 from bubbot.tape.fork import ForkedTape, read_as_of
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.provenance import ON_READ, note_reads
-from bubbot.tape.query import OpeningAnchor, TapeQuery, Window
+from bubbot.tape.query import OpeningAnchor, TapeQuery, Window, evaluate
 from bubbot.tape.references import ReferenceRegistry
 from bubbot.tape.shards import count_shards, shard_tape
 from bubbot.tape.store import Batch, ForkRecord, Lease, TapeStore
@@ -130,6 +130,8 @@ class TapeService(TapeHandle):
 
     async def _fetch_for_fork(self, query: TapeQuery, as_of: int) -> tuple[TapeEntry, ...]:
         """Answer a repeated query from memory while the tape is as the fork sees it, which is mostly the case."""
+        if as_of == 0:  # a new tape
+            return tuple(evaluate((), query))
         live, plain = self._window, query if query.as_of is None else replace(query, as_of=None)
         answer = live.answer(plain) if live is not None and live.head == as_of else None
         if answer is None:
@@ -140,7 +142,9 @@ class TapeService(TapeHandle):
 
     async def has_window(self) -> bool:
         """Return true if the tape has an anchor that opens a window."""
-        return self._window is not None or bool((await self.fetch([_opening_query(self.name)]))[0])
+        if self._window is None and await self._refresh_window() and self._window is None:
+            return bool((await self.fetch([_opening_query(self.name)]))[0])
+        return self._window is not None
 
     async def head(self) -> int:
         """Return the newest id; 0 for an empty tape."""
@@ -189,6 +193,8 @@ class TapeService(TapeHandle):
     async def _refresh_window(self) -> int:
         """Read the head, and cache the window of that head, or the newest part of a long one."""
         head = await self._store.head(self.name)
+        if not head:
+            return head
         newest = TapeQuery(self.name, Window(), missing="empty", newest=True, limit=WINDOW_CACHE_ENTRIES + 1)
         with suppress(TapeCorrupt):  # the reader of the damaged entry gets the error
             opening, entries = await self._store.fetch([_opening_query(self.name), newest])
@@ -199,8 +205,8 @@ class TapeService(TapeHandle):
         return head
 
     def _extend_window(self, delta: Sequence[TapeEntry]) -> None:
-        """Continue the cached window with the delta of a merge."""
-        self._window = self._window.extend(delta) if self._window else None
+        """Continue the cached window with the delta of a merge, or begin it with that of the first turn."""
+        self._window = self._window.extend(delta) if self._window else LiveWindow.of_new_tape(delta)
 
     def reopen_fork(self, record: ForkRecord, *, stamp: JsonObject = EMPTY_OBJECT) -> ForkedTape:
         """Resume a fork that an earlier process left open, with everything it saved, under the lease of this tape."""
