@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from bubbot import plugins
-from bubbot.errors import BubbotError, ConfigError, DatabaseLost
+from bubbot.errors import BubbotError, ConfigError, DatabaseLost, StoreUnavailable
 from bubbot.home import Home
 from bubbot.ports.checks import shell_quote
 from bubbot.ports.store import LabelsWorkspace, StoreFactory, StoreOptions, WaitsForRoom, no_wait_for_room
@@ -40,7 +40,7 @@ async def open_home_store(
         StoreError: it cannot be opened.
     """
     if settings.kind == SQLITE_STORE:
-        refuse_lost_database(home)
+        refuse_unusable_database(home)
         if readonly:
             return await open_readonly(home.database)
         store = await open_store(home.database, salt=os.urandom, now=now, room_retry=room_retry)
@@ -73,8 +73,18 @@ def unused_clock() -> datetime:
     raise AssertionError("nothing is written here, so nobody asks for the time")
 
 
-def refuse_lost_database(home: Home) -> None:
-    """Raise `DatabaseLost` if the home had an SQLite database, which is missing: no other one takes its place unasked."""
+def refuse_unusable_database(home: Home) -> None:
+    """Refuse to open a database that is none, or that is gone.
+
+    Raises:
+        StoreUnavailable: something else than a file has its name.
+        DatabaseLost: the home had an SQLite database, which is missing: no other one takes its place unasked.
+    """
+    if special_file := find_special_file(home):
+        kind = "a folder" if special_file.is_dir() else "not a regular file"
+        raise StoreUnavailable(
+            f"{special_file} is {kind}, and a file of the database has to be there: move it away (`{move_away(special_file)}`)"
+        )
     if not home.has_lost_database:
         return
     # Imported here: few homes lose their database.
@@ -91,6 +101,22 @@ def refuse_lost_database(home: Home) -> None:
         f"(`{newest or f'{command} BACKUP'}`), or begin with an empty one (`{command} --empty`)",
         fix=newest or f"{command} --empty",
     )
+
+
+def find_special_file(home: Home) -> Path | None:
+    """Find a folder, pipe or device in place of the database or of a file beside it; None if there is none.
+
+    SQLite would wait for a pipe for ever, and call a folder a failing disk. A container makes such a folder where it is to
+    mount a file that does not exist.
+    """
+    path = home.database
+    files = (path, Path(f"{path}-wal"), Path(f"{path}-shm"))
+    return next((file for file in files if file.exists() and not file.is_file()), None)
+
+
+def move_away(file: Path) -> str:
+    """Return the command that puts a file aside."""
+    return f"mv {shell_quote(file)} {shell_quote(f'{file}.old')}"
 
 
 def database_file(settings: StoreSettings, home: Home, action: str) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from bubbot.app.stores import database_file, refuse_lost_database
+from bubbot.app.stores import database_file, refuse_unusable_database
 from bubbot.app.tapes import now
 from bubbot.cli.arguments import add_json_option, parse_count, usage_error
 from bubbot.cli.output import show, show_record
@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
         )
     setup = load_setup(args)
     database = database_file(setup.settings.store, setup.home, "bubbot backup")
-    refuse_lost_database(setup.home)
+    refuse_unusable_database(setup.home)
     target = _target(setup.home, args.target)
     config = getattr(args, "config", None) or setup.home.config
     with show_progress("Copying the database", "pages", plain=setup.is_plain) as on_progress:

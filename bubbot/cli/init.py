@@ -14,10 +14,10 @@ from typing import Any
 from bubbot import log
 from bubbot.app.extensions import EXTENSIONS
 from bubbot.app.models import keyless_models
-from bubbot.app.stores import refuse_lost_database
+from bubbot.app.stores import refuse_unusable_database
 from bubbot.app.tapes import new_id, now
 from bubbot.cli.init_service import NO_SERVICE, SERVICE_KINDS, RequestedService, choose_home
-from bubbot.errors import BubbotError, ConfigError, DatabaseLost
+from bubbot.errors import BubbotError, ConfigError, StoreUnavailable
 from bubbot.home import Home
 from bubbot.models.local import model as local
 from bubbot.models.unconfigured import quarantine_sentence
@@ -203,11 +203,11 @@ class _InitCommand:
             console.tell(str(error))
 
     def _describe_loss(self, settings: Settings) -> str:
-        """Return the sentence for a home whose database is missing; empty for any other."""
+        """Return the sentence for a home whose database is missing or no file; empty for any other."""
         try:
             if settings.store.kind == SQLITE_STORE:
-                refuse_lost_database(self._home)
-        except DatabaseLost as error:
+                refuse_unusable_database(self._home)
+        except StoreUnavailable as error:
             return str(error)
         return ""
 

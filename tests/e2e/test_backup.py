@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -123,6 +124,21 @@ def test_a_bot_whose_database_was_removed_begins_no_other_one_unasked(home: Path
     assert "Likes tea." not in fine(home, "memory", "show", "default")
     refused = run(home, "restore", "--empty")
     assert (refused.returncode, "lacks no database" in sentence(refused)) == (2, True)
+
+
+@pytest.mark.parametrize("place", ["bubbot.db", "bubbot.db-wal"])
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+def test_what_is_no_file_in_place_of_the_database_is_named_at_once(home: Path, place: str, make: Any) -> None:
+    """A container makes a folder of what it cannot mount; SQLite waits for a pipe for ever."""
+    (home / place).unlink(missing_ok=True)
+    make(home / place)
+    for command in (("run",), ("ask", "hello"), ("status",), ("tape", "list"), ("backup",), ("tape", "repair")):
+        done = run(home, *command)
+        assert done.returncode == 4
+        assert f"{home / place} is {'a folder' if make is Path.mkdir else 'not a regular file'}" in sentence(done)
+        assert f"(`mv {home / place} {home / place}.old`)" in sentence(done)
+    assert f"No bot starts for this home yet: {home / place} is " in fine(home, "init", "--yes")
+    assert f"mv {home / place} {home / place}.old" in run(home, "doctor").stdout.decode()
 
 
 def test_a_restore_that_fails_half_way_leaves_a_home_that_knows_of_its_loss(home: Path, tmp_path: Path) -> None:

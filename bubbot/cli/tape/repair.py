@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import os
 
-from bubbot.app.stores import database_file, refuse_lost_database
+from bubbot.app.stores import database_file, refuse_unusable_database
 from bubbot.app.tapes import now
 from bubbot.cli.arguments import add_json_option
 from bubbot.cli.output import show_either
@@ -34,7 +34,7 @@ def configure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 async def repair(setup: CommandSetup, args: argparse.Namespace) -> int:
     """Restore the triggers and print their names."""
     database = database_file(setup.settings.store, setup.home, "bubbot tape repair")
-    refuse_lost_database(setup.home)
+    refuse_unusable_database(setup.home)
     setup.home.ensure()
     with WriterLock(setup.home):
         triggers = await asyncio.to_thread(restore_protection, database, timestamp(now()), os.urandom)

@@ -9,7 +9,13 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from bubbot.app.stores import open_home_store, refuse_lost_database, unused_clock
+from bubbot.app.stores import (
+    find_special_file,
+    move_away,
+    open_home_store,
+    refuse_unusable_database,
+    unused_clock,
+)
 from bubbot.errors import ConfigError, DatabaseLost, StoreError, StoreTooNew, TapeCorrupt
 from bubbot.home import Home
 from bubbot.ports.checks import Finding, edit_command, shell_quote
@@ -31,28 +37,17 @@ MAX_CLOCK_LEAD = timedelta(minutes=5)
 def read_database(home: Home, *, now: datetime, deep: bool) -> tuple[DatabaseState | None, list[Finding]]:
     """Read the state of the database, None if it is unusable, with findings about version, integrity and clock."""
     path = home.database
+    if special_file := find_special_file(home):
+        cause = f"{special_file} is not a regular file."
+        return None, [Finding("database.unusable", "problem", cause, move_away(special_file))]
     try:
-        refuse_lost_database(home)
+        refuse_unusable_database(home)
     except DatabaseLost as error:
         cause = str(error)
         told = f"{cause[:1].upper()}{cause[1:]}. Nothing starts here until then."
         return None, [Finding("database.lost", "problem", told, error.fix)]
     if not os.path.lexists(path):
         return None, [Finding("database.missing", "ok", "There is no database yet; the first chat makes it.")]
-    special_file = next(
-        (file for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")) if file.exists() and not file.is_file()),
-        None,
-    )
-    if special_file:  # SQLite would block on a pipe until somebody writes into it
-        cause = f"{special_file} is not a regular file."
-        return None, [
-            Finding(
-                "database.unusable",
-                "problem",
-                cause,
-                f"mv {shell_quote(special_file)} {shell_quote(f'{special_file}.old')}",
-            )
-        ]
     try:
         state = check_database(path, deep=deep)
     except StoreTooNew as error:
