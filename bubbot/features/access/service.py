@@ -303,7 +303,7 @@ class AccessService:
                 return "often"
             if len(self._state.linked_accounts(account)) >= MAX_LINKED_ACCOUNTS:
                 return "many"
-            text = "".join(CODE_ALPHABET[byte % 32] for byte in self._random(CODE_LENGTH))
+            text = self._make_code()
             salt = self._random(16)
             data = {
                 "channel": account[0],
@@ -424,7 +424,7 @@ class AccessService:
                 return None
             if self.role(channel, sender.id) is not Role.STRANGER or not self._may_have_code(channel, sender.id, now):
                 return None
-            text = "".join(CODE_ALPHABET[byte % 32] for byte in self._random(CODE_LENGTH))  # 256 is a multiple of 32
+            text = self._make_code()
             salt = self._random(16)
             data = {
                 "channel": channel,
@@ -453,6 +453,10 @@ class AccessService:
             await send(CodeReminder(code.issued, code.expires, again, ACCESS_TAPE, fact))
             await self._refresh()
             return True
+
+    def _make_code(self) -> str:
+        """Draw a code: each letter is as likely as the others, since 256 is a multiple of their number."""
+        return "".join(CODE_ALPHABET[byte % len(CODE_ALPHABET)] for byte in self._random(CODE_LENGTH))
 
     def _may_have_code(self, channel: str, sender_id: str, now: datetime) -> bool:
         issued = [code for code in self._state.codes if code.channel == channel and code.issued - now <= CLOCK_SKEW]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from functools import partial
 from pathlib import Path
 
@@ -87,12 +88,16 @@ def test_the_command_makes_the_index_and_shows_it(home: Path, capsys: pytest.Cap
     assert "no search index yet" in capsys.readouterr().out
     assert main(["--home", str(home), "tape", "index", "--rebuild"]) == 0
     assert capsys.readouterr().out.startswith("2 entries are indexed; ")
-    first = index_path(home / "bubbot.db").stat().st_ino
+    with closing(sqlite3.connect(index_path(home / "bubbot.db"))) as index:
+        index.execute("CREATE TABLE mark (x)")
+        index.commit()
     assert main(["--home", str(home), "tape", "index"]) == 0
     assert capsys.readouterr().out.startswith("2 entries are indexed; ")
     assert main(["--home", str(home), "tape", "index", "--rebuild"]) == 0
-    assert index_path(home / "bubbot.db").exists()
-    assert first
+    with closing(sqlite3.connect(index_path(home / "bubbot.db"))) as index:
+        assert not index.execute("SELECT 1 FROM sqlite_master WHERE name = 'mark'").fetchone(), (
+            "the file is another one"
+        )
 
 
 def test_the_command_makes_none_where_none_is_wanted(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
