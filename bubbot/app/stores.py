@@ -11,7 +11,6 @@ from pathlib import Path
 from bubbot import plugins
 from bubbot.errors import BubbotError, ConfigError, DatabaseLost, StoreUnavailable
 from bubbot.home import Home
-from bubbot.ports.checks import shell_quote
 from bubbot.ports.store import LabelsWorkspace, StoreFactory, StoreOptions, WaitsForRoom, no_wait_for_room
 from bubbot.settings.sections import SQLITE_STORE, StoreSettings
 from bubbot.stores.sqlite.store import open_readonly, open_store
@@ -88,6 +87,7 @@ def refuse_unusable_database(home: Home) -> None:
     if not home.has_lost_database:
         return
     # Imported here: few homes lose their database.
+    from bubbot.ports.checks import shell_quote
     from bubbot.stores.sqlite.backups import list_backups
 
     backups = []

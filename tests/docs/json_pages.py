@@ -12,6 +12,7 @@ import types
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from enum import StrEnum
+from inspect import cleandoc
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from bubbot.cli.main import COMMANDS, load_command
@@ -119,12 +120,13 @@ def _summary(result: type) -> str:
 
 def _attributes(result: type) -> dict[str, str]:
     """The texts of the attributes in the docstring of a class."""
-    _, _, listed = (result.__doc__ or "").partition("Attributes:\n")
+    # Python 3.13 takes the indentation off docstrings when it compiles them, those before do not.
+    _, _, listed = cleandoc(result.__doc__ or "").partition("Attributes:\n")
     return dict(_entries(listed))
 
 
 def _entries(listed: str) -> Iterator[tuple[str, str]]:
-    for match in re.finditer(r"^ {8}(\w+): (.*(?:\n {12}.*)*)", listed, re.MULTILINE):
+    for match in re.finditer(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", listed, re.MULTILINE):
         text = " ".join(match[2].split())
         yield match[1], text[:1].upper() + text[1:]
 

@@ -83,7 +83,10 @@ async def client(home: Path) -> AsyncIterator[Client]:
     """A chat with the daemon of this home, which ends without a word."""
     async with aiohttp.ClientSession(connector=aiohttp.UnixConnector(address(home))) as session:
         headers = {PROTOCOL_HEADER: str(PROTOCOL)}
-        yield Client(await session.ws_connect(f"http://x{CHAT_PATH}", headers=headers, max_msg_size=0))
+        socket = await session.ws_connect(f"http://x{CHAT_PATH}", headers=headers, max_msg_size=0)
+        yield Client(socket)
+    # Sends nothing more. Without it aiohttp complains as soon as the collector comes to the connection before the response.
+    await socket.close()
 
 
 @pytest.fixture

@@ -34,9 +34,9 @@ def test_a_signal_ends_it_and_is_told(tmp_path: Path, number: signal.Signals) ->
     given, ours = os.pipe()
     nothing = os.open(os.devnull, os.O_WRONLY)
     try:
-        home = tmp_path / "home"
-        streams = (given, nothing, nothing)
-        child = forked.start(forked.BOT, ["tape", "import", "-"], env=environment(home), cwd=tmp_path, streams=streams)
+        env, streams = environment(tmp_path / "home"), (given, nothing, nothing)
+        waiting = "import sys; sys.stdin.read()"  # for what nobody writes, so that it does not end by itself
+        child = forked.start(forked.PROGRAM, [waiting], env=env, cwd=tmp_path, streams=streams)
         assert child.pid != os.getpid()
         child.send_signal(number)
         assert child.wait(20) == -number

@@ -14,6 +14,7 @@ from bubbot.home import Home, WriterLock
 ROOT = Path(__file__).parents[3]
 CODE = """
 import gc, sys, typing
+frozen = gc.get_freeze_count()  # Python 3.12 begins with some hundred
 from bubbot.__main__ import main
 sys.argv[0] = "bubbot"
 try:
@@ -24,11 +25,12 @@ models = [sys.modules["pydantic"].BaseModel] if "pydantic" in sys.modules else [
 for model in models:
     models.extend(model.__subclasses__())
 built = sum(model.__pydantic_complete__ for model in models)
-names = [name for name in sys.modules if name.startswith("bubbot")]
-facts = {item for name in names for item in vars(sys.modules[name]).values() if typing.is_typeddict(item)}
+names = {name for name in sys.modules if name.startswith("bubbot")}
+values = [value for name in names for value in vars(sys.modules[name]).values() if getattr(value, "__module__", "") in names]
+facts = {value for value in values if typing.is_typeddict(value)}
 kinds = [kind for owner in (*models, *facts) for kind in vars(owner).get("__annotations__", {}).values()]
 texts = sum(isinstance(kind, (str, typing.ForwardRef)) for kind in kinds)
-print("loaded", gc.isenabled(), gc.get_freeze_count() > 0, built, texts, *sorted(sys.modules), file=sys.stderr)
+print("loaded", gc.isenabled(), gc.get_freeze_count() > frozen, built, texts, *sorted(sys.modules), file=sys.stderr)
 """
 PYDANTIC = {"pydantic", "pydantic_core", "annotated_types", "typing_extensions", "typing_inspection"}
 SENTENCES = PYDANTIC | {"polib"}

@@ -134,12 +134,12 @@ class Vocabulary:
 
     def containing(self, part: str, limit: int = MAX_TERMS) -> dict[str, int] | None:
         """Find the terms that contain the part, with the entries of each; None if there may be too many."""
-        return self._with_grams(part, _covering_trigrams(part), "instr(term, ?1) > 0", limit)
+        return self._with_grams(part, _covering_trigrams(part), "instr(term, :part) > 0", limit)
 
     def ending(self, part: str) -> list[str] | None:
         """Find the terms that end with the part; None if there are too many."""
         ends = [*_covering_trigrams(part)[:-1], part[-3:] + _ENDING_MARK]
-        terms = self._with_grams(part, ends, "substr(term, -length(?1)) = ?1", MAX_TERMS)
+        terms = self._with_grams(part, ends, "substr(term, -length(:part)) = :part", MAX_TERMS)
         return None if terms is None else list(terms)
 
     def beginning(self, part: str) -> list[str] | None:
@@ -185,8 +185,8 @@ class Vocabulary:
         if len(part) > MAX_TOKEN_LETTERS:
             return {}
         rows = self.conn.execute(
-            f"SELECT term, df FROM gram CROSS JOIN term ON term.id = gram.rowid WHERE gram MATCH ?2 AND {condition} LIMIT ?3",
-            (part, _all_grams(part_grams), limit + 1),
+            f"SELECT term, df FROM gram CROSS JOIN term ON term.id = gram.rowid WHERE gram MATCH :grams AND {condition} LIMIT :limit",
+            {"part": part, "grams": _all_grams(part_grams), "limit": limit + 1},
         ).fetchall()
         return None if len(rows) > limit else dict(rows)
 

@@ -90,7 +90,7 @@ class TestVersions:
             ("other/x.py,,\nchannels/layers.py,,\n", True),
             ('"channels/a, b.py",,\n', True),
             ("channels.py,,\n", True),
-            ("other/channels/x.py,,\nchannels/readme.txt,,\nchannels_redis/x.py,,\n", False),
+            ("other/channels/x.py,,\nchannels_redis/x.py,,\n", False),
         ],
     )
     def test_a_package_that_only_lists_its_files(
@@ -106,6 +106,13 @@ class TestVersions:
         monkeypatch.setattr(sys, "path", [str(tmp_path)])
         assert ("package.conflict" in found(check_conflicts())) is is_conflict
         assert ("Channels" in packages_distributions().get("channels", ())) is is_conflict
+
+    def test_a_file_that_is_no_module_hides_none(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Since Python 3.12 `packages_distributions` counts every file."""
+        installed(tmp_path, "Channels", "4.3")
+        (tmp_path / "Channels-4.3.dist-info" / "RECORD").write_text("other/x.py,,\nchannels/readme.txt,,\n")
+        monkeypatch.setattr(sys, "path", [str(tmp_path)])
+        assert list(check_conflicts()) == []
 
     def test_a_version_that_is_none_is_untested_and_a_later_patch_is_not(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
