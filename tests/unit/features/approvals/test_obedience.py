@@ -6,12 +6,14 @@ import json
 import random
 import re
 from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bubbot.errors import ToolFailed
+from bubbot.features.schedule.firing import firing_inbound
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Inbound, Sender
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall, Usage
@@ -20,6 +22,7 @@ from bubbot.ports.turn import AcceptedInbound, Turn
 from bubbot.runtime.calls import ToolCallRunner, ToolLimits
 from bubbot.runtime.effects import AttemptRecord, EffectRun, RecordedCall
 from bubbot.runtime.tool_list import ToolList
+from bubbot.tape.entry import timestamp
 from bubbot.tape.provenance import Source, source_of
 from tests.approving import SANDBOXED, PostArgs, acting_tools, approving
 from tests.turns import Played, calls, says
@@ -155,6 +158,21 @@ class TestSubTasks:
             await bench.say(f",approve {bench.card} always")
             await bench.say("let somebody send it")
             assert [name for name, _ in bench.done] == ["post.send", "post.send"]
+
+    @pytest.mark.parametrize(
+        ("allowed", "expected"), [("post.send:bob", ["page.read", "post.send"]), ("post.send", ["page.read"])]
+    )
+    async def test_a_tainted_one_of_a_job_may_act_only_on_exactly_what_the_job_names(
+        self, tmp_path: Path, allowed: str, expected: list[str]
+    ) -> None:
+        async with approving(tmp_path, Played(self.ORDER, READ, POST, says("done"), says("Done."))) as bench:
+            await bench.say(f",schedule allow=page.read,{allowed} 0 8 * * *: let somebody send it")
+            store = bench.app.schedule_store
+            assert store is not None
+            (state,) = store.state.jobs.values()
+            now = datetime(2026, 11, 21, 8, tzinfo=UTC)
+            await bench.app.ask(firing_inbound(state, timestamp(now), state.job.by, now))
+            assert [name for name, _ in bench.done] == expected
 
 
 class TestRefusals:
