@@ -37,7 +37,12 @@ def test_a_mutant_is_judged_by_the_tests_of_its_line_or_of_its_file_if_only_the_
 
 def test_what_its_line_does_not_notice_is_left_to_the_tests_of_its_file_and_its_folder() -> None:
     known = Map(
-        {"one": 1.0, "two": 1.0, "tests/unit/features/shell/test_run.py::test_a": 1.0, "tests/unit/test_b.py::test_b": 1.0},
+        {
+            "one": 1.0,
+            "two": 1.0,
+            "tests/unit/features/shell/test_run.py::test_a": 1.0,
+            "tests/unit/test_b.py::test_b": 1.0,
+        },
         {"bubbot/features/shell/confine.py": {5: {"one"}, 6: {"two", "failed"}}},
     )
     mutant = Mutant("bubbot/features/shell/confine.py", 5, 0, 1, "<", "<=")
