@@ -22,7 +22,13 @@ from bubbot.features.shell import sandbox as sandboxes
 from bubbot.features.shell.feature import ShellFeature
 from bubbot.features.shell.named_files import digest_named_files
 from bubbot.features.shell.runner import ProgramOutput
-from bubbot.features.shell.sandbox import ConfinedSandbox, SandboxUnusable, choose_sandbox, make_workspace
+from bubbot.features.shell.sandbox import (
+    BubblewrapSandbox,
+    ConfinedSandbox,
+    SandboxUnusable,
+    choose_sandbox,
+    make_workspace,
+)
 from bubbot.features.shell.service import ShellService, TooManyJobs
 from bubbot.features.shell.settings import ShellSettings
 from bubbot.features.shell.tools import ShellRunArgs, shell_tools
@@ -33,6 +39,7 @@ from bubbot.tape.provenance import Source
 from bubbot.texts import Texts
 from tests.approving import approving
 from tests.e2e import forked
+from tests.sandboxes import require
 from tests.turns import HOME, Options, Played, calls, running, says
 
 SANDBOXES = ("bwrap", "landlock", "none")
@@ -49,16 +56,6 @@ def service(home: Path, **values: Any) -> ShellService:
 
 def tool(name: str, made: ShellService) -> Tool:
     return next(tool for tool in shell_tools(made, made.settings) if tool.name == name)
-
-
-async def require(name: str, request: pytest.FixtureRequest) -> None:
-    """Skip if this machine lacks the sandbox; fail under --proof."""
-    try:
-        await choose_sandbox(settings(sandbox=name))
-    except SandboxUnusable as error:
-        if request.config.getoption("--proof"):
-            pytest.fail(f"the proof needs the sandbox {name}: {error}")
-        pytest.skip(f"no sandbox {name} here: {error}")
 
 
 async def gone(mark: str) -> bool:
@@ -239,7 +236,7 @@ async def test_a_program_is_ended_after_its_time_with_all_it_started(tmp_path: P
 async def test_a_turn_that_is_stopped_ends_its_program(
     tmp_path: Path, name: str, request: pytest.FixtureRequest
 ) -> None:
-    await require(name, request)
+    require(name, request)
     mark, made = new_mark(), service(tmp_path, sandbox=name)
     task = asyncio.create_task(made.run(HOME, ["sleep", mark]))
     await until(lambda: _find_processes(mark))
@@ -281,7 +278,7 @@ async def test_a_program_has_nothing_of_the_bots_environment(tmp_path: Path, mon
 async def test_a_process_gets_no_more_memory_than_the_limit(
     tmp_path: Path, name: str, request: pytest.FixtureRequest
 ) -> None:
-    await require(name, request)
+    require(name, request)
     made = service(tmp_path, sandbox=name, memory=64)
     result = await made.run(HOME, ["dd", "if=/dev/zero", "of=/dev/null", "bs=200M", "count=1"])
     assert result.end.status != 0
@@ -371,7 +368,7 @@ async def test_programs_end_with_the_bot_and_with_a_new_beginning(memory_store: 
 async def test_programs_end_with_a_bot_that_is_killed(
     tmp_path: Path, name: str, request: pytest.FixtureRequest
 ) -> None:
-    await require(name, request)
+    require(name, request)
     mark = new_mark()
     code = (
         "import asyncio, sys, time; from pathlib import Path; from bubbot.features.shell.service import ShellService; "
@@ -456,10 +453,19 @@ async def test_nothing_runs_if_a_limit_or_a_rule_cannot_be_set(
     assert b"the sandbox cannot be made" in errors
 
 
+@pytest.mark.parametrize("has_network", [True, False])
+def test_what_names_servers_is_readable_only_with_the_network(has_network: bool) -> None:
+    limits = sandboxes.ProgramLimits(10, 2**30, 16)
+    for made in (BubblewrapSandbox(has_network=has_network), ConfinedSandbox(has_network=has_network, rules=NO_RULES)):
+        command = " ".join(made.build_command(["true"], Path("/work"), limits))
+        assert "/etc/passwd" in command
+        assert ("/etc/resolv.conf" in command) is has_network
+
+
 @pytest.mark.proof
 @pytest.mark.parametrize("name", ["bwrap", "landlock"])
 async def test_a_sandbox_adds_less_than_40_ms(tmp_path: Path, name: str, request: pytest.FixtureRequest) -> None:
-    await require(name, request)
+    require(name, request)
     made = await choose_sandbox(settings(sandbox=name))
     make_workspace(tmp_path)
     sandboxed = made.build_command(["true"], tmp_path, sandboxes.ProgramLimits(10, 2**30, 16))
@@ -531,7 +537,7 @@ def test_nothing_is_there_or_loaded_unless_it_is_switched_on() -> None:
 
 @pytest.mark.parametrize("name", ["bwrap", "landlock"])
 async def test_with_the_network_a_program_reaches_it(tmp_path: Path, name: str, request: pytest.FixtureRequest) -> None:
-    await require(name, request)
+    require(name, request)
     python = str(Path(sys.base_prefix, "bin", "python3").resolve())  # noqa: ASYNC240 - the file system of the test
     server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
