@@ -16,6 +16,7 @@ from bubbot.features.memory.block import MAX_SECTION_CHARS
 from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.memory.zone import MemoryZone
+from bubbot.features.strategies.events import CUT
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Role, Sender
 from bubbot.ports.model import ModelEvent, ModelRequest, ModelTraits, ToolSpec, ToolSpecs
@@ -26,9 +27,11 @@ from bubbot.runtime.compose import (
     ContextPolicy,
     PromptText,
     RequestComposer,
+    find_start,
     parse_tools,
     rebuild_request,
 )
+from bubbot.runtime.context.view import ContextView
 from bubbot.runtime.models import SessionModels
 from bubbot.runtime.prompt import PromptSettings
 from bubbot.stores.inmemory import InMemoryStore
@@ -164,6 +167,13 @@ async def test_what_a_section_shows_is_foreign_unless_somebody_judged_it(
         return PromptText("from a page", {"notes": [(1, 1)]}, judged)
 
     assert (await composed(turn, sections=[build])).foreign.world == expected
+
+
+async def test_a_window_is_read_from_its_newest_cut_and_the_part_of_a_sub_task_from_its_beginning(turn: Turn) -> None:
+    await turn.tape.append([*[make.message("user", "x")] * 3, make.event(CUT, {"from": 3})])
+    cases = (("compact", ""), ("compact", "f1"), ("window", ""))
+    views = [ContextView(name, fork=fork, strategies=OWN_STRATEGIES) for name, fork in cases]
+    assert [await find_start(turn.tape, view) for view in views] == [3, None, None]
 
 
 def test_tool_schemas_come_back_from_their_kept_text() -> None:

@@ -453,6 +453,22 @@ async def test_nothing_runs_if_a_limit_or_a_rule_cannot_be_set(
     assert b"the sandbox cannot be made" in errors
 
 
+def limits_of_program(folder: Path, processes: int) -> dict[str, str]:
+    """The limits that a program finds without a sandbox."""
+    limits = sandboxes.ProgramLimits(10, 2**30, processes)
+    command = ConfinedSandbox(has_network=False).build_command(["cat", "/proc/self/limits"], folder, limits)
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return {line[:26].strip(): line[26:].split()[0] for line in done.stdout.splitlines()}
+
+
+def test_a_program_without_a_sandbox_has_its_limits(tmp_path: Path) -> None:
+    few, many = limits_of_program(tmp_path, 16), limits_of_program(tmp_path, 2_016)
+    assert (few["Max cpu time"], few["Max address space"], few["Max core file size"]) == ("10", str(2**30), "0")
+    assert few["Max file size"] == str(sandboxes.MAX_FILE_BYTES)
+    # The threads that the user has already come on top: others come and go meanwhile.
+    assert 1_500 < int(many["Max processes"]) - int(few["Max processes"]) < 2_500
+
+
 @pytest.mark.parametrize("has_network", [True, False])
 def test_what_names_servers_is_readable_only_with_the_network(has_network: bool) -> None:
     limits = sandboxes.ProgramLimits(10, 2**30, 16)
