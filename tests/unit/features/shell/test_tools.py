@@ -400,9 +400,9 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def broken_bubblewrap(folder: Path) -> None:
+def broken_bubblewrap(folder: Path, reason: str = "bwrap: setting up uid map: Permission denied") -> None:
     program = folder / "bwrap"
-    program.write_text("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2\nexit 1\n")
+    program.write_text(f"#!/bin/sh\necho '{reason}' >&2\nexit 1\n")
     program.chmod(0o755)
 
 
@@ -411,6 +411,9 @@ async def test_a_sandbox_that_was_chosen_is_never_replaced(path: Path) -> None:
         await choose_sandbox(settings(sandbox="bwrap"))
     broken_bubblewrap(path)
     with pytest.raises(SandboxUnusable, match="bwrap does not work here: bwrap: setting up uid map: Permission denied"):
+        await choose_sandbox(settings(sandbox="bwrap"))
+    broken_bubblewrap(path, "x" * 1_000)
+    with pytest.raises(SandboxUnusable, match=r"here: x{300}$"):
         await choose_sandbox(settings(sandbox="bwrap"))
 
 
