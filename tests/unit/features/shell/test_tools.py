@@ -295,6 +295,13 @@ async def test_a_link_in_place_of_a_workspace_is_refused(tmp_path: Path) -> None
         await made.run(HOME, ["true"])
 
 
+async def test_a_program_has_a_folder_for_temporary_files_unless_it_put_a_link_there(tmp_path: Path) -> None:
+    made = service(tmp_path)
+    assert (await made.run(HOME, ["mktemp"])).output.startswith(str(made.find_workspace(HOME) / ".tmp"))
+    assert (await made.run(HOME, ["sh", "-c", "rm -r .tmp; ln -s nowhere .tmp"])).end.status == 0
+    assert (await made.run(HOME, ["readlink", ".tmp"])).output == "nowhere\n"
+
+
 # --- in the background ---
 
 
