@@ -23,7 +23,6 @@ from bubbot.features.access.service import ACCESS_TAPE
 from bubbot.features.agents.feature import agents_feature
 from bubbot.features.approvals.events import SESSION_TRACE_EVENTS
 from bubbot.features.approvals.feature import ApprovalsFeature
-from bubbot.features.approvals.gate import no_job_grants
 from bubbot.features.attachments.feature import Transcriber, attachments_feature
 from bubbot.features.budget.budget import NotifyOwner
 from bubbot.features.budget.feature import BudgetFeature
@@ -143,7 +142,7 @@ class BotFeatures:
                 kernel,
                 settings.approvals,
                 lambda: self._list_tools(),  # noqa: PLW0108 - each reload builds them anew
-                self.schedule.list_allowed if self.schedule else no_job_grants,
+                self.schedule.list_allowed if self.schedule else lambda _turn: (),
             )
             if "approvals" in names
             else None

@@ -116,6 +116,8 @@ def find_special_file(home: Home) -> Path | None:
 
 def move_away(file: Path) -> str:
     """Return the command that puts a file aside."""
+    from bubbot.ports.checks import shell_quote  # few homes need it
+
     return f"mv {shell_quote(file)} {shell_quote(f'{file}.old')}"
 
 

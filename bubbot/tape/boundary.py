@@ -244,7 +244,7 @@ class TapeBoundary:
             found = (await self._store.fetch([replace(query, limit=None)]))[0]
             return tuple((await self._filter(shared, query.tape, found))[: query.limit])
         visible: list[TapeEntry] = []
-        while spans and (query.limit is None or len(visible) < query.limit):
+        while query.limit is None or len(visible) < query.limit:
             page = replace(query, part=IdRanges(tuple(spans)), limit=SHARED_PAGE_ENTRIES)
             found = (await self._store.fetch([page]))[0]
             visible += await self._filter(shared, query.tape, found)

@@ -236,7 +236,7 @@ async def test_the_menu_is_set_once(server: Server) -> None:
     assert menus["all_chat_administrators", ""] == menus["all_private_chats", ""]
 
 
-async def test_nothing_is_lost_or_doubled_by_a_bad_line(server: Server) -> None:
+async def test_nothing_is_lost_or_doubled_by_a_bad_line(server: Server, caplog: pytest.LogCaptureFixture) -> None:
     chat = server.private(server.user("Kim"))
     for fault in (Drop(), Drop("after"), Html(), Cut()):
         server.fail("getUpdates", fault)
@@ -249,6 +249,7 @@ async def test_nothing_is_lost_or_doubled_by_a_bad_line(server: Server) -> None:
         await server.until(lambda: not server.bot.queue.pending())
         assert talk.heard == []
     assert heard == ["0", "1", "2", "3", "4"]
+    assert "the connection failed (" in caplog.text
 
 
 async def test_odd_updates_are_kept_and_stop_nothing(server: Server) -> None:

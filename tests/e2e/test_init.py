@@ -242,7 +242,7 @@ class TestWhatIsThere:
         old = f'# mine\n[channels.work]\nkind = "telegram"\ntoken = "{WRONG}" # old\nowners = [1]\n'
         (home / "config.toml").write_text(old)
         env = {"BUBBOT_CHANNELS__WORK__BASE_URL": "http://127.0.0.1:9"}
-        fine(home, "--yes", "--telegram-token", "-", lines=["4242:" + "n" * 35], env=env)
+        told = fine(home, "--yes", "--telegram-token", "-", lines=["4242:" + "n" * 35], env=env)
         assert settings_in(home) == [
             "[channels.work]",
             'token_file = "secrets/work-token"',
@@ -250,6 +250,7 @@ class TestWhatIsThere:
             "owners = [1]",
         ]
         [backup] = home.glob("config.toml.*.bak")
+        assert f"What was there before: {backup}\n" in told
         assert backup.read_text() == old
         assert stat.S_IMODE(backup.stat().st_mode) == 0o600
         fine(home, "--yes", "--telegram-token", "-", lines=["4242:" + "m" * 35], env=env)

@@ -369,7 +369,8 @@ async def _claim_link(turn: Turn, access: AccessService, account: AccountKey, wo
     """Claim the code of another account, and ask that account in its own chat."""
 
     async def ask(code: LinkCode, fact: TapeEntry) -> None:
-        channel, chat, thread = [*code.session.split(":", 2), ""][:3]
+        channel, _, place = code.session.partition(":")
+        chat, _, thread = place.partition(":")
         name = _shown_name(turn.sender.name)
         text = turn.texts.say("link_asks", other=_account_label(account), name=name)
         buttons = ButtonSet(

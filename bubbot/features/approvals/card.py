@@ -40,7 +40,8 @@ class CardChat:
 
 def find_chat(session: str) -> CardChat:
     """Return the chat of a session."""
-    channel, chat, thread = [*session.split(":", 2), "", ""][:3]
+    channel, _, place = session.partition(":")
+    chat, _, thread = place.partition(":")
     return CardChat(channel, chat, thread)
 
 

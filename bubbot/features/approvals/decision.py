@@ -185,18 +185,18 @@ def decide(facts: CallFacts) -> Decision:
     if not facts.role.at_least(facts.tool_role) or facts.role is Role.STRANGER:
         return Decision(Verdict.REFUSE, row, (Caller.MEMBER,), tainted_by)
     asker = _asker_column(facts.role, is_tainted=bool(tainted_by))
-    verdict, uses_grant = _apply(RULES[row][asker], facts.grant, is_tainted=bool(tainted_by))
+    verdict, grant = _apply(RULES[row][asker], facts.grant, is_tainted=bool(tainted_by))
     callers: tuple[Caller, ...] = (asker,)
     if facts.place.has_nobody:
-        callers, verdict, uses_grant = _decide_alone(facts, row, asker, verdict, is_tainted=bool(tainted_by))
+        callers, verdict, grant = _decide_alone(facts, row, asker, verdict, is_tainted=bool(tainted_by))
     elif row is EffectRow.ADMINISTRATION and facts.place is Place.GROUP:
         verdict = Verdict.REFUSE  # others read along and speak to the model: an owner does that in a direct chat
     if facts.was_used and verdict is Verdict.RUN and facts.effect.kind is EffectKind.OUTSIDE:
-        verdict, uses_grant = Verdict.ASK, False
+        verdict = Verdict.ASK
         if facts.place.has_nobody and not facts.may_park:
             verdict = Verdict.REFUSE
-    grant = facts.grant.id if facts.grant is not None and uses_grant and verdict is Verdict.RUN else None
-    return Decision(verdict, row, callers, tainted_by, grant)
+    fact = grant.id if grant is not None and verdict is Verdict.RUN else None
+    return Decision(verdict, row, callers, tainted_by, fact)
 
 
 def find_row(effect: Effect, *, is_composed: bool) -> EffectRow:
@@ -242,38 +242,38 @@ def _asker_column(role: Role, *, is_tainted: bool) -> Caller:
 
 def _decide_alone(
     facts: CallFacts, row: EffectRow, asker: Caller, of_asker: Verdict, *, is_tainted: bool
-) -> tuple[tuple[Caller, ...], Verdict, bool]:
+) -> tuple[tuple[Caller, ...], Verdict, MatchedGrant | None]:
     """Decide where nobody is there: as the table says, and never more than the person might do.
 
     What a job of an owner was allowed was decided when it was added, whatever it reads; a sub-task inherits what its turn
     was shown.
     """
-    verdict, uses_grant = _apply(RULES[row][Caller.NOBODY], facts.grant, is_tainted=is_tainted)
+    verdict, grant = _apply(RULES[row][Caller.NOBODY], facts.grant, is_tainted=is_tainted)
     callers: tuple[Caller, ...] = (Caller.NOBODY,)
     if facts.place is Place.SUBTASK or facts.role is not Role.OWNER:
         callers, verdict = (asker, Caller.NOBODY), verdict.stricter(of_asker)
     if verdict in (Verdict.RUN, Verdict.REFUSE) and not (verdict is Verdict.REFUSE and facts.may_park):
-        return callers, verdict, uses_grant
+        return callers, verdict, grant
     could_ask = of_asker is not Verdict.REFUSE and row is not EffectRow.ADMINISTRATION
-    return callers, Verdict.ASK if facts.may_park and could_ask else Verdict.REFUSE, False
+    return callers, Verdict.ASK if facts.may_park and could_ask else Verdict.REFUSE, None
 
 
-def _apply(rule: Rule, grant: MatchedGrant | None, *, is_tainted: bool) -> tuple[Verdict, bool]:
-    """Return what a cell says, and whether that rests on the grant."""
+def _apply(rule: Rule, grant: MatchedGrant | None, *, is_tainted: bool) -> tuple[Verdict, MatchedGrant | None]:
+    """Return what a cell says, and the grant if it rests on it."""
     match rule:
         case Rule.RUN:
-            return Verdict.RUN, False
+            return Verdict.RUN, None
         case Rule.CONFIRM:
-            return Verdict.CONFIRM, False
+            return Verdict.CONFIRM, None
         case Rule.CONFIRM_IF_TAINTED:
-            return (Verdict.CONFIRM if is_tainted else Verdict.RUN), False
+            return (Verdict.CONFIRM if is_tainted else Verdict.RUN), None
         case Rule.ASK:
-            return Verdict.ASK, False
+            return Verdict.ASK, None
         case Rule.REFUSE:
-            return Verdict.REFUSE, False
+            return Verdict.REFUSE, None
         case Rule.EXACT_OR_ASK:
-            return (Verdict.RUN, True) if grant is not None and grant.is_exact else (Verdict.ASK, False)
+            return (Verdict.RUN, grant) if grant is not None and grant.is_exact else (Verdict.ASK, None)
         case Rule.GRANT_OR_ASK:
-            return (Verdict.RUN, True) if grant is not None else (Verdict.ASK, False)
+            return (Verdict.RUN, grant) if grant is not None else (Verdict.ASK, None)
         case Rule.GRANT_OR_REFUSE:
-            return (Verdict.RUN, True) if grant is not None else (Verdict.REFUSE, False)
+            return (Verdict.RUN, grant) if grant is not None else (Verdict.REFUSE, None)

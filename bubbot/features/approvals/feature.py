@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 
 from bubbot.feature import Apply, Feature, Kernel
-from bubbot.features.approvals.gate import CallGate, FindJobGrants, no_job_grants
+from bubbot.features.approvals.gate import CallGate, FindJobGrants
 from bubbot.features.approvals.service import ApprovalPorts, ApprovalService
 from bubbot.features.approvals.settings import ApprovalSettings
 from bubbot.features.approvals.source import ApprovalTurns
@@ -28,7 +28,7 @@ class ApprovalsFeature:
         kernel: Kernel,
         settings: ApprovalSettings,
         list_tools: Callable[[], Sequence[Tool]],
-        find_job_grants: FindJobGrants = no_job_grants,
+        find_job_grants: FindJobGrants,
     ) -> None:
         """Build it without reading anything.
 

@@ -65,11 +65,6 @@ FindJobGrants = Callable[[Turn], Sequence[AllowedItem]]
 """Return what the job of a turn may do; nothing if it is no turn of a job."""
 
 
-def no_job_grants(turn: Turn) -> Sequence[AllowedItem]:
-    """Return nothing: there are no jobs."""
-    return ()
-
-
 @dataclass(frozen=True, slots=True)
 class WaitingCall:
     """A call that needs a yes, as it is stored.
@@ -169,7 +164,7 @@ class CallGate:
         service: ApprovalService,
         stage: Callable[[Turn, str, Outbound], bool],
         list_tools: Callable[[], Sequence[Tool]],
-        find_job_grants: FindJobGrants = no_job_grants,
+        find_job_grants: FindJobGrants,
     ) -> None:
         """Set what it decides with.
 

@@ -137,8 +137,7 @@ def _restrict_files(rules: dict[str, Any]) -> None:
             rule = PathRule(access, place)
             _check(LIBC.syscall(LANDLOCK_ADD_RULE, ruleset, LANDLOCK_RULE_PATH_BENEATH, ctypes.byref(rule), 0))
             os.close(place)
-    _check(LIBC.syscall(LANDLOCK_RESTRICT_SELF, ruleset, 0))
-    os.close(ruleset)
+    _check(LIBC.syscall(LANDLOCK_RESTRICT_SELF, ruleset, 0))  # the program does not inherit it: exec closes it
 
 
 def _restrict_calls(program: bytes) -> None:

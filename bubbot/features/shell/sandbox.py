@@ -296,7 +296,8 @@ async def _usable_landlock(settings: ShellSettings) -> Sandbox:
 async def _work_out_rules(*, has_network: bool) -> Mapping[str, Any]:
     """Run `rules.py`, so that the bot never loads its libraries. Raise `SandboxUnusable`."""
     options = json.dumps({"libraries": _find_library_folders(), "network": has_network})
-    output = await _run_once("landlock", [sys.executable, "-I", "-S", str(RULES_FILE), options], PROBE_TIMEOUT_SECONDS)
+    command = [sys.executable, "-I", "-S", str(RULES_FILE), options]
+    output = await _run_once("landlock", command, PROBE_TIMEOUT_SECONDS, env={})
     rules: Mapping[str, Any] = json.loads(output)
     return rules
 
@@ -305,13 +306,12 @@ async def probe(sandbox: Sandbox, timeout: float = PROBE_TIMEOUT_SECONDS) -> Non
     """Run `true` in a sandbox. Raise `SandboxUnusable` if that fails: many systems have a sandbox and forbid its use."""
     with TemporaryDirectory(prefix="bubbot-sandbox-") as name:
         folder = Path(name)
-        make_workspace(folder)
         command = sandbox.build_command(["true"], folder, ProgramLimits(10, 2**30, 16))
         await _run_once(sandbox.name, command, timeout, cwd=folder, env=program_environment(folder))
 
 
 async def _run_once(
-    name: str, command: Sequence[str], timeout: float, *, cwd: Path | None = None, env: Mapping[str, str] | None = None
+    name: str, command: Sequence[str], timeout: float, *, env: Mapping[str, str], cwd: Path | None = None
 ) -> bytes:
     """Return the output of a command. Raise `SandboxUnusable` of the sandbox of this name."""
     try:
@@ -321,7 +321,7 @@ async def _run_once(
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             cwd=cwd,
-            env={} if env is None else env,
+            env=env,
             start_new_session=True,
         )
         async with asyncio.timeout(timeout):

@@ -221,7 +221,7 @@ class TracePages:
         kind = request.query.get("kind", KINDS[0])
         kind = kind if kind in KINDS else KINDS[0]
         rows = await self._directory.list_rows(reader, kind)
-        number = min(max(request.number("page", 1) or 1, 1), max(-(-len(rows) // SESSIONS_PER_PAGE), 1))
+        number = max(min(request.number("page") or 1, -(-len(rows) // SESSIONS_PER_PAGE)), 1)
         shown = rows[(number - 1) * SESSIONS_PER_PAGE : number * SESSIONS_PER_PAGE]
         kinds = KINDS if request.viewer.sees_all else KINDS[:2]
         return await self._page(

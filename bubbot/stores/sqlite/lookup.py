@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,13 +48,8 @@ def list_events(file: Path, tape: str, names: Sequence[str]) -> list[tuple[str, 
     return [(name, _parse(payload).get("data") or {}) for name, payload in rows]
 
 
-@contextmanager
-def _open(file: Path) -> Iterator[sqlite3.Connection]:
-    with closing(
-        sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=LOOKUP_BUSY_SECONDS)
-    ) as database:
-        database.execute("PRAGMA query_only = ON")
-        yield database
+def _open(file: Path) -> closing[sqlite3.Connection]:
+    return closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=LOOKUP_BUSY_SECONDS))
 
 
 def _parse(text: str | None) -> dict[str, Any]:

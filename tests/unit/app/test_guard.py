@@ -35,6 +35,7 @@ from bubbot.ports.channel import Outbound, Receipt, Role
 from bubbot.ports.settings import SettingsSection
 from bubbot.ports.tool import NoArgs, tool
 from bubbot.ports.turn import SourcedReply
+from bubbot.runtime.attachments import AttachmentResult
 
 async def boom(*args):
     raise ValueError("boom")
@@ -394,6 +395,21 @@ def build(kernel, settings):
             assert "notes.txt" in answer
             assert "You said: hello" in answer
             assert bench.problems()["odd"].startswith("intake: ")
+
+    async def test_an_intake_of_a_package_takes_the_place_of_that_of_bubbot(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        code = """
+class Intake:
+    async def take_in(self, tape, inbox, batch, fetch):
+        return {each.id: AttachmentResult([{"type": "text", "text": "taken in"}]) for each in batch}
+def build(kernel, settings):
+    return Feature(name="odd", intake=Intake())
+"""
+        install(monkeypatch, tmp_path, code)
+        async with opened(tmp_path) as bench:
+            answer = await bench.say("hello", attachments=(Attachment("file", "notes.txt"),))
+            assert ("taken in" in answer, "notes.txt" in answer, bench.problems()) == (True, False, {})
 
 
 class TestDelivery:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,16 +16,28 @@ from bubbot.features.memory.block import MAX_SECTION_CHARS
 from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.memory.zone import MemoryZone
+from bubbot.features.strategies.events import CUT
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Role, Sender
 from bubbot.ports.model import ModelEvent, ModelRequest, ModelTraits, ToolSpec, ToolSpecs
 from bubbot.ports.tool import NoArgs, tool
-from bubbot.ports.turn import Turn
-from bubbot.runtime.compose import ComposedRequest, ContextPolicy, RequestComposer, parse_tools, rebuild_request
+from bubbot.ports.turn import EntryRef, Turn
+from bubbot.runtime.compose import (
+    ComposedRequest,
+    ContextPolicy,
+    PromptText,
+    RequestComposer,
+    find_start,
+    parse_tools,
+    rebuild_request,
+)
+from bubbot.runtime.context.view import ContextView
 from bubbot.runtime.models import SessionModels
 from bubbot.runtime.prompt import PromptSettings
 from bubbot.stores.inmemory import InMemoryStore
+from bubbot.tape import entry as make
 from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.provenance import Source, stamp_of
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import Batch, TapeStore
@@ -139,6 +151,29 @@ class TestTheRequest:
 
     async def test_composing_twice_gives_the_same_bytes(self, turn: Turn) -> None:
         assert (await composed(turn)).request.as_bytes() == (await composed(turn)).request.as_bytes()
+
+
+@pytest.mark.law("T22")
+@pytest.mark.parametrize(("judged", "expected"), [(None, (("notes", 1),)), ((), ())])
+async def test_what_a_section_shows_is_foreign_unless_somebody_judged_it(
+    turn: Turn,
+    memory_store: InMemoryStore,
+    judged: Sequence[tuple[EntryRef, Source]] | None,
+    expected: Sequence[EntryRef],
+) -> None:
+    await memory_store.append([Batch("notes", (make.message("assistant", "from a page", **stamp_of(Source.WORLD)),))])
+
+    async def build(_turn: Turn, _traits: ModelTraits) -> PromptText:
+        return PromptText("from a page", {"notes": [(1, 1)]}, judged)
+
+    assert (await composed(turn, sections=[build])).foreign.world == expected
+
+
+async def test_a_window_is_read_from_its_newest_cut_and_the_part_of_a_sub_task_from_its_beginning(turn: Turn) -> None:
+    await turn.tape.append([*[make.message("user", "x")] * 3, make.event(CUT, {"from": 3})])
+    cases = (("compact", ""), ("compact", "f1"), ("window", ""))
+    views = [ContextView(name, fork=fork, strategies=OWN_STRATEGIES) for name, fork in cases]
+    assert [await find_start(turn.tape, view) for view in views] == [3, None, None]
 
 
 def test_tool_schemas_come_back_from_their_kept_text() -> None:

@@ -156,7 +156,8 @@ async def test_garbage_in_a_chat_costs_its_sender_the_connection_and_nobody_else
 ) -> None:
     monkeypatch.setattr(routes, "MESSAGE_LIMIT", 2**22)
     async with serving(path) as served, chatting(path) as other, chatting(path) as garbled:
-        await garbled._socket.send_str('{"to": 99, "ok": {}}')  # an answer to nothing is no harm
+        await garbled._socket.send_str('{"to": 99, "ok": {}}')
+        assert await garbled.request("say", {}) == {}, "an answer to nothing is no harm"
         with suppress(ConnectionError):
             await garbled._socket.send_str(text)
         await garbled.closed.wait()

@@ -15,7 +15,7 @@ from bubbot.stores.sqlite.connections import open_reader
 from bubbot.stores.sqlite.store import SqliteStore, open_readonly
 from bubbot.tape.boundary import OWNER, SHARED_PAGE_ENTRIES, SharedTape, TapeBoundary, Viewer
 from bubbot.tape.entry import TapeEntry, event
-from bubbot.tape.query import IdRanges, TapeQuery
+from bubbot.tape.query import IdRanges, NotIndexed, TapeQuery
 from bubbot.tape.service import session_tape
 from bubbot.tape.store import Batch, ForkRecord, ResetBatch, TapeStore
 from tests.tapes import note, texts
@@ -98,7 +98,8 @@ async def test_facts_of_a_shared_tape_follow_the_session_of_their_subject(memory
 
 
 async def test_a_limit_counts_what_the_viewer_may_see(memory_store: InMemoryStore) -> None:
-    mine = (1, SHARED_PAGE_ENTRIES + 7, 2 * SHARED_PAGE_ENTRIES + 1)
+    # The first of a page and the last before it, forwards and backwards.
+    mine = (1, SHARED_PAGE_ENTRIES + 1, SHARED_PAGE_ENTRIES + 19, 2 * SHARED_PAGE_ENTRIES + 1)
     count = 2 * SHARED_PAGE_ENTRIES + 20
     facts = [intent("telegram:1" if number in mine else "telegram:2", str(number)) for number in range(1, count)]
     await memory_store.append([Batch("bubbot/outbox/telegram", tuple(facts))])
@@ -109,8 +110,10 @@ async def test_a_limit_counts_what_the_viewer_may_see(memory_store: InMemoryStor
 
     assert await ids() == [*mine]
     assert await ids(limit=2) == [*mine[:2]]
-    assert await ids(newest=True, limit=2) == [mine[2], mine[1]]
-    assert await ids(part=IdRanges(((2, mine[2] - 1),)), newest=True) == [mine[1]]
+    assert await ids(newest=True, limit=3) == [mine[3], mine[2], mine[1]]
+    assert await ids(part=IdRanges(((2, mine[3] - 1),)), newest=True) == [mine[2], mine[1]]
+    assert await ids(part=IdRanges(((2, SHARED_PAGE_ENTRIES + 1),))) == [mine[1]], "a page, and nothing is left"
+    assert await ids(part=NotIndexed(), limit=2) == [*mine[:2]]
     assert await ids(searchable_text=str(mine[1]), limit=5) == [mine[1]]
 
 

@@ -143,6 +143,14 @@ class TestLinking:
         await access.revoke(*EVE, TERMINAL)
         assert access.state.linked_accounts(ANN) == (ANN,)
 
+    async def test_what_an_account_has_claimed_before_it_was_unlinked_cannot_be_confirmed(
+        self, access: AccessService, ask: Asked
+    ) -> None:
+        await link(access, ask, EVE, BOB)
+        await access.claim_link(await access.create_link_code(ANN, "test:1"), BOB, ask)
+        await access.unlink(BOB)
+        assert await access.confirm_link(ANN) == "none"
+
     async def test_a_code_works_once_for_one_account_within_its_time(
         self, access: AccessService, ask: Asked, clock: SteppingClock
     ) -> None:

@@ -6,12 +6,14 @@ import json
 import random
 import re
 from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bubbot.errors import ToolFailed
+from bubbot.features.schedule.firing import firing_inbound
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Inbound, Sender
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall, Usage
@@ -20,8 +22,9 @@ from bubbot.ports.turn import AcceptedInbound, Turn
 from bubbot.runtime.calls import ToolCallRunner, ToolLimits
 from bubbot.runtime.effects import AttemptRecord, EffectRun, RecordedCall
 from bubbot.runtime.tool_list import ToolList
+from bubbot.tape.entry import timestamp
 from bubbot.tape.provenance import Source, source_of
-from tests.approving import SANDBOXED, PostArgs, acting_tools, approving
+from tests.approving import SANDBOXED, ApprovalBench, PostArgs, acting_tools, approving
 from tests.turns import Played, calls, says
 
 READ = calls("page_read", address="http://x.org/")
@@ -155,6 +158,35 @@ class TestSubTasks:
             await bench.say(f",approve {bench.card} always")
             await bench.say("let somebody send it")
             assert [name for name, _ in bench.done] == ["post.send", "post.send"]
+
+    @pytest.mark.parametrize(
+        ("allowed", "expected"), [("post.send:bob", ["page.read", "post.send"]), ("post.send", ["page.read"])]
+    )
+    async def test_a_tainted_one_of_a_job_may_act_only_on_exactly_what_the_job_names(
+        self, tmp_path: Path, allowed: str, expected: list[str]
+    ) -> None:
+        async with approving(tmp_path, Played(self.ORDER, READ, POST, says("done"), says("Done."))) as bench:
+            await fire(bench, f"page.read,{allowed}")
+            assert [name for name, _ in bench.done] == expected
+
+
+@pytest.mark.parametrize(
+    ("allowed", "is_sent"), [("post.send", True), ("post.send:bob", True), ("post.send:eve", False)]
+)
+async def test_a_job_may_do_what_it_was_allowed(tmp_path: Path, allowed: str, is_sent: bool) -> None:
+    async with approving(tmp_path, Played(POST, says("done"))) as bench:
+        await fire(bench, allowed)
+        assert (("post.send", "bob: hello") in bench.done) is is_sent
+
+
+async def fire(bench: ApprovalBench, allowed: str) -> None:
+    """Add a job that is allowed this, and let it run."""
+    await bench.say(f",schedule allow={allowed} 0 8 * * *: let somebody send it")
+    store = bench.app.schedule_store
+    assert store is not None
+    (state,) = store.state.jobs.values()
+    now = datetime(2026, 11, 21, 8, tzinfo=UTC)
+    await bench.app.ask(firing_inbound(state, timestamp(now), state.job.by, now))
 
 
 class TestRefusals:

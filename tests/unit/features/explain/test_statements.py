@@ -27,6 +27,7 @@ ENTRIES: Mapping[int, Evidence] = {
     2: Evidence.of([CHINESE], labels=["王芳", "2"], day=DAY, minute=20 * 60 + 22),
     3: Evidence.of(["The invoice 4711 is 1.250,50 EUR; version v1.2.3 weighs 10 kg."], labels=["Bob"], day=DAY),
     4: Evidence.of(["Thanks, see you there!"], labels=["Chloé"], day=DAY),
+    5: Evidence.of(["Lunch is at 12 pm, the bus leaves at 1 pm, the last one at 12:30 am."], labels=["Ann"], day=DAY),
 }
 
 
@@ -59,6 +60,8 @@ def problem_of(text: str, *ids: int) -> str:
         ("王芳说「我订了罗马酒店」。", 2),
         ("Invoice 4711 is 1,250.50 EUR.", 3),
         ("Bob sent version v1.2.3 with 10kg.", 3),
+        ("Lunch is at 12:00 and the bus leaves at 1:00.", 5),
+        ("Lunch is at 12:00, the last bus leaves at 00:30, as Ann wrote: 12:30.", 5),
     ],
 )
 def test_a_true_statement_holds(text: str, entry: int) -> None:

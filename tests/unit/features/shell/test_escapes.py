@@ -23,9 +23,9 @@ from typing import Any
 
 import pytest
 
-from bubbot.features.shell.sandbox import SandboxUnusable, choose_sandbox
 from bubbot.features.shell.service import ShellService
 from bubbot.features.shell.settings import ShellSettings
+from tests.sandboxes import require
 
 SCRIPT = Path(__file__).parents[3] / "data" / "escapes.py"
 NAMES = tuple(
@@ -147,12 +147,7 @@ class Outside:
 @pytest.fixture(scope="module", params=["bwrap", "landlock"])
 def tried(request: pytest.FixtureRequest) -> Iterator[tuple[Outside, dict[str, str]]]:
     """What came of the ways out in a sandbox, and what is outside of it afterwards."""
-    try:
-        asyncio.run(choose_sandbox(ShellSettings.model_validate({"sandbox": request.param})))
-    except SandboxUnusable as error:
-        if request.config.getoption("--proof"):
-            pytest.fail(f"the proof needs the sandbox {request.param}: {error}")
-        pytest.skip(f"no sandbox {request.param} here: {error}")
+    require(request.param, request)
     with ExitStack() as stack:
         outside = Outside(stack)
         yield outside, asyncio.run(outside.run(request.param))

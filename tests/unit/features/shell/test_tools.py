@@ -7,11 +7,12 @@ import os
 import resource
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,8 +22,14 @@ import pytest
 from bubbot.features.shell import sandbox as sandboxes
 from bubbot.features.shell.feature import ShellFeature
 from bubbot.features.shell.named_files import digest_named_files
-from bubbot.features.shell.runner import ProgramOutput
-from bubbot.features.shell.sandbox import ConfinedSandbox, SandboxUnusable, choose_sandbox, make_workspace
+from bubbot.features.shell.runner import ProgramEnd, ProgramOutput
+from bubbot.features.shell.sandbox import (
+    BubblewrapSandbox,
+    ConfinedSandbox,
+    SandboxUnusable,
+    choose_sandbox,
+    make_workspace,
+)
 from bubbot.features.shell.service import ShellService, TooManyJobs
 from bubbot.features.shell.settings import ShellSettings
 from bubbot.features.shell.tools import ShellRunArgs, shell_tools
@@ -33,6 +40,7 @@ from bubbot.tape.provenance import Source
 from bubbot.texts import Texts
 from tests.approving import approving
 from tests.e2e import forked
+from tests.sandboxes import require
 from tests.turns import HOME, Options, Played, calls, running, says
 
 SANDBOXES = ("bwrap", "landlock", "none")
@@ -49,16 +57,6 @@ def service(home: Path, **values: Any) -> ShellService:
 
 def tool(name: str, made: ShellService) -> Tool:
     return next(tool for tool in shell_tools(made, made.settings) if tool.name == name)
-
-
-async def require(name: str, request: pytest.FixtureRequest) -> None:
-    """Skip if this machine lacks the sandbox; fail under --proof."""
-    try:
-        await choose_sandbox(settings(sandbox=name))
-    except SandboxUnusable as error:
-        if request.config.getoption("--proof"):
-            pytest.fail(f"the proof needs the sandbox {name}: {error}")
-        pytest.skip(f"no sandbox {name} here: {error}")
 
 
 async def gone(mark: str) -> bool:
@@ -230,7 +228,7 @@ async def test_a_program_is_ended_after_its_time_with_all_it_started(tmp_path: P
     mark = new_mark()
     made = service(tmp_path, timeout=0.5)
     result = await made.run(HOME, ["sh", "-c", f"echo begun; (setsid sleep {mark} &) ; sleep {mark}"])
-    assert result.end.reason == "time"
+    assert result.end == ProgramEnd(128 + signal.SIGTERM, "time")
     assert result.output == "begun\n"
     assert await gone(mark)
 
@@ -239,7 +237,7 @@ async def test_a_program_is_ended_after_its_time_with_all_it_started(tmp_path: P
 async def test_a_turn_that_is_stopped_ends_its_program(
     tmp_path: Path, name: str, request: pytest.FixtureRequest
 ) -> None:
-    await require(name, request)
+    require(name, request)
     mark, made = new_mark(), service(tmp_path, sandbox=name)
     task = asyncio.create_task(made.run(HOME, ["sleep", mark]))
     await until(lambda: _find_processes(mark))
@@ -281,7 +279,7 @@ async def test_a_program_has_nothing_of_the_bots_environment(tmp_path: Path, mon
 async def test_a_process_gets_no_more_memory_than_the_limit(
     tmp_path: Path, name: str, request: pytest.FixtureRequest
 ) -> None:
-    await require(name, request)
+    require(name, request)
     made = service(tmp_path, sandbox=name, memory=64)
     result = await made.run(HOME, ["dd", "if=/dev/zero", "of=/dev/null", "bs=200M", "count=1"])
     assert result.end.status != 0
@@ -295,6 +293,13 @@ async def test_a_link_in_place_of_a_workspace_is_refused(tmp_path: Path) -> None
     folder.symlink_to(tmp_path)
     with pytest.raises(SandboxUnusable, match="is a link"):
         await made.run(HOME, ["true"])
+
+
+async def test_a_program_has_a_folder_for_temporary_files_unless_it_put_a_link_there(tmp_path: Path) -> None:
+    made = service(tmp_path)
+    assert (await made.run(HOME, ["mktemp"])).output.startswith(str(made.find_workspace(HOME) / ".tmp"))
+    assert (await made.run(HOME, ["sh", "-c", "rm -r .tmp; ln -s nowhere .tmp"])).end.status == 0
+    assert (await made.run(HOME, ["readlink", ".tmp"])).output == "nowhere\n"
 
 
 # --- in the background ---
@@ -325,6 +330,7 @@ async def test_another_chat_neither_sees_nor_ends_a_program(tmp_path: Path) -> N
     assert made.list_jobs("test:other") == ()
     await made.end_jobs("test:other")
     assert job.end is None
+    assert [job.id, (await made.start("test:other", ["true"], "true")).id] == ["1", "2"]
     with pytest.raises(TooManyJobs):
         await made.start(HOME, ["true"], "true")
     await made.close()
@@ -371,7 +377,7 @@ async def test_programs_end_with_the_bot_and_with_a_new_beginning(memory_store: 
 async def test_programs_end_with_a_bot_that_is_killed(
     tmp_path: Path, name: str, request: pytest.FixtureRequest
 ) -> None:
-    await require(name, request)
+    require(name, request)
     mark = new_mark()
     code = (
         "import asyncio, sys, time; from pathlib import Path; from bubbot.features.shell.service import ShellService; "
@@ -403,9 +409,9 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def broken_bubblewrap(folder: Path) -> None:
+def broken_bubblewrap(folder: Path, reason: str = "bwrap: setting up uid map: Permission denied") -> None:
     program = folder / "bwrap"
-    program.write_text("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2\nexit 1\n")
+    program.write_text(f"#!/bin/sh\necho '{reason}' >&2\nexit 1\n")
     program.chmod(0o755)
 
 
@@ -414,6 +420,9 @@ async def test_a_sandbox_that_was_chosen_is_never_replaced(path: Path) -> None:
         await choose_sandbox(settings(sandbox="bwrap"))
     broken_bubblewrap(path)
     with pytest.raises(SandboxUnusable, match="bwrap does not work here: bwrap: setting up uid map: Permission denied"):
+        await choose_sandbox(settings(sandbox="bwrap"))
+    broken_bubblewrap(path, "x" * 1_000)
+    with pytest.raises(SandboxUnusable, match=r"here: x{300}$"):
         await choose_sandbox(settings(sandbox="bwrap"))
 
 
@@ -432,8 +441,8 @@ async def test_the_choice_is_bubblewrap_then_landlock_then_nothing(path: Path, m
     for name in ("auto", "landlock", "none"):
         with pytest.raises(SandboxUnusable):
             await choose_sandbox(settings(sandbox=name))
-    monkeypatch.setattr(sandboxes, "list_missing_packages", lambda: ["landlockpy"])
-    with pytest.raises(SandboxUnusable, match="bwrap does not work here; landlock needs the packages landlockpy"):
+    monkeypatch.setattr(sandboxes, "LANDLOCK_PACKAGES", ("json", "no_landlock"))
+    with pytest.raises(SandboxUnusable, match=r"bwrap does not work here; landlock needs the packages no_landlock$"):
         await choose_sandbox(settings(sandbox="auto"))
 
 
@@ -456,10 +465,43 @@ async def test_nothing_runs_if_a_limit_or_a_rule_cannot_be_set(
     assert b"the sandbox cannot be made" in errors
 
 
+def count_own_processes() -> int:
+    count = 0
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(FileNotFoundError):  # it ends meanwhile
+            count += folder.stat().st_uid == os.getuid()
+    return count
+
+
+async def limits_of_program(home: Path, processes: int) -> dict[str, str]:
+    """The limits that a program finds without a sandbox."""
+    made = service(home, timeout=10, memory=512, max_processes=processes)
+    result = await made.run(HOME, ["cat", "/proc/self/limits"])
+    return {line[:26].strip(): line[26:].split()[0] for line in result.output.splitlines()}
+
+
+async def test_a_program_without_a_sandbox_has_its_limits(tmp_path: Path) -> None:
+    few, many = await limits_of_program(tmp_path, 16), await limits_of_program(tmp_path, 2_016)
+    assert (few["Max cpu time"], few["Max address space"], few["Max core file size"]) == ("11", str(2**29), "0")
+    assert few["Max file size"] == str(sandboxes.MAX_FILE_BYTES)
+    # The threads that the user has already come on top: others come and go meanwhile.
+    assert int(few["Max processes"]) > 16 + count_own_processes() // 2
+    assert 1_500 < int(many["Max processes"]) - int(few["Max processes"]) < 2_500
+
+
+@pytest.mark.parametrize("has_network", [True, False])
+def test_what_names_servers_is_readable_only_with_the_network(has_network: bool) -> None:
+    limits = sandboxes.ProgramLimits(10, 2**30, 16)
+    for made in (BubblewrapSandbox(has_network=has_network), ConfinedSandbox(has_network=has_network, rules=NO_RULES)):
+        command = " ".join(made.build_command(["true"], Path("/work"), limits))
+        assert "/etc/passwd" in command
+        assert ("/etc/resolv.conf" in command) is has_network
+
+
 @pytest.mark.proof
 @pytest.mark.parametrize("name", ["bwrap", "landlock"])
 async def test_a_sandbox_adds_less_than_40_ms(tmp_path: Path, name: str, request: pytest.FixtureRequest) -> None:
-    await require(name, request)
+    require(name, request)
     made = await choose_sandbox(settings(sandbox=name))
     make_workspace(tmp_path)
     sandboxed = made.build_command(["true"], tmp_path, sandboxes.ProgramLimits(10, 2**30, 16))
@@ -531,7 +573,7 @@ def test_nothing_is_there_or_loaded_unless_it_is_switched_on() -> None:
 
 @pytest.mark.parametrize("name", ["bwrap", "landlock"])
 async def test_with_the_network_a_program_reaches_it(tmp_path: Path, name: str, request: pytest.FixtureRequest) -> None:
-    await require(name, request)
+    require(name, request)
     python = str(Path(sys.base_prefix, "bin", "python3").resolve())  # noqa: ASYNC240 - the file system of the test
     server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]

@@ -18,7 +18,7 @@ from bubbot.errors import AccessError, BubbotError, ConfigError, EntryNotFound, 
 from bubbot.features.search.panels import PANELS as SEARCH_PANELS
 from bubbot.features.trace import export
 from bubbot.features.trace.export import MAX_EXPORT_ENTRIES
-from bubbot.features.trace.pages import TraceDeps, TracePages
+from bubbot.features.trace.pages import SESSIONS_PER_PAGE, TraceDeps, TracePages
 from bubbot.features.trace.timeline import PAGE_ENTRIES
 from bubbot.ports.pages import LoginForm, PageRequest
 from bubbot.ports.panel import (
@@ -141,6 +141,17 @@ async def test_the_list_has_sessions_and_apart_from_them_the_tapes_of_the_system
     assert ">bubbot/inbox/test<" in system
     assert "There is no archive" in await look(pages, "/?kind=archives")
     assert await look(pages, "/?kind=nonsense&page=-1") == first
+
+
+async def test_a_long_list_has_pages(memory_store: InMemoryStore) -> None:
+    for number in range(SESSIONS_PER_PAGE + 1):
+        await memory_store.append([Batch(f"bubbot/{number}", (message("user", "x"),))])
+    pages = pages_of(memory_store)
+    first, last = await look(pages, "/?kind=system"), await look(pages, "/?kind=system&page=2")
+    assert [page.count('<th scope="row">') for page in (first, last)] == [SESSIONS_PER_PAGE, 1]
+    assert [('rel="prev"' in page, 'rel="next"' in page) for page in (first, last)] == [(False, True), (True, False)]
+    assert await look(pages, "/?kind=system&page=9") == last
+    assert await look(pages, "/?kind=system&page=0") == first
 
 
 async def test_a_step_shows_what_the_model_was_shown_and_what_changed(store: InMemoryStore) -> None:

@@ -261,6 +261,14 @@ async def test_a_word_with_two_mistakes_is_shown_beside_a_closer_one(chat: TapeS
     assert 1 not in await found(chat, "mandarlin"), "what is exactly there fills the room"
 
 
+async def test_of_a_text_without_spaces_what_has_more_of_it_in_a_row_is_shown_beside_newer_texts(
+    chat: TapeService, filler: Indexer
+) -> None:
+    await chat.append([message("user", "改据库迁移"), *(message("user", "数库据迁移") for _ in range(40))])
+    await filler.fill()
+    assert 1 in await found(chat, "数据库迁移")
+
+
 async def test_a_misspelt_word_longer_than_a_term_is_found(chat: TapeService, filler: Indexer) -> None:
     await chat.append([message("user", f"see {LONG_WORD[:60]} now"), message("user", "see it now")])
     await chat.append([message("user", f"filling {number}") for number in range(2500)])

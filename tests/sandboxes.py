@@ -1,0 +1,46 @@
+"""Which sandboxes this machine can have, found without bubbot's own code: one that is broken must fail, not skip."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from functools import cache
+from importlib.util import find_spec
+
+import pytest
+
+from bubbot.features.shell.rules import MIN_ABI
+from bubbot.features.shell.sandbox import LANDLOCK_PACKAGES, SEARCH_PATH
+
+LANDLOCK_CREATE_RULESET, WITH_VERSION = 444, 1
+
+
+def require(name: str, request: pytest.FixtureRequest) -> None:
+    """Skip if this machine cannot have the sandbox; fail under --proof."""
+    if reason := find_obstacle(name):
+        if request.config.getoption("--proof"):
+            pytest.fail(f"the proof needs the sandbox {name}: {reason}")
+        pytest.skip(f"no sandbox {name} here: {reason}")
+
+
+@cache
+def find_obstacle(name: str) -> str:
+    """Why this machine cannot have the sandbox; empty if it can."""
+    if name == "none":
+        return ""
+    if name == "bwrap":
+        return _find_obstacle_to_namespaces()
+    if missing := [package for package in LANDLOCK_PACKAGES if find_spec(package) is None]:
+        return f"the packages {', '.join(missing)} are missing"
+    version = ctypes.CDLL(None).syscall(LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), WITH_VERSION)
+    return "" if version >= MIN_ABI else f"Landlock has version {version}"
+
+
+def _find_obstacle_to_namespaces() -> str:
+    program = shutil.which("bwrap", path=SEARCH_PATH)
+    if program is None:
+        return "bubblewrap is not installed"
+    options = ["--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
+    done = subprocess.run([program, *options, "true"], capture_output=True, check=False)
+    return done.stderr.decode(errors="replace").strip() if done.returncode else ""
