@@ -224,6 +224,13 @@ async def test_a_program_that_is_unknown_is_told(tmp_path: Path) -> None:
     assert (result.end.status, result.output) == (127, "no-such-program: no such program\n")
 
 
+async def test_a_file_that_is_no_program_is_told(tmp_path: Path) -> None:
+    made = service(tmp_path)
+    await made.run(HOME, ["touch", "note"])
+    result = await made.run(HOME, ["./note", "x"])
+    assert (result.end.status, result.output) == (126, "./note: Permission denied\n")
+
+
 async def test_a_program_is_ended_after_its_time_with_all_it_started(tmp_path: Path) -> None:
     mark = new_mark()
     made = service(tmp_path, timeout=0.5)
@@ -487,6 +494,12 @@ async def test_a_program_without_a_sandbox_has_its_limits(tmp_path: Path) -> Non
     # The threads that the user has already come on top: others come and go meanwhile.
     assert int(few["Max processes"]) > 16 + count_own_processes() // 2
     assert 1_500 < int(many["Max processes"]) - int(few["Max processes"]) < 2_500
+
+
+def test_bubblewrap_is_given_the_limits_in_the_units_of_a_shell() -> None:
+    limits = sandboxes.ProgramLimits(10, 2**30, 16)
+    command = BubblewrapSandbox(has_network=False).build_command(["true"], Path("/work"), limits)
+    assert command[-5:] == ["16", str(2**20), str(sandboxes.MAX_FILE_BYTES // 512), "10", "true"]
 
 
 @pytest.mark.parametrize("has_network", [True, False])
