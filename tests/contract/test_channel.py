@@ -22,7 +22,7 @@ from channels.terminal.stdin import MAX_KEPT_BYTES, STDIN_LINE_BYTES, create
 WAIT = 10.0
 ROOT = Path(__file__).parents[2]
 CHILD = """
-import asyncio, json, sys
+import asyncio, json, os, sys
 from dataclasses import asdict
 from pathlib import Path
 from bubbot.ports.channel import ChannelOptions, Inbound, MessagePart
@@ -47,6 +47,7 @@ async def main():
     print(json.dumps({"ended": True}), file=sys.stderr, flush=True)
 
 asyncio.run(main())
+os._exit(0)  # what Python says of its own streams at its end is not the adapter's
 """
 
 
