@@ -131,6 +131,17 @@ async def test_what_is_erased_while_it_is_added_does_not_stay(index: KnownSynony
     assert index.passages == {}
 
 
+async def test_nothing_is_looked_for_if_nothing_was_said_or_it_is_off(index: KnownSynonyms, chat: TapeService) -> None:
+    async def fail(*_: object) -> Sequence[FoundPassage]:
+        raise AssertionError("the index is asked")
+
+    index.find = fail  # type: ignore[method-assign]
+    assert await searching(index, chat).find(chat, " ", 100) == {}
+    assert await MeaningSearch(index, lambda _: chat, is_on=lambda: False).find(chat, "my car", 100) == {}
+    with pytest.raises(AssertionError):
+        await searching(index, chat).find(chat, "my car", 100)
+
+
 async def test_little_likeness_says_nothing(index: KnownSynonyms, chat: TapeService) -> None:
     await chat.append([message("user", "the automobile")])
     search = searching(index, chat)
