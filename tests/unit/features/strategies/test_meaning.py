@@ -131,11 +131,13 @@ async def test_what_is_erased_while_it_is_added_does_not_stay(index: KnownSynony
     assert index.passages == {}
 
 
-async def test_nothing_is_looked_for_if_nothing_was_said_or_it_is_off(index: KnownSynonyms, chat: TapeService) -> None:
+async def test_nothing_is_looked_for_if_nothing_was_said_or_it_is_off(
+    index: KnownSynonyms, chat: TapeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def fail(*_: object) -> Sequence[FoundPassage]:
         raise AssertionError("the index is asked")
 
-    index.find = fail  # type: ignore[method-assign]
+    monkeypatch.setattr(index, "find", fail)
     assert await searching(index, chat).find(chat, " ", 100) == {}
     assert await MeaningSearch(index, lambda _: chat, is_on=lambda: False).find(chat, "my car", 100) == {}
     with pytest.raises(AssertionError):
