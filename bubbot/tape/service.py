@@ -205,8 +205,8 @@ class TapeService(TapeHandle):
         return head
 
     def _extend_window(self, delta: Sequence[TapeEntry]) -> None:
-        """Continue the cached window with the delta of a merge, or begin it with that of the first turn."""
-        self._window = self._window.extend(delta) if self._window else LiveWindow.of_new_tape(delta)
+        """Continue the cached window with the delta of a merge."""
+        self._window = self._window.extend(delta) if self._window else None
 
     def reopen_fork(self, record: ForkRecord, *, stamp: JsonObject = EMPTY_OBJECT) -> ForkedTape:
         """Resume a fork that an earlier process left open, with everything it saved, under the lease of this tape."""

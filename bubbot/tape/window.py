@@ -57,16 +57,6 @@ class LiveWindow:
     def __post_init__(self) -> None:
         self._pack(0)
 
-    @classmethod
-    def of_new_tape(cls, entries: Sequence[TapeEntry]) -> LiveWindow | None:
-        """Build the window of a tape from all its entries; None if they do not begin with its first, or none opens a window."""
-        opening = EntryFinder(entries).opening_anchor()
-        if opening is None or (entries[0].id, entries[-1].id) != (1, len(entries)):
-            return None
-        window = cls(opening, list(entries), entries[-1].id)
-        window._reopen(opening, recalled_ranges(opening))
-        return window
-
     def _pack(self, start: int) -> None:
         """Pack the entries from a place in the list on, up to the recent ones."""
         for entry in self.entries[max(0, start) : -RECENT_ENTRIES]:

@@ -94,30 +94,15 @@ async def test_a_turn_that_hands_off_and_the_next_one_read_nothing(clock: Steppi
     assert store.fetches == before
 
 
-async def test_the_first_turn_of_a_new_tape_and_the_next_one_read_nothing(
-    clock: SteppingClock, ids: CountingIds
-) -> None:
+async def test_the_first_turn_of_a_new_tape_reads_nothing(clock: SteppingClock, ids: CountingIds) -> None:
     store = Counted()
     tape = TapeService(store, "tape", now=clock, new_id=ids)
-    window = TapeQuery("tape", Window(), missing="empty")
-    notes = TapeQuery("tape", WholeTape(), names=("note",), newest=True, limit=1)
     fork = await tape.open_fork([event("before", {}), anchor("session/start")])
-    before = store.fetches
-    assert await fork.fetch([window, notes]) == [(), ()]
-    await fork.append([message("user", "hello"), event("note", {})])
-    await fork.merge()
-    fork = await tape.open_fork()
-    assert [[entry.id for entry in found] for found in await fork.fetch([window, notes])] == [[3, 4], [4]]
-    assert store.fetches == before + 1, "of the notes, which may be older than the window"
-
-
-async def test_a_delta_that_is_not_all_of_the_tape_begins_no_window(clock: SteppingClock, ids: CountingIds) -> None:
-    store = InMemoryStore()
-    tape = TapeService(store, "tape", now=clock, new_id=ids)
-    fork = await tape.open_fork([anchor("session/start")])
-    await TapeService(store, "tape", now=clock, new_id=ids).append([event("other", {})])
-    await fork.merge()
-    assert tape.cached_entries == 0
+    await tape.append([event("other", {})])
+    notes = TapeQuery("tape", WholeTape(), names=("other",))
+    assert await fork.fetch([TapeQuery("tape", Window(), missing="empty"), notes]) == [(), ()]
+    assert not await TapeService(store, "empty", now=clock, new_id=ids).has_window()
+    assert store.fetches == 0
 
 
 async def test_long_events_are_kept_as_text_unless_they_are_recent(clock: SteppingClock, ids: CountingIds) -> None:
