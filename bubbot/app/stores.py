@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
@@ -111,7 +112,11 @@ def find_special_file(home: Home) -> Path | None:
     """
     path = home.database
     files = (path, Path(f"{path}-wal"), Path(f"{path}-shm"))
-    return next((file for file in files if file.exists() and not file.is_file()), None)
+    for file in files:
+        with suppress(OSError):  # there is none, or whoever opens it reports why
+            if not stat.S_ISREG(file.stat().st_mode):
+                return file
+    return None
 
 
 def move_away(file: Path) -> str:
