@@ -53,6 +53,22 @@ class Home:
         return self.path / "had-database"
 
     @property
+    def has_database(self) -> bool:
+        """True if anything has the name of the database. Raises `ConfigError` if the home cannot be looked into."""
+        if problem := self.find_problem():
+            raise ConfigError(problem)
+        return self.database.exists()
+
+    def find_problem(self) -> str:
+        """Return why nobody can look into the home, whether it exists or not, with the fix; empty if one can."""
+        try:
+            self.database.stat()
+        except (OSError, ValueError) as error:
+            if not isinstance(error, OSError) or error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                return _unusable_reason(self.path, error)
+        return ""
+
+    @property
     def has_lost_database(self) -> bool:
         """True if there was a database, which is missing or an empty file now: a writer would begin another one.
 

@@ -80,6 +80,7 @@ def refuse_unusable_database(home: Home) -> None:
         StoreUnavailable: something else than a file has its name.
         DatabaseLost: the home had an SQLite database, which is missing: no other one takes its place unasked.
     """
+    has_database = home.has_database
     if special_file := find_special_file(home):
         kind = "a folder" if special_file.is_dir() else "not a regular file"
         raise StoreUnavailable(
@@ -96,7 +97,7 @@ def refuse_unusable_database(home: Home) -> None:
         backups = list_backups(home.path)
     command = f"bubbot --home {shell_quote(home.path)} restore"
     newest = f"{command} {shell_quote(backups[-1].path)}" if backups else ""
-    state = "empty" if home.database.exists() else "missing"
+    state = "empty" if has_database else "missing"
     raise DatabaseLost(
         f"the database {home.database} is {state}, and this home had one: put the file back, or restore a backup "
         f"(`{newest or f'{command} BACKUP'}`), or begin with an empty one (`{command} --empty`)",

@@ -112,7 +112,7 @@ def _target(home: Home, requested: Path | None) -> Path:
             raise ConfigError(f"{requested} is a backup itself: name the folder that contains it, or one to make")
         return unused_path(requested, stamp) if requested.is_dir() else requested.absolute()
     folder = backups_folder(home.path)
-    if home.database.exists():  # if not, `write_backup` reports that there is nothing to copy
+    if home.has_database:  # if not, `write_backup` reports that there is nothing to copy
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
             remove_partials(folder)

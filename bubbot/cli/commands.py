@@ -144,7 +144,7 @@ async def read(setup: CommandSetup, command: Command, arguments: ToolArgs) -> Co
             context = CommandContext(store, workspace, now, new_id, terminal_width=width)
             return await command.run(_bind(context, command, setup.settings), arguments)
     except StoreUnavailable:
-        if command.on_missing_home is None or setup.home.database.exists():
+        if command.on_missing_home is None or setup.home.has_database:
             raise
         context = CommandContext(InMemoryStore(), "", now, new_id)
         return command.on_missing_home(_bind(context, command, setup.settings).settings, arguments)

@@ -198,7 +198,7 @@ async def _read(setup: CommandSetup) -> tuple[HealthSnapshot, str]:
     except DatabaseLost as error:
         loss = f"No bot runs for this home, and none can: {error}."
     except StoreUnavailable:
-        if setup.settings.store.kind != SQLITE_STORE or setup.home.database.exists():
+        if setup.settings.store.kind != SQLITE_STORE or setup.home.has_database:
             raise
         loss = ""
     return await offline_snapshot(None, setup.home, setup.settings, now=now, config=setup.config), loss

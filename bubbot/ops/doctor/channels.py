@@ -133,7 +133,7 @@ async def _check_audience(
 
 async def _has_grant(name: str, home: Home, store_settings: StoreSettings) -> bool:
     """Return true if somebody has a role on this channel, or if a fault, reported elsewhere, hides that."""
-    if store_settings.kind == SQLITE_STORE and not home.database.exists():
+    if store_settings.kind == SQLITE_STORE and not home.has_database:
         return False
     try:
         async with open_home_tape(store_settings, home, ACCESS_TAPE) as tape:

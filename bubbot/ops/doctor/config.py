@@ -102,10 +102,10 @@ def _check_loaded(settings: Settings, home: Home, config: Path | None, now: Cloc
     yield from check_features(home, file, settings, now)
     try:
         mode = stat.S_IMODE(file.stat().st_mode)
-    except (FileNotFoundError, NotADirectoryError):
-        yield Finding("config.ok", "ok", f"There is no {file}; defaults and environment variables apply.")
-        return
     except OSError as error:
+        if not isinstance(error, PermissionError):
+            yield Finding("config.ok", "ok", f"There is no {file}; defaults and environment variables apply.")
+            return
         cause = f"Whether there is a {file} cannot be seen ({error.strerror}); what follows goes by the environment."
         yield Finding("config.closed", "warning", cause, _root_command(home, config))
         return

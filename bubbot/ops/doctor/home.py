@@ -26,6 +26,9 @@ def check_home(home: Home) -> Iterator[Finding]:
             fix = sudo_bubbot(f"doctor --home {shell_quote(path)}", uid=hidden.stat().st_uid)
             yield Finding("home.hidden", "problem", cause, fix)
             return
+        if problem := home.find_problem():
+            yield Finding("home.unusable", "problem", problem, "env -u BUBBOT_HOME bubbot doctor")
+            return
         yield Finding(
             "home.missing", "warning", f"There is no home {path} yet; the first chat makes it.", "bubbot chat"
         )

@@ -234,6 +234,15 @@ class TestOtherUsers:
         mend_by_doctor(found(about(home)())["home.closed"], tmp_path)
         mend_by_doctor(found(about(Home(home.path / "inner"))())["home.hidden"], tmp_path)
 
+    @plants("home.unusable")
+    @mends("home.unusable")
+    def test_a_home_whose_name_no_folder_can_have(self, tmp_path: Path) -> None:
+        unusable = Home(tmp_path / ("x" * 300))
+        told = found(about(unusable)())
+        assert "File name too long" in told["home.unusable"].cause
+        assert "home.missing" not in told
+        mend_by_doctor(told["home.unusable"], tmp_path, env={"BUBBOT_HOME": str(unusable.path)})
+
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
     @mends("secret.file_unreadable")
     def test_a_secret_of_somebody_else(self, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
