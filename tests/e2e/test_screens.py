@@ -24,6 +24,12 @@ TABLES: dict[str, tuple[str, ...]] = {
     "schedule list": ("schedule", "list"),
     "help": ("help", "environment"),
 }
+FIRST_CELLS = {
+    "tape list": ["bubbot/access"],
+    "tape size": ["bytes", "of blobs", "entries", "tape"],
+    "access list": ["telegram"],
+}
+"""The beginning of tables: no other test reads them as people do."""
 WIDTHS = ("20", "40", "80", "200")
 CHINESE = "茶话会"
 
@@ -47,6 +53,13 @@ def on_terminal(home: Path, *words: str, first: str, **env: str) -> list[str]:
 def words_of(lines: list[str]) -> set[str]:
     """What stands there, without the times and sizes that change."""
     return {word for line in lines for word in re.split(r"[\s,]+", line) if word and not re.search(r"\d", word)}
+
+
+def test_tables_begin_with_what_they_are_about(used: Path) -> None:
+    for name, cells in FIRST_CELLS.items():
+        lines = inside.run(used, *TABLES[name]).stdout.decode().splitlines()
+        assert re.split(r" {2,}", lines[0].strip())[: len(cells)] == cells, name
+        assert len(lines) > 1, name
 
 
 @pytest.mark.sampled(3)

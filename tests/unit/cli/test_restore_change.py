@@ -18,6 +18,7 @@ from bubbot.ports.command import CommandContext
 from bubbot.settings.loader import Settings
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.store import TapeStore
+from tests.tapes import note, whole
 
 
 @pytest.fixture(params=["memory", "sharded"])
@@ -44,6 +45,18 @@ async def test_a_release_ends_the_work_of_every_chat_and_counts_it(store: TapeSt
     assert "3 messages to people; ended without an answer: 3 messages" in result.text
     assert (await inbox.open_inbounds(), await outbox.pending(), await outbox.unanswered_live()) == ((), (), ())
     assert (await inbox.read_cursor()).handled_until
+
+
+async def test_a_release_merges_a_turn_that_was_cut_off_in_the_backup(store: TapeStore) -> None:
+    for channel in ("telegram", "stdin"):
+        inbox = Inbox(tape_service(store, inbox_tape(channel)), new_id)
+        assert await inbox.accept(Inbound(channel, "e1", "1", Sender("7"), "hello", "2026-11-21T20:21:00Z"))
+        await tape_service(store, f"tape-{channel}", f"{channel}:1").open_fork([note("half an answer")])
+    await Quarantine(tape_service(store, HOME_TAPE)).record_restore("b", created="c", head="h", bubbot="0")
+    await release(CommandContext(store, "w", now, new_id, Settings()), ReleaseHome(deliver=False))
+    assert await store.forks("tape-telegram") == []
+    assert [entry.name for entry in await whole(store, "tape-telegram")][-1] == "turn/interrupted"
+    assert len(await store.forks("tape-stdin")) == 1  # the terminal takes it up
 
 
 async def test_a_release_ends_turns_of_a_yes_in_the_terminal_and_nothing_else_there(
