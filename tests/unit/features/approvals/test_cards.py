@@ -191,6 +191,16 @@ class TestInterruptions:
             await bench.say(f",approve {bench.card}")
             assert bench.done == [SENT]
 
+    async def test_what_ran_under_a_grant_before_is_not_asked_about(self, tmp_path: Path) -> None:
+        async with approving(tmp_path, Played(POST, says("I asked."), says("It is sent."))) as bench:
+            await bench.say("send it")
+            await bench.say(f",approve {bench.card} always")
+        await cut_off(tmp_path, POST, text="again")
+        async with approving(tmp_path, Played(says("Both are sent."))) as bench:
+            await bench.settle()
+            assert len(await bench.facts("approval.asked")) == 1
+            assert bench.channel.texts[-1] == "Both are sent."
+
     async def test_after_a_call_that_was_cut_off_the_rest_of_its_card_does_not_run(self, tmp_path: Path) -> None:
         is_sending, done = asyncio.Event(), list[tuple[str, str]]()
 
