@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, timedelta
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from bubbot.features.approvals.events import GRANTED, OPENED
 from bubbot.features.approvals.service import (
     ID_ALPHABET,
+    ApprovalPorts,
     ApprovalService,
     Decider,
     asked_key,
@@ -19,7 +21,7 @@ from bubbot.features.approvals.service import (
 )
 from bubbot.features.approvals.settings import ApprovalSettings
 from bubbot.features.approvals.state import APPROVALS_PROJECTION, APPROVALS_TAPE, ApprovalState, covers
-from bubbot.ports.channel import Role
+from bubbot.ports.channel import Inbound, Role
 from bubbot.ports.tool import GrantKind, GrantTarget
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry, event, timestamp
@@ -136,6 +138,32 @@ class TestWhen:
     async def test_a_scope_that_was_not_offered_does_not_count(self, bench: ServiceBench) -> None:
         await bench.ask(scopes=("once",))
         assert await bench.answer(OWNER, scope="always") == "scope"
+
+
+class TestContinuation:
+    """Decisions that were taken while no bot ran."""
+
+    @pytest.mark.parametrize("is_new", [True, False])
+    async def test_each_goes_on_once_also_if_its_message_was_accepted_before(
+        self, bench: ServiceBench, *, is_new: bool
+    ) -> None:
+        accepted: list[Inbound] = []
+
+        async def accept(inbound: Inbound, staged: Mapping[str, Sequence[TapeEntry]]) -> bool:
+            accepted.append(inbound)
+            for tape, facts in staged.items() if is_new else ():
+                await bench.open_tape(tape).append(facts)
+            return is_new
+
+        await bench.ask()
+        await bench.answer(OWNER)
+        assert list(bench.service.state.decided) == ["AAAAA"]
+        unused: Any = None
+        ports = ApprovalPorts(accept, unused, unused, unused, UTC)
+        service = ApprovalService(bench.open_tape, bench.clock, bytes, ApprovalSettings(), ports=ports)
+        for _ in range(2):
+            await service.continue_decided()
+        assert (len(accepted), (await bench.names()).count("approval.continued")) == (1, 1)
 
 
 class TestIds:
