@@ -13,6 +13,7 @@ import pytest
 from bubbot.features.approvals.events import GRANTED, OPENED
 from bubbot.features.approvals.service import (
     ID_ALPHABET,
+    Answer,
     ApprovalPorts,
     ApprovalService,
     Decider,
@@ -164,6 +165,14 @@ class TestContinuation:
         for _ in range(2):
             await service.continue_decided()
         assert (len(accepted), (await bench.names()).count("approval.continued")) == (1, 1)
+
+
+@pytest.mark.parametrize(("verdict", "scope"), [("approved", "chat"), ("denied", "")])
+async def test_only_a_yes_is_recorded_with_what_it_covers(bench: ServiceBench, verdict: Answer, scope: str) -> None:
+    await bench.service.answer(await bench.ask(), verdict, OWNER, scope="chat")
+    data = await bench.service.read_decision("AAAAA")
+    assert data is not None
+    assert (data["verdict"], data["scope"]) == (verdict, scope)
 
 
 class TestIds:
