@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
 from dataclasses import field
 from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import chain
 from math import isfinite
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from bubbot.errors import EntryInvalid
 from bubbot.records import dataclass
@@ -158,6 +158,50 @@ def canonical(value: JsonObject) -> str:
     return _encode_sorted(value)
 
 
+class PackedObject(Mapping[str, Any]):
+    """A frozen JSON object as its text, which takes a quarter of its values. Each use decodes it."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def _decode(self) -> JsonObject:
+        decoded: JsonObject = _seal(json.loads(self.text))
+        return decoded
+
+    def __getitem__(self, name: str) -> Any:
+        return self._decode()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._decode())
+
+    def __len__(self) -> int:
+        return len(self._decode())
+
+    def __eq__(self, other: object) -> bool:
+        return self._decode() == other
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(self._decode())
+
+    # What follows would decode it once for each name.
+
+    def keys(self) -> KeysView[str]:
+        """Return the names."""
+        return self._decode().keys()
+
+    def items(self) -> ItemsView[str, Any]:
+        """Return the names with their values."""
+        return self._decode().items()
+
+    def values(self) -> ValuesView[Any]:
+        """Return the values."""
+        return self._decode().values()
+
+
 def timestamp(moment: datetime) -> str:
     """Format as ISO 8601 in UTC with microseconds, so that text order is time order."""
     return (moment if moment.tzinfo is UTC else moment.astimezone(UTC)).isoformat(timespec="microseconds")
@@ -234,8 +278,7 @@ class TapeEntry:
     @property
     def data(self) -> JsonObject:
         """The data of an event; empty for other kinds, and if it is missing or no object (imports)."""
-        payload = self.payload
-        data = payload["data"] if self.kind == Kind.EVENT and "data" in payload else None
+        data = self.payload.get("data") if self.kind == Kind.EVENT else None
         return data if type(data) is MappingProxyType else EMPTY_OBJECT
 
     def same_content(self, other: TapeEntry) -> bool:
@@ -275,28 +318,28 @@ class TapeEntry:
     @property
     def texts(self) -> tuple[str, str]:
         """Payload and meta as `encode` writes them."""
-        return self.cache.get(_TEXTS) or (self.cache.get(_PACKED) or encode(self.payload), encode(self.meta))
+        payload = self.payload
+        return self.cache.get(_TEXTS) or (
+            payload.text if type(payload) is PackedObject else encode(payload),
+            encode(self.meta),
+        )
 
     def take_texts(self) -> tuple[str, str]:
-        """Return `texts`, and do not keep them: the entry is about to be stored, and may stay in memory for long."""
-        return self.cache.pop(_TEXTS, None) or self.texts
+        """Return `texts`, and keep only what `pack` needs: the entry is about to be stored, and may stay in memory for long."""
+        texts = self.cache.pop(_TEXTS, None) or self.texts
+        if self.kind == Kind.EVENT and type(self.payload) is not PackedObject:
+            self.cache[_PACKABLE] = texts[0] if len(texts[0]) >= MIN_PACKED_CHARS else ""
+        return texts
 
     def pack(self) -> None:
-        """Keep the payload of a long event as text, which takes a quarter of its values; whoever reads it decodes it."""
-        if self.kind != Kind.EVENT or self.erased or _PACKED in self.cache:
+        """Keep the payload of a long event as text."""
+        if self.kind != Kind.EVENT or type(self.payload) is PackedObject:
             return
-        text = self.cache[_TEXTS][0] if _TEXTS in self.cache else encode(self.payload)
+        text = self.cache.pop(_PACKABLE, None)
+        if text is None:
+            text = self.texts[0]
         if len(text) >= MIN_PACKED_CHARS:
-            self.cache[_PACKED] = text  # first: another thread may read the payload meanwhile
-            object.__delattr__(self, "payload")
-
-    if not TYPE_CHECKING:  # else every misspelt attribute would pass the type checker
-
-        def __getattr__(self, name: str) -> Any:
-            """Return the payload of a packed entry; Python calls this for attributes that are not set."""
-            if name == "payload" and (text := self.cache.get(_PACKED)) is not None:
-                return _seal(json.loads(text))
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            object.__setattr__(self, "payload", PackedObject(text))
 
     @classmethod
     def from_stored(cls, *, entry_id: int, kind: str, key: str | None, date: str, payload: Any, meta: Any) -> TapeEntry:
@@ -318,8 +361,8 @@ class TapeEntry:
 _NAMED = (Kind.ANCHOR, Kind.EVENT)
 _TEXTS = "texts"
 """The key of the encoded texts in the cache of an entry that was not stored yet."""
-_PACKED = "packed"
-"""The key of the encoded payload in the cache of an entry that has no decoded one."""
+_PACKABLE = "packable"
+"""The key of the encoded payload in the cache of an entry that is stored and may be packed; empty if it is too short."""
 MIN_PACKED_CHARS = 600
 """Characters from which `pack` makes a difference: `loop.step` takes 6.2 kB as values, half of what a long chat takes."""
 

@@ -24,8 +24,6 @@ from bubbot.tape.query import (
 
 WINDOW_CACHE_ENTRIES = 20_000
 """Entries cached at most; of a longer window these are the newest."""
-RECENT_ENTRIES = 50
-"""The newest entries, whose payloads are not packed: turns read those of the newest events."""
 MAX_ANSWERS = 16
 """Answers from beyond the window that are cached at most; a turn repeats the same few queries."""
 MAX_ANSWER_ENTRIES = 500
@@ -53,14 +51,18 @@ class LiveWindow:
     head: int
     is_partial: bool = False
     _answers: dict[TapeQuery, tuple[TapeEntry, ...]] = field(default_factory=dict)
+    _packed: int = 0
 
     def __post_init__(self) -> None:
-        self._pack(0)
+        self._pack()
 
-    def _pack(self, start: int) -> None:
-        """Pack the entries from a place in the list on, up to the recent ones."""
-        for entry in self.entries[max(0, start) : -RECENT_ENTRIES]:
+    def _pack(self) -> None:
+        """Pack the entries that were not yet. Those of the last append are next: the turn after it reads their payloads."""
+        for entry in reversed(self.entries):
+            if entry.id <= self._packed:
+                break
             entry.pack()
+        self._packed = self.head
 
     @property
     def cached_entries(self) -> int:
@@ -141,11 +143,11 @@ class LiveWindow:
                 del self._answers[query]
             elif updated is not answer:
                 self._answers[query] = updated
+        self._pack()
         self.entries += entries
         self.head = entries[-1].id
         if opening is not None:
             self._reopen(opening, recalled)
-        self._pack(len(self.entries) - len(entries) - RECENT_ENTRIES)
         if len(self.entries) > WINDOW_CACHE_ENTRIES:
             del self.entries[: len(self.entries) - WINDOW_CACHE_ENTRIES // 2]
             self.is_partial = True

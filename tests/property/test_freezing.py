@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bubbot.errors import EntryInvalid
-from bubbot.tape.entry import MIN_PACKED_CHARS, TapeEntry, canonical, encode, freeze, thaw
+from bubbot.tape.entry import MIN_PACKED_CHARS, PackedObject, TapeEntry, canonical, encode, freeze, thaw
 
 TEXTS = st.text(max_size=6)  # has no lone surrogates
 LEAVES = (
@@ -81,14 +81,16 @@ def test_a_packed_event_reads_the_same(data: dict[str, Any], meta: dict[str, Any
         texts = entry.take_texts()
         for _ in range(2):
             entry.pack()
-            assert bool(entry.cache) is is_packed
+            assert (type(entry.payload) is PackedObject) is is_packed
+            assert entry.cache == {}
             assert entry == twin
+            assert twin == entry
+            assert repr(entry) == repr(twin)
+            assert (len(entry.payload), list(entry.payload)) == (len(twin.payload), list(twin.payload))
             assert (thaw(entry.payload), thaw(entry.meta)) == (payload, meta)
-            assert _is_immutable(entry.payload)
+            assert all(map(_is_immutable, entry.payload.values()))
             assert entry.texts == texts
             assert entry.with_id(8).payload == twin.payload
-    with pytest.raises(AttributeError, match="'TapeEntry' object has no attribute 'paylaod'"):
-        _ = entry.paylaod  # type: ignore[attr-defined]
 
 
 def _dumps(value: dict[str, Any]) -> str:

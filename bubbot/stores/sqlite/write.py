@@ -15,11 +15,12 @@ from bubbot.records import dataclass
 from bubbot.stores.sqlite.index.schema import advance_generation
 from bubbot.stores.sqlite.names import protected_ids, tape_names
 from bubbot.stores.sqlite.rows import (
-    INSERT_ENTRY,
+    INSERTED_AT_ONCE,
     SELECT_ENTRIES,
     StoredContent,
     encode_content,
     from_row,
+    insert_rows,
     newest_position,
     tape_number,
     to_row,
@@ -104,7 +105,7 @@ def _append(
             find = partial(_find_by_key, conn, batch.tape, tape_end.tape)
             moved = batch.rebase.plan(batch.tape, batch.entries, tape_end.head, find)
         entries = [moved.move(batch.tape, entry) for entry in batch.entries] if moved else batch.entries
-        stored.append(tuple([_append_entry(conn, batch, tape_end, entry, appending) for entry in entries]))
+        stored.append(_append_entries(conn, batch, tape_end, entries, appending))
     return stored
 
 
@@ -142,23 +143,56 @@ class _Appending:
     seq: int
 
 
-def _append_entry(
-    conn: sqlite3.Connection, batch: Batch, tape_end: _TapePosition, entry: TapeEntry, appending: _Appending
-) -> TapeEntry:
-    stored_entry = None if entry.key is None else _find_by_key(conn, batch.tape, tape_end.tape, entry.key)
-    if stored_entry is not None:
-        if batch.skips(entry.key) or stored_entry.erased or stored_entry.same_content(entry):
-            return stored_entry
-        raise TapeConflict(
-            f"{batch.tape} already has other content under the key {entry.key} (entry {stored_entry.id})"
-        )
-    new_entry = entry.with_id(tape_end.head + 1)
-    content = appending.contents.get(id(entry)) or encode_content(entry, appending.salt(16))
-    appending.seq += 1
-    row = to_row(new_entry, content, seq=appending.seq, tape=tape_end.tape, previous=tape_end.chain)
-    conn.execute(INSERT_ENTRY, row)
-    tape_end.head, tape_end.chain = new_entry.id, row[-1]
-    return new_entry
+def _append_entries(
+    conn: sqlite3.Connection,
+    batch: Batch,
+    tape_end: _TapePosition,
+    entries: Sequence[TapeEntry],
+    appending: _Appending,
+) -> tuple[TapeEntry, ...]:
+    """Append the entries of a batch, and leave out those whose key the tape has. Raises `TapeConflict`."""
+    stored: list[TapeEntry] = []
+    for start in range(0, len(entries), INSERTED_AT_ONCE):
+        some = entries[start : start + INSERTED_AT_ONCE]
+        if _has_new_keys(conn, tape_end.tape, [entry.key for entry in some if entry.key is not None]):
+            stored += _append_new(conn, tape_end, some, appending)
+            continue
+        for entry in some:
+            on_tape = None if entry.key is None else _find_by_key(conn, batch.tape, tape_end.tape, entry.key)
+            if on_tape is None:
+                stored += _append_new(conn, tape_end, [entry], appending)
+            elif batch.skips(entry.key) or on_tape.erased or on_tape.same_content(entry):
+                stored.append(on_tape)
+            else:
+                raise TapeConflict(
+                    f"{batch.tape} already has other content under the key {entry.key} (entry {on_tape.id})"
+                )
+    return tuple(stored)
+
+
+def _has_new_keys(conn: sqlite3.Connection, tape: int, keys: Sequence[str]) -> bool:
+    """Return true if the keys are all different and none is on the tape."""
+    if not keys:
+        return True
+    query = f"SELECT 1 FROM entries INDEXED BY entries_key WHERE tape = ? AND key IN ({', '.join('?' * len(keys))})"
+    return len(set(keys)) == len(keys) and conn.execute(f"{query} LIMIT 1", (tape, *keys)).fetchone() is None
+
+
+def _append_new(
+    conn: sqlite3.Connection, tape_end: _TapePosition, entries: Sequence[TapeEntry], appending: _Appending
+) -> list[TapeEntry]:
+    """Append entries, `INSERTED_AT_ONCE` or fewer, in one statement."""
+    stored, rows = [], []
+    for entry in entries:
+        new_entry = entry.with_id(tape_end.head + 1)
+        content = appending.contents.get(id(entry)) or encode_content(entry, appending.salt(16))
+        appending.seq += 1
+        row = to_row(new_entry, content, seq=appending.seq, tape=tape_end.tape, previous=tape_end.chain)
+        tape_end.head, tape_end.chain = new_entry.id, row[-1]
+        stored.append(new_entry)
+        rows.append(row)
+    insert_rows(conn, rows)
+    return stored
 
 
 def _find_by_key(conn: sqlite3.Connection, name: str, tape: int, key: str) -> TapeEntry | None:

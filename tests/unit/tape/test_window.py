@@ -8,10 +8,9 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape import service as service_module
 from bubbot.tape import window as window_module
 from bubbot.tape.anchor import anchor
-from bubbot.tape.entry import MIN_PACKED_CHARS, Kind, event, message
+from bubbot.tape.entry import MIN_PACKED_CHARS, Kind, PackedObject, event, message
 from bubbot.tape.query import IdRanges, TapeQuery, WholeTape, Window
 from bubbot.tape.service import TapeService
-from bubbot.tape.window import RECENT_ENTRIES
 from tests.doubles import CountingIds, SteppingClock
 
 LIMIT = 20
@@ -105,21 +104,19 @@ async def test_the_first_turn_of_a_new_tape_reads_nothing(clock: SteppingClock, 
     assert store.fetches == 0
 
 
-async def test_long_events_are_kept_as_text_unless_they_are_recent(clock: SteppingClock, ids: CountingIds) -> None:
+async def test_long_events_are_kept_as_text_but_those_of_the_last_turn(clock: SteppingClock, ids: CountingIds) -> None:
     tape = TapeService(InMemoryStore(), "tape", now=clock, new_id=ids)
     await tape.ensure_bootstrap_anchor()
     long = event("long", {"text": "x" * MIN_PACKED_CHARS})
-    await tape.append([long for _ in range(RECENT_ENTRIES)])
 
     async def count_packed() -> int:
         fork = await tape.open_fork()  # loads the window, if it is not cached
         await fork.append([event("short", {}), long])
         await fork.merge()
-        entries = (await tape.fetch([TapeQuery("tape", WholeTape(), names=("long",))]))[0]
-        assert {entry.payload["data"]["text"] for entry in entries} == {long.payload["data"]["text"]}
-        return sum("packed" in entry.cache for entry in entries)
+        entries = (await tape.fetch([TapeQuery("tape", WholeTape(), names=("long", "short"))]))[0]
+        assert {entry.payload["data"].get("text", "") for entry in entries} == {long.payload["data"]["text"], ""}
+        return sum(type(entry.payload) is PackedObject for entry in entries)
 
-    assert await count_packed() == 2, "of its two entries the turn pushed out as many"
-    assert await count_packed() == 4, "a window that is extended packs what is recent no more"
+    assert [await count_packed(), await count_packed()] == [0, 1]
     tape.forget_window()
-    assert await count_packed() == 6
+    assert await count_packed() == 2
