@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.features.strategies.events import CUT
 from bubbot.ports.model import ModelRequest
-from bubbot.runtime.context.selectors import MessageStyle
+from bubbot.runtime.context.selectors import MessageStyle, select_messages
 from bubbot.runtime.context.strategy import ModelContext
 from bubbot.runtime.context.view import ContextView
 from bubbot.tape.anchor import anchor
@@ -184,3 +184,32 @@ def test_what_is_kept_with_the_entries_changes_no_context(entries: list[TapeEntr
                     if isinstance(part, list):
                         part.clear()
                 message.clear()  # type: ignore[attr-defined]
+
+
+FRESH_IDS = st.sampled_from([f"call_{place}" for place in range(40)])
+EXCHANGES = st.lists(FRESH_IDS, min_size=1, max_size=2, unique=True).map(
+    lambda ids: [
+        (
+            "tool_call",
+            {"calls": [{"id": i, "type": "function", "function": {"name": "x", "arguments": "{}"}} for i in ids]},
+        ),
+        ("tool_result", {"results": [{"tool_call_id": i, "content": f"r{i}"} for i in reversed(ids)]}),
+    ]
+)
+"""What a bot writes in one step."""
+
+
+@given(st.lists(EXCHANGES | st.lists(ENTRY, max_size=4), max_size=8), st.booleans())
+def test_a_context_that_grows_is_the_one_that_is_built_at_once(
+    pieces: list[list[tuple[str, Any]]], shows_times: bool
+) -> None:
+    style, entries = (
+        MessageStyle(UTC if shows_times else None),
+        [TapeEntry("message", {"role": "user", "content": "a"}, id=1)],
+    )
+    for piece in pieces:
+        start = len(entries) + 1
+        meta = {"context": False} if len(piece) == 3 else {}
+        entries += [TapeEntry(kind, data, meta, STAMPED, id=place) for place, (kind, data) in enumerate(piece, start)]
+        at_once = select_messages([replace(entry) for entry in entries], style)
+        assert select_messages(entries, style) == at_once

@@ -50,6 +50,11 @@ def pair_calls(entries: Iterable[TapeEntry], hidden: AbstractSet[int]) -> dict[i
     return table.exchanges
 
 
+def count_results(entries: Iterable[TapeEntry]) -> int:
+    """Count the results of calls."""
+    return sum(len(_items(entry, "results")) for entry in entries if entry.kind == Kind.TOOL_RESULT)
+
+
 class _CallTable:
     """The calls so far; `_waiting` has those without a result, by the id on the tape, newest entry last."""
 

@@ -16,7 +16,7 @@ from bubbot.runtime.context.attachments import (
     render_images,
     select_images,
 )
-from bubbot.runtime.context.pairing import PairedCall, pair_calls
+from bubbot.runtime.context.pairing import PairedCall, count_results, pair_calls
 from bubbot.runtime.context.quoting import (
     INDENT,
     clean_label,
@@ -34,7 +34,6 @@ ANCHOR_NAME_LIMIT = 200
 """Characters of an anchor's name in its line."""
 OWN_PART_KEY = "own"
 """The key of a text part that the bot wrote, not the person."""
-_PAIRED = (Kind.TOOL_CALL, Kind.TOOL_RESULT)
 BLANK_MESSAGE_TEXT = "[no text]"
 """The replacement of a blank message, which providers refuse."""
 CONTINUES_MESSAGE = "[The conversation goes on]"
@@ -124,35 +123,51 @@ def select_messages(entries: Sequence[TapeEntry], style: MessageStyle) -> tuple[
 class _SelectedMessages:
     """The messages of entries, cached with the first one; `after` has the other entries.
 
-    Most windows continue with plain messages, which do not change earlier messages.
+    Most windows continue with messages, and calls with their results, which do not change earlier messages. `calls` has the
+    ids of all calls so far.
     """
 
     after: tuple[TapeEntry, ...]
     hidden: frozenset[int]
+    calls: frozenset[str]
     messages: tuple[ContextMessage, ...]
 
     def continued(self, entries: tuple[TapeEntry, ...], stamps: tzinfo | None) -> _SelectedMessages | None:
-        """Extend the messages if only plain messages were added; return None if everything has to be read again."""
+        """Extend the messages by those of added entries; return None if these may change earlier ones."""
         size = 1 + len(self.after)
         rest = entries[size:]
-        if entries[1:size] != self.after or any(entry.kind in _PAIRED or find_correction(entry) for entry in rest):
+        if entries[1:size] != self.after or any(map(find_correction, rest)):
             return None
-        messages = [
-            entry
-            for entry in rest
-            if entry.kind == Kind.MESSAGE and entry.id not in self.hidden and is_in_context(entry)
-        ]
-        added = [message for entry in messages if not entry.erased for message in _cached_message(entry, stamps)]
-        return _SelectedMessages(entries[1:], self.hidden, (*self.messages, *added))
+        hidden = self.hidden.union([entry.id for entry in rest if not is_in_context(entry)])
+        exchanges = pair_calls(rest, hidden)
+        calls = [call for exchange in exchanges.values() for call in exchange]
+        ids = {call.id for call in calls}
+        # Else a result may belong to an earlier call, or a call may need another id.
+        if count_results(rest) != len(calls) or not all(call.source for call in calls) or ids & self.calls:
+            return None
+        messages = _convert(rest, hidden, exchanges, stamps)
+        return _SelectedMessages(entries[1:], hidden, self.calls | ids, (*self.messages, *messages))
 
 
 def _select_all(entries: tuple[TapeEntry, ...], stamps: tzinfo | None) -> _SelectedMessages:
-    corrections = {entry.id: data for entry in entries if (data := find_correction(entry))}
+    corrections = [data for entry in entries if (data := find_correction(entry))]
     hidden = frozenset(
-        [data["corrects"] for data in corrections.values() if data.get("hide")]
+        [data["corrects"] for data in corrections if data.get("hide")]
         + [entry.id for entry in entries if not is_in_context(entry)]
     )
-    exchanges, ids = pair_calls(entries, hidden), {entry.id for entry in entries}
+    exchanges = pair_calls(entries, hidden)
+    calls = frozenset(call.id for exchange in exchanges.values() for call in exchange)
+    return _SelectedMessages(entries[1:], hidden, calls, tuple(_convert(entries, hidden, exchanges, stamps)))
+
+
+def _convert(
+    entries: Sequence[TapeEntry],
+    hidden: frozenset[int],
+    exchanges: Mapping[int, Sequence[PairedCall]],
+    stamps: tzinfo | None,
+) -> list[ContextMessage]:
+    """Convert entries to messages, their calls with these results."""
+    ids = {entry.id for entry in entries}
     messages: list[ContextMessage] = []
     for entry in entries:
         if entry.id in hidden or entry.erased:
@@ -161,9 +176,9 @@ def _select_all(entries: tuple[TapeEntry, ...], stamps: tzinfo | None) -> _Selec
             messages += _exchange(entry, exchanges[entry.id])
         elif entry.kind == Kind.MESSAGE:
             messages += _cached_message(entry, stamps)
-        elif entry.id in corrections:
-            messages += _correction(entry, corrections[entry.id], is_here=corrections[entry.id]["corrects"] in ids)
-    return _SelectedMessages(entries[1:], hidden, tuple(messages))
+        elif data := find_correction(entry):
+            messages += _correction(entry, data, is_here=data["corrects"] in ids)
+    return messages
 
 
 def _cached_message(entry: TapeEntry, stamps: tzinfo | None) -> list[ContextMessage]:
