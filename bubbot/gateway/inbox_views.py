@@ -226,7 +226,7 @@ def _apply_moves(moves: Mapping[str, str], entries: Sequence[TapeEntry]) -> Mapp
 
 MIGRATIONS_PROJECTION = Projection[Mapping[str, str]](
     name="moves",
-    version=1,
+    version=2,
     tapes="bubbot/inbox/",
     events=(CHAT_MOVED,),
     initial=dict,

@@ -49,9 +49,7 @@ async def first_session(store: TapeStore, session: str) -> str:
 def add_move(moves: Mapping[str, str], fact: TapeEntry) -> Mapping[str, str]:
     """Add the fact of a move to the current ids of the chats of a channel, by their earlier ids."""
     old, new = fact.payload["data"]["chat"], fact.payload["data"]["to"]
-    moves = {chat: new if to == old else to for chat, to in moves.items()} | {old: new}
-    moves.pop(new, None)  # a chat that came back
-    return moves
+    return {chat: new if to == old else to for chat, to in moves.items()} | {old: new}
 
 
 async def read_current_sessions(store: TapeStore) -> Callable[[str], str]:

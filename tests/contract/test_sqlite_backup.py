@@ -6,13 +6,14 @@ import asyncio
 import json
 import os
 import shutil
+import sqlite3
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from bubbot.errors import BubbotError, ConfigError, StoreTooNew, StoreUnavailable, TapeCorrupt
+from bubbot.errors import BubbotError, ConfigError, StoreFull, StoreTooNew, StoreUnavailable, TapeCorrupt
 from bubbot.stores.files import digest_of_file
 from bubbot.stores.sqlite.backup import copy_database
 from bubbot.stores.sqlite.backups import (
@@ -241,6 +242,28 @@ async def test_a_backup_takes_the_place_of_nothing(sqlite_store: SqliteStore, tm
     with pytest.raises(ConfigError, match="No such file"):
         write_backup(sqlite_store.path, tmp_path / "no" / "folder", ExtraFiles(), START)
     assert {name for name in names(tmp_path) if "bubbot.db" not in name} == {"mine"}
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "told"),
+    [
+        ("SQLITE_FULL", StoreFull, "no room for the backup"),
+        ("SQLITE_IOERR_WRITE", StoreFull, "no room for the backup"),
+        ("SQLITE_CANTOPEN", StoreUnavailable, "cannot be opened"),
+    ],
+)
+async def test_a_copy_that_a_disk_does_not_take_says_which_one(
+    sqlite_store: SqliteStore, tmp_path: Path, name: str, error: type[BubbotError], told: str
+) -> None:
+    await sqlite_store.append([notes("a")])
+
+    def fail(_copied: int, _all: int) -> None:
+        failure = sqlite3.OperationalError("no")
+        failure.sqlite_errorname = name
+        raise failure
+
+    with pytest.raises(error, match=told):
+        copy_database(sqlite_store.path, tmp_path / "copy.db", fail)
 
 
 def test_where_there_is_no_database_there_is_nothing_to_copy(tmp_path: Path) -> None:

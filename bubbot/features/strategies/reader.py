@@ -129,10 +129,10 @@ def parse_spans(items: Sequence[str]) -> tuple[tuple[int, int], ...]:
 
 def split_spans(spans: Sequence[tuple[int, int]], head: int) -> tuple[list[int], list[tuple[int, int]]]:
     """Return the first ids that the tape has, and the ranges of the others that it has."""
-    inside = [(max(low, 1), min(high, head)) for low, high in spans if low <= head and high >= 1]
     ids: list[int] = []
     rest: list[tuple[int, int]] = []
-    for low, high in inside:
+    for low, last in spans:
+        high = min(last, head)
         end = min(high, low + MAX_ENTRIES - len(ids) - 1)
         ids += range(low, end + 1)
         if end < high:

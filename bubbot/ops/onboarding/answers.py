@@ -97,7 +97,7 @@ def parse_token(text: str) -> str:
         before = value
         value = _PREFIX.sub("", value, count=1) if _PREFIX.match(value) else value
         for left, right in _PAIRS:
-            if len(value) > 1 and value.startswith(left) and value.endswith(right):
+            if value.startswith(left) and value.endswith(right):
                 value = value[1:-1].strip()
     return parse_secret(value)
 

@@ -33,11 +33,13 @@ async def test_an_erased_message_is_owed_no_more_and_hides_none_after_it(store: 
 async def test_moves_of_chats_are_known_at_once_and_to_the_next_process(store: TapeStore) -> None:
     inbox = Inbox(service(store), CountingIds("nonce"))
     moves = await inbox.read_migrations()
-    for number, (old, new) in enumerate((("a", "b"), ("b", "c"), ("x", "y"))):
+    for number, (old, new) in enumerate((("a", "b"), ("b", "c"), ("x", "y"), ("m", "n"), ("n", "m"))):
         await inbox.record_migration(ChatMigration("test", str(number), old, new, "2026-11-21T20:21:00+00:00"))
     for known in (moves, await Inbox(service(store), CountingIds()).read_migrations()):
         assert [known.current(chat) for chat in "abxz"] == ["c", "c", "y", "z"]
         assert [known.home(chat) for chat in "cyz"] == ["a", "x", "z"]
+        assert [known.current(chat) for chat in "mn"] == ["m", "m"], "it came back to its first id"
+        assert known.home("m") == "m"
 
 
 def test_a_list_of_files_and_kinds_of_an_adapters_own_are_stored_as_any_other() -> None:

@@ -15,7 +15,7 @@ import pytest
 from bubbot.errors import ConfigError
 from bubbot.features.conversation.graph import AnchorGraph, GraphLink, GraphView
 from bubbot.features.conversation.graph_formats import format_graph, format_mermaid, format_svg
-from bubbot.features.conversation.shell import DrawGraph, graph
+from bubbot.features.conversation.shell import DrawGraph, graph, parse_positive
 from bubbot.features.conversation.tape import tape_graph
 from bubbot.ports.command import CommandContext
 from bubbot.tape.anchor import MEMORY_OPEN, anchor
@@ -215,3 +215,10 @@ async def test_the_shell_draws_into_a_file_by_its_name(
     assert earlier.text.count("●") == 2 + 1
     with pytest.raises(ConfigError, match="at most 5000"):
         await graph.run(context, DrawGraph(tape=chat.name, last=10**9))
+
+
+def test_a_number_in_the_shell_is_one_from_1_on() -> None:
+    assert [parse_positive(text) for text in ("1", "5", str(10**15))] == [1, 5, 10**15]
+    for text in ("", "abc", "0", "-1", "1.5", "\u00b2", str(10**15 + 1)):
+        with pytest.raises(ValueError, match="is not a number from 1 on"):
+            parse_positive(text)

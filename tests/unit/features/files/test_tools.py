@@ -236,6 +236,17 @@ class TestChanges:
         ).splitlines()
         assert lines[3] == f"@@ -1,{places + 4} +1,{2 * places + 8} @@"
 
+    async def test_many_changed_lines_are_shown_with_those_around_them(
+        self, begin: Begin, tools: dict[str, Tool]
+    ) -> None:
+        """More than can be compared: all that were there, then all that come."""
+        old, new = (f"1\n2\n3\n{lines}4\n5\n6\n" for lines in ("\n" * 700, "a\n" * 400))
+        turn, write = await begin(), tools["file.write"]
+        await use(write, turn, path="a", content=old)
+        plan = await plan_call(turn, write, write.validate({"path": "a", "content": new, "digest": shown_digest(old)}))
+        changed = [" 2", " 3", *["-"] * 700, *["+a"] * 400, " 4", " 5"]
+        assert plan.details.split("\n")[3:] == ["@@ -2,704 +2,404 @@", *changed]
+
     @pytest.mark.parametrize(
         ("old", "new", "changed"),
         [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import nullcontext
+from datetime import timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -14,10 +15,14 @@ from bubbot.app.stores import unused_clock
 from bubbot.errors import ConfigError
 from bubbot.features.otel import encoding, exporter
 from bubbot.features.otel.checks import check_otel, check_refusals
+from bubbot.features.otel.events import EXPORTED, OTEL_TAPE
 from bubbot.features.otel.settings import OtelSettings
 from bubbot.home import Home
 from bubbot.ports.checks import Finding, HomeReader
 from bubbot.settings.loader import load
+from bubbot.stores.inmemory import InMemoryStore
+from bubbot.tape.service import TapeService
+from tests.doubles import CountingIds, SteppingClock
 from tests.fakes.otlp_server import receiver
 from tests.planting import found, look, mend, mends, plants
 from tests.traced import say, settings_for, traced, written
@@ -95,6 +100,22 @@ async def test_a_receiver_that_refuses_everything_is_told_of_once_for_each_cause
             await written(bot, "otel/exported", 4)
             assert "was refused" not in health(bot)[1][-1]
             assert await check_refusals(home) == []
+
+
+async def test_refused_turns_are_counted_from_the_first_that_was_refused(
+    memory_store: InMemoryStore, tmp_path: Path
+) -> None:
+    clock = SteppingClock()
+    tape = TapeService(memory_store, OTEL_TAPE, now=clock, new_id=CountingIds())
+    for rejected in (0, 3, 3, 3):
+        await tape.append_event(EXPORTED, {"position": 1, "turns": 1, "spans": 3, "rejected": rejected})
+        clock.advance(timedelta(hours=1))
+    settings = OtelSettings(endpoint="http://127.0.0.1:6006")
+    home = HomeReader(
+        tmp_path, tmp_path / "config.toml", settings, unused_clock, ZoneInfo("UTC"), lambda _: nullcontext(tape)
+    )
+    cause = found(await check_refusals(home))["otel.refused"].cause
+    assert "since 2026-11-21 21:21 UTC: 3 turns" in cause
 
 
 async def test_a_reload_says_that_packages_are_missing_and_the_bot_goes_on(

@@ -169,6 +169,17 @@ class TestJobs:
 
 
 class TestQuietHours:
+    @pytest.mark.parametrize("tag", LANGUAGES)
+    def test_the_rules_of_a_chat_are_told(self, tag: str) -> None:
+        teller, made = JobFormatter(Texts(tag), NOW, "UTC"), changes()
+        told = teller.format_chat_rules(made.state, "test:1")
+        assert "UTC" in told
+        assert ("quiet hours: none" in told) is (tag == "en")
+        facts = made.set_chat_rules("test:1", "Asia/Shanghai", "22:00-07:00")
+        told = teller.format_chat_rules(ScheduleState().apply(facts), "test:1")
+        assert "Asia/Shanghai" in told
+        assert "22:00-07:00" in told
+
     @pytest.mark.parametrize(
         ("given", "kept"),
         [("22:00-07:00", "22:00-07:00"), ("9:30 to 10:00", "09:30-10:00"), ("none", None), ("OFF", None)],

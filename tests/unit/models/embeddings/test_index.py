@@ -83,6 +83,30 @@ async def test_a_child_that_nobody_asks_ends(tmp_path: Path) -> None:
     await index.aclose()
 
 
+async def test_a_child_that_says_no_more_is_ended_before_another_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "worker.py"
+    program.write_text(
+        "import os\n"
+        "input()\n"
+        """os.write(1, b'{"coverage": [0, ""]}\\n')\n"""
+        "os.close(1)\n"
+        "os.read(0, 1)  # until its input ends\n"
+    )
+    monkeypatch.setattr(module, "WORKER_FILE", program)
+    index = EmbeddingIndex(tmp_path / "passages.db")
+    await index.coverage("chat")
+    first = index._child
+    assert first is not None
+    assert first.process.stdout is not None
+    assert await first.process.stdout.read() == b""
+    assert first.process.returncode is None
+    await index.coverage("chat")
+    assert first.process.returncode is not None
+    await index.aclose()
+
+
 async def test_without_the_extra_the_index_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert find_weights() is not None
     monkeypatch.setattr(module, "find_spec", lambda _: None)

@@ -32,7 +32,7 @@ def test_a_token_is_found_in_what_is_pasted_around_it(pasted: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "pasted", ["", "<>", "4242:SEC RET", "4242:SEC\nRET", "4242:\x1b[2J", "4242:SEC\u200bRET", "\ud800x"]
+    "pasted", ["", "<>", "'", "4242:SEC RET", "4242:SEC\nRET", "4242:\x1b[2J", "4242:SEC\u200bRET", "\ud800x"]
 )
 def test_a_token_that_is_none_is_refused_and_not_shown(pasted: str) -> None:
     with pytest.raises(ConfigError) as refused:
