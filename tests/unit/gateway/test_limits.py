@@ -6,6 +6,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
+from bubbot.gateway import limits
 from bubbot.gateway.limits import PersonLimiter, PersonLimits
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Attachment, Edit, Inbound, Quote, Sender
@@ -20,8 +23,8 @@ LIMITS = PersonLimits(messages_per_minute=3, messages_per_hour=5, bytes_per_day=
 SAY = Texts().say
 
 
-def limiter(limits: PersonLimits = LIMITS) -> PersonLimiter:
-    return PersonLimiter(limits, SteppingClock())
+def limiter(rules: PersonLimits = LIMITS) -> PersonLimiter:
+    return PersonLimiter(rules, SteppingClock())
 
 
 def message(seconds: float = 0, text: str = "hi", sender: str = "1", *files: Attachment) -> Inbound:
@@ -75,6 +78,38 @@ def test_files_and_texts_have_a_limit_of_bytes_in_a_day() -> None:
     assert one.without_excess(message(86400, "", "2", Attachment("?"))).attachments[0].reference == ""
 
 
+def test_bytes_of_one_minute_are_forgotten_together_when_the_first_of_them_are_a_day_old() -> None:
+    one = limiter(PersonLimits(bytes_per_day=1000))
+    assert [one.exceeded(message(at, "x" * size)) for at, size in ((0, 400), (59.9, 400), (60, 200))] == [None] * 3
+    assert one.exceeded(message(86399.9, "x")) == "bytes"
+    assert one.exceeded(message(86400, "x" * 801)) == "bytes"
+    assert one.exceeded(message(86400, "x" * 800)) is None
+    assert one.exceeded(message(86460, "x" * 200)) is None
+    assert one.exceeded(message(86460, "x")) == "bytes"
+
+
+def test_times_ahead_by_a_whole_limit_are_those_of_a_clock_that_was_set_back() -> None:
+    one = limiter(PersonLimits(messages_per_hour=1))
+    assert [one.exceeded(message(at)) for at in (3600, 0.1, 0)] == [None, "hour", None]
+    one = limiter(PersonLimits(bytes_per_day=1))
+    assert [one.exceeded(message(at, "x")) for at in (86400, 0, -0.1)] == [None, "bytes", None]
+
+
+def test_who_exceeds_a_limit_is_told_once_an_hour_of_each() -> None:
+    one = limiter()
+    assert [one.should_notify(message(at), "minute") for at in (0, 0, 3599, 3600, 3601)] == [True, False, False, True, False]
+    assert [one.should_notify(message(3601), limit) for limit in ("hour", "bytes", "hour")] == [True, True, False]
+    assert one.should_notify(message(3601, sender="2"), "minute")
+
+
+def test_of_too_many_people_the_one_who_was_silent_longest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PEOPLE_REMEMBERED", 2)
+    one = limiter(PersonLimits(messages_per_hour=2))
+    assert [one.exceeded(message(0, sender=sender)) for sender in "1213"] == [None] * 4
+    assert [one.exceeded(message(1, sender=sender)) for sender in "133"] == ["hour", None, "hour"]
+    assert [one.exceeded(message(2, sender="2")) for _ in range(3)] == [None, None, "hour"]
+
+
 def test_a_restart_does_not_forget_what_was_accepted() -> None:
     one = limiter()
     one.load([message(at, "", "1", Attachment("f", size=600)) for at in (0, 1, 2)])
@@ -88,8 +123,8 @@ def test_without_limits_everything_is_taken() -> None:
     assert one.without_excess(message(0, "", "1", Attachment("f", size=10**12))).attachments[0].reference == "f"
 
 
-def limited(store: InMemoryStore, limits: PersonLimits = LIMITS, **listed: Any) -> Any:
-    rules = replace(admitting(store, **(listed or {"owners": {"1"}, "members": {"2"}})), person_limits=limits)
+def limited(store: InMemoryStore, person_limits: PersonLimits = LIMITS, **listed: Any) -> Any:
+    rules = replace(admitting(store, **(listed or {"owners": {"1"}, "members": {"2"}})), person_limits=person_limits)
     return running(store, ScriptedModel(), Options(rules=rules), channel=Stage())
 
 
