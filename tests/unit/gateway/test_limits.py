@@ -11,7 +11,7 @@ import pytest
 from bubbot.gateway import limits
 from bubbot.gateway.limits import PersonLimiter, PersonLimits
 from bubbot.models.scripted import ScriptedModel
-from bubbot.ports.channel import Attachment, Edit, Inbound, Quote, Sender
+from bubbot.ports.channel import Attachment, Edit, Inbound, Quote, Reaction, Sender
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
 from tests.doubles import START, SteppingClock
@@ -115,6 +115,25 @@ def test_a_restart_does_not_forget_what_was_accepted() -> None:
     one.load([message(at, "", "1", Attachment("f", size=600)) for at in (0, 1, 2)])
     assert one.exceeded(message(3)) == "minute"
     assert one.without_excess(message(90, "", "1", Attachment("g", size=1))).attachments[0].reference == ""
+
+
+def test_what_was_accepted_counts_with_its_text_its_files_and_those_of_its_quote() -> None:
+    quote = Quote("q", Sender("2"), "", (Attachment("f", size=200),))
+    one = limiter(PersonLimits(bytes_per_day=1_000_500))
+    one.load([replace(message(0, "x" * 100, "1", Attachment("?"), Attachment("", size=10**9)), quote=quote)])
+    assert [one.exceeded(message(1, "x" * size)) for size in (201, 200, 1)] == ["bytes", None, "bytes"]
+
+
+def test_files_of_a_quote_count_and_what_is_no_file_or_a_reaction_does_not() -> None:
+    one = limiter(PersonLimits(bytes_per_day=1000))
+    assert one.exceeded(Reaction("test", "", "7", "m", Sender("1"), ("+1",), START.isoformat())) is None
+    note = Attachment("", note="too large", size=10**9)
+    quoting = replace(message(1, "", "1", note), quote=Quote("q", Sender("2"), "", (Attachment("f", size=1000),)))
+    assert one.without_excess(quoting) == quoting
+    quoting = replace(quoting, attachments=())
+    quote = one.without_excess(quoting).quote
+    assert quote is not None
+    assert [file.reference for file in quote.attachments] == [""]
 
 
 def test_without_limits_everything_is_taken() -> None:

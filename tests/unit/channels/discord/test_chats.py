@@ -49,8 +49,8 @@ def cached(chats: ChatDirectory) -> list[str]:
 def test_a_server_that_is_left_takes_its_channels_names_and_the_bots_roles_along() -> None:
     chats = directory()
     own = {"id": "5", "name": "bubbot", "tags": {"bot_id": "1"}}
-    others = [{"id": "6", "name": "crew"}, {"id": "7", "tags": {"bot_id": "2"}}, {"id": "x"}, "no role"]
-    chats.update("GUILD_CREATE", {"id": GUILD, "channels": [TEXT], "threads": [FORUM_POST], "roles": [own, *others]})
+    others = ["no role", {"id": "x"}, {"id": "6", "name": "crew"}, {"id": "7", "tags": {"bot_id": "2"}}]
+    chats.update("GUILD_CREATE", {"id": GUILD, "channels": [TEXT], "threads": [FORUM_POST], "roles": [*others, own]})
     chats.update("GUILD_CREATE", {"id": "8", "channels": [{"id": "12", "type": 0}], "roles": [{**own, "id": "3"}]})
     assert chats.find_cached("11") == DiscordChat("11", 11, "post", GUILD, "10")
     assert (cached(chats), chats.bot_user.roles) == (["10", "11", "12"], {"5", "3"})
@@ -71,9 +71,10 @@ def test_a_role_that_comes_later_is_the_bots_if_it_is_tagged_so() -> None:
     assert (chats.bot_user.roles, chats.role_names) == ({"5"}, {"5": "b", "6": "crew"})
 
 
-def test_a_new_session_forgets_what_the_gateway_lists_again() -> None:
+async def test_a_new_session_forgets_the_channels_of_the_one_before() -> None:
     chats = directory(None, CommandInfo("help", "Helps."))
     chats.update("GUILD_CREATE", {"id": GUILD, "channels": [TEXT], "roles": []})
+    await chats.find_place("11", {})
     chats.start_session({"id": "2", "username": None})
     assert (cached(chats), chats.channel_names) == ([], {})
     assert (chats.bot_user.id, chats.bot_user.name, chats.bot_user.commands) == ("2", "", {"help"})
@@ -137,13 +138,16 @@ async def test_the_direct_chat_with_a_person_is_opened_and_remembered() -> None:
 
 
 async def test_of_fetched_channels_the_ones_used_longest_ago_are_forgotten() -> None:
-    chats = directory()
+    chats = directory(_Api(**{"3": {"id": "3", "type": 1}}))
     chats.update("CHANNEL_CREATE", {"id": "1", "type": 0, "guild_id": GUILD})
     for number in range(1, MAX_FETCHED_CHATS + 2):
         await chats.find_place(str(number), {})
     assert chats.find_cached("2")
     await chats.find_place("5000", {})
-    assert [bool(chats.find_cached(number)) for number in ("1", "2", "3", "5000")] == [True, False, True, True]
+    await chats.fetch("3")
+    await chats.find_place("5001", {})
+    found = [bool(chats.find_cached(number)) for number in ("1", "2", "3", "4", "5000", "5001")]
+    assert found == [True, False, True, False, True, True]
 
 
 @pytest.mark.parametrize(
@@ -152,6 +156,7 @@ async def test_of_fetched_channels_the_ones_used_longest_ago_are_forgotten() -> 
         ({"id": "1", "type": 0, "parent_id": "2"}, DiscordChat("1", 0, guild="8")),  # its category is no parent
         ({"id": "1", "type": 12, "parent_id": "2", "guild_id": "3"}, DiscordChat("1", 12, guild="3", parent="2")),
         ({"id": "1", "type": 0, "name": 5, "last_message_id": None}, DiscordChat("1", 0, guild="8")),
+        ({"id": "1", "type": 11, "parent_id": "two"}, DiscordChat("1", 11, guild="8")),
         ({"id": "1", "type": "0"}, None),
         ({"id": "one", "type": 0}, None),
         (["1"], None),
@@ -163,15 +168,15 @@ def test_a_channel_is_read_from_json(raw: object, chat: DiscordChat | None) -> N
 
 class TestMemberRoles:
     async def test_roles_are_asked_for_again_when_they_are_too_old(self) -> None:
-        now = 0.0
+        now = 1000.0
         api = _Api(**{"42": {"roles": ["5", "x", 6]}})
         members = MemberRoles(api, lambda: now, 300.0)  # type: ignore[arg-type]
         assert await members.fetch_roles(GUILD, "42") == ("5",)
-        now = 300.0
+        now = 1300.0
         assert await members.fetch_roles(GUILD, "42") == ("5",)
         assert api.paths == ["/guilds/9/members/42"]
         api.answers.clear()
-        now = 300.5
+        now = 1300.5
         assert await members.fetch_roles(GUILD, "42") == ()  # left the server
         assert len(api.paths) == 2
 
