@@ -97,7 +97,13 @@ def test_times_ahead_by_a_whole_limit_are_those_of_a_clock_that_was_set_back() -
 
 def test_who_exceeds_a_limit_is_told_once_an_hour_of_each() -> None:
     one = limiter()
-    assert [one.should_notify(message(at), "minute") for at in (0, 0, 3599, 3600, 3601)] == [True, False, False, True, False]
+    assert [one.should_notify(message(at), "minute") for at in (0, 0, 3599, 3600, 3601)] == [
+        True,
+        False,
+        False,
+        True,
+        False,
+    ]
     assert [one.should_notify(message(3601), limit) for limit in ("hour", "bytes", "hour")] == [True, True, False]
     assert one.should_notify(message(3601, sender="2"), "minute")
 

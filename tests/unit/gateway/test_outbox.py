@@ -170,9 +170,7 @@ class TestLive:
         await outbox.enqueue("test:home", "notice", (MessagePart("home", "ding"),), {})
         assert [one.inbound for one in await outbox.unanswered_live()] == [1]
 
-    async def test_of_very_many_the_newest_are_looked_at(
-        self, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_of_very_many_the_newest_are_looked_at(self, outbox: Outbox, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(outbox_views, "MAX_PREVIEW_FACTS_READ", 2)
         for inbound in (7, 8, 9):
             await outbox.begin_live(inbound, "test:home", MessagePart("home", "half …"))

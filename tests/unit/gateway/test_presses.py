@@ -329,7 +329,9 @@ def test_a_message_that_is_not_too_long_gets_the_line(length: int, line: str) ->
     buttons = intent.parts[0].buttons
     assert buttons is not None
     found = FoundButton(intent, 0, buttons, buttons.buttons[0])
-    changed = pressed_part(press("m1", "k/0", direct=True), found, lambda outbound: [MessagePart("home", outbound.text)])
+    changed = pressed_part(
+        press("m1", "k/0", direct=True), found, lambda outbound: [MessagePart("home", outbound.text)]
+    )
     assert changed == MessagePart("home", "x" * length + line, edits="m1")
 
 

@@ -19,7 +19,10 @@ from channels.discord.errors import DiscordApiError
 from channels.discord.inbound import DiscordPlace
 
 GUILD = "9"
-TEXT, FORUM_POST = {"id": "10", "type": 0, "name": "general"}, {"id": "11", "type": 11, "name": "post", "parent_id": "10"}
+TEXT, FORUM_POST = (
+    {"id": "10", "type": 0, "name": "general"},
+    {"id": "11", "type": 11, "name": "post", "parent_id": "10"},
+)
 
 
 class _Api:
