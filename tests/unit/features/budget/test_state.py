@@ -11,8 +11,7 @@ import pytest
 from bubbot.features.budget import state as module
 from bubbot.features.budget.state import RATES_PROJECTION, WARNED, BudgetState, combine_failing
 from bubbot.ports.usage import RESERVED, SETTLED, BudgetSubject, FailingModel, Reservation
-from bubbot.tape.entry import TapeEntry, event
-from bubbot.tape.handle import timestamp
+from bubbot.tape.entry import TapeEntry, event, timestamp
 from tests.doubles import START
 
 NUMBERS = count(1)
