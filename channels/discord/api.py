@@ -166,8 +166,6 @@ class DiscordApi:
                 logging.getLogger(name).removeFilter(self._redaction)
 
     async def _open(self) -> tuple[_DiscordHttp, aiohttp.ClientSession]:
-        if self._http is not None and self._files is not None and not self._closed:
-            return self._http, self._files
         async with self._opening:
             if self._closed:
                 raise DiscordUnavailable("the channel is closed")

@@ -49,7 +49,7 @@ class DiscordChat:
         """The chat as the port names it."""
         if self.kind == DIRECT_MESSAGE_TYPE:
             return DiscordPlace(self.id, is_direct=True)
-        if self.kind in THREAD_TYPES and self.parent:
+        if self.parent:
             return DiscordPlace(self.parent, self.id, self.guild, title=self.name)
         return DiscordPlace(self.id, space=self.guild)
 
@@ -62,7 +62,6 @@ class ChatDirectory:
         self._list_commands = list_commands
         self._listed: dict[str, DiscordChat] = {}
         self._fetched: OrderedDict[str, DiscordChat] = OrderedDict()
-        self._guilds: dict[str, set[str]] = {}
         self._own_roles: dict[str, set[str]] = {}
         self.channel_names: dict[str, str] = {}
         self.role_names: dict[str, str] = {}
@@ -80,7 +79,6 @@ class ChatDirectory:
         self.update_commands()
         self._listed.clear()
         self._fetched.clear()
-        self._guilds.clear()
         self.channel_names.clear()
 
     def update_commands(self) -> None:
@@ -108,7 +106,7 @@ class ChatDirectory:
             for chat in parse_chats(guild, raw):
                 self._keep(chat)
         elif event == "GUILD_DELETE" and not raw.get("unavailable"):
-            for number in self._guilds.pop(guild, set()):
+            for number in [chat.id for chat in self._listed.values() if chat.guild == guild]:
                 self._forget(number)
             self._own_roles.pop(guild, None)
             self._update_own_roles()
@@ -164,16 +162,12 @@ class ChatDirectory:
 
     def _keep(self, chat: DiscordChat) -> None:
         self._listed[chat.id] = chat
-        self._fetched.pop(chat.id, None)
-        self._guilds.setdefault(chat.guild, set()).add(chat.id)
         self.channel_names[chat.id] = chat.name
 
     def _forget(self, number: str) -> None:
-        chat = self._listed.pop(number, None)
+        self._listed.pop(number, None)
         self._fetched.pop(number, None)
         self.channel_names.pop(number, None)
-        if chat is not None:
-            self._guilds.get(chat.guild, set()).discard(number)
 
     def _learn_roles(self, guild: str, roles: object) -> None:
         for role in roles if isinstance(roles, list) else []:

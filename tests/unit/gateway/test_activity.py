@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bubbot.gateway.activity import ActivityTracker, TurnActivity
+from bubbot.gateway.activity import RECENT_TURNS, ActivityTracker, TurnActivity
 from bubbot.ports.channel import (
     Preview,
     StepFinished,
@@ -46,4 +46,14 @@ def test_of_a_turn_that_did_not_show_its_begin_nobody_says_how_long_it_took() ->
     assert activity.get("a:1") == (TurnActivity("tool", "x"), None)
     activity("a:1", TurnFinished("answered"))
     activity("a:2", TurnFinished("failed"))
+    activity("a:3", TextStreamed("Well"))
+    assert activity.get("a:3") == (TurnActivity("writing"), None)
     assert ended == [None, None]
+
+
+def test_the_outcomes_of_the_newest_turns_are_remembered_of_all_sessions() -> None:
+    activity = ActivityTracker(lambda _session, _event: None, lambda: 1.0)
+    assert activity.recent_outcomes == ()
+    for number in range(RECENT_TURNS + 2):
+        activity(f"a:{number}", TurnFinished("failed" if number < 3 else "answered"))
+    assert activity.recent_outcomes == ("failed", *["answered"] * (RECENT_TURNS - 1))

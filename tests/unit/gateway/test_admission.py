@@ -178,6 +178,7 @@ def test_a_name_as_a_word_is_a_call(name: str, text: str) -> None:
         ("bubbot", "mybubbot"),
         ("bubbot", "bubbot2 _bubbot bubbot_"),
         ("bubbot", "bubbot\u0323"),
+        ("q", "q\u0323"),
         ("bubbot", "q\u0323bubbot"),
         ("bubbot", "ябubbot бubbot"),
         ("bubbot", "bub bot"),
@@ -228,7 +229,9 @@ class TestBots:
         assert decided == [Respond(Role.MEMBER)] * 3 + [Ignore("loop")] * 2
         assert asked.decide(said("9", addressed=True, bot=True, chat=OTHER_GROUP)) == Respond(Role.MEMBER)
         assert asked.decide(said("3", "not for the bot")) == Ignore("not addressed")
-        assert asked.decide(chatter) == Respond(Role.MEMBER)
+        clock.now += 60
+        again = [asked.decide(chatter) for _ in range(SETTINGS.bot_depth + 1)]
+        assert again == [Respond(Role.MEMBER)] * SETTINGS.bot_depth + [Ignore("loop")]
 
     def test_a_stranger_does_not_open_the_way_for_a_loop(self) -> None:
         clock = Seconds()

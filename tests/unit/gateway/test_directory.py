@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,10 @@ from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.gateway.directory import ChannelDirectory
 from bubbot.gateway.migrations import ChatMigrations
 from bubbot.models.scripted import ScriptedModel
-from bubbot.ports.channel import Outbound, Role
+from bubbot.ports.channel import Button, ButtonSet, MessagePart, Outbound, Receipt, Role
+from bubbot.ports.outbox import intent_from, intent_key
+from bubbot.ports.tool import NoArgs, tool
+from bubbot.ports.turn import Turn
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import event
 from tests.turns import HOME, Bench, Options, running
@@ -123,3 +127,38 @@ async def test_channels_that_joined_know_each_other_and_report_chats_that_are_go
     assert told == [("test", "home", "chat not found")]
     runtimes.clear()
     assert bench.line.link.find_channel("test") is None
+
+
+async def test_a_message_besides_the_answer_is_merged_and_sent_with_its_turn() -> None:
+    runtimes: dict[str, ChannelRuntime] = {}
+    directory = ChannelDirectory(runtimes)
+    buttons = ButtonSet((Button("Yes", ",yes"),))
+
+    @tool("card")
+    async def card(turn: Turn, args: NoArgs) -> str:
+        """Stage a card here and one on a channel that is gone."""
+        outbound = Outbound("test", "home", "a card", buttons=buttons)
+        return str([directory.stage(turn, "card", replace(outbound, channel=name)) for name in ("test", "gone")])
+
+    async with running(InMemoryStore(), ScriptedModel(), Options(tools=[card])) as bench:
+        runtimes["test"] = bench.line
+        assert (await bench.say(",card")).text == "[True, False]"
+        await bench.quiet()
+        assert sorted(bench.channel.texts) == ["[True, False]", "a card"]
+        (intent,) = [one for one in await bench.entries(bench.outbox.name) if one.key == intent_key("card")]
+        receipt = await bench.outbox.receipt_of(intent_from(intent), 0)
+        assert receipt
+        assert await directory.find_sent(HOME, "test", "card") == receipt
+        for session, channel, key in (("test:other", "test", "card"), (HOME, "gone", "card"), (HOME, "test", "none")):
+            assert await directory.find_sent(session, channel, key) is None
+
+
+async def test_of_a_message_in_parts_the_one_with_the_buttons_is_found_once_it_was_sent(
+    bench: Bench, directory: ChannelDirectory
+) -> None:
+    parts = (MessagePart("home", "long"), MessagePart("home", "end", buttons=ButtonSet((Button("Yes", ",yes"),))))
+    message = await bench.outbox.enqueue(HOME, "card", parts, {})
+    assert await directory.find_sent(HOME, "test", "card") is None
+    for place in (0, 1):
+        await bench.outbox.record_receipt(message, place, Receipt(f"m{place}"))
+    assert await directory.find_sent(HOME, "test", "card") == "m1"

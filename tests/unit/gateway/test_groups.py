@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from bubbot.gateway.groups import MAX_NOTICES_PER_DAY, RETRY_SECONDS
+from bubbot.gateway.groups import DAY_SECONDS, MAX_NOTICES_PER_DAY, RETRY_SECONDS, GroupCalls
+from bubbot.gateway.inbox import Inbox, inbox_tape
 from bubbot.gateway.owner import OwnerChat
 from bubbot.models.scripted import ScriptedModel
-from bubbot.ports.channel import BotAdded, Sender
+from bubbot.ports.channel import BotAdded, Inbound, Sender
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.tape.store import TapeStore
+from bubbot.tape.entry import TapeEntry
+from bubbot.tape.service import TapeService
+from bubbot.tape.store import Batch, TapeStore
 from bubbot.texts import Texts
+from tests.doubles import CountingIds, SteppingClock
 from tests.gateways import TIME, Stage, admitting
 from tests.turns import CHANNEL, Bench, Options, running
 from tests.virtual import virtual
@@ -142,3 +146,70 @@ async def test_many_groups_of_one_batch_do_not_either(store: TapeStore) -> None:
         await asyncio.gather(*(call(bench, f"-{number + 100}", f"s{number}") for number in range(50)))
         await bench.quiet()
         assert len(bench.channel.texts) == 1 + MAX_NOTICES_PER_DAY
+
+
+class Owner:
+    """Takes notices, if a chat of an owner is known; counts how often one was looked for."""
+
+    def __init__(self) -> None:
+        self.store = InMemoryStore()
+        self.has_chat = True
+        self.tries = 0
+        self.told: list[str] = []
+        self.calls = self.restart()
+
+    def restart(self) -> GroupCalls:
+        tape = TapeService(self.store, inbox_tape("test"), now=SteppingClock(), new_id=CountingIds())
+        self.calls = GroupCalls(Inbox(tape, CountingIds("nonce")), Texts(), self.notify)
+        return self.calls
+
+    async def notify(self, tape: str, key: str, text: str, fact: TapeEntry) -> bool:
+        self.tries += 1
+        if self.has_chat:
+            await self.store.append([Batch(tape, (fact,))])
+            self.told.append(key.rpartition(":")[2])
+        return self.has_chat
+
+    async def call(self, *groups: int) -> None:
+        for group in groups:
+            inbound = Inbound("test", f"m{group}", f"-{group}", Sender("9"), "bot?", TIME, direct=False)
+            await self.calls.on_call(inbound)
+
+
+@virtual
+async def test_of_so_many_groups_an_owner_is_told_in_any_day_and_of_the_others_later() -> None:
+    owner = Owner()
+    await asyncio.sleep(1000)
+    await owner.call(*range(MAX_NOTICES_PER_DAY - 1))
+    await asyncio.sleep(3600)
+    await owner.call(100, 101)
+    assert owner.told == [*(f"-{number}" for number in range(MAX_NOTICES_PER_DAY - 1)), "-100"]
+    await asyncio.sleep(DAY_SECONDS - 3600 - 1)
+    await owner.call(101)
+    assert len(owner.told) == MAX_NOTICES_PER_DAY
+    await asyncio.sleep(1)
+    await owner.call(*range(101, 115))
+    assert owner.told[MAX_NOTICES_PER_DAY:] == [f"-{number}" for number in range(101, 101 + MAX_NOTICES_PER_DAY - 1)]
+
+
+@virtual
+async def test_a_chat_of_an_owner_is_looked_for_once_a_minute() -> None:
+    owner = Owner()
+    owner.has_chat = False
+    await asyncio.sleep(1000)
+    await owner.call(1, 2)
+    await asyncio.sleep(RETRY_SECONDS - 1)
+    await owner.call(1)
+    assert owner.tries == 1
+    await asyncio.sleep(1)
+    owner.has_chat = True
+    await owner.call(1, 2, 1)
+    assert (owner.tries, owner.told) == (3, ["-1", "-2"])
+
+
+async def test_a_group_of_which_an_earlier_process_told_holds_up_no_other() -> None:
+    owner = Owner()
+    await owner.call(1)
+    owner.restart()
+    await owner.call(1, 2)
+    assert owner.told == ["-1", "-2"]

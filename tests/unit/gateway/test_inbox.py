@@ -11,7 +11,7 @@ import pytest
 
 from bubbot.gateway.inbox import Inbox, inbox_tape
 from bubbot.gateway.inbox_views import INBOX_CHECKPOINT_INTERVAL
-from bubbot.ports.channel import Attachment, Inbound, Sender, UnparsedUpdate
+from bubbot.ports.channel import Attachment, ButtonPress, Inbound, Sender, UnparsedUpdate
 from bubbot.ports.inbox import done_entry, interrupted_entry
 from bubbot.ports.turn import AcceptedInbound
 from bubbot.stores.inmemory import InMemoryStore
@@ -121,6 +121,18 @@ async def test_an_id_that_was_set_aside_is_not_accepted_later(inbox: Inbox) -> N
     assert await inbox.accept(inbound()) is None
 
 
+async def test_the_first_fact_of_an_external_id_stays_whatever_is_said_of_it_later(
+    inbox: Inbox, store: TapeStore
+) -> None:
+    await accepted(inbox)
+    await inbox.record_refused("1", "test:home")
+    press = ButtonPress("test", "c1", "home", "m1", Sender("7"), "k/0", "2026-11-21T20:21:00+00:00")
+    for reason in ("foreign", "expired"):
+        await inbox.record_press_refused(press, reason)
+    names = [(entry.name, entry.payload["data"].get("reason")) for entry in await whole(store, home(store).name)]
+    assert names == [("inbox/received", None), ("inbox/press-refused", "foreign")]
+
+
 class TestMarks:
     async def busy(self, store: InMemoryStore, messages: int, *, stuck: Sequence[int] = ()) -> Inbox:
         """An inbox after many messages, of which those in `stuck` were never finished."""
@@ -151,13 +163,15 @@ class TestMarks:
         store = CountingStore()
         inbox = await self.busy(store, 10, stuck=[3])
         (owed,) = await inbox.open_inbounds()
-        await home(store).append([interrupted_entry([owed.id], turn="t")])
+        await home(store).append([interrupted_entry([owed.id], turn="t1")])
         for number in range(100, 200):
             await accepted(inbox, external_id=str(number))
             await inbox.write_checkpoint()
-        await home(store).append([interrupted_entry([owed.id], turn="t")])
-        again = (await inbox.open_inbounds())[0]
-        assert (again.id, again.attempts) == (owed.id, 2)
+        (again, *_) = await Inbox(service(store), CountingIds()).open_inbounds()
+        assert again == replace(owed, attempts=1, interrupted_turn="t1")
+        await home(store).append([interrupted_entry([owed.id], turn="t2")])
+        (again, *_) = await inbox.open_inbounds()
+        assert again == replace(owed, attempts=2, interrupted_turn="t2")
 
     async def test_a_stuck_message_that_is_done_at_last_is_owed_no_more(self) -> None:
         store = CountingStore()

@@ -6,9 +6,12 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
+from bubbot.gateway import limits
 from bubbot.gateway.limits import PersonLimiter, PersonLimits
 from bubbot.models.scripted import ScriptedModel
-from bubbot.ports.channel import Attachment, Edit, Inbound, Quote, Sender
+from bubbot.ports.channel import Attachment, Edit, Inbound, Quote, Reaction, Sender
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
 from tests.doubles import START, SteppingClock
@@ -20,8 +23,8 @@ LIMITS = PersonLimits(messages_per_minute=3, messages_per_hour=5, bytes_per_day=
 SAY = Texts().say
 
 
-def limiter(limits: PersonLimits = LIMITS) -> PersonLimiter:
-    return PersonLimiter(limits, SteppingClock())
+def limiter(rules: PersonLimits = LIMITS) -> PersonLimiter:
+    return PersonLimiter(rules, SteppingClock())
 
 
 def message(seconds: float = 0, text: str = "hi", sender: str = "1", *files: Attachment) -> Inbound:
@@ -75,11 +78,68 @@ def test_files_and_texts_have_a_limit_of_bytes_in_a_day() -> None:
     assert one.without_excess(message(86400, "", "2", Attachment("?"))).attachments[0].reference == ""
 
 
+def test_bytes_of_one_minute_are_forgotten_together_when_the_first_of_them_are_a_day_old() -> None:
+    one = limiter(PersonLimits(bytes_per_day=1000))
+    assert [one.exceeded(message(at, "x" * size)) for at, size in ((0, 400), (59.9, 400), (60, 200))] == [None] * 3
+    assert one.exceeded(message(86399.9, "x")) == "bytes"
+    assert one.exceeded(message(86400, "x" * 801)) == "bytes"
+    assert one.exceeded(message(86400, "x" * 800)) is None
+    assert one.exceeded(message(86460, "x" * 200)) is None
+    assert one.exceeded(message(86460, "x")) == "bytes"
+
+
+def test_times_ahead_by_a_whole_limit_are_those_of_a_clock_that_was_set_back() -> None:
+    one = limiter(PersonLimits(messages_per_hour=1))
+    assert [one.exceeded(message(at)) for at in (3600, 0.1, 0)] == [None, "hour", None]
+    one = limiter(PersonLimits(bytes_per_day=1))
+    assert [one.exceeded(message(at, "x")) for at in (86400, 0, -0.1)] == [None, "bytes", None]
+
+
+def test_who_exceeds_a_limit_is_told_once_an_hour_of_each() -> None:
+    one = limiter()
+    assert [one.should_notify(message(at), "minute") for at in (0, 0, 3599, 3600, 3601)] == [
+        True,
+        False,
+        False,
+        True,
+        False,
+    ]
+    assert [one.should_notify(message(3601), limit) for limit in ("hour", "bytes", "hour")] == [True, True, False]
+    assert one.should_notify(message(3601, sender="2"), "minute")
+
+
+def test_of_too_many_people_the_one_who_was_silent_longest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PEOPLE_REMEMBERED", 2)
+    one = limiter(PersonLimits(messages_per_hour=2))
+    assert [one.exceeded(message(0, sender=sender)) for sender in "1213"] == [None] * 4
+    assert [one.exceeded(message(1, sender=sender)) for sender in "133"] == ["hour", None, "hour"]
+    assert [one.exceeded(message(2, sender="2")) for _ in range(3)] == [None, None, "hour"]
+
+
 def test_a_restart_does_not_forget_what_was_accepted() -> None:
     one = limiter()
     one.load([message(at, "", "1", Attachment("f", size=600)) for at in (0, 1, 2)])
     assert one.exceeded(message(3)) == "minute"
     assert one.without_excess(message(90, "", "1", Attachment("g", size=1))).attachments[0].reference == ""
+
+
+def test_what_was_accepted_counts_with_its_text_its_files_and_those_of_its_quote() -> None:
+    quote = Quote("q", Sender("2"), "", (Attachment("f", size=200),))
+    one = limiter(PersonLimits(bytes_per_day=1_000_500))
+    one.load([replace(message(0, "x" * 100, "1", Attachment("?"), Attachment("", size=10**9)), quote=quote)])
+    assert [one.exceeded(message(1, "x" * size)) for size in (201, 200, 1)] == ["bytes", None, "bytes"]
+
+
+def test_files_of_a_quote_count_and_what_is_no_file_or_a_reaction_does_not() -> None:
+    one = limiter(PersonLimits(bytes_per_day=1000))
+    assert one.exceeded(Reaction("test", "", "7", "m", Sender("1"), ("+1",), START.isoformat())) is None
+    note = Attachment("", note="too large", size=10**9)
+    quoting = replace(message(1, "", "1", note), quote=Quote("q", Sender("2"), "", (Attachment("f", size=1000),)))
+    assert one.without_excess(quoting) == quoting
+    quoting = replace(quoting, attachments=())
+    quote = one.without_excess(quoting).quote
+    assert quote is not None
+    assert [file.reference for file in quote.attachments] == [""]
 
 
 def test_without_limits_everything_is_taken() -> None:
@@ -88,8 +148,8 @@ def test_without_limits_everything_is_taken() -> None:
     assert one.without_excess(message(0, "", "1", Attachment("f", size=10**12))).attachments[0].reference == "f"
 
 
-def limited(store: InMemoryStore, limits: PersonLimits = LIMITS, **listed: Any) -> Any:
-    rules = replace(admitting(store, **(listed or {"owners": {"1"}, "members": {"2"}})), person_limits=limits)
+def limited(store: InMemoryStore, person_limits: PersonLimits = LIMITS, **listed: Any) -> Any:
+    rules = replace(admitting(store, **(listed or {"owners": {"1"}, "members": {"2"}})), person_limits=person_limits)
     return running(store, ScriptedModel(), Options(rules=rules), channel=Stage())
 
 

@@ -137,7 +137,7 @@ async def test_a_turn_past_the_grace_is_cut_off_and_nothing_goes_on_showing_it()
         await manager.stop(GRACE)
         assert loop.time() - began < 45
         shown = len(channel.shown)
-        await asyncio.sleep(100)
+        await asyncio.sleep(20_000)  # the model would have answered
         assert (len(channel.shown), channel.texts) == (shown, [])
         assert len(await store.forks()) == 1
     async with running(store, ScriptedModel(), Options(rules=rules()), life="second") as bench:
@@ -184,3 +184,34 @@ async def test_one_that_does_not_stop_receiving_does_not_hold_the_end() -> None:
             await manager.stop(GRACE)
         assert good.closed
         let_go.set()
+
+
+@virtual
+async def test_a_channel_that_is_taken_away_ends_receiving_before_it_closes() -> None:
+    closed_at_the_end: list[bool] = []
+
+    async def slow_end(_: Receive) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(5)
+            closed_at_the_end.append(channel.closed)
+
+    channel = Driven(slow_end)
+    async with managed(Driven(), channel) as (manager, _):
+        await asyncio.sleep(1)
+        await manager.stop_channel("1", 10)
+        assert (closed_at_the_end, channel.closed, manager.states) == ([False], True, {"0": "running", "1": "ended"})
+        await manager.stop(GRACE)
+
+
+@virtual
+async def test_channels_that_are_replaced_are_not_over_until_that_is_done() -> None:
+    async with managed(Driven(raising(ChannelRefused("token")))) as (manager, _):
+        waiting = asyncio.create_task(manager.wait_until_refused(excluding=""))
+        with manager.replacing():
+            await asyncio.sleep(10)
+            assert not waiting.done()
+        async with asyncio.timeout(10):
+            await waiting
+        await manager.stop(GRACE)

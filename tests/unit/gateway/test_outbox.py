@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from bubbot.gateway import outbox_views
 from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.gateway.outbox import Outbox, outbox_tape
 from bubbot.gateway.outbox_views import OUTBOX_CHECKPOINT_INTERVAL, LiveMessage
@@ -88,6 +89,12 @@ async def test_the_same_turn_intends_once(outbox: Outbox, store: TapeStore) -> N
     assert len(await outbox.pending()) == 1
 
 
+async def test_what_is_to_be_sent_under_one_key_is_what_came_first(outbox: Outbox) -> None:
+    first = await outbox.enqueue("test:home", "key", (MessagePart("home", "ding"),), {})
+    assert await outbox.enqueue("test:home", "key", (MessagePart("home", "dong"),), {}) == first
+    assert await outbox.pending() == (first,)
+
+
 class TestMarks:
     async def busy(self, store: InMemoryStore, turns: int, *, stuck: int = -1) -> Outbox:
         """An outbox after many deliveries, of which one never got through."""
@@ -158,6 +165,17 @@ class TestLive:
         await outbox.end_live(LiveMessage(9, "test:home"))
         assert [one.inbound for one in await outbox.unanswered_live()] == [7]
 
+    async def test_what_answers_no_inbound_leaves_it_unanswered(self, outbox: Outbox) -> None:
+        await outbox.begin_live(1, "test:home", MessagePart("home", "half …"))
+        await outbox.enqueue("test:home", "notice", (MessagePart("home", "ding"),), {})
+        assert [one.inbound for one in await outbox.unanswered_live()] == [1]
+
+    async def test_of_very_many_the_newest_are_looked_at(self, outbox: Outbox, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(outbox_views, "MAX_PREVIEW_FACTS_READ", 2)
+        for inbound in (7, 8, 9):
+            await outbox.begin_live(inbound, "test:home", MessagePart("home", "half …"))
+        assert [one.inbound for one in await outbox.unanswered_live()] == [8, 9]
+
     async def test_an_erasure_reaches_its_words(self, outbox: Outbox, store: TapeStore) -> None:
         await outbox.begin_live(7, "test:home", MessagePart("home", "half …"))
         await outbox.begin_live(8, "test:other", MessagePart("other", "half …"))
@@ -178,6 +196,19 @@ class TestShards:
         assert await outbox.has_receipt("p1")
         await outbox.abandon(made[0], "gone")
         assert await outbox.pending() == ()
+
+    async def test_the_first_of_the_inbounds_of_each_chat_shows_its_answer_in_another_message(
+        self, outbox: Outbox
+    ) -> None:
+        for session in ("test:home", "test:work"):
+            await outbox.begin_live(1, session, MessagePart("home", "half …"))
+        home, work = await outbox.live_message(1, "test:home"), await outbox.live_message(1, "test:work")
+        assert home is not None
+        assert work is not None
+        await outbox.record_live(1, "test:work", "p1")
+        is_sharded = outbox.tape_of("test:home") != outbox.tape_of("test:work")
+        assert await outbox.belongs_elsewhere("p1", home) is is_sharded
+        assert not await outbox.belongs_elsewhere("p1", work)
 
     async def test_live_messages_of_two_chats_are_kept_apart(self, outbox: Outbox) -> None:
         for session in ("test:home", "test:work"):

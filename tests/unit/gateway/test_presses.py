@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from bubbot.gateway.presses import MAX_EDITED_CHARS
+from bubbot.gateway.outbox import Outbox
+from bubbot.gateway.presses import MAX_EDITED_CHARS, FoundButton, find_button, pressed_part
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import (
     MAX_BUTTON_ID_BYTES,
@@ -20,14 +21,17 @@ from bubbot.ports.channel import (
     MessagePart,
     Outbound,
     PressedButton,
+    Receipt,
     Role,
     Sender,
 )
 from bubbot.ports.outbox import intent_entry, intent_from
 from bubbot.ports.tool import NoArgs, Tool, tool
 from bubbot.ports.turn import Turn
+from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
+from tests.doubles import CountingIds, SteppingClock
 from tests.gateways import Stage, admitting
 from tests.turns import HOME, Bench, Options, running
 
@@ -297,6 +301,38 @@ class TestShowing:
             await bench.gate.receive(bench.inbound(",twice"))
             await bench.quiet()
             assert [part.buttons for part in bench.channel.sent] == [None]
+
+
+async def test_the_button_is_found_in_the_part_that_has_it(store: TapeStore) -> None:
+    outbox = Outbox(TapeService(store, OUTBOX, now=SteppingClock(), new_id=CountingIds()))
+    parts = (MessagePart("home", "long"), MessagePart("home", "end", buttons=ButtonSet((Button("Yes", ",act"),))))
+    intent = await outbox.enqueue(HOME, "offer", parts, {})
+    offered = intent.parts[1].buttons
+    assert offered is not None
+    found = FoundButton(intent, 1, offered, Button("Yes", ",act"))
+    assert await find_button(outbox, press("m1", offered.button_id(0))) == found
+    assert found.part == intent.parts[1]
+    await outbox.record_receipt(intent, 0, Receipt("m0"))
+    await outbox.record_receipt(intent, 1, Receipt("m1"))
+    assert await find_button(outbox, press("m1", offered.button_id(0))) == found
+    for wrong in (
+        press("m0", offered.button_id(0)), press("m1", offered.button_id(1)), press("m1", f"{offered.key}/0000"),
+        press("m1", offered.key), press("m1", "/0"), press("m1", offered.button_id(0), chat="other"),
+    ):  # fmt: skip
+        assert await find_button(outbox, wrong) is None
+
+
+@pytest.mark.parametrize(("length", "line"), [(MAX_EDITED_CHARS, "\n\n✓ Yes"), (MAX_EDITED_CHARS + 1, "")])
+def test_a_message_that_is_not_too_long_gets_the_line(length: int, line: str) -> None:
+    part = MessagePart("home", "x" * length, reply_to="m0", buttons=ButtonSet((Button("Yes", ",act"),), key="k"))
+    intent = intent_from(intent_entry(HOME, "k", (part,)).with_id(1))
+    buttons = intent.parts[0].buttons
+    assert buttons is not None
+    found = FoundButton(intent, 0, buttons, buttons.buttons[0])
+    changed = pressed_part(
+        press("m1", "k/0", direct=True), found, lambda outbound: [MessagePart("home", outbound.text)]
+    )
+    assert changed == MessagePart("home", "x" * length + line, edits="m1")
 
 
 @pytest.mark.parametrize("cause", ["a" * 32, "a" * 500, "ключ", "turn:with:colons"])

@@ -67,6 +67,15 @@ class TestBatches:
         waiting = line(said(1), said(2, ",help"), said(3), said(4))
         assert [taken(waiting), taken(waiting), taken(waiting)] == [[1], [2], [3, 4]]
 
+    @pytest.mark.parametrize(
+        "fields", [{"model": "local"}, {"instructions": "briefly"}, {"origin": "schedule:j"}, {"text": ",help"}]
+    )
+    async def test_what_is_answered_in_its_own_way_comes_alone(self, fields: dict[str, Any]) -> None:
+        own = said(2)
+        own = replace(own, accepted=replace(own.accepted, inbound=replace(own.accepted.inbound, **fields)))
+        waiting = line(said(1), own, said(3), said(4))
+        assert [taken(waiting), taken(waiting), taken(waiting)] == [[1], [2], [3, 4]]
+
     async def test_what_was_interrupted_in_an_unknown_turn_comes_alone(self) -> None:
         waiting = line(said(1, attempts=1), said(2, attempts=1), said(3), said(4))
         assert [taken(waiting), taken(waiting), taken(waiting)] == [[1], [2], [3, 4]]

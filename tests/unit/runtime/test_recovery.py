@@ -362,6 +362,13 @@ async def test_the_forks_of_channels_that_do_not_run_here_are_left_alone(
     )
     assert found == OpenWork()
     assert len(await store.forks()) == 1
+    # Nor do they hide one of a channel that runs here.
+    await TapeService(store, "web:9", now=clock, new_id=ids, session="web:9").open_fork([note("kept")])
+    found = await find_open_work(
+        store, {"web": other}, lambda name: TapeService(store, name, now=clock, new_id=ids), str
+    )
+    assert found == OpenWork(("web:9",))
+    assert len(await store.forks()) == 2
 
 
 async def test_a_fork_that_no_message_began_is_merged_by_whoever_starts(

@@ -17,6 +17,7 @@ from channels.telegram.errors import (
     is_token_refusal,
     make_delivery_error,
     make_fetch_error,
+    make_token_error,
     parse_refusal,
 )
 from channels.telegram.poller import OutageLog
@@ -43,6 +44,10 @@ def read(code: int, description: str, **parameters: Any) -> TelegramApiError:
         (read(429, "Too Many Requests"), False, 1.0),
         (read(401, "Unauthorized"), False, None),
         (read(404, "Not Found"), False, None),
+        (read(408, "Request Timeout"), False, None),
+        (read(409, "Conflict"), False, None),
+        (read(410, "Gone"), True, None),
+        (read(499, "Odd"), True, None),
         (read(500, "Internal Server Error"), False, None),
         (parse_refusal(502, b"<html>", TOKEN), False, None),
         (TelegramUnavailable("the connection failed (ConnectError)"), False, None),
@@ -52,6 +57,35 @@ def test_deliveries(error: TelegramApiError | TelegramUnavailable, permanent: bo
     failed = make_delivery_error(error)
     assert (failed.permanent, failed.retry_after) == (permanent, retry_after)
     assert (error.description if isinstance(error, TelegramApiError) else str(error)) in str(failed)
+
+
+@pytest.mark.parametrize(
+    ("error", "gone"),
+    [
+        (read(403, "Forbidden: bot was kicked from the group chat"), True),
+        (read(400, "Bad Request: chat not found"), True),
+        (read(400, "Bad Request: GROUP chat was deactivated"), True),
+        (read(400, "Bad Request: message is too long"), False),
+        (read(404, "Not Found: chat not found"), False),
+    ],
+)
+def test_only_a_chat_that_is_out_of_reach_is_gone(error: TelegramApiError, gone: bool) -> None:
+    assert make_delivery_error(error).gone is gone
+
+
+def test_what_was_not_answered_may_have_arrived_and_what_was_refused_has_not() -> None:
+    assert make_delivery_error(TelegramUnavailable("the connection failed")).maybe
+    assert not make_delivery_error(read(400, "Bad Request")).maybe
+    assert str(read(400, "Bad Request")) == "Bad Request"
+
+
+def test_only_who_runs_a_server_is_asked_for_its_address() -> None:
+    error = read(401, "Unauthorized")
+    told = [str(make_token_error("tg", error, self_hosted=self_hosted)) for self_hosted in (False, True)]
+    assert told == [
+        f"[channels.tg] token was refused by Telegram (401): copy it again from @BotFather{rest}."
+        for rest in ("", ", and see that base_url is right")
+    ]
 
 
 @pytest.mark.parametrize(

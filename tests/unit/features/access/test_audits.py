@@ -95,6 +95,10 @@ async def test_a_grant_twice_is_one_fact_and_nothing_to_revoke_is_an_error(
 ) -> None:
     await access.grant_audit("anna", "work", TERMINAL)
     await access.grant_audit("anna", "stdin:work", TERMINAL)
+    later = AccessService(  # has not read the tape yet
+        access_tape(memory_store), now=SteppingClock(), random=CountingSalt(), configured=access.configured
+    )
+    await later.grant_audit("anna", "stdin:work", TERMINAL)
     assert await memory_store.head(ACCESS_TAPE) == 1
     with pytest.raises(AccessError, match="anna may not see telegram:7"):
         await access.revoke_audit("anna", "telegram:7", TERMINAL)

@@ -126,6 +126,16 @@ class TestLinking:
         old = {name: stored[name] for name in ("grants", "codes", "refusals")}
         assert ACCESS_PROJECTION.decode(old, cited) == AccessState(state.grants, state.codes, state.refusals)
 
+    async def test_after_a_restart_a_claim_can_be_declined_and_then_not_confirmed(
+        self, access: AccessService, ask: Asked, tape: TapeService, clock: SteppingClock
+    ) -> None:
+        code = await access.create_link_code(ANN, "test:1")
+        await access.claim_link(code, BOB, ask)
+        later = AccessService(tape, now=clock, random=Codes(), configured=access.configured)
+        assert await later.decline_link(ANN) == BOB
+        assert await later.confirm_link(ANN) == "none"
+        assert later.state.linked_accounts(BOB) == (BOB,)
+
     async def test_three_accounts_become_one_person_and_one_may_leave(self, access: AccessService, ask: Asked) -> None:
         await link(access, ask, ANN, BOB)
         await link(access, ask, EVE, BOB)

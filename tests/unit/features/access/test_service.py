@@ -232,6 +232,15 @@ class TestCodes:
         with pytest.raises(AccessError, match="expired"):
             await access.approve(code, Role.MEMBER, TERMINAL)
 
+    async def test_a_code_of_a_channel_that_was_taken_away_lets_nobody_in(self, access: AccessService) -> None:
+        code = await code_of(access)
+        access.configured = {"other": ListedPeople()}
+        with pytest.raises(ConfigError, match="'chat' is not a configured channel"):
+            await access.approve(code, Role.MEMBER, TERMINAL)
+        access.configured = LISTED
+        assert access.role("chat", "42") is Role.STRANGER
+        await access.approve(code, Role.MEMBER, TERMINAL)
+
     async def test_an_approval_takes_nothing_away(self, access: AccessService) -> None:
         code = await code_of(access)
         await access.grant("chat", "42", Role.ADMIN, TERMINAL)

@@ -14,7 +14,7 @@ from bubbot.errors import BudgetExceeded, LeaseLost, ModelRefused, ModelUnavaila
 from bubbot.features.budget.budget import Budget, BudgetLimits, SpendingLimit
 from bubbot.features.budget.state import UNPRICED, WARNED, budget_state_from, renewal_day
 from bubbot.ports.model import ModelPrice, ModelReply, Usage
-from bubbot.ports.usage import BUDGET_TAPE, RESERVED, SETTLED, BudgetSubject, SpentTotal
+from bubbot.ports.usage import BUDGET_TAPE, RESERVED, SETTLED, BudgetSubject, SpentTotal, TotalKey
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import event
@@ -117,6 +117,31 @@ async def test_a_budget_ends_and_says_until_when(store: TapeStore, limits: dict[
     assert caught.value.renews == ("2026-12-01" if period == "month" else "2026-11-22")
     assert len(await whole(store)) == 5  # nothing was reserved for the third; the owner was told of the second
     assert len(await facts(store, SETTLED)) == 2
+
+
+@pytest.mark.parametrize("limits", [{"day": 10.0}, {"month": 10.0}, {"tokens_day": 10}, {"tokens_month": 10}])
+async def test_a_budget_is_used_up_once_nothing_is_left_of_it(
+    memory_store: InMemoryStore, limits: dict[str, Any]
+) -> None:
+    budget = await opened(memory_store, plan(**limits))
+    for _ in range(2):
+        assert not budget.is_used_up("bot", "")
+        await spend(budget, 4, 1)
+    assert budget.is_used_up("bot", "")
+    assert not budget.is_used_up("model", "m")
+
+
+async def test_totals_and_answers_of_a_call_are_known_at_once(memory_store: InMemoryStore) -> None:
+    budget = await opened(memory_store, plan())
+    async with budget.metered_call(ANN, "m", 5) as call:
+        call.reply = ModelReply("x", usage=Usage(5, 2), model="m")
+    day, month = (TotalKey("chat", "test:home", period) for period in (DAY, DAY[:7]))
+    expected = SpentTotal(calls=1, tokens=7, cost_nanousd=7 * 10**9)
+    for _ in range(2):  # before and after they are on the tape
+        assert [budget.totals()[key] for key in (day, month)] == [expected, expected]
+        assert budget.spent("chat", "test:home", DAY) == expected
+        await budget.wait_written()
+    assert list(budget.answered_models()) == ["m"]
 
 
 @pytest.mark.parametrize(
@@ -270,6 +295,14 @@ class TestWhatIsNotKnown:
         with pytest.raises(BudgetExceeded):
             await spend(again, 1, 1)
         assert len(await facts(store, UNPRICED)) == 1
+
+    @pytest.mark.parametrize("limits", [{"day": 1.0}, {"month": 1.0}])
+    async def test_a_missing_price_matters_to_a_budget_of_money_for_a_day_or_a_month(
+        self, memory_store: InMemoryStore, limits: dict[str, Any]
+    ) -> None:
+        owner = Owner()
+        await spend(await opened(memory_store, plan(None, **limits), tell=owner), 5, 5)
+        assert len(owner.texts) == 1
 
     async def test_nobody_is_told_of_prices_where_no_budget_is_in_money(self, memory_store: InMemoryStore) -> None:
         owner = Owner()
@@ -438,6 +471,18 @@ async def test_people_are_told_once_in_ten_minutes_and_in_a_terminal_each_time(m
     assert [await told(BudgetSubject("stdin:default", "stdin:0", turn="v")) for _ in range(2)] == [True, True]
     clock.advance(timedelta(minutes=10))
     assert await told(ANN)
+
+
+async def test_after_exactly_ten_minutes_people_are_told_again(memory_store: InMemoryStore) -> None:
+    clock = SteppingClock(step=timedelta(0))
+    budget = await opened(memory_store, plan(day=0.0), clock=clock)
+    told = []
+    for minutes in (0, 9, 1):
+        clock.advance(timedelta(minutes=minutes))
+        with pytest.raises(BudgetExceeded) as caught:
+            await spend(budget, 1, 1)
+        told.append(not caught.value.told)
+    assert told == [True, False, True]
 
 
 def test_a_price_reckons_with_the_cache() -> None:

@@ -16,7 +16,7 @@ from bubbot.features.budget.health import (
     model_outages,
 )
 from bubbot.features.budget.limits import ModelFacts
-from bubbot.features.budget.outages import ModelOutage, explain_outage
+from bubbot.features.budget.outages import ModelOutage, explain_outage, needs_operator
 from bubbot.features.budget.settings import BudgetSettings
 from bubbot.gateway.health.formatter import HealthFormatter
 from bubbot.gateway.health.snapshot import HealthSnapshot, as_json
@@ -53,6 +53,47 @@ def test_of_budgets_that_of_the_bot_is_always_told_and_others_when_they_are_near
     )
 
 
+def test_the_others_that_are_nearest_to_their_limits_are_told() -> None:
+    spent = {
+        TotalKey("user", f"a:{number}", "2026-11"): SpentTotal(1, tokens, 0)
+        for number, tokens in enumerate((79, 80, 120, 85, 90, 95, 81))
+    }
+    plan = BudgetLimits({("user", "each"): SpendingLimit(tokens_month=100)})
+    near = budget_usage(spent, plan, "2026-11-22")[4:]
+    assert near == tuple(
+        BudgetUsage("user", f"a:{number}", "2026-11", "tokens", used, 100.0)
+        for number, used in ((2, 120.0), (5, 95.0), (4, 90.0), (3, 85.0), (6, 81.0))
+    )
+    assert budget_usage(dict(list(spent.items())[:2]), plan, "2026-11-22")[4:] == (
+        BudgetUsage("user", "a:1", "2026-11", "tokens", 80.0, 100.0),
+    )
+    plan = BudgetLimits({("user", "each"): SpendingLimit(day=0.0)})  # used up by nothing
+    spent = {TotalKey("user", "a:1", "2026-11-22"): SpentTotal()}
+    assert budget_usage(spent, plan, "2026-11-22")[4:] == (BudgetUsage("user", "a:1", "2026-11-22", "cost", 0.0, 0.0),)
+
+
+def test_budgets_are_told_in_money_and_tokens_and_only_that_of_the_bot_is_measured() -> None:
+    usages = (
+        BudgetUsage("bot", "", "2026-11-22", "cost", 1.0, 5.0),
+        BudgetUsage("bot", "", "2026-11-22", "tokens", 1500.0),
+        BudgetUsage("bot", "", "2026-11", "cost", 1.5),
+        BudgetUsage("bot", "", "2026-11", "tokens", 900.0, 1000.0),
+        BudgetUsage("user", "a:1", "2026-11-22", "cost", 0.45, 0.5),
+    )
+    health = budget_health(HealthContext(Texts(), NOW, FULL.zone), usages, (), Currency("EUR", 0.5))
+    (row,) = health.rows
+    assert row.lines == (
+        "the whole bot, today: 1.00 EUR of 5.00 EUR; 1,500 tokens, no limit",
+        "the whole bot, this month: 1.50 EUR, no limit; 900 tokens of 1,000 tokens",
+        "the person a:1, today: 0.45 EUR of 0.50 EUR",
+    )
+    measured = [(sample.name.rpartition("_")[2], sample.value, sample.labels) for sample in health.samples]
+    assert measured == [
+        ("spent", 1.0, ("day", "cost")), ("limit", 5.0, ("day", "cost")), ("spent", 1500.0, ("day", "tokens")),
+        ("spent", 1.5, ("month", "cost")), ("spent", 900.0, ("month", "tokens")), ("limit", 1000.0, ("month", "tokens")),
+    ]  # fmt: skip
+
+
 class TestModelsThatDoNotAnswer:
     TROUBLE = ModelOutage("openai/x", "2026-11-22T10:00:00+00:00", "2026-11-22T11:59:00+00:00", "model_refused", 401)
 
@@ -83,6 +124,27 @@ class TestModelsThatDoNotAnswer:
         assert "2026-11-22 11:00:00" in row.lines[0]  # by the clock of Berlin
         assert explain_outage(Texts(tag), one) in row.lines[0]
         assert str(status if status in (400, 503) else "") in row.lines[0]
+
+    def test_refusals_for_one_reason_have_one_sentence(self) -> None:
+        def why(status: int | None) -> str:
+            return explain_outage(Texts(), replace(self.TROUBLE, status=status))
+
+        reasons = [{why(status) for status in group} for group in ((401, 403), (402, 429), (404, 410), (400,), (None,))]
+        assert [len(each) for each in reasons] == [1] * 5
+        assert len(set().union(*reasons)) == 5
+
+    @pytest.mark.parametrize(
+        ("kind", "status", "needed"),
+        [
+            ("model_unconfigured", None, True), ("model_key_missing", None, True), ("model_refused", 401, True),
+            ("model_refused", 400, False), ("model_refused", None, False), ("model_unavailable", 401, False),
+            ("model_rate_limited", 429, False), ("empty_answer", None, False),
+        ],
+    )  # fmt: skip
+    def test_an_operator_is_needed_where_waiting_does_not_help(
+        self, kind: str, status: int | None, needed: bool
+    ) -> None:
+        assert needs_operator(FailingModel("m", "", "", kind, status)) is needed
 
     def test_admins_are_told_in_chats(self) -> None:
         told = HealthFormatter(Texts(), failing(self.TROUBLE)).in_chat(Role.ADMIN, direct=False)

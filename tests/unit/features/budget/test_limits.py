@@ -9,7 +9,8 @@ import pytest
 from bubbot.app.budget import model_facts
 from bubbot.errors import ConfigError
 from bubbot.features.budget.budget import BudgetLimits, SpendingLimit
-from bubbot.features.budget.limits import DEFAULT_ANSWER_TOKENS, FREE, budget_limits
+from bubbot.features.budget.limits import DEFAULT_ANSWER_TOKENS, FREE, budget_limits, message_rates
+from bubbot.features.budget.rates import MessageRate
 from bubbot.ports.model import ModelPrice, Usage
 from bubbot.settings.loader import load
 
@@ -41,6 +42,15 @@ def test_limits_are_by_scope_and_name(tmp_path: Path) -> None:
     assert made.find_limit("channel", "telegram") == SpendingLimit(tokens_day=4)
     assert made.find_limit("job", "any") == SpendingLimit(day=0)
     assert made.find_limit("model", "openai/gpt-4o") == SpendingLimit(month=6)
+
+
+def test_rates_are_those_of_people_and_chats_that_have_one(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text(
+        "[budget.users.each]\nper_minute = 3\n[budget.users.'telegram:1']\nday = 2\n[budget.chats.'telegram:-1']\nper_hour = 9\n"
+    )
+    assert message_rates(load(home=tmp_path).budget) == {
+        ("user", "each"): MessageRate(3, None), ("chat", "telegram:-1"): MessageRate(None, 9),
+    }  # fmt: skip
 
 
 def test_a_chat_that_moved_has_the_limit_of_each_of_its_ids(tmp_path: Path) -> None:

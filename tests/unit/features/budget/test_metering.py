@@ -14,10 +14,10 @@ from bubbot.features.budget.budget import Budget, BudgetLimits, SpendingLimit
 from bubbot.features.budget.metering import BudgetFallbackModel, RateGate, add_notice, budget_subject
 from bubbot.features.budget.rates import MessageRate, RateLimiter
 from bubbot.models.scripted import ScriptedModel
-from bubbot.ports.channel import Outbound
+from bubbot.ports.channel import Inbound, Outbound, Sender
 from bubbot.ports.model import Model, ModelReply, Usage
 from bubbot.ports.tool import NoArgs, tool
-from bubbot.ports.turn import Turn
+from bubbot.ports.turn import AcceptedInbound, Turn
 from bubbot.ports.usage import RESERVED, SETTLED
 from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.stores.inmemory import InMemoryStore
@@ -182,6 +182,29 @@ async def test_one_that_would_wait_for_long_is_refused_once_and_kept(memory_stor
         ]
         assert texts_of(await bench.entries(), "user") == ["one", "two", "three", "hello"]
         assert (await bench.say(",retry")).status == "failed"  # it would ask the model too
+
+
+async def test_what_is_no_message_to_the_model_or_begins_again_takes_no_place_in_the_rate() -> None:
+    told: list[Outbound] = []
+
+    async def notify(_channel: str, outbound: Outbound) -> None:
+        told.append(outbound)
+
+    rates = RateLimiter({("user", "each"): MessageRate(minute=1)}, SteppingClock(step=timedelta(0)), UTC)
+    gate, woken = RateGate(rates, Texts(), notify), asyncio.Event()
+    woken.set()
+    message = Inbound("test", "m1", "home", Sender("1"), "hello", "2026-11-21T20:21:00+00:00", message="7")
+    free = [replace(message, origin="schedule:j"), replace(message, text=",help")]
+    for batch in [[], [AcceptedInbound(1, message, attempts=1)], *[[AcceptedInbound(1, each)] for each in free]]:
+        for _ in range(3):
+            assert await gate.wait(batch, woken) is None
+    assert told == []
+    for _ in range(2):  # the first is free; the second, also of `,retry`, has to wait
+        assert await gate.wait([AcceptedInbound(1, replace(message, text=",retry"))], woken) is None
+    (notice,) = told
+    assert (notice.chat, notice.reply_to, "60" in notice.text) == ("home", "7", True)
+    denial = await gate.wait([AcceptedInbound(1, message)], woken)
+    assert isinstance(denial, RateLimitExceeded)
 
 
 @virtual
