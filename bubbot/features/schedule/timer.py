@@ -132,15 +132,21 @@ class JobTimer:
         async with self._locks.setdefault(job_id, asyncio.Lock()):
             self._retries.add(job_id)  # for any failure below
             try:
-                await self._look(job_id)
-                self._retries.discard(job_id)
+                if await self._look(job_id):
+                    self._retries.discard(job_id)
             except BubbotError as error:
                 log.warning("job not fired, retrying: %s", error, extra={"action": "schedule.failed", "job": job_id})
             finally:
                 self._arm(job_id)
 
-    async def _look(self, job_id: str) -> None:
+    async def _look(self, job_id: str) -> bool:
+        """Do what is due. Return false if the job stays as it was: to go on at once would have no end."""
+        before: JobState | None = None
         while (job_state := self._book.state.jobs.get(job_id)) is not None:
+            if job_state == before:
+                log.warning("job unchanged, retrying", extra={"action": "schedule.failed", "job": job_id})
+                return False
+            before = job_state
             for request in job_state.requests:
                 await self._fire_once(job_state, request.mark, request.by)
             if job_state.requests:
@@ -148,15 +154,16 @@ class JobTimer:
             planned = self._plan(job_state)
             if planned.end_reason:
                 await self._end_job(job_state, planned)
-                return
+                return True
             if not planned.fire and planned.skipped is None:
-                return
+                return True
             if planned.skipped is not None:
                 first, last = format_instant(planned.skipped.first), format_instant(planned.skipped.last)
                 data = {"job": job_id, "first": first, "last": last, "reason": "reason_catch_up"}
-                await self._book.write([event(SKIPPED, data, key=f"skipped:{job_id}@{last}")])
+                await self._book.write([event(SKIPPED, data)])  # no key: a clock set back brings the same times again
             for instant in planned.fire:
                 await self._fire_once(job_state, format_instant(instant), job_state.job.by)
+        return True
 
     async def _fire_once(self, job_state: JobState, mark: str, by: Actor) -> None:
         """Fire once. If another process was first, the firing is its own; the fact is written anyway."""
@@ -190,7 +197,7 @@ class JobTimer:
         job_state, instant = self._book.state.jobs.get(job_id), mark_instant(mark)
         if job_state is not None and job_state.covered < instant:
             data = {"job": job_id, "first": mark, "last": mark, "reason": "reason_fired_before"}
-            await self._book.write([event(SKIPPED, data, key=f"skipped-again:{job_id}@{mark}")])
+            await self._book.write([event(SKIPPED, data)])
 
     async def _end_job(self, job_state: JobState, planned: FiringPlan) -> None:
         fact = event(OVER, {"job": job_state.job.id, "reason": planned.end_reason, "detail": planned.detail})

@@ -228,6 +228,23 @@ class TestTheClockOnTheWall:
             assert bot.book.state.jobs[standing.job.id] == standing
 
     @virtual
+    @pytest.mark.parametrize("catch_up", ["skip", "once"])
+    async def test_times_that_were_passed_over_while_the_clock_was_ahead_are_passed_over_again(self, catch_up: str) -> None:
+        store, clock = InMemoryStore(), WallClock()
+        async with timed(store, said(), clock=clock) as bot:
+            await bot.say(f",remind catch_up={catch_up} 0 * * * *: tea")
+            for _ in range(3):  # each time the same times pass at once
+                clock.forward += timedelta(hours=3, minutes=30)
+                await bot.passes(minutes=1)
+                assert {job.covered for job in bot.book.state.jobs.values()} == {NOON + timedelta(hours=3)}
+                clock.forward -= timedelta(hours=3, minutes=30)
+                await bot.passes(minutes=1)
+            clock.forward += timedelta(hours=3, minutes=30)
+            await bot.passes(minutes=27)  # 16:01
+            assert bot.texts[-1] == "tea"
+            assert (await bot.facts("fired"))[-1].data["mark"] == "2026-11-22T16:00:00Z"
+
+    @virtual
     async def test_one_command_lets_the_jobs_of_a_clock_that_was_ahead_go_on(self) -> None:
         store, clock = InMemoryStore(), WallClock()
         async with timed(store, said(), clock=clock, keep=False) as bot:
