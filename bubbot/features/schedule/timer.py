@@ -154,7 +154,7 @@ class JobTimer:
             planned = self._plan(job_state)
             if planned.end_reason:
                 await self._end_job(job_state, planned)
-                return True
+                continue
             if not planned.fire and planned.skipped is None:
                 return True
             if planned.skipped is not None:
