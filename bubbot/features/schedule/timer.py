@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 
 TIMER_HEARTBEAT_SECONDS = 20.0
 """Seconds between looks at the wall clock: the most by which a machine that slept, or whose clock was set, is late."""
+JOB_DEFAULTS = {"misfire_grace_time": None, "coalesce": True, "max_instances": 8}
+"""Settings of APScheduler: no look is dropped."""
 
 AcceptFiring: TypeAlias = Callable[[Inbound, Mapping[str, Sequence[TapeEntry]]], Awaitable[bool]]
 """Accept a firing, with facts of other tapes in the same transaction, and queue its turn.
@@ -80,9 +82,7 @@ class JobTimer:
     async def run(self) -> None:
         """Fire jobs until cancelled."""
         logging.getLogger("apscheduler").setLevel(logging.WARNING)
-        self._scheduler = AsyncIOScheduler(
-            timezone=UTC, job_defaults={"misfire_grace_time": None, "coalesce": True, "max_instances": 8}
-        )
+        self._scheduler = AsyncIOScheduler(timezone=UTC, job_defaults=JOB_DEFAULTS)
         self._scheduler.start()
         self._book.is_timer_running = True
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain, repeat
@@ -79,6 +79,14 @@ def refusal(error: pytest.ExceptionInfo[ScheduleRefused]) -> str:
     return error.value.sentence
 
 
+def outcome(act: Callable[[], str]) -> str:
+    """Return what comes of it, or the sentence that refuses it."""
+    try:
+        return act()
+    except ScheduleRefused as error:
+        return error.sentence
+
+
 class TestFind:
     JOBS = state_of(
         job_named("abc123"),
@@ -107,10 +115,7 @@ class TestFind:
         ],
     )
     def test_a_job_is_found_by_id_beginning_or_name(self, query: str, found: str) -> None:
-        try:
-            assert changes(self.JOBS).find(query).job.id == found
-        except ScheduleRefused as error:
-            assert error.sentence == found
+        assert outcome(lambda: changes(self.JOBS).find(query).job.id) == found
 
     def test_the_jobs_of_other_chats_are_found_by_who_owns_all(self) -> None:
         for query in ("fff999", "f", "far"):
@@ -133,11 +138,13 @@ class TestFind:
         ],
     )
     def test_as_many_words_as_possible_name_the_job(self, words: str, found: str, rest: str) -> None:
-        try:
+
+        def find() -> str:
             job, left = changes(self.JOBS).find_at_start(words)
-            assert (job.job.id, left) == (found, rest)
-        except ScheduleRefused as error:
-            assert error.sentence == found
+            assert left == rest
+            return job.job.id
+
+        assert outcome(find) == found
 
 
 class TestLists:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -408,6 +409,17 @@ class TestFailures:
         await jobs.add("* * * * *")
         await asyncio.sleep(120)
         assert len(jobs.fired) == 1
+
+    @virtual
+    async def test_the_library_that_keeps_time_is_heard_only_if_something_is_wrong(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO)
+        caplog.set_level(logging.INFO, "apscheduler")
+        async with kept() as jobs:
+            await jobs.add("* * * * *", runs=1)
+            await asyncio.sleep(100)
+        assert {record.name.partition(".")[0] for record in caplog.records} == {"bubbot"}
 
     @virtual
     async def test_two_looks_at_once_fire_once(self) -> None:
