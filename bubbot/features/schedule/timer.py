@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
 
@@ -147,23 +147,24 @@ class JobTimer:
                 log.warning("job unchanged, retrying", extra={"action": "schedule.failed", "job": job_id})
                 return False
             before = job_state
-            for request in job_state.requests:
-                await self._fire_once(job_state, request.mark, request.by)
             if job_state.requests:
-                continue
-            planned = self._plan(job_state)
-            if planned.end_reason:
+                for request in job_state.requests:
+                    await self._fire_once(job_state, request.mark, request.by)
+            elif (planned := self._plan(job_state)).end_reason:
                 await self._end_job(job_state, planned)
-                continue
-            if not planned.fire and planned.skipped is None:
-                return True
-            if planned.skipped is not None:
-                first, last = format_instant(planned.skipped.first), format_instant(planned.skipped.last)
-                data = {"job": job_id, "first": first, "last": last, "reason": "reason_catch_up"}
-                await self._book.write([event(SKIPPED, data)])  # no key: a clock set back brings the same times again
-            for instant in planned.fire:
-                await self._fire_once(job_state, format_instant(instant), job_state.job.by)
+            elif planned.fire or planned.skipped is not None:
+                await self._fire_due(job_state, planned)
+            else:
+                break
         return True
+
+    async def _fire_due(self, job_state: JobState, planned: FiringPlan) -> None:
+        if planned.skipped is not None:
+            first, last = format_instant(planned.skipped.first), format_instant(planned.skipped.last)
+            data = {"job": job_state.job.id, "first": first, "last": last, "reason": "reason_catch_up"}
+            await self._book.write([event(SKIPPED, data)])  # no key: a clock set back brings the same times again
+        for instant in planned.fire:
+            await self._fire_once(job_state, format_instant(instant), job_state.job.by)
 
     async def _fire_once(self, job_state: JobState, mark: str, by: Actor) -> None:
         """Fire once. If another process was first, the firing is its own; the fact is written anyway."""
@@ -236,13 +237,11 @@ class JobTimer:
     def _wake(self, job_id: str, now: datetime, *, looked: bool) -> datetime | None:
         """Return when to look at a job.
 
-        Once it `looked`, the look itself arms the job again; until then the beat is enough.
+        Once it `looked`, the look itself arms the job again; a look that failed is for the next beat.
         """
         job_state = self._book.state.jobs.get(job_id)
-        if looked or job_state is None:
+        if looked or job_state is None or job_id in self._retries:
             return None
-        if job_id in self._retries:
-            return now + timedelta(seconds=TIMER_HEARTBEAT_SECONDS)
         if job_state.requests:
             return now
         return self._plan(job_state).wake_at or now

@@ -400,11 +400,13 @@ class TestFailures:
             assert [at for at, _ in jobs.fired[2:]] == ["02:00", "03:00", "04:00"]
 
     @virtual
-    async def test_jobs_fire_only_while_their_timer_runs(self) -> None:
+    async def test_jobs_fire_only_while_their_timer_runs(self, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.INFO)
         async with kept() as jobs:
             await jobs.add("* * * * *")
             assert jobs.book.is_timer_running
             await asyncio.sleep(61)
+            assert caplog.text.count("job fired") == 1
         assert not jobs.book.is_timer_running
         await jobs.add("* * * * *")
         await asyncio.sleep(120)
@@ -420,6 +422,18 @@ class TestFailures:
             await jobs.add("* * * * *", runs=1)
             await asyncio.sleep(100)
         assert {record.name.partition(".")[0] for record in caplog.records} == {"bubbot"}
+
+    @virtual
+    async def test_a_clock_that_was_ahead_is_noticed_at_the_next_beat(self) -> None:
+        async with kept() as jobs:
+            jobs.clock.forward = timedelta(hours=3)
+            job = await jobs.add("0 * * * *")
+            jobs.clock.forward = timedelta()
+            await asyncio.sleep(19)
+            assert jobs.book.state.jobs[job].covered == NOON + timedelta(hours=3)
+            await asyncio.sleep(2)
+            assert jobs.book.state.jobs[job].covered == NOON + timedelta(seconds=20)
+            assert await jobs.facts() == [("added", ""), ("clock", "")]
 
     @virtual
     async def test_two_looks_at_once_fire_once(self) -> None:
