@@ -49,7 +49,7 @@ def changes(
     nested: bool = False,
     **limits: Any,
 ) -> JobChanges:
-    new_ids = ids or repeat("abcdef0123")
+    new_ids = ids or repeat("abcdef0123", 9)  # an id that is drawn for ever would hang
     requester = JobRequester(by, role, place, nested=nested, owns_all=owns_all)
     return JobChanges(
         state or ScheduleState(), requester, now, lambda: next(new_ids), ScheduleLimits(**limits), "UTC", source
