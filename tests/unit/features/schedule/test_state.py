@@ -89,6 +89,11 @@ def test_what_a_fact_changes(before: JobState, entry: TapeEntry, expected: JobSt
     assert after(before, entry) == expected
 
 
+def test_what_was_erased_hides_nothing_that_follows() -> None:
+    erased = replace(fact("removed", by=BY), erased=True)
+    assert after(BEGIN, erased, fact("fired", mark=mark(1))) == replace(BEGIN, covered=hour(1), runs=3)
+
+
 def test_a_changed_job_counts_from_its_change_and_stays_paused_only_for_a_person() -> None:
     job = replace(JOB, text="coffee", since=timestamp(hour(5)))
     changed = event("schedule/changed", job_data(job))
@@ -184,6 +189,7 @@ async def test_a_message_is_delivered_when_each_of_its_parts_is() -> None:
     found = (await tape.fetch([TapeQuery(tape.name, names=("outbox/intent",), limit=1)]))[0]
     erased = [replace(found[0], payload={}, erased=True)]
     assert DeliveriesView(["all"]).fold([erased, erased]) == {}
+    assert DeliveriesView(["all"]).fold([[*erased, *found], erased]) == {"all": DeliveryState("waiting")}
 
 
 class TestStore:
@@ -198,7 +204,7 @@ class TestStore:
     async def test_who_listens_is_told_which_jobs_changed(self) -> None:
         store, changed = InMemoryStore(), list[set[str]]()
         jobs = self.open(store, changed)
-        assert jobs.limits == ScheduleLimits()
+        assert (jobs.limits, jobs.is_timer_running) == (ScheduleLimits(), False)
         await jobs.load()
         far = replace(JOB, id="k", to=ChatRef("test", "2"), granted=ANN)
         await jobs.write([event("schedule/added", job_data(JOB)), event("schedule/added", job_data(far))])
