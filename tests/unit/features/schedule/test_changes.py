@@ -310,7 +310,7 @@ class TestEdit:
 
     def test_what_was_granted_to_an_owner_ends_with_the_change_of_somebody_else(self) -> None:
         old = made(to="test:2", nested=True, urgent=True, allow=["web.get"])
-        powers = {"to": None, "granted": None, "nested": False, "urgent": False, "allow": ()}
+        powers: dict[str, Any] = {"to": None, "granted": None, "nested": False, "urgent": False, "allow": ()}
         job, _ = changes(state_of(old), by=BOB, role=Role.MEMBER, owns_all=False).edit(old, {"text": "y"})
         assert job == replace(old.job, by=BOB, text="y", **powers)
         kept, _ = changes(state_of(old), by=BOB).edit(old, {"text": "y"})

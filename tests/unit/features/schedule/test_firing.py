@@ -603,10 +603,12 @@ class SourceOfTurns:
     inbound: Inbound
 
 
-async def source_of_turns(job: Job, failures: int = 0, **limits: int) -> SourceOfTurns:
+async def source_of_turns(job: Job, failures: int = 0, max_failures: int = 5) -> SourceOfTurns:
     ids = CountingIds()
     tape = TapeService(InMemoryStore(), SCHEDULE_TAPE, now=lambda: NOON, new_id=ids)
-    book = ScheduleStore(tape, now=lambda: NOON, new_id=ids, zone="UTC", limits=ScheduleLimits(**limits))
+    book = ScheduleStore(
+        tape, now=lambda: NOON, new_id=ids, zone="UTC", limits=ScheduleLimits(max_failures=max_failures)
+    )
     await book.load()
     await book.write(
         [event("schedule/added", job_data(job)), event("schedule/failed", {"job": "j", "count": failures})]
