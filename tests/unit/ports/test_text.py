@@ -37,6 +37,8 @@ def test_sizes(size: float, text: str) -> None:
 
 def test_half_a_surrogate_pair_is_replaced_anywhere_in_a_json_value() -> None:
     assert clean_json({"a\ud83d": ["\ude00b", 1, None, "😀"]}) == {"a\ufffd": ["\ufffdb", 1, None, "😀"]}
+    whole = {"a": "😀"}
+    assert clean_json(whole) is whole
 
 
 def test_the_closest_name_is_offered_and_none_that_is_far() -> None:
@@ -81,7 +83,8 @@ def test_halves_of_surrogate_pairs_are_joined_or_replaced(text: str, stored: str
 
 
 @pytest.mark.parametrize(
-    ("text", "cells"), [("abc", 3), ("\x1b[1m", 4), ("é", 1), ("e\u0301", 1), ("一二", 4), ("一\x1b", 2), ("", 0)]
+    ("text", "cells"),
+    [("abc", 3), ("\x1b[1m", 4), ("é", 1), ("e\u0301", 1), ("\u0301", 0), ("一二", 4), ("一\x1b", 2), ("", 0)],
 )
 def test_how_many_cells_a_text_takes(text: str, cells: int) -> None:
     assert cell_width(text) == cells
