@@ -12,6 +12,8 @@ from typing import Any, ParamSpec
 Given = ParamSpec("Given")
 THREAD_SECONDS = 10.0
 """Seconds after which a thread counts as one that waits for the loop."""
+ROUNDS_AT_ONE_TIME = 5_000
+"""Rounds of the loop without a wait, after which a test counts as one that never ends."""
 
 
 class _Selector(selectors.DefaultSelector):
@@ -22,9 +24,14 @@ class _Selector(selectors.DefaultSelector):
         self.slept = 0.0
         self.threads = 0
         """Functions that run in threads of the loop; time stands still meanwhile."""
+        self._rounds = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """See `BaseSelector.select`."""
+        """See `BaseSelector.select`. Raise `RuntimeError` if something is to be done at once for ever."""
+        self._rounds = self._rounds + 1 if timeout == 0 else 0
+        if self._rounds > ROUNDS_AT_ONE_TIME:
+            self._rounds = 0  # the tasks are cancelled in the same loop
+            raise RuntimeError("the time of the loop stands still: something is done again and again")
         found = super().select(None if timeout is None else 0)
         if not found and timeout is not None and timeout > 0 and self.threads:
             found = super().select(THREAD_SECONDS)

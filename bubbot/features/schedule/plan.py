@@ -9,7 +9,14 @@ from bubbot.errors import ScheduleRefused
 from bubbot.features.schedule.clock import first_instant, wall_time
 from bubbot.features.schedule.cron import format_instant
 from bubbot.features.schedule.state import CLOCK, Job, JobState
-from bubbot.features.schedule.when.rules import OneTime, When, find_zone, newest_instants, parse_stored_when
+from bubbot.features.schedule.when.rules import (
+    OneTime,
+    When,
+    find_zone,
+    newest_instants,
+    next_instants,
+    parse_stored_when,
+)
 from bubbot.records import dataclass
 from bubbot.tape.entry import TapeEntry, event, timestamp
 from bubbot.tape.query import parse_moment
@@ -115,13 +122,12 @@ def next_times(job_state: JobState, now: datetime, count: int = 3) -> list[datet
     """Return the next times of a job, without jitter; missed ones do not count."""
     if job_state.status != "on":
         return []
-    job, times = job_state.job, list[datetime]()
+    job = job_state.job
     when, zone = parse_rule(job)
     limit = min(count, job.most - job_state.runs) if job.most else count
-    after = max(now, job_state.covered)
-    while len(times) < limit and (instant := _next_instant(job, when, zone, times[-1] if times else after)) is not None:
-        times.append(instant)
-    return times
+    end = parse_moment(job.until) if job.until else None
+    times = next_instants(when, zone, max(now, job_state.covered), limit)
+    return [instant for instant in times if end is None or instant <= end]
 
 
 def jitter_delay(job: Job, instant: datetime) -> timedelta:

@@ -33,7 +33,7 @@ def skip_past_firings(job_state: JobState, now: datetime) -> list[TapeEntry]:
         return facts
     last = format_instant(newest_instants(when, zone, job_state.covered, now, 1)[-1])
     skipped = {"job": job.id, "first": format_instant(first), "last": last, "reason": RESTORED_REASON}
-    facts.append(event(SKIPPED, skipped, key=f"skipped:{job.id}@{last}"))
+    facts.append(event(SKIPPED, skipped))
     if isinstance(when, OneTime):  # its one time has passed, and nobody needs a notice that it was missed
         facts.append(event(OVER, {"job": job.id, "reason": RESTORED_REASON, "detail": ""}))
     return facts

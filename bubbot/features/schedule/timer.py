@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
 
@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 
 TIMER_HEARTBEAT_SECONDS = 20.0
 """Seconds between looks at the wall clock: the most by which a machine that slept, or whose clock was set, is late."""
+JOB_DEFAULTS = {"misfire_grace_time": None, "coalesce": True, "max_instances": 8}
+"""Settings of APScheduler: no look is dropped."""
 
 AcceptFiring: TypeAlias = Callable[[Inbound, Mapping[str, Sequence[TapeEntry]]], Awaitable[bool]]
 """Accept a firing, with facts of other tapes in the same transaction, and queue its turn.
@@ -80,9 +82,7 @@ class JobTimer:
     async def run(self) -> None:
         """Fire jobs until cancelled."""
         logging.getLogger("apscheduler").setLevel(logging.WARNING)
-        self._scheduler = AsyncIOScheduler(
-            timezone=UTC, job_defaults={"misfire_grace_time": None, "coalesce": True, "max_instances": 8}
-        )
+        self._scheduler = AsyncIOScheduler(timezone=UTC, job_defaults=JOB_DEFAULTS)
         self._scheduler.start()
         self._book.is_timer_running = True
         try:
@@ -132,31 +132,39 @@ class JobTimer:
         async with self._locks.setdefault(job_id, asyncio.Lock()):
             self._retries.add(job_id)  # for any failure below
             try:
-                await self._look(job_id)
-                self._retries.discard(job_id)
+                if await self._look(job_id):
+                    self._retries.discard(job_id)
             except BubbotError as error:
                 log.warning("job not fired, retrying: %s", error, extra={"action": "schedule.failed", "job": job_id})
             finally:
                 self._arm(job_id)
 
-    async def _look(self, job_id: str) -> None:
+    async def _look(self, job_id: str) -> bool:
+        """Do what is due. Return false if the job stays as it was: to go on at once would have no end."""
+        before: JobState | None = None
         while (job_state := self._book.state.jobs.get(job_id)) is not None:
-            for request in job_state.requests:
-                await self._fire_once(job_state, request.mark, request.by)
+            if job_state == before:
+                log.warning("job unchanged, retrying", extra={"action": "schedule.failed", "job": job_id})
+                return False
+            before = job_state
             if job_state.requests:
-                continue
-            planned = self._plan(job_state)
-            if planned.end_reason:
+                for request in job_state.requests:
+                    await self._fire_once(job_state, request.mark, request.by)
+            elif (planned := self._plan(job_state)).end_reason:
                 await self._end_job(job_state, planned)
-                return
-            if not planned.fire and planned.skipped is None:
-                return
-            if planned.skipped is not None:
-                first, last = format_instant(planned.skipped.first), format_instant(planned.skipped.last)
-                data = {"job": job_id, "first": first, "last": last, "reason": "reason_catch_up"}
-                await self._book.write([event(SKIPPED, data, key=f"skipped:{job_id}@{last}")])
-            for instant in planned.fire:
-                await self._fire_once(job_state, format_instant(instant), job_state.job.by)
+            elif planned.fire or planned.skipped is not None:
+                await self._fire_due(job_state, planned)
+            else:
+                break
+        return True
+
+    async def _fire_due(self, job_state: JobState, planned: FiringPlan) -> None:
+        if planned.skipped is not None:
+            first, last = format_instant(planned.skipped.first), format_instant(planned.skipped.last)
+            data = {"job": job_state.job.id, "first": first, "last": last, "reason": "reason_catch_up"}
+            await self._book.write([event(SKIPPED, data)])  # no key: a clock set back brings the same times again
+        for instant in planned.fire:
+            await self._fire_once(job_state, format_instant(instant), job_state.job.by)
 
     async def _fire_once(self, job_state: JobState, mark: str, by: Actor) -> None:
         """Fire once. If another process was first, the firing is its own; the fact is written anyway."""
@@ -190,7 +198,7 @@ class JobTimer:
         job_state, instant = self._book.state.jobs.get(job_id), mark_instant(mark)
         if job_state is not None and job_state.covered < instant:
             data = {"job": job_id, "first": mark, "last": mark, "reason": "reason_fired_before"}
-            await self._book.write([event(SKIPPED, data, key=f"skipped-again:{job_id}@{mark}")])
+            await self._book.write([event(SKIPPED, data)])
 
     async def _end_job(self, job_state: JobState, planned: FiringPlan) -> None:
         fact = event(OVER, {"job": job_state.job.id, "reason": planned.end_reason, "detail": planned.detail})
@@ -229,13 +237,11 @@ class JobTimer:
     def _wake(self, job_id: str, now: datetime, *, looked: bool) -> datetime | None:
         """Return when to look at a job.
 
-        Once it `looked`, the look itself arms the job again; until then the beat is enough.
+        Once it `looked`, the look itself arms the job again; a look that failed is for the next beat.
         """
         job_state = self._book.state.jobs.get(job_id)
-        if looked or job_state is None:
+        if looked or job_state is None or job_id in self._retries:
             return None
-        if job_id in self._retries:
-            return now + timedelta(seconds=TIMER_HEARTBEAT_SECONDS)
         if job_state.requests:
             return now
         return self._plan(job_state).wake_at or now

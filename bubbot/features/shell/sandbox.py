@@ -72,6 +72,9 @@ class ProgramLimits:
     processes: int
 
 
+PROBE_LIMITS = ProgramLimits(seconds=10, memory_bytes=2**30, processes=16)
+
+
 class Sandbox(ABC):
     """A way to start programs.
 
@@ -306,7 +309,7 @@ async def probe(sandbox: Sandbox, timeout: float = PROBE_TIMEOUT_SECONDS) -> Non
     """Run `true` in a sandbox. Raise `SandboxUnusable` if that fails: many systems have a sandbox and forbid its use."""
     with TemporaryDirectory(prefix="bubbot-sandbox-") as name:
         folder = Path(name)
-        command = sandbox.build_command(["true"], folder, ProgramLimits(10, 2**30, 16))
+        command = sandbox.build_command(["true"], folder, PROBE_LIMITS)
         await _run_once(sandbox.name, command, timeout, cwd=folder, env=program_environment(folder))
 
 

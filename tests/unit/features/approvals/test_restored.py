@@ -84,6 +84,8 @@ async def test_a_turn_that_was_queued_and_a_standing_grant_run_nothing(tmp_path:
         assert bench.done == []
         assert "was restored from a backup" in (await bench.results())[-1]
         assert bench.cards == []
+        checked = (await bench.facts("approval.checked"))[-1]
+        assert (checked["tool"], checked["verdict"], "grant" in checked) == ("post.send", "refuse", False)
 
 
 async def test_no_folder_of_the_owner_is_changed(tmp_path: Path) -> None:

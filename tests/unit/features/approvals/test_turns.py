@@ -72,6 +72,29 @@ class TestAsking:
             assert (await bench.results())[-1] == "sent to bob"
             assert len(model.requests) == 3
 
+    async def test_what_each_decision_rests_on_is_written_down_and_nothing_of_calls_that_only_read(
+        self, tmp_path: Path
+    ) -> None:
+        look = calls("tape_info")
+        model = Played(look, POST, says("I asked."), says("It is sent."), POST, says("And again."))
+        async with approving(tmp_path, model) as bench:
+            await bench.say("send it")
+            await bench.say(f",approve {bench.card} chat")
+            await bench.say("send it again")
+            assert bench.done == SENT * 2
+            asked, allowed, standing = await bench.facts("approval.checked")
+            same = {
+                key: asked[key] for key in ("tool", "digest", "effect", "row", "columns", "role", "place", "tainted_by")
+            }
+            assert (same["tool"], same["role"], same["tainted_by"]) == ("post.send", "owner", ())
+            (grant,) = await bench.events("approval.granted", APPROVALS_TAPE)
+            assert [asked, allowed, standing] == [
+                {"call": asked["call"], **same, "verdict": "ask", "approval": bench.cards[0]},
+                {"call": allowed["call"], **same, "verdict": "run", "approval": bench.cards[0]},
+                {"call": standing["call"], **same, "verdict": "run", "grant": standing["grant"]},
+            ]
+            assert (grant.id, allowed["call"]) == (standing["grant"], f"approved{bench.cards[0]}0")
+
     async def test_a_no_runs_nothing_and_the_model_is_told_why(self, tmp_path: Path) -> None:
         model = Played(POST, says("I asked."), says("Left undone."))
         async with approving(tmp_path, model) as bench:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -13,15 +15,29 @@ from bubbot.errors import DeliveryFailed
 from bubbot.features.access.service import AccessService
 from bubbot.features.budget.metering import budget_subject
 from bubbot.features.schedule.changes import SCHEDULE_TAPE, ScheduleLimits
-from bubbot.ports.channel import Role
+from bubbot.features.schedule.firing import (
+    Firing,
+    Firings,
+    ScheduledTurn,
+    describe_action,
+    firing_inbound,
+    mark_instant,
+)
+from bubbot.features.schedule.state import Actor, ChatRef, Job, JobAllowance, JobState, job_data
+from bubbot.features.schedule.store import ScheduleStore
+from bubbot.ports.channel import Inbound, Outbound, Role, Sender
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall
 from bubbot.ports.tool import NoArgs, tool
-from bubbot.ports.turn import Turn
+from bubbot.ports.turn import AcceptedInbound, SourcedReply, Turn, TurnOutcome
 from bubbot.runtime.queue import QueuePolicy
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind, event
+from bubbot.tape.provenance import Source
+from bubbot.tape.service import TapeService
+from bubbot.texts import Texts
+from tests.doubles import CountingIds
 from tests.gateways import admitting
-from tests.schedules import Timed, WallClock, timed
+from tests.schedules import NOON, Timed, WallClock, timed
 from tests.turns import KeptChannel, Options, Played, Replying, calls, says
 from tests.virtual import virtual
 
@@ -505,3 +521,224 @@ class TestMarks:
             await bot.book.load()
             assert bot.book.state == before
             assert bool(await bot.facts("checkpoint")) == bool(facts)
+
+
+DUE = "2026-11-22T13:00:00Z"
+MADE = Job(
+    "j", ChatRef("test", "-1", "7", False, "s"), Actor("test", "5"), "text", "tea", "0 * * * *", "Europe/Berlin", DUE
+)
+HEAD = "Scheduled job j, due 2026-11-22 14:00 Europe/Berlin"
+
+
+class TestInbound:
+    @pytest.mark.parametrize(
+        ("fields", "mark", "text"),
+        [
+            ({}, DUE, f"[{HEAD}: the text that follows was sent as it is.]"),
+            ({"do": "command", "text": ",x"}, DUE, ",x"),
+            (
+                {"do": "prompt", "text": "hm?"},
+                DUE,
+                f"[{HEAD}. Nobody waits for an answer: if there is nothing to say, answer exactly [SILENT].]\nhm?",
+            ),
+            (
+                {"name": "stand up"},
+                f"{DUE}!ab",
+                f"[{HEAD.replace('j,', 'j (stand up),')}: the text that follows was sent as it is.]",
+            ),
+            (
+                {"zone": "Gone/Zone"},
+                DUE,
+                f"[Scheduled job j, due {DUE}: the text that follows was sent as it is.]",
+            ),
+        ],
+    )
+    def test_a_firing_says_what_it_is(self, fields: dict[str, Any], mark: str, text: str) -> None:
+        job = JobState(replace(MADE, **fields), NOON, provenance=Source.PEOPLE)
+        assert firing_inbound(job, mark, Actor("test", "9", "Bob", ("staff",)), NOON) == Inbound(
+            channel="test",
+            external_id=f"schedule:j@{mark}",
+            chat="-1",
+            sender=Sender("9", "Bob", roles=("staff",)),
+            text=text,
+            time="2026-11-22T12:00:00.000000+00:00",
+            thread="7",
+            direct=False,
+            space="s",
+            origin="schedule",
+            provenance="people",
+        )
+
+    @pytest.mark.parametrize(
+        ("mark", "accepted", "jitter", "is_late"),
+        [
+            (DUE, timedelta(), 0, False),
+            (DUE, timedelta(minutes=2), 0, False),
+            (DUE, timedelta(minutes=2, seconds=1), 0, True),
+            (DUE, timedelta(minutes=6, seconds=1), 600, True),  # it was to come after 4 of its 10 minutes
+            (DUE, timedelta(minutes=6), 600, False),
+            (f"{DUE}!ab", timedelta(days=1), 0, False),  # somebody asked for it
+        ],
+    )
+    def test_it_is_late_if_it_is_accepted_two_minutes_after_its_time(
+        self, mark: str, accepted: timedelta, jitter: int, is_late: bool
+    ) -> None:
+        job = JobState(replace(MADE, jitter=jitter), NOON)
+        inbound = firing_inbound(job, mark, MADE.by, mark_instant(DUE) + accepted)
+        assert Firing(job, mark, inbound).is_late is is_late
+
+    def test_a_long_action_is_cut(self) -> None:
+        for length, shown in ((120, "x" * 120), (121, "x" * 120 + "…")):
+            assert describe_action(replace(MADE, text="x" * length), Texts()) == f"says '{shown}'"
+
+
+@dataclass
+class SourceOfTurns:
+    """The source of the turns of one job, and the current role of each person."""
+
+    firings: Firings
+    book: ScheduleStore
+    roles: dict[str, Role]
+    asked: list[Inbound]
+    inbound: Inbound
+
+
+async def source_of_turns(job: Job, failures: int = 0, max_failures: int = 5) -> SourceOfTurns:
+    ids = CountingIds()
+    tape = TapeService(InMemoryStore(), SCHEDULE_TAPE, now=lambda: NOON, new_id=ids)
+    book = ScheduleStore(
+        tape, now=lambda: NOON, new_id=ids, zone="UTC", limits=ScheduleLimits(max_failures=max_failures)
+    )
+    await book.load()
+    await book.write(
+        [event("schedule/added", job_data(job)), event("schedule/failed", {"job": "j", "count": failures})]
+    )
+    roles, asked = {"5": Role.MEMBER, "1": Role.OWNER}, list[Inbound]()
+
+    def role_of(inbound: Inbound) -> Role:
+        asked.append(inbound)
+        return roles.get(inbound.sender.id, Role.STRANGER)
+
+    inbound = firing_inbound(book.state.jobs["j"], DUE, job.by, mark_instant(DUE))
+    return SourceOfTurns(Firings(book, role_of), book, roles, asked, inbound)
+
+
+OWNER = Actor("other", "1", "Ann", ("staff",))
+GRANTED = replace(
+    MADE, to=ChatRef("test", "2"), granted=OWNER, allow=("web.get: a", "shell.run"), nested=True, budget=9
+)
+ANSWER = TurnOutcome("answered", "tea")
+
+
+class TestPermissions:
+    async def test_a_turn_has_the_current_role_of_its_person_and_what_its_job_allows(
+        self, begin: Callable[..., Any]
+    ) -> None:
+        source = await source_of_turns(GRANTED)
+        turn = await begin(role=Role.OWNER)
+        source.firings.prepare(turn, source.inbound)
+        assert (turn.role, turn.cause, turn.time_limit_seconds) == (Role.MEMBER, "j", 9.0)
+        assert (turn.replies_elsewhere, turn.fixed_reply, turn.notices) == (True, "tea", [])
+        assert turn.metadata[ScheduledTurn] == ScheduledTurn(may_schedule=True)
+        granter = replace(source.inbound, channel="other", sender=Sender("1", "Ann", roles=("staff",)), direct=True)
+        assert granter in source.asked
+        turn.inbounds = (AcceptedInbound(1, source.inbound),)
+        assert source.firings.list_allowed(turn) == (JobAllowance("web.get", "a"), JobAllowance("shell.run"))
+        turn.inbounds = (AcceptedInbound(1, replace(source.inbound, origin="human")),)
+        assert source.firings.list_allowed(turn) == ()
+
+    async def test_a_job_for_its_own_chat_says_so_and_a_late_one_is_told(self, begin: Callable[..., Any]) -> None:
+        source = await source_of_turns(replace(MADE, do="prompt"))
+        turn = await begin()
+        late = replace(source.inbound, time="2026-11-22T15:00:00+00:00")
+        source.firings.prepare(turn, late)
+        assert (turn.replies_elsewhere, turn.fixed_reply) == (False, None)
+        assert turn.metadata[ScheduledTurn] == ScheduledTurn(may_schedule=False)
+        assert [notice.partition(";")[0] for notice in turn.notices] == [
+            "This was due on Sunday 2026-11-22 14:00, 2 hours ago"
+        ]
+
+    @pytest.mark.parametrize(
+        ("roles", "reason"),
+        [
+            ({"5": Role.STRANGER}, "reason_revoked"),
+            ({"1": Role.ADMIN}, "reason_grant"),  # who sent its messages elsewhere is no owner any more
+            ({"1": Role.STRANGER}, "reason_grant"),
+        ],
+    )
+    async def test_a_job_whose_permission_is_gone_does_not_run_and_is_paused(
+        self, begin: Callable[..., Any], roles: dict[str, Role], reason: str
+    ) -> None:
+        source = await source_of_turns(GRANTED)
+        source.roles.update(roles)
+        turn = await begin(role=Role.OWNER)
+        source.firings.prepare(turn, source.inbound)
+        assert (turn.role, turn.cause, turn.fixed_reply) == (Role.STRANGER, "", None)
+        assert turn.metadata[ScheduledTurn] == ScheduledTurn(may_schedule=False)
+        reply = source.firings.build_reply(turn, source.inbound, ANSWER)
+        assert (reply.text, reply.target) == ("", None)
+        not_run, paused = reply.entries[SCHEDULE_TAPE]
+        assert (not_run.name, not_run.data["reason"], not_run.data["turn"]) == ("schedule/refused", reason, "t1")
+        assert (paused.name, paused.data["reason"], paused.data["by"]["id"]) == ("schedule/paused", reason, "")
+
+    async def test_what_was_made_at_the_terminal_stays_the_owners(self, begin: Callable[..., Any]) -> None:
+        terminal = Actor("terminal", "terminal")
+        source = await source_of_turns(replace(GRANTED, by=terminal, granted=terminal))
+        source.roles.clear()
+        turn = await begin()
+        source.firings.prepare(turn, source.inbound)
+        assert turn.role is Role.OWNER
+
+    async def test_a_firing_without_its_job_may_do_nothing(self, begin: Callable[..., Any]) -> None:
+        source = await source_of_turns(MADE)
+        await source.book.write([event("schedule/removed", {"job": "j"})])
+        turn = await begin(role=Role.OWNER)
+        source.firings.prepare(turn, source.inbound)
+        assert turn.role is Role.STRANGER
+        assert source.firings.build_reply(turn, source.inbound, ANSWER) == SourcedReply()
+        assert source.firings.failure_entries(source.inbound, "x") == {}
+        assert source.firings.list_allowed(turn) == ()
+
+
+class TestReplies:
+    @pytest.mark.parametrize(
+        ("failures", "text", "said"),
+        [
+            (0, "tea", "tea"),
+            (0, "", ""),
+            (1, "", "The scheduled job j works again, after 1 failure."),
+            (3, "tea", "The scheduled job j works again, after 3 failures in a row.\n\ntea"),
+        ],
+    )
+    async def test_an_answer_goes_where_the_job_says(
+        self, begin: Callable[..., Any], failures: int, text: str, said: str
+    ) -> None:
+        source = await source_of_turns(GRANTED, failures)
+        reply = source.firings.build_reply(await begin(), source.inbound, TurnOutcome("answered", text))
+        (ran,) = reply.entries[SCHEDULE_TAPE]
+        assert (ran.name, dict(ran.data)) == (
+            "schedule/ran", {"job": "j", "mark": DUE, "turn": "t1", "status": "answered"}
+        )  # fmt: skip
+        assert reply.target == Outbound("test", "2", "", "")
+        assert reply.text == said
+
+    @pytest.mark.parametrize(
+        ("failures", "is_told", "is_paused"),
+        [(0, True, False), (1, True, False), (2, False, False), (3, True, False), (4, False, False), (5, True, True), (6, True, True)],
+    )  # fmt: skip
+    async def test_failures_are_told_where_the_job_was_made(
+        self, begin: Callable[..., Any], failures: int, is_told: bool, is_paused: bool
+    ) -> None:
+        source = await source_of_turns(GRANTED, failures, max_failures=6)
+        outcome = TurnOutcome("failed", "x" * 600)
+        reply = source.firings.build_reply(await begin(), source.inbound, outcome)
+        failed, *paused = reply.entries[SCHEDULE_TAPE]
+        assert (failed.data["count"], failed.data["reason"]) == (failures + 1, "x" * 500)
+        assert [one.data["reason"] for one in paused] == ["reason_failing"] * is_paused
+        assert (bool(reply.text), "is paused" in reply.text) == (is_told, is_paused)
+        assert reply.target == Outbound("test", "-1", "", "7")
+
+    async def test_a_firing_that_no_turn_can_be_made_of_counts_as_a_failure(self) -> None:
+        source = await source_of_turns(MADE, 2)
+        (failed,) = source.firings.failure_entries(source.inbound, "broken")[SCHEDULE_TAPE]
+        assert dict(failed.data) == {"job": "j", "mark": DUE, "turn": "", "reason": "broken", "count": 3}

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from itertools import count
 
 import pytest
 
+from bubbot.errors import BubbotError, ConfigError, StoreUnavailable
 from bubbot.features.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester, ScheduleLimits
-from bubbot.features.schedule.state import JOB_ADDED, Actor, ChatRef, job_data
+from bubbot.features.schedule.state import JOB_ADDED, Actor, ChatRef, JobState, job_data
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.features.schedule.timer import JobTimer
 from bubbot.ports.channel import Inbound, Role
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry, event
+from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
-from bubbot.tape.store import Batch
-from tests.doubles import CountingIds
 from tests.schedules import NOON, WallClock, scheduler_reads, timed
 from tests.turns import Played, says
 from tests.virtual import virtual
@@ -228,6 +231,25 @@ class TestTheClockOnTheWall:
             assert bot.book.state.jobs[standing.job.id] == standing
 
     @virtual
+    @pytest.mark.parametrize("catch_up", ["skip", "once"])
+    async def test_times_that_were_passed_over_while_the_clock_was_ahead_are_passed_over_again(
+        self, catch_up: str
+    ) -> None:
+        store, clock = InMemoryStore(), WallClock()
+        async with timed(store, said(), clock=clock) as bot:
+            await bot.say(f",remind catch_up={catch_up} 0 * * * *: tea")
+            for _ in range(3):  # each time the same times pass at once
+                clock.forward += timedelta(hours=3, minutes=30)
+                await bot.passes(minutes=1)
+                assert {job.covered for job in bot.book.state.jobs.values()} == {NOON + timedelta(hours=3)}
+                clock.forward -= timedelta(hours=3, minutes=30)
+                await bot.passes(minutes=1)
+            clock.forward += timedelta(hours=3, minutes=30)
+            await bot.passes(minutes=27)  # 16:01
+            assert bot.texts[-1] == "tea"
+            assert (await bot.facts("fired"))[-1].data["mark"] == "2026-11-22T16:00:00Z"
+
+    @virtual
     async def test_one_command_lets_the_jobs_of_a_clock_that_was_ahead_go_on(self) -> None:
         store, clock = InMemoryStore(), WallClock()
         async with timed(store, said(), clock=clock, keep=False) as bot:
@@ -239,37 +261,202 @@ class TestTheClockOnTheWall:
             assert "next Sun 22 Nov 2026 at 13:00" in told
             assert "not paused" in await bot.say(f",schedule.resume {await bot.job()}")
 
-    @virtual
-    async def test_three_hundred_jobs_are_fired_at_once(self) -> None:
-        fired: list[str] = []
 
-        async def fire(inbound: Inbound, also: Mapping[str, Sequence[TapeEntry]]) -> bool:
-            await store.append([Batch(tape, tuple(entries), if_absent=True) for tape, entries in also.items()])
-            fired.append(inbound.external_id)
+@dataclass
+class Kept:
+    """Jobs and their timer without a bot: `fired` has the minute and second, and the mark, of each attempt."""
+
+    book: ScheduleStore
+    clock: WallClock
+    errors: list[BubbotError] = field(default_factory=list)
+    """What the next attempts raise."""
+    writes_facts: bool = True
+    fired: list[tuple[str, str]] = field(default_factory=list)
+    missed: list[str] = field(default_factory=list)
+
+    async def fire(self, inbound: Inbound, also: Mapping[str, Sequence[TapeEntry]]) -> bool:
+        """Accept a firing, unless it was before."""
+        self.fired.append((f"{self.clock():%M:%S}", inbound.external_id.partition("@")[2]))
+        if self.errors:
+            raise self.errors.pop(0)
+        if not self.writes_facts:
             return True
+        before = self.book.state
+        await self.book.tape.append(also[SCHEDULE_TAPE], if_absent=True)
+        await self.book.catch_up()
+        return self.book.state != before
 
-        async def tell(*_: object) -> None:
-            raise AssertionError
+    async def tell(self, job_state: JobState, key: str, facts: Sequence[TapeEntry]) -> None:
+        """Tell that a job was missed."""
+        self.missed.append(key)
+        if self.errors:
+            raise self.errors.pop(0)
+        await self.book.tape.append(facts)
 
-        store, clock, ids = InMemoryStore(), WallClock(), CountingIds("")
-        book = ScheduleStore(
-            TapeService(store, SCHEDULE_TAPE, now=clock, new_id=ids), now=clock, new_id=ids, zone="UTC"
-        )
+    def timer(self) -> JobTimer:
+        """A timer of these jobs, not at work."""
+        return JobTimer(self.book, self.fire, notify_missed=self.tell)
+
+    def changes(self) -> JobChanges:
+        """What an owner may do."""
         asker = JobRequester(Actor("test", "1"), Role.OWNER, ChatRef("test", "1"))
-        made = JobChanges(book.state, asker, clock(), ids, ScheduleLimits(), "UTC")
-        with scheduler_reads(clock):
-            job, _ = made.add({"when": "30 * * * *", "text": "x"})
-            await book.write([event(JOB_ADDED, job_data(replace(job, id=f"{number:04}"))) for number in range(300)])
-            keeping = asyncio.create_task(JobTimer(book, fire, notify_missed=tell).run())
-            await asyncio.sleep(29 * 60)
-            assert fired == []
-            await asyncio.sleep(61)
-            assert len(fired) == len(set(fired)) == 300
-            await asyncio.sleep(3600)
+        return JobChanges(self.book.state, asker, self.clock(), self.book.new_id, ScheduleLimits(), "UTC")
+
+    async def add(self, when: str, **options: object) -> str:
+        """Add a job; return its id."""
+        job, facts = self.changes().add({"when": when, "text": "x", **options})
+        await self.book.write(facts)
+        return job.id
+
+    async def facts(self) -> list[tuple[str, str]]:
+        """Return name and reason of each fact."""
+        found = (await self.book.tape.fetch([TapeQuery(SCHEDULE_TAPE)]))[0]
+        return [((one.name or "").partition("/")[2], one.data.get("reason", "")) for one in found]
+
+
+@asynccontextmanager
+async def kept() -> AsyncIterator[Kept]:
+    """Jobs whose timer is at work."""
+    store, clock, numbers = InMemoryStore(), WallClock(), count(1)
+
+    def new_id() -> str:
+        return f"{next(numbers):06}"
+
+    book = ScheduleStore(
+        TapeService(store, SCHEDULE_TAPE, now=clock, new_id=new_id), now=clock, new_id=new_id, zone="UTC"
+    )
+    jobs = Kept(book, clock)
+    await book.load()
+    with scheduler_reads(clock):
+        keeping = asyncio.create_task(jobs.timer().run())
+        await asyncio.sleep(0)
+        try:
+            yield jobs
+        finally:
             keeping.cancel()
             await asyncio.gather(keeping, return_exceptions=True)
-        assert len(set(fired)) == 600
-        assert {one.runs for one in book.state.jobs.values()} == {2}
+
+
+class TestFailures:
+    @virtual
+    async def test_a_firing_that_fails_is_tried_again_at_the_next_beat(self, caplog: pytest.LogCaptureFixture) -> None:
+        async with kept() as jobs:
+            await jobs.add("* * * * *", runs=1)
+            jobs.errors = [StoreUnavailable("locked"), StoreUnavailable("locked")]
+            await asyncio.sleep(125)
+            assert jobs.fired == [(at, "2026-11-22T12:01:00Z") for at in ("01:00", "01:20", "01:40")]
+            assert caplog.text.count("job not fired, retrying: locked") == 2
+            assert await jobs.facts() == [("added", ""), ("fired", ""), ("over", "reason_runs")]
+
+    @virtual
+    async def test_a_job_that_stays_as_it_was_is_looked_at_at_the_next_beat(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async with kept() as jobs:
+            jobs.writes_facts = False
+            await jobs.add("* * * * *", runs=1)
+            await asyncio.sleep(110)
+            assert [at for at, _ in jobs.fired] == ["01:00", "01:20", "01:40"]
+            assert caplog.text.count("job unchanged, retrying") == 3
+            jobs.writes_facts = True
+            await asyncio.sleep(21)
+            assert (await jobs.facts())[-2:] == [("fired", ""), ("over", "reason_runs")]
+
+    @virtual
+    async def test_a_job_whose_channel_does_not_run_is_paused_and_says_so(self) -> None:
+        async with kept() as jobs:
+            job = await jobs.add("* * * * *")
+            jobs.errors = [ConfigError("no channel test")]
+            await asyncio.sleep(200)
+            assert len(jobs.fired) == 1
+            gone = "reason_channel_gone"
+            assert await jobs.facts() == [("added", ""), ("fired", ""), ("refused", gone), ("paused", gone)]
+            state = jobs.book.state.jobs[job]
+            assert (state.status, state.detail, state.runs) == ("paused", "test", 1)
+
+    @virtual
+    async def test_a_missed_job_ends_though_its_channel_does_not_run(self) -> None:
+        async with kept() as jobs:
+            job = await jobs.add("at 12:05", catch_up="skip")
+            jobs.errors = [ConfigError("no channel test")]
+            jobs.clock.forward += timedelta(hours=1)
+            await asyncio.sleep(21)
+            assert jobs.missed == [f"missed:{job}@2026-11-22T12:05:00Z"]
+            assert await jobs.facts() == [("added", ""), ("skipped", "reason_catch_up"), ("over", "reason_missed")]
+
+    @virtual
+    async def test_what_people_ask_for_comes_besides_what_is_due(self) -> None:
+        async with kept() as jobs:
+            job = await jobs.add("* * * * *", runs=3)
+            for _ in range(2):
+                await jobs.book.write(jobs.changes().run(jobs.book.state.jobs[job]))
+            await jobs.book.write(jobs.changes().pause(jobs.book.state.jobs[job]))
+            await asyncio.sleep(1)
+            assert [(at, mark[:20]) for at, mark in jobs.fired] == [("00:00", "2026-11-22T12:00:00Z")] * 2
+            await asyncio.sleep(100)
+            assert len(jobs.fired) == 2
+            await jobs.book.write(jobs.changes().resume(jobs.book.state.jobs[job]))
+            await asyncio.sleep(240)
+            assert [at for at, _ in jobs.fired[2:]] == ["02:00", "03:00", "04:00"]
+
+    @virtual
+    async def test_jobs_fire_only_while_their_timer_runs(self, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.INFO)
+        async with kept() as jobs:
+            await jobs.add("* * * * *")
+            assert jobs.book.is_timer_running
+            await asyncio.sleep(61)
+            assert caplog.text.count("job fired") == 1
+        assert not jobs.book.is_timer_running
+        await jobs.add("* * * * *")
+        await asyncio.sleep(120)
+        assert len(jobs.fired) == 1
+
+    @virtual
+    async def test_the_library_that_keeps_time_is_heard_only_if_something_is_wrong(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO)
+        caplog.set_level(logging.INFO, "apscheduler")
+        async with kept() as jobs:
+            await jobs.add("* * * * *", runs=1)
+            await asyncio.sleep(100)
+        assert {record.name.partition(".")[0] for record in caplog.records} == {"bubbot"}
+
+    @virtual
+    async def test_a_clock_that_was_ahead_is_noticed_at_the_next_beat(self) -> None:
+        async with kept() as jobs:
+            jobs.clock.forward = timedelta(hours=3)
+            job = await jobs.add("0 * * * *")
+            jobs.clock.forward = timedelta()
+            await asyncio.sleep(19)
+            assert jobs.book.state.jobs[job].covered == NOON + timedelta(hours=3)
+            await asyncio.sleep(2)
+            assert jobs.book.state.jobs[job].covered == NOON + timedelta(seconds=20)
+            assert await jobs.facts() == [("added", ""), ("clock", "")]
+
+    @virtual
+    async def test_two_looks_at_once_fire_once(self) -> None:
+        async with kept() as jobs:
+            job = await jobs.add("0 * * * *")
+            jobs.clock.forward += timedelta(hours=1)
+            timer = jobs.timer()
+            await asyncio.gather(timer.check_job(job), timer.check_job(job))
+            assert len(jobs.fired) == 1
+
+    @virtual
+    async def test_three_hundred_jobs_are_fired_at_once(self) -> None:
+        async with kept() as jobs:
+            job, _ = jobs.changes().add({"when": "30 * * * *", "text": "x"})
+            many = [event(JOB_ADDED, job_data(replace(job, id=f"{number:04}"))) for number in range(300)]
+            await jobs.book.write(many)
+            await asyncio.sleep(29 * 60)
+            assert jobs.fired == []
+            await asyncio.sleep(61)
+            assert jobs.fired == [("30:00", "2026-11-22T12:30:00Z")] * 300
+            await asyncio.sleep(3600)
+            assert len(jobs.fired) == 600
+            assert {one.runs for one in jobs.book.state.jobs.values()} == {2}
 
 
 class TestRacing:

@@ -111,6 +111,7 @@ async def test_two_connections_to_one_database_race_for_a_firing(tmp_path: Path)
         found = (await stores[0].fetch([TapeQuery(SCHEDULE_TAPE)]))[0]
         marks = [one.payload["data"]["mark"] for one in found if one.name == "schedule/fired"]
         assert len(marks) == len(set(marks)) == 12
+        assert {one.name for one in found} == {"schedule/added", "schedule/fired"}
         assert sorted(accepted) == sorted(f"schedule:abcdef@{mark}" for mark in marks)
     finally:
         for store in stores:
