@@ -1,46 +1,60 @@
-"""A pytest plugin: records which test runs which line, and how tests end.
+"""A pytest plugin: records how tests end, and which one runs now.
 
-`MUTANTS_OUT` names the folder it writes to. With `MUTANTS_RECORD` set it measures coverage too, test by test; child
-processes measure themselves (`sandbox.py`) and read from a file there which test they belong to.
+`MUTANTS_OUT` names the folder it writes to.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
-import coverage
 import pytest
 
-CONTEXT = "context"
-"""The file that names the test that runs."""
-RESULTS = "results.json"
+from benchmarks.mutants import reached
+
 FAILURE = "failure.json"
+"""The first failure."""
+SECONDS = "seconds.json"
+"""The tests that passed, with their duration."""
+TESTS = "tests.json"
+"""All tests, in the order of their numbers."""
 
 
 class Recorder:
     """See the module."""
 
-    def __init__(self, out: Path, *, measures: bool) -> None:
+    def __init__(self, out: Path) -> None:
         self._out = out
         self._seconds: dict[str, float] = {}
         self._failed: set[str] = set()
-        self._coverage: coverage.Coverage | None = None
-        if measures:
-            root = Path.cwd()
-            sources = [str(root / "bubbot"), str(root / "channels")]
-            self._coverage = coverage.Coverage(str(out / "data"), data_suffix=True, source=sources, config_file=False)
-            self._coverage.start()
+        self._numbers: dict[str, int] = {}
+        self._reached = reached.start()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: Sequence[pytest.Item]) -> None:
+        """Run every case that is asked for: a share of a table was chosen when it was recorded."""
+        if self._reached is None:
+            for item in items:
+                item.own_markers[:] = [marker for marker in item.own_markers if marker.name != "sampled"]
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Number the tests."""
+        names = [item.nodeid for item in session.items]
+        self._numbers = {name: place for place, name in enumerate(names, 1)}
+        (self._out / TESTS).write_text(json.dumps(names))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         """Attribute what runs now to this test."""
-        if self._coverage is not None:
-            (self._out / CONTEXT).write_text(item.nodeid)
-            self._coverage.switch_context(item.nodeid)
-        return (yield)
+        if self._reached is None:
+            return (yield)
+        self._reached.run(self._numbers[item.nodeid])
+        try:
+            return (yield)
+        finally:
+            self._reached.run(0)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Keep the first failure: a file that cannot be imported."""
@@ -57,11 +71,8 @@ class Recorder:
 
     def pytest_sessionfinish(self) -> None:
         """Write the results."""
-        if self._coverage is not None:
-            self._coverage.stop()
-            self._coverage.save()
         passed = {name: seconds for name, seconds in self._seconds.items() if name not in self._failed}
-        (self._out / RESULTS).write_text(json.dumps(passed))
+        (self._out / SECONDS).write_text(json.dumps(passed))
 
     def _keep_failure(self, test: str, words: str) -> None:
         file = self._out / FAILURE
@@ -71,6 +82,5 @@ class Recorder:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the plugin."""
-    out, measures = os.environ.pop("MUTANTS_OUT", ""), bool(os.environ.pop("MUTANTS_RECORD", ""))
-    if out:
-        config.pluginmanager.register(Recorder(Path(out), measures=measures), "mutants-recorder")
+    if out := os.environ.get("MUTANTS_OUT", ""):
+        config.pluginmanager.register(Recorder(Path(out)), "mutants-recorder")
