@@ -81,9 +81,7 @@ def _enclose(source: Source, node: ast.expr | ast.stmt, number: int) -> Iterator
         yield _Insertion(source.start(node), _BEFORE_ALL, f"{NOTE}({number}); ")
 
 
-def _begin_function(
-    source: Source, node: ast.FunctionDef | ast.AsyncFunctionDef, number: int
-) -> Iterator[_Insertion]:
+def _begin_function(source: Source, node: ast.FunctionDef | ast.AsyncFunctionDef, number: int) -> Iterator[_Insertion]:
     """Note at the beginning of a function, behind its docstring."""
     first = node.body[0]
     if ast.get_docstring(node, clean=False) is not None:

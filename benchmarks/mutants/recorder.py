@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -16,10 +16,12 @@ from benchmarks.mutants import reached
 
 FAILURE = "failure.json"
 """The first failure."""
-SECONDS = "seconds.json"
-"""The tests that passed, with their duration."""
+RESULTS = "results.json"
+"""The tests that passed, with their duration, and those that failed."""
 TESTS = "tests.json"
 """All tests, in the order of their numbers."""
+CHOSEN = "chosen.json"
+"""The tests to run, in this order; without it all."""
 
 
 class Recorder:
@@ -29,15 +31,20 @@ class Recorder:
         self._out = out
         self._seconds: dict[str, float] = {}
         self._failed: set[str] = set()
+        self._skipped: set[str] = set()
         self._numbers: dict[str, int] = {}
         self._reached = reached.start()
+        self._chosen = out / CHOSEN
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_collection_modifyitems(self, items: Sequence[pytest.Item]) -> None:
-        """Run every case that is asked for: a share of a table was chosen when it was recorded."""
-        if self._reached is None:
-            for item in items:
-                item.own_markers[:] = [marker for marker in item.own_markers if marker.name != "sampled"]
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Leave the chosen tests. To name thousands in the command line takes pytest minutes."""
+        if not self._chosen.exists():
+            return
+        by_name = {item.nodeid: item for item in items}
+        items[:] = [by_name[name] for name in json.loads(self._chosen.read_text()) if name in by_name]
+        for item in items:  # a share of a table was chosen when they were recorded
+            item.own_markers[:] = [marker for marker in item.own_markers if marker.name != "sampled"]
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Number the tests."""
@@ -64,15 +71,17 @@ class Recorder:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep how long a test took, and the first failure."""
         self._seconds[report.nodeid] = self._seconds.get(report.nodeid, 0.0) + report.duration
-        if not report.passed:
+        if report.skipped:
+            self._skipped.add(report.nodeid)
+        elif report.failed:
             self._failed.add(report.nodeid)
-        if report.failed:
             self._keep_failure(report.nodeid, str(report.longrepr))
 
     def pytest_sessionfinish(self) -> None:
         """Write the results."""
-        passed = {name: seconds for name, seconds in self._seconds.items() if name not in self._failed}
-        (self._out / SECONDS).write_text(json.dumps(passed))
+        passed = {name: seconds for name, seconds in self._seconds.items() if name not in self._failed | self._skipped}
+        results = {"passed": passed, "failed": sorted(self._failed)}
+        (self._out / RESULTS).write_text(json.dumps(results))
 
     def _keep_failure(self, test: str, words: str) -> None:
         file = self._out / FAILURE

@@ -93,25 +93,27 @@ class Sandbox:
         file = str(self._environment / "reached")
         reached.create(file, places)
         with self._changed(annotated):
-            passed = self._passing(folders, seconds)
+            passed, failed = self._run_all(folders, (), seconds)
         tests: list[str] = json.loads((self._out / recorder.TESTS).read_text())
         notes = reached.Reached(file)
         noted = [{tests[number - 1] for number in notes.tests(place) if number} for place in range(places)]
         Path(file).unlink()
         # Notes are calls, which some tests count.
-        failed = [one for one in tests if one not in passed]
         return passed | self.passing(failed), noted
 
     def passing(self, tests: Sequence[str]) -> dict[str, float]:
         """Return which of these tests pass without a mutant, with their seconds."""
-        return self._passing(tests, RUN_SECONDS) if tests else {}
+        return self._run_all(_files(tests), tests, RUN_SECONDS)[0] if tests else {}
 
-    def _passing(self, tests: Sequence[str], seconds: float) -> dict[str, float]:
-        (self._out / recorder.SECONDS).unlink(missing_ok=True)
-        if not self._run(tests, seconds, []):
-            raise TimeoutError(f"the tests took longer than {seconds:.0f} seconds, see {self._out}")
-        passed: dict[str, float] = json.loads((self._out / recorder.SECONDS).read_text())
-        return passed
+    def _run_all(
+        self, paths: Sequence[str], chosen: Sequence[str], seconds: float
+    ) -> tuple[dict[str, float], list[str]]:
+        """Run tests as `make test` does; return those that passed, with their seconds, and those that failed."""
+        (self._out / recorder.RESULTS).unlink(missing_ok=True)
+        if not self._run(paths, chosen, seconds, ["--continue-on-collection-errors"]):
+            raise TimeoutError(f"the tests took longer than {seconds:.0f} seconds")
+        results = json.loads((self._out / recorder.RESULTS).read_text())
+        return results["passed"], results["failed"]
 
     def judge(self, mutant: Mutant, tests: Sequence[str], usual_seconds: float) -> Ending:
         """Run tests until one fails with a mutant in place.
@@ -126,7 +128,7 @@ class Sandbox:
         limit = min(RUN_SECONDS, START_SECONDS + SLOWER * usual_seconds)
         source = (self.root / mutant.path).read_bytes()
         with self._changed({mutant.path: mutant.apply(source)}):
-            in_time = self._run(tests, limit, ["-n", "0", "-x", "-o", f"timeout={HANG_SECONDS}"])
+            in_time = self._run(_files(tests), tests, limit, ["-n", "0", "-x", "-o", f"timeout={HANG_SECONDS}"])
         if not failure.exists():
             return Ending(timed_out=not in_time)
         found = json.loads(failure.read_text())
@@ -147,15 +149,24 @@ class Sandbox:
             (self.root / path).write_bytes(data)
             os.utime(self.root / path, (changed, changed))
 
-    def _run(self, tests: Sequence[str], seconds: float, options: Sequence[str]) -> bool:
-        """Run pytest in a process group of its own; return False if it had to be ended."""
-        chosen = self._out / "tests.txt"
-        chosen.write_text("".join(f"{one}\n" for one in tests))
+    def _run(self, paths: Sequence[str], chosen: Sequence[str], seconds: float, options: Sequence[str]) -> bool:
+        """Run pytest in a process group of its own; return False if it had to be ended.
+
+        Args:
+            paths: what is collected.
+            chosen: the tests among it that run, in this order; all if empty.
+            seconds: how long they may take.
+            options: for pytest.
+        """
+        file = self._out / recorder.CHOSEN
+        file.unlink(missing_ok=True)
+        if chosen:
+            file.write_text(json.dumps([*chosen]))
         env = {**os.environ, "MUTANTS_OUT": str(self._out)}
         env.pop("PYTHONDONTWRITEBYTECODE", None)
         plugin = ["-p", "benchmarks.mutants.recorder"]
         process = subprocess.Popen(
-            [str(self._python), "-m", "pytest", "-q", "--tb=line", *plugin, *options, f"@{chosen}"],
+            [str(self._python), "-m", "pytest", "-q", "--tb=line", *plugin, *options, *paths],
             cwd=self.root,
             env=env,
             stdin=subprocess.DEVNULL,
@@ -173,6 +184,10 @@ class Sandbox:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+
+
+def _files(tests: Sequence[str]) -> list[str]:
+    return [*dict.fromkeys(test.partition("::")[0] for test in tests)]
 
 
 def python_version() -> str:
