@@ -58,6 +58,7 @@ class Sandbox:
         self._environment = self.root / ".venv"
         venv.create(self._environment, symlinks=True)
         self._python = self._environment / "bin" / "python"
+        self._reached = str(self._environment / "reached")
         self._link_packages()
 
     def _link_packages(self) -> None:
@@ -69,7 +70,8 @@ class Sandbox:
             str(self.root),
             f"import site; site.addsitedir({theirs!r})",
             str(TOOL),  # for a project that has no `benchmarks`
-            "import benchmarks.mutants.reached as reached; reached.start()",
+            # Only while somebody records: some tests count what is loaded.
+            f"import os; os.path.exists({self._reached!r}) and __import__({reached.__name__!r}, fromlist='*').start()",
         ]
         (packages / "mutants.pth").write_text("\n".join(lines) + "\n")
         script = self._environment / "bin" / "bubbot"
@@ -90,14 +92,13 @@ class Sandbox:
         Returns:
             the tests that pass, with their seconds, and for each place the tests that have reached it
         """
-        file = str(self._environment / "reached")
-        reached.create(file, places)
+        reached.create(self._reached, places)
         with self._changed(annotated):
             passed, failed = self._run_all(folders, (), seconds)
         tests: list[str] = json.loads((self._out / recorder.TESTS).read_text())
-        notes = reached.Reached(file)
+        notes = reached.Reached(self._reached)
         noted = [{tests[number - 1] for number in notes.tests(place) if number} for place in range(places)]
-        Path(file).unlink()
+        Path(self._reached).unlink()
         # Notes are calls, which some tests count.
         return passed | self.passing(failed), noted
 
