@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import Queue
@@ -123,14 +123,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         endings = judge(sandboxes, known, drawn)
         killers = {ending.test for ending in endings if ending.test and not ending.timed_out}
         doubted = killers.difference(sandboxes[0].passing(sorted(killers)))
-        return report(root, drawn, endings, doubted, seed=options.seed, minutes=(time.monotonic() - began) / 60)
+        return report(
+            root, drawn, endings, doubted, equivalents(), seed=options.seed, minutes=(time.monotonic() - began) / 60
+        )
 
 
 def report(
-    root: Path, drawn: Sequence[Mutant], endings: Sequence[Ending], doubted: set[str], *, seed: int, minutes: float
+    root: Path,
+    drawn: Sequence[Mutant],
+    endings: Sequence[Ending],
+    doubted: set[str],
+    reasons: Mapping[tuple[str, str, str, str], str],
+    *,
+    seed: int,
+    minutes: float,
 ) -> int:
     """Print the table and its sums; return the exit code."""
-    reasons, counts = equivalents(), {"killed": 0, "timed out": 0, "equivalent": 0, "survived": 0}
+    counts = {"killed": 0, "timed out": 0, "equivalent": 0, "survived": 0}
     print(f"seed {seed}, {len(drawn)} mutants, Python {python_version()}\n")
     for mutant, ending in zip(drawn, endings, strict=True):
         line = (root / mutant.path).read_text().splitlines()[mutant.line - 1].strip()

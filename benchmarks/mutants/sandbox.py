@@ -166,15 +166,17 @@ class Sandbox:
         env = {**os.environ, "MUTANTS_OUT": str(self._out)}
         env.pop("PYTHONDONTWRITEBYTECODE", None)
         plugin = ["-p", "benchmarks.mutants.recorder"]
-        process = subprocess.Popen(
-            [str(self._python), "-m", "pytest", "-q", "--tb=line", *plugin, *options, *paths],
-            cwd=self.root,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=(self._out / "printed.txt").open("w"),
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        command = [str(self._python), "-m", "pytest", "-q", "--tb=line", *plugin, *options, *paths]
+        with (self._out / "printed.txt").open("w") as printed:
+            process = subprocess.Popen(
+                command,
+                cwd=self.root,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=printed,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
         try:
             process.wait(seconds)
         except subprocess.TimeoutExpired:
