@@ -60,7 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
     if workers.count_workers(config):
         # Else every bot compiles everything again, and pytest rewrites the assertions of each test file, which takes longer than
-        # all the rest of the collection. A run in one process (mutants) stays as it was asked.
+        # all the rest of the collection. A run in one process stays as it was asked.
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         sys.dont_write_bytecode = False
     quiet = hypothesis.settings(

@@ -2,26 +2,25 @@
 
     python -m benchmarks.mutants --seed 20261122
 
-The checkout has to be committed: clones of it are changed, never the checkout. The first step runs the whole suite
-once with coverage, to learn which tests reach which line (about 25 minutes on two cores, eight with `--folders contract
-docs property unit`); `--map FILE` keeps that.
+The checkout has to be committed: clones of it are changed, never the checkout. The first step runs the whole suite once
+with notes at the drawn places, to learn which tests reach them; `--map FILE` keeps that.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import subprocess
 import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from queue import Queue
 
+from benchmarks.mutants.annotate import annotate
+from benchmarks.mutants.map import Map
 from benchmarks.mutants.sandbox import Ending, Sandbox, python_version
 from benchmarks.mutants.sites import Mutant, draw
 
@@ -30,88 +29,32 @@ PACKAGES = ("bubbot", "channels")
 FOLDERS = ("contract", "docs", "e2e", "property", "unit")
 """All tests but those of `quality`, which look at the text and not at what it does."""
 EQUIVALENT = Path(__file__).with_name("equivalent.toml")
-RECORD_SECONDS = 5400.0
-RUN_SECONDS = 900.0
+RECORD_SECONDS = 3600.0
+FIRST = 40
+"""How many tests are asked first: most mutants need no more, and the files of thousands take a minute to collect."""
 GOAL = 0.97
 
 
-@dataclass(frozen=True)
-class Map:
-    """What one run of the whole suite showed.
-
-    Attributes:
-        seconds: the tests that passed, with their duration.
-        lines: file -> line -> the tests that ran it; none for a line that ran only while its module was imported.
-    """
-
-    seconds: Mapping[str, float]
-    lines: Mapping[str, Mapping[int, set[str]]]
-
-    def tests(self, mutant: Mutant) -> list[str]:
-        """Return the tests that reach a mutant's line, those that reach little else first.
-
-        Importing a module belongs to no test: a line that ran only then gets the tests of all lines of its file.
-        """
-        lines = self.lines.get(mutant.path, {})
-        found = lines.get(mutant.line, set())
-        if mutant.line in lines and not found:
-            found = set().union(*lines.values())
-        return self._narrow_first(found)
-
-    def further_tests(self, mutant: Mutant) -> list[str]:
-        """Return the other tests of a mutant's file, and those of its folder under `tests/unit`.
-
-        A line that runs once in a process, such as one of a cached function, has only the test that came first; one that
-        runs in a sandbox has none.
-        """
-        near, known = self.tests(mutant), self.lines.get(mutant.path, {})
-        mirrored = f"tests/unit/{PurePosixPath(mutant.path.removeprefix('bubbot/')).parent}/"
-        found = set().union(*known.values()) | {one for one in self.seconds if one.startswith(mirrored)}
-        return self._narrow_first(found.difference(near))
-
-    def _narrow_first(self, tests: Iterable[str]) -> list[str]:
-        breadth = self._breadth
-        return sorted((one for one in tests if one in self.seconds), key=lambda one: (breadth.get(one, 0), one))
-
-    @cached_property
-    def _breadth(self) -> dict[str, int]:
-        counts: dict[str, int] = {}
-        for lines in self.lines.values():
-            for tests in lines.values():
-                for test in tests:
-                    counts[test] = counts.get(test, 0) + 1
-        return counts
-
-    def save(self, file: Path) -> None:
-        """Write it as JSON."""
-        lines = {path: {str(line): sorted(tests) for line, tests in of.items()} for path, of in self.lines.items()}
-        file.write_text(json.dumps({"seconds": dict(self.seconds), "lines": lines}))
-
-    @classmethod
-    def load(cls, file: Path) -> Map:
-        """Read what `save` wrote."""
-        data = json.loads(file.read_text())
-        lines = {path: {int(line): set(tests) for line, tests in of.items()} for path, of in data["lines"].items()}
-        return cls(data["seconds"], lines)
-
-
-def record(sandboxes: Sequence[Sandbox], folders: Sequence[str]) -> Map:
-    """Run the tests of these folders once, shared among the sandboxes."""
-    tests = sandboxes[0].root / "tests"
-    files = sorted(path for folder in folders for path in (tests / folder).rglob("test_*.py"))
-    names = [path.relative_to(sandboxes[0].root).as_posix() for path in files]
-    with ThreadPoolExecutor(len(sandboxes)) as threads:
-        jobs = [
-            threads.submit(sandbox.record, names[place :: len(sandboxes)], RECORD_SECONDS)
-            for place, sandbox in enumerate(sandboxes)
-        ]
-        seconds = {test: took for job in jobs for test, took in job.result().items()}
-    lines: dict[str, dict[int, set[str]]] = {}
-    for sandbox in sandboxes:
-        for path, of in sandbox.lines().items():
-            for line, found in of.items():
-                lines.setdefault(path, {}).setdefault(line, set()).update(found)
-    return Map(seconds, lines)
+def record(sandbox: Sandbox, mutants: Sequence[Mutant], folders: Sequence[str]) -> Map:
+    """Run the tests of these folders once and note which of them reach the mutants and their files."""
+    paths = sorted({mutant.path for mutant in mutants})
+    whole = {path: number for number, path in enumerate(paths, len(mutants))}
+    annotated = {
+        path: annotate(
+            path,
+            (sandbox.root / path).read_bytes(),
+            {number: (one.start, one.end) for number, one in enumerate(mutants) if one.path == path},
+            whole[path],
+        )
+        for path in paths
+    }
+    found = [f"tests/{one}" for one in folders if (sandbox.root / "tests" / one).is_dir()]
+    seconds, noted = sandbox.record(annotated, len(mutants) + len(paths), found, RECORD_SECONDS)
+    return Map(
+        seconds,
+        dict(zip(mutants, noted[: len(mutants)], strict=True)),
+        {path: noted[number] for path, number in whole.items()},
+    )
 
 
 def judge(sandboxes: Sequence[Sandbox], known: Map, mutants: Sequence[Mutant]) -> list[Ending]:
@@ -121,14 +64,16 @@ def judge(sandboxes: Sequence[Sandbox], known: Map, mutants: Sequence[Mutant]) -
         free.put(sandbox)
 
     def one(mutant: Mutant) -> Ending:
-        sandbox, ending = free.get(), Ending()
+        sandbox, ending, began = free.get(), Ending(), time.monotonic()
+        near = known.tests(mutant)
         try:
-            for tests in (known.tests(mutant), known.further_tests(mutant)):
+            for tests in (near[:FIRST], near[FIRST:], known.further_tests(mutant)):
                 if tests and not ending.test and not ending.timed_out:
-                    ending = sandbox.run(mutant, tests, RUN_SECONDS)
+                    ending = sandbox.judge(mutant, tests, sum(known.seconds[test] for test in tests))
         finally:
             free.put(sandbox)
-        print(f"{mutant.name}: {ending.test or ('timed out' if ending.timed_out else 'SURVIVED')}", file=sys.stderr)
+        fate = ending.test or ("timed out" if ending.timed_out else "SURVIVED")
+        print(f"{mutant.name}: {fate} ({time.monotonic() - began:.0f} s)", file=sys.stderr, flush=True)
         return ending
 
     with ThreadPoolExecutor(len(sandboxes)) as threads:
@@ -143,42 +88,58 @@ def equivalents() -> dict[tuple[str, str, str, str], str]:
     return {(row["path"], row["line"], row["before"], row["after"]): row["reason"] for row in rows}
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Draw, judge, print a table; return 1 if fewer than 97 of 100 are killed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.mutants", description=__doc__.partition("\n")[0])
     parser.add_argument("--seed", type=int, default=20261122, help="chooses the mutants")
     parser.add_argument("--count", type=int, default=100, help="how many")
-    parser.add_argument("--map", type=Path, help="file that keeps which tests reach which line")
-    parser.add_argument("--jobs", type=int, default=2, help="clones that run tests at the same time")
+    parser.add_argument("--map", type=Path, help="file that keeps which tests reach these mutants, for the same commit")
+    parser.add_argument("--jobs", type=int, default=3, help="clones that run tests at the same time")
     parser.add_argument(
         "--folders", nargs="+", default=FOLDERS, metavar="NAME", help=f"tests to use; all: {' '.join(FOLDERS)}"
     )
-    parser.add_argument("--only", default="", help="only mutants whose path contains this text")
-    options = parser.parse_args()
+    parser.add_argument("--only", default="", help="draw from files whose path contains this text")
+    options = parser.parse_args(arguments)
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         sandboxes = [Sandbox(ROOT, Path(folder) / str(place)) for place in range(options.jobs)]
-        if options.map and options.map.exists():
-            known = Map.load(options.map)
-        else:
-            known = record(sandboxes, options.folders)
-            if options.map:
-                known.save(options.map)
         root = sandboxes[0].root
-        drawn = [
-            one for one in draw(root, PACKAGES, seed=options.seed, count=options.count) if options.only in one.path
-        ]
+        drawn = draw(root, PACKAGES, seed=options.seed, count=options.count, only=options.only)
+        commit = subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=True
+        ).stdout
+        belongs = [f"commit {commit.strip()}", f"seed {options.seed}", f"count {options.count}"]
+        belongs += [f"only {options.only!r}", f"folders {' '.join(options.folders)}"]
+        if options.map and options.map.exists():
+            try:
+                known = Map.load(options.map, belongs)
+            except ValueError as error:
+                parser.error(str(error))
+        else:
+            known = record(sandboxes[0], drawn, options.folders)
+            print(f"recorded after {time.monotonic() - began:.0f} s", file=sys.stderr)
+            if options.map:
+                known.save(options.map, belongs)
         endings = judge(sandboxes, known, drawn)
-        killers = sorted({ending.test for ending in endings if ending.test and not ending.timed_out})
-        doubted = {test for test in killers if sandboxes[0].run(None, [test], RUN_SECONDS).test}
-        return report(root, drawn, endings, doubted, seed=options.seed, minutes=(time.monotonic() - began) / 60)
+        killers = {ending.test for ending in endings if ending.test and not ending.timed_out}
+        doubted = killers.difference(sandboxes[0].passing(sorted(killers)))
+        return report(
+            root, drawn, endings, doubted, equivalents(), seed=options.seed, minutes=(time.monotonic() - began) / 60
+        )
 
 
 def report(
-    root: Path, drawn: Sequence[Mutant], endings: Sequence[Ending], doubted: set[str], *, seed: int, minutes: float
+    root: Path,
+    drawn: Sequence[Mutant],
+    endings: Sequence[Ending],
+    doubted: set[str],
+    reasons: Mapping[tuple[str, str, str, str], str],
+    *,
+    seed: int,
+    minutes: float,
 ) -> int:
     """Print the table and its sums; return the exit code."""
-    reasons, counts = equivalents(), {"killed": 0, "timed out": 0, "equivalent": 0, "survived": 0}
+    counts = {"killed": 0, "timed out": 0, "equivalent": 0, "survived": 0}
     print(f"seed {seed}, {len(drawn)} mutants, Python {python_version()}\n")
     for mutant, ending in zip(drawn, endings, strict=True):
         line = (root / mutant.path).read_text().splitlines()[mutant.line - 1].strip()

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.mutants.source import Source
+
 _COMPARE: dict[type[ast.cmpop], tuple[str, str]] = {
     ast.Eq: ("==", "!="),
     ast.NotEq: ("!=", "=="),
@@ -54,20 +56,21 @@ class Mutant:
         """One line for a table."""
         return f"{self.path}:{self.line} {_short(self.before)} -> {_short(self.after)}"
 
-    def apply(self, root: Path) -> bytes:
-        """Write the changed file below `root`; return the bytes it had."""
-        file = root / self.path
-        source = file.read_bytes()
+    def apply(self, source: bytes) -> bytes:
+        """Return the changed source."""
         if source[self.start : self.end] != self.before.encode():
             raise ValueError(f"{self.path} has changed since the mutants were drawn")
-        file.write_bytes(source[: self.start] + self.after.encode() + source[self.end :])
-        return source
+        return source[: self.start] + self.after.encode() + source[self.end :]
 
 
-def draw(root: Path, packages: Sequence[str], *, seed: int, count: int) -> list[Mutant]:
-    """Draw `count` mutants: the same for the same sources and seed, in the order of files and lines."""
+def draw(root: Path, packages: Sequence[str], *, seed: int, count: int, only: str = "") -> list[Mutant]:
+    """Draw `count` mutants: the same for the same sources and seed, in the order of files and lines.
+
+    With `only` they are of files whose path contains this text.
+    """
     paths = [path for package in packages for path in sorted((root / package).rglob("*.py"))]
-    sites = [one for path in paths for one in mutants(root, path)]
+    chosen = [path for path in paths if only in path.relative_to(root).as_posix()]
+    sites = [one for path in chosen for one in mutants(root, path)]
     random.Random(seed).shuffle(sites)
     drawn: list[Mutant] = []
     for one in sites:
@@ -84,14 +87,12 @@ def mutants(root: Path, path: Path) -> Iterator[Mutant]:
     Only code inside functions is changed. Numbers and flags at module level are settings, annotations and docstrings
     do nothing, and what a program logs is for people to read.
     """
-    source = path.read_bytes()
-    file = _File(path.relative_to(root).as_posix(), source)
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
+    source = Source(path.relative_to(root).as_posix(), path.read_bytes())
+    for node in ast.walk(source.tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             for statement in node.body:
                 for inner in _walk(statement):
-                    yield from file.changes(inner)
+                    yield from _changes(source, inner)
 
 
 def _walk(node: ast.AST) -> Iterator[ast.AST]:
@@ -118,69 +119,52 @@ def _is_logging(node: ast.AST) -> bool:
 
 def _compiles(source: bytes, mutant: Mutant) -> bool:
     try:
-        compile(source[: mutant.start] + mutant.after.encode() + source[mutant.end :], mutant.path, "exec")
+        compile(mutant.apply(source), mutant.path, "exec")
     except SyntaxError:
         return False
     return True
 
 
-class _File:
-    """One source file, to turn nodes into byte ranges."""
+def _changes(source: Source, node: ast.AST) -> Iterator[Mutant]:
+    """Yield the mutants of one node."""
+    match node:
+        case ast.Compare(left=left, ops=ops, comparators=comparators):
+            sides = [left, *comparators]
+            for place, op in enumerate(ops):
+                yield from _between(source, sides[place], sides[place + 1], *_COMPARE[type(op)])
+        case ast.BoolOp(op=op, values=values):
+            words = ("and", "or") if isinstance(op, ast.And) else ("or", "and")
+            yield from _between(source, values[0], values[1], *words)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
+            yield from _between(source, left, right, *_ARITHMETIC[type(op)])
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield _mutant(source, node, f"({source.text(operand)})")
+        case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
+            yield _mutant(source, test, f"(not ({source.text(test)}))")
+        case ast.Constant(value=bool() as value):
+            yield _mutant(source, node, str(not value))
+        case ast.Constant(value=int() as value):
+            yield _mutant(source, node, str(value + 1))
+        case ast.Return(value=ast.expr() as value) if not isinstance(value, ast.Constant):
+            yield _mutant(source, value, "None")
+        case ast.Expr(value=ast.Call() | ast.Await()):
+            yield _mutant(source, node, "pass")
+        case ast.Break() | ast.Continue():
+            yield _mutant(source, node, "continue" if isinstance(node, ast.Break) else "break")
 
-    def __init__(self, path: str, source: bytes) -> None:
-        self._path = path
-        self._source = source
-        self._starts = [0]
-        for line in source.splitlines(keepends=True):
-            self._starts.append(self._starts[-1] + len(line))
 
-    def changes(self, node: ast.AST) -> Iterator[Mutant]:
-        """Yield the mutants of one node."""
-        match node:
-            case ast.Compare(left=left, ops=ops, comparators=comparators):
-                sides = [left, *comparators]
-                for place, op in enumerate(ops):
-                    yield from self._between(sides[place], sides[place + 1], *_COMPARE[type(op)])
-            case ast.BoolOp(op=op, values=values):
-                words = ("and", "or") if isinstance(op, ast.And) else ("or", "and")
-                yield from self._between(values[0], values[1], *words)
-            case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
-                yield from self._between(left, right, *_ARITHMETIC[type(op)])
-            case ast.UnaryOp(op=ast.Not(), operand=operand):
-                yield self._mutant(node, f"({self._text(operand)})")
-            case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
-                yield self._mutant(test, f"(not ({self._text(test)}))")
-            case ast.Constant(value=bool() as value):
-                yield self._mutant(node, str(not value))
-            case ast.Constant(value=int() as value):
-                yield self._mutant(node, str(value + 1))
-            case ast.Return(value=ast.expr() as value) if not isinstance(value, ast.Constant):
-                yield self._mutant(value, "None")
-            case ast.Expr(value=ast.Call() | ast.Await()):
-                yield self._mutant(node, "pass")
-            case ast.Break() | ast.Continue():
-                yield self._mutant(node, "continue" if isinstance(node, ast.Break) else "break")
+def _between(source: Source, left: ast.expr, right: ast.expr, before: str, after: str) -> Iterator[Mutant]:
+    """Change the operator that stands between two operands, parentheses left as they are."""
+    start, end = source.end(left), source.start(right)
+    gap = source.data[start:end].decode()
+    place = gap.find(before)
+    if place >= 0 and "#" not in gap[:place]:
+        at = start + len(gap[:place].encode())
+        yield Mutant(source.path, left.end_lineno or left.lineno, at, at + len(before), before, after)
 
-    def _between(self, left: ast.expr, right: ast.expr, before: str, after: str) -> Iterator[Mutant]:
-        """Change the operator that stands between two operands, parentheses left as they are."""
-        start, end = self._end(left), self._start(right)
-        gap = self._source[start:end].decode()
-        place = gap.find(before)
-        if place >= 0 and "#" not in gap[:place]:
-            at = start + len(gap[:place].encode())
-            yield Mutant(self._path, left.end_lineno or left.lineno, at, at + len(before), before, after)
 
-    def _mutant(self, node: ast.expr | ast.stmt, after: str) -> Mutant:
-        return Mutant(self._path, node.lineno, self._start(node), self._end(node), self._text(node), after)
-
-    def _text(self, node: ast.expr | ast.stmt) -> str:
-        return self._source[self._start(node) : self._end(node)].decode()
-
-    def _start(self, node: ast.expr | ast.stmt) -> int:
-        return self._starts[node.lineno - 1] + node.col_offset
-
-    def _end(self, node: ast.expr | ast.stmt) -> int:
-        return self._starts[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
+def _mutant(source: Source, node: ast.expr | ast.stmt, after: str) -> Mutant:
+    return Mutant(source.path, node.lineno, source.start(node), source.end(node), source.text(node), after)
 
 
 def _short(text: str) -> str:
