@@ -188,8 +188,11 @@ async def test_a_group_of_tasks_raises_the_error_that_a_person_can_read(
     async def fail(error: Exception) -> None:
         raise error
 
-    with pytest.raises(raised) as caught:
+    async def fail_together() -> None:
         async with task_group() as group:
             for error in errors:
                 group.create_task(fail(error))
+
+    with pytest.raises(raised) as caught:
+        await fail_together()
     assert isinstance(caught.value.__cause__, ExceptionGroup)

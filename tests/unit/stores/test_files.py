@@ -154,7 +154,7 @@ def test_files_are_copied_and_hashed_whole_for_their_owner_alone(tmp_path: Path,
 
 
 def test_a_file_that_was_synced_is_closed(tmp_path: Path) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = len([*Path("/proc/self/fd").iterdir()])
     for _ in range(3):
         sync(tmp_path)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len([*Path("/proc/self/fd").iterdir()]) == before

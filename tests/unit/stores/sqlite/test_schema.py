@@ -29,9 +29,9 @@ def conn() -> Iterator[sqlite3.Connection]:
         yield opened
 
 
-def numbers(conn: sqlite3.Connection) -> tuple[int, int]:
+def numbers(conn: sqlite3.Connection) -> tuple[int, ...]:
     """The version and the program of a database."""
-    return tuple(conn.execute(f"PRAGMA {name}").fetchone()[0] for name in ("user_version", "application_id"))  # type: ignore[return-value]
+    return tuple(conn.execute(f"PRAGMA {name}").fetchone()[0] for name in ("user_version", "application_id"))
 
 
 @pytest.mark.parametrize(
