@@ -23,7 +23,7 @@ class Corrections:
     @classmethod
     def of(cls, events: Sequence[TapeEntry]) -> Corrections:
         """Build from correction events in ascending order."""
-        targets = [(event, target) for event in events if isinstance(target := event.data.get("corrects"), int)]
+        targets = [(event, target) for event in events if type(target := event.data.get("corrects")) is int]
         hidden = {target for event, target in targets if hides(event)}
         for event, target in targets:
             if target in hidden:

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from bubbot import concurrency as module
-from bubbot.concurrency import Backoff, supervise
-from bubbot.errors import ChannelRefused
+from bubbot.concurrency import Backoff, run_uninterrupted, supervise, task_group
+from bubbot.errors import ChannelRefused, StoreFull
 
 STEADY = Backoff(lambda: 0.5)
 
@@ -124,3 +124,75 @@ async def test_each_failure_is_told_once(caplog: pytest.LogCaptureFixture) -> No
         "the work failed, retrying in 1 seconds: OSError: down",
         "the work failed, retrying in 2 seconds: ValueError: odd",
     ]
+
+
+async def test_work_that_must_not_be_half_done_ends_before_the_cancellation_goes_on() -> None:
+    begun, may_end, ended = asyncio.Event(), asyncio.Event(), []
+
+    async def work() -> str:
+        begun.set()
+        await may_end.wait()
+        ended.append("work")
+        return "done"
+
+    async def call() -> None:
+        try:
+            await run_uninterrupted(work())
+        finally:
+            ended.append("caller")
+
+    caller = asyncio.create_task(call())
+    await begun.wait()
+    caller.cancel()
+    await asyncio.sleep(0)
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert ended == ["work", "caller"]
+    assert await run_uninterrupted(work()) == "done"
+
+
+async def test_work_that_fails_after_its_caller_was_cancelled_leaves_the_cancellation() -> None:
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        begun.set()
+        await may_end.wait()
+        raise OSError("down")
+
+    caller = asyncio.create_task(run_uninterrupted(work()))
+    await begun.wait()
+    caller.cancel()
+    await asyncio.sleep(0)
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+
+
+FULL = StoreFull("no room")
+
+
+@pytest.mark.parametrize(
+    ("errors", "raised"),
+    [
+        ([OSError("down")], OSError),
+        ([OSError("down"), KeyError("x")], OSError),
+        ([KeyError("x"), FULL, ValueError("y")], StoreFull),
+        ([ExceptionGroup("inner", [KeyError("x")])], KeyError),
+        ([KeyError("x"), ExceptionGroup("inner", [OSError("down"), FULL])], StoreFull),
+    ],
+)
+async def test_a_group_of_tasks_raises_the_error_that_a_person_can_read(
+    errors: list[Exception], raised: type[Exception]
+) -> None:
+    async def fail(error: Exception) -> None:
+        raise error
+
+    async def fail_together() -> None:
+        async with task_group() as group:
+            for error in errors:
+                group.create_task(fail(error))
+
+    with pytest.raises(raised) as caught:
+        await fail_together()
+    assert isinstance(caught.value.__cause__, ExceptionGroup)

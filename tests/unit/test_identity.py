@@ -68,3 +68,26 @@ def test_the_reason_is_named_and_the_value_cut(value: object, reason: str) -> No
     with pytest.raises(ConfigError, match=reason) as caught:
         numeric_id(value)
     assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("@ann", "'@ann' is"),
+        (10**20, "100000000000000000000 is"),
+        (-(10**20), "-100000000000000000000 is"),
+        ("x" * 38, f"'{'x' * 38}' is"),
+        ("x" * 39, f"'{'x' * 39}... is"),
+        ("https://ann:secret@example.org", "'https://***@example.org' is"),
+        (10**100, f"{10**39}... is"),
+    ],
+)
+def test_the_value_is_named_without_a_password_and_cut(value: object, shown: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        numeric_id(value)
+    assert str(caught.value).startswith(shown)
+
+
+def test_a_number_has_at_most_twenty_digits() -> None:
+    assert numeric_id(10**20 - 1) == "9" * 20
+    assert numeric_id(1 - 10**20) == "-" + "9" * 20

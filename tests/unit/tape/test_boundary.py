@@ -170,3 +170,27 @@ async def test_the_database_refuses_what_gets_past_the_boundary(sqlite_store: Sq
                 conn.execute("INSERT INTO tapes (name) VALUES ('forged')")
             conn.execute("PRAGMA query_only = OFF")  # then the mode of the file still refuses
     assert [tape.name for tape in await sqlite_store.tapes()] == [WORK]
+
+
+async def test_a_fact_that_names_others_is_seen_with_all_of_them(memory_store: InMemoryStore) -> None:
+    facts = [intent("telegram:1", "mine"), intent("telegram:2", "theirs")]
+    facts += [event("turn/start", {"messages": ids}) for ids in ([1], [1, 2], [2], [1, 3], [4], [99], [], [True])]
+    facts += [event("outbox/forgotten", {}), note("no fact")]
+    await memory_store.append([Batch("bubbot/outbox/telegram", tuple(facts))])
+    query = TapeQuery("bubbot/outbox/telegram")
+    assert [entry.id for entry in (await bounded(memory_store).fetch([query]))[0]] == [1, 3, 6]
+
+
+async def test_a_fact_is_followed_to_its_session_over_three_others(memory_store: InMemoryStore) -> None:
+    facts = [intent("telegram:1", "mine"), *(event("turn/start", {"messages": [number]}) for number in range(1, 6))]
+    await memory_store.append([Batch("bubbot/outbox/telegram", tuple(facts))])
+    query = TapeQuery("bubbot/outbox/telegram")
+    assert [entry.id for entry in (await bounded(memory_store).fetch([query]))[0]] == [1, 2, 3, 4]
+
+
+async def test_a_fact_without_a_subject_is_not_seen(memory_store: InMemoryStore) -> None:
+    added = event("schedule/added", {"job": "a", "session": "telegram:1", "text": "water"})
+    await memory_store.append(
+        [Batch("bubbot/schedule", (added, event("schedule/note", {}), event("schedule/ran", {})))]
+    )
+    assert [entry.id for entry in (await bounded(memory_store).fetch([TapeQuery("bubbot/schedule")]))[0]] == [1]

@@ -9,12 +9,13 @@ from itertools import pairwise
 
 import pytest
 
-from bubbot.errors import AnchorNotFound, EntryInvalid, EntryNotFound, TapeConflict
+from bubbot.errors import AnchorNotFound, EntryInvalid, EntryNotFound, LeaseLost, TapeConflict
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.anchor import anchor, find_parents
 from bubbot.tape.entry import event, thaw
 from bubbot.tape.query import TapeQuery, Window
 from bubbot.tape.service import TapeService, session_tape
+from bubbot.tape.store import Lease
 from tests.doubles import CountingIds, SteppingClock
 from tests.tapes import note, notes, texts, whole
 
@@ -267,6 +268,29 @@ async def test_a_reset_without_an_archive_erases_and_says_so(tape: TapeService, 
         "name": "tape/erased",
         "data": {"archive": archive, "entries": 2, "covers": {archive: [[1, 2]], "inbox": [[1, 1]]}},
     }
+
+
+async def test_a_tape_writes_under_its_lease_and_not_once_it_is_lost(
+    tape: TapeService, memory_store: InMemoryStore
+) -> None:
+    await (await tape.open_fork()).append([note("without a lease")])
+    assert [fork.epoch for fork in await memory_store.forks()] == [0]
+    lease = Lease("tape", await memory_store.raise_epoch("tape"))
+    tape.write_under(lease)
+    for append in (tape.append, tape.append_deferred):
+        await append([note("a")])
+    await (await tape.open_fork()).append([note("b")])
+    assert [fork.epoch for fork in await memory_store.forks()] == [0, 1]
+    other = Lease("other", await memory_store.raise_epoch("other"))
+    await memory_store.raise_epoch("tape")
+    await memory_store.raise_epoch("tape")
+    for append in (tape.append, tape.append_deferred):
+        with pytest.raises(LeaseLost):
+            await append([note("c")])
+        await append([note("d")], lease=other)
+    with pytest.raises(LeaseLost):
+        await tape.append_at(4, [note("c")])
+    assert await texts(memory_store) == ["a", "a", "d", "d"]
 
 
 @pytest.mark.law("T13")

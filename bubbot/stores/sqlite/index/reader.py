@@ -86,12 +86,11 @@ class _TextPieces:
     @classmethod
     def of(cls, text: str) -> _TextPieces:
         """Cut a folded text into its pieces and classify them."""
-        all_pieces = split_pieces(text)
         inner: list[str] = []
         first = last = ""
         goes_on = False
-        for number, (piece, start) in enumerate(all_pieces):
-            begins, ends = start == 0, number == len(all_pieces) - 1 and start + len(piece) == len(text)
+        for piece, start in split_pieces(text):
+            begins, ends = start == 0, start + len(piece) == len(text)
             if is_run(piece):
                 goes_on = ends and len(piece) == 1
                 inner += [*run_tokens(piece)][: -1 if ends and not goes_on else None]

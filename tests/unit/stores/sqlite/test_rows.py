@@ -156,6 +156,24 @@ async def test_the_newest_of_many_names_is_found_without_going_through_all_of_th
         assert [entry.id for entry in find_entries(conn, earlier)] == [100]
 
 
+@pytest.mark.parametrize(
+    ("prefix", "found"),
+    [("a", [1, 2, 3, 4, 5, 6]), ("a\ud7ff", [3, 4]), ("a\U0010ffff", [6]), ("\U0010ffff", [8]), ("b", [7]), ("c", [])],
+)
+async def test_the_names_with_a_prefix_end_at_the_next_letter(
+    sqlite_store: SqliteStore, tmp_path: Path, prefix: str, found: list[int]
+) -> None:
+    """No text has a surrogate: after U+D7FF comes U+E000."""
+    names = ("a", "aa", "a\ud7ff", "a\ud7ff\U0010ffff", "a\ue000", "a\U0010ffffz", "b", "\U0010ffff")
+    await sqlite_store.append([Batch("chat", tuple(map(anchor, names)))])
+    with closing(open_reader(tmp_path / "bubbot.db")) as conn:
+        for query in (
+            TapeQuery("chat", NewestAnchors(prefix)),
+            TapeQuery("chat", NewestAnchors(prefix), newest=True, limit=8),
+        ):
+            assert sorted(entry.id for entry in find_entries(conn, query)) == found
+
+
 async def test_a_name_that_was_used_long_before_the_newest_anchors_is_found(
     sqlite_store: SqliteStore, tmp_path: Path
 ) -> None:

@@ -1,0 +1,95 @@
+"""When the write-ahead log is shortened, and what takes the room."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from bubbot.stores.sqlite.sizes import WalCheckpointer, WalLimits, measure_size, wal_size
+from bubbot.stores.sqlite.store import SqliteStore
+from tests.raw import raw
+from tests.tapes import notes
+
+BUSY_MS = 20
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "a.db"
+
+
+@pytest.fixture
+def conn(path: Path) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(path, isolation_level=None)) as opened:
+        opened.execute("PRAGMA journal_mode = WAL")
+        opened.execute("PRAGMA wal_autocheckpoint = 0")
+        opened.execute("CREATE TABLE a (x)")
+        yield opened
+
+
+def grow(conn: sqlite3.Connection, path: Path) -> int:
+    """Write a page or more; return the size of the log."""
+    conn.execute("INSERT INTO a VALUES (zeroblob(9000))")
+    return wal_size(path.with_name("a.db-wal"))
+
+
+def checkpointer(path: Path, *, short: int, long: int, step: int = 1) -> WalCheckpointer:
+    return WalCheckpointer(path, BUSY_MS, WalLimits(short, long, step))
+
+
+def test_a_log_is_shortened_once_nobody_waits_or_it_is_long(conn: sqlite3.Connection, path: Path) -> None:
+    wal, size = path.with_name("a.db-wal"), grow(conn, path)
+    for short, long, idle, kept in (
+        (size, size + 1, True, True),
+        (size - 1, size + 1, False, True),
+        (size - 1, size + 1, True, False),
+    ):
+        checkpointer(path, short=short, long=long).after_commit(conn, idle=idle)
+        assert (wal_size(wal) == size, wal_size(wal) == 0) == (kept, not kept)
+    assert grow(conn, path) > 0
+    checkpointer(path, short=wal_size(wal), long=wal_size(wal)).after_commit(conn, idle=False)
+    assert wal_size(wal) == 0
+    assert conn.execute("PRAGMA busy_timeout").fetchone() == (BUSY_MS,)
+
+
+def test_a_log_that_a_reader_holds_is_tried_again_when_it_has_grown(
+    conn: sqlite3.Connection, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bubbot.stores.sqlite.sizes.CHECKPOINT_WAIT_MS", 1)
+    held = grow(conn, path)
+    ours = checkpointer(path, short=1 << 30, long=held, step=1)
+    with raw(path) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM a").fetchone()
+        grow(conn, path)
+        ours.after_commit(conn, idle=True)
+    size = wal_size(path.with_name("a.db-wal"))
+    assert size > held
+    ours.after_commit(conn, idle=True)
+    assert wal_size(path.with_name("a.db-wal")) == size, "it has not grown by a step"
+    grow(conn, path)
+    ours.after_commit(conn, idle=True)
+    assert wal_size(path.with_name("a.db-wal")) == 0
+    for is_kept in (True, False):  # from here on the usual limit counts again
+        assert (grow(conn, path) < held) is is_kept
+        ours.after_commit(conn, idle=True)
+        assert (wal_size(path.with_name("a.db-wal")) > 0) is is_kept
+
+
+async def test_the_room_of_a_tape_is_that_of_its_entries_and_blobs(sqlite_store: SqliteStore) -> None:
+    await sqlite_store.append([notes("a", tape="b"), notes("a", "a", tape="a")])
+    await sqlite_store.put_blob("b", b"12345")
+    await sqlite_store.aclose()
+    with raw(sqlite_store.path) as conn:
+        conn.execute("INSERT INTO tapes (name) VALUES ('empty')")
+        size = measure_size(conn, sqlite_store.path)
+        pages = [conn.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size", "freelist_count")]
+    found = {tape.name: tape for tape in size.tapes}
+    assert list(found) == ["a", "b", "empty"]
+    assert [(tape.count, tape.blobs) for tape in found.values()] == [(2, 0), (1, 5), (0, 0)]
+    assert found["a"].entries == 2 * found["b"].entries > 0 == found["empty"].entries
+    assert (size.file, size.free) == (pages[0] * pages[1], pages[2] * pages[1])
