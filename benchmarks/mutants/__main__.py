@@ -72,6 +72,8 @@ def judge(sandboxes: Sequence[Sandbox], known: Map, mutants: Sequence[Mutant]) -
                     ending = sandbox.judge(mutant, tests, sum(known.seconds[test] for test in tests))
         finally:
             free.put(sandbox)
+        if not ending.test and not ending.timed_out and (left := known.count_left_out(mutant)):
+            ending = Ending(words=f"{left} tests were left out")
         fate = ending.test or ("timed out" if ending.timed_out else "SURVIVED")
         print(f"{mutant.name}: {fate} ({time.monotonic() - began:.0f} s)", file=sys.stderr, flush=True)
         return ending
@@ -151,7 +153,7 @@ def report(
         elif reason:
             fate, words = "equivalent", reason
         else:
-            fate, words = "survived", ""
+            fate, words = "survived", "" if ending.test else ending.words
         counts[fate] += 1
         print(f"{fate:<10} {mutant.name}  {words}")
     asked = counts["killed"] + counts["survived"]

@@ -35,7 +35,7 @@ class Ending:
 
     Attributes:
         test: the first test that failed; empty if none did.
-        words: what it said.
+        words: what it said; which tests were not asked, if none failed.
         timed_out: it, or the whole run, took too long.
     """
 
@@ -52,7 +52,10 @@ class Sandbox:
         self._out = folder / "out"
         self._out.mkdir(parents=True)
         self._changes = 0
-        subprocess.run(["git", "clone", "--quiet", "--local", str(project), str(self.root)], check=True)
+        subprocess.run(
+            ["git", "clone", "-c", "advice.detachedHead=false", "--quiet", "--local", str(project), str(self.root)],
+            check=True,
+        )
         for path in self.root.rglob("*.py"):
             os.utime(path, (EPOCH, EPOCH))
         self._environment = self.root / ".venv"

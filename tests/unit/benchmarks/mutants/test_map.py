@@ -40,8 +40,10 @@ def test_a_place_that_runs_only_while_the_file_is_imported_has_the_tests_of_its_
 
 
 def test_tests_that_take_too_long_together_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert KNOWN.count_left_out(FIRST) == 0
     monkeypatch.setattr(maps, "TESTS_SECONDS", 5.0)
     assert KNOWN.tests(FIRST) == ["narrow", "wide"]
+    assert KNOWN.count_left_out(FIRST) == 1
 
 
 def test_a_kept_map_serves_the_draw_it_was_made_for_and_no_other(tmp_path: Path) -> None:

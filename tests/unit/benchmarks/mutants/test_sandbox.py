@@ -162,7 +162,7 @@ def test_the_report_counts_what_became_of_them(project: Project, capsys: pytest.
     endings = {
         "number * 2": Ending("a"),
         "number + 1": Ending("b"),
-        "in": Ending(),
+        "in": Ending(words="3 tests were left out"),
         "break": Ending("c", "", timed_out=True),
     }
     drawn = [project.mutants[text] for text in endings]
