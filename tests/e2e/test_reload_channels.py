@@ -12,7 +12,11 @@ from tests.e2e.test_reload import ECHO, command, facts, reloaded, serving
 from tests.fakes.botapi.server import Server
 from tests.fakes.discordapi.server import Server as DiscordApi
 
-SLOW = {"default": [{"text": "Slowly: {text}", "delay": 0.6}]}
+SLOW = {
+    # Slower than a command on a busy machine, which has to come in between.
+    "rules": [{"when": "one", "steps": [{"text": "Slowly: {text}", "delay": 5}]}],
+    "default": [{"text": "Slowly: {text}", "delay": 0.1}],
+}
 REFUSED = "4243:AAcanary-canary-canary-canary-canar"
 
 
@@ -86,6 +90,6 @@ async def test_a_channel_that_goes_in_mid_turn_and_comes_back_answers_once(tmp_p
             platform.say(ada, "two")
             configure(home, {"telegram": table}, SLOW)
             assert "Restarted channels: telegram." in await reloaded(home)
-            await server.until(lambda: "Slowly: two" in platform.answers(ada), 20)
+            await server.until(lambda: "Slowly: two" in platform.answers(ada), 30)
             await daemon.quiet(server)
         assert platform.answers(ada) == ["Slowly: one", "Slowly: two"]
