@@ -8,7 +8,7 @@ from dataclasses import replace
 from bubbot.errors import ConfigError
 from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.ports.channel import Inbound, Outbound, Role
-from bubbot.ports.outbox import intent_entry, intent_key
+from bubbot.ports.outbox import buttons_key, intent_entry
 from bubbot.ports.turn import Turn
 from bubbot.runtime.session import SessionChannel
 from bubbot.tape.entry import TapeEntry
@@ -68,7 +68,7 @@ class ChannelDirectory:
     async def find_sent(self, session: str, channel: str, key: str) -> str | None:
         """Return the platform's id of the part with buttons of a message that was sent; None if it is not known."""
         runtime = self._runtimes.get(channel)
-        intent = await runtime.outbox.find_intent(intent_key(key)) if runtime else None
+        intent = await runtime.outbox.find_intent(buttons_key(key)) if runtime else None
         if runtime is None or intent is None or intent.session != session:
             return None
         place = next((place for place, part in enumerate(intent.parts) if part.buttons), 0)

@@ -82,8 +82,16 @@ def _buttons_from(data: JsonObject) -> ButtonSet:
 
 
 def intent_key(turn: str, place: int = 0) -> str:
-    """Return the key of an intent, which names a set of buttons, too."""
+    """Return the key of an intent without buttons."""
     return f"{turn}:{place}"
+
+
+def buttons_key(turn: str) -> str:
+    """Return the key of an intent with buttons, which names them, too: platforms return short ids only."""
+    key = intent_key(turn)
+    if len(key.encode()) > _MAX_BUTTON_KEY_BYTES or not key.isascii():
+        return f"b{sha256(key.encode()).hexdigest()[:40]}"
+    return key
 
 
 def outbox_channel(tape: str) -> str:
@@ -96,7 +104,6 @@ def intent_entry(session: str, turn: str, parts: tuple[MessagePart, ...], *, inb
     """Make the intent to say something, an entry to merge with its turn. `inbound`: the first one it answers."""
     key = intent_key(turn)
     if any(part.buttons for part in parts):
-        if len(key.encode()) > _MAX_BUTTON_KEY_BYTES or not key.isascii():  # platforms return short ids only
-            key = f"b{sha256(key.encode()).hexdigest()[:40]}"
+        key = buttons_key(turn)
         parts = tuple(replace(part, buttons=part.buttons and replace(part.buttons, key=key)) for part in parts)
     return event(INTENT, intent_data(session, turn, parts, inbound), key=key)
