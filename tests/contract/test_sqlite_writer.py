@@ -424,6 +424,20 @@ async def test_what_waits_for_room_fails_when_the_store_is_closed(patient: Sqlit
         await big
 
 
+async def test_who_waits_for_room_no_longer_hears_so_at_once_and_not_at_the_next_try(tmp_path: Path) -> None:
+    store = await open_store(tmp_path / "hour.db", salt=CountingSalt(), now=SteppingClock(), room_retry=3600.0)
+    await limit_pages(store, 0)
+    big = asyncio.create_task(store.append([notes(BIG)]))
+    await full(store)
+    store.stop_waiting_for_room()
+    async with asyncio.timeout(LIMIT):
+        with pytest.raises(StoreFull):
+            await big
+        with pytest.raises(StoreFull):
+            await store.append([notes(BIG)])
+        await store.aclose()
+
+
 LEFT_OPEN = """
 import asyncio, sys
 from datetime import UTC, datetime
