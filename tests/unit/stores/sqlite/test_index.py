@@ -204,6 +204,23 @@ async def test_misspelt_words_are_found_however_far_back(chat: TapeService, fill
         assert (await chat.read(SearchView(typed))).spelling_from == 0
 
 
+async def test_a_word_counts_the_entries_that_hold_it_also_after_a_restart(
+    chat: TapeService, sqlite_store: SqliteStore, path: Path
+) -> None:
+    for text in ("harbour harbour lantern", "harbour", "harbour meadow"):
+        await chat.append([message("user", text)])
+        filler = Indexer(sqlite_store)
+        await filler.fill()
+        await filler.aclose()
+    with closing(sqlite3.connect(index_path(path))) as conn:
+        counts = dict(conn.execute("SELECT term, df FROM term"))
+    assert {word: counts[word] for word in ("harbour", "lantern", "meadow")} == {
+        "harbour": 3,
+        "lantern": 1,
+        "meadow": 1,
+    }
+
+
 async def test_every_word_within_the_allowed_mistakes_is_a_spelling(
     chat: TapeService, filler: Indexer, path: Path
 ) -> None:
