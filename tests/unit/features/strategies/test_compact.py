@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry, event, message, tool_call, tool_result
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
+from tests.doubles import CountingIds
 from tests.turns import Bench, Options, asked, assert_rebuilt, running
 
 SMALL = ModelTraits(context_tokens=2_000, tools=False, short_prompt=True)
@@ -269,6 +271,18 @@ class TestPointers:
         context = await self.read(looked, 500)
         assert LONG not in str(context.messages[-1]["content"])
         assert [item["role"] for item in context.messages[-3:]] == ["user", "assistant", "tool"]
+
+    async def test_what_is_left_out_is_named_with_its_first_and_last_day(self, looked: TapeService) -> None:
+        later = TapeService(
+            looked._store,  # as after a night
+            looked.name,
+            now=lambda: datetime(2026, 11, 24, 9, tzinfo=UTC),
+            new_id=CountingIds(),
+        )
+        for number in range(8):
+            await later.append([message("user", f"r{number}"), message("assistant", LONG)])
+        line = str((await self.read(looked, 900)).messages[1]["content"]).split("\n")[0]
+        assert ", 2026-11-21 to 2026-11-24; tape_read opens them]" in line
 
     async def test_what_is_left_out_is_named_with_its_entries_and_days(self, looked: TapeService) -> None:
         context = await self.read(looked, 900)

@@ -203,6 +203,8 @@ async def test_around_shows_the_neighbours_in_the_conversation(
     assert [line.split()[0] for line in shown.split("\n") if line.startswith("#")] == ["#4", "#5", "#7"]
     shown = await use(around, await begin(), id="#9", number=2)
     assert [line.split()[0] for line in shown.split("\n") if line.startswith("#")] == ["#5", "#7", "#9"]
+    shown = await use(around, await begin(), id="3", number=1)
+    assert [line.split()[0] for line in shown.split("\n") if line.startswith("#")] == ["#1", "#3", "#4"]
     shown = await use(around, await begin(), id="1", number=1)
     assert [line.split()[0] for line in shown.split("\n") if line.startswith("#")] == ["#1", "#3"]
     for wrong in ("99", "1-3", "x", "0"):
