@@ -223,6 +223,20 @@ async def test_turns_model_calls_and_deliveries_are_cited() -> None:
         assert await explain(bench, answer, calls=calls) == answer
 
 
+async def test_so_many_of_the_newest_model_calls_are_listed_oldest_first() -> None:
+    async with explaining(InMemoryStore(), ExplainingModel()) as bench:
+        for text in ("one", "two", "three"):
+            await bench.say(text)
+        steps = [entry.id for entry in await bench.entries() if entry.name == "loop.step"]
+        assert len(steps) == 3
+        await explain(bench, "UNKNOWN", calls=[("explain_calls", {"number": 3})])
+        # The third one is that of the explanation.
+        listed = next(str(entry.payload) for entry in await bench.entries() if entry.kind == Kind.TOOL_RESULT)
+        places = [listed.find(f"#{step} ") for step in steps]
+        assert places[0] == -1
+        assert 0 <= places[1] < places[2]
+
+
 async def test_the_deliveries_of_other_chats_are_not_told() -> None:
     async with explaining(InMemoryStore(), ExplainingModel()) as bench:
         await bench.say("A secret zq1x", chat="other")
