@@ -14,9 +14,10 @@ from benchmarks.mutants.map import Map
 from benchmarks.mutants.sandbox import Ending, Sandbox
 from benchmarks.mutants.sites import Mutant, draw
 
+# One worker: a process that cannot tell its test counts for all that run.
 PYPROJECT = """
 [tool.pytest.ini_options]
-addopts = "-p tests.workers -p no:simcord -p no:cacheprovider -p no:hypothesispytest -p no:asyncio -p no:anyio -p no:playwright"
+addopts = "-n 1 -p tests.workers -p no:simcord -p no:cacheprovider -p no:hypothesispytest -p no:asyncio -p no:anyio -p no:playwright"
 """
 SOURCE = '''"""A small project."""
 
