@@ -271,7 +271,7 @@ class TapeBoundary:
                 subjects = await self._find_subjects(shared, tape) if subjects is None else subjects
                 verdicts[entry.id] = data[shared.subject] in subjects
             else:
-                named[entry.id] = {each for each in self._references.find_entries(entry) if type(each) is int}
+                named[entry.id] = set(self._references.find_entries(entry))
         ids = set().union(*named.values())
         if ids and depth < MAX_REFERENCE_DEPTH:
             others = TapeQuery(tape, IdRanges(tuple((each, each) for each in sorted(ids))))

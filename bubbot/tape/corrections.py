@@ -23,13 +23,19 @@ class Corrections:
     @classmethod
     def of(cls, events: Sequence[TapeEntry]) -> Corrections:
         """Build from correction events in ascending order."""
-        targets = [(event, target) for event in events if type(target := event.data.get("corrects")) is int]
+        targets = [(event, target) for event in events if (target := corrected_id(event))]
         hidden = {target for event, target in targets if hides(event)}
         for event, target in targets:
             if target in hidden:
                 hidden.add(event.id)
         superseded = {target: event.id for event, target in targets if event.id not in hidden}
         return cls(frozenset(hidden), superseded)
+
+
+def corrected_id(correction: TapeEntry) -> int:
+    """Return the id of the entry that a correction corrects; 0 if it names none (imports)."""
+    corrected = correction.data.get("corrects")
+    return corrected if type(corrected) is int else 0
 
 
 def hides(correction: TapeEntry) -> bool:

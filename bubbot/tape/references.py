@@ -179,10 +179,12 @@ class ReferenceRegistry:
         for path in self.of_event(entry.name or "").sessions if entry.kind == Kind.EVENT else ():
             yield from _values(entry.payload.get("data"), _steps(path))
 
-    def find_entries(self, entry: TapeEntry) -> Iterator[object]:
-        """Yield what stands in the fields of an event that name entries of the same tape."""
+    def find_entries(self, entry: TapeEntry) -> Iterator[int]:
+        """Yield the ids in the fields of an event that name entries of the same tape; what is no whole number is none."""
         for path in self.of_event(entry.name or "").entries if entry.kind == Kind.EVENT else ():
-            yield from _values(entry.payload.get("data"), _steps(path))
+            for value in _values(entry.payload.get("data"), _steps(path)):
+                if type(value) is int:
+                    yield value
 
     def find_blobs(self, entry: TapeEntry) -> Iterator[object]:
         """Yield what stands in the fields of an event that name blobs of the same tape."""

@@ -26,6 +26,7 @@ from bubbot.runtime.context.quoting import (
     indent_lines,
     quote_text,
 )
+from bubbot.tape.corrections import corrected_id
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical, encode, thaw
 from bubbot.tape.handle import CORRECTION
 from bubbot.tape.query import parse_moment
@@ -232,7 +233,7 @@ def find_correction(entry: TapeEntry) -> JsonObject | None:
     """Return the data of a correction; None for other entries, and for one that names no entry (imports)."""
     if entry.kind != Kind.EVENT or entry.name != CORRECTION:
         return None
-    return entry.data if type(entry.data.get("corrects")) is int else None
+    return entry.data if corrected_id(entry) else None
 
 
 def prepend_opening(
