@@ -19,7 +19,7 @@ import sqlite3
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime
 from functools import partial
@@ -35,12 +35,15 @@ from bubbot.stores.sqlite import rows, schema
 Facts = list[tuple[str, Any, Any, str, str | None, str | None, bool]]
 """The entries of a turn: kind, payload, meta, date, key, name, and whether it opens a window."""
 Commit = Callable[[Callable[[], None]], "asyncio.Future[None]"]
+Jobs = SimpleQueue[tuple["asyncio.Future[None]", Callable[[], None]] | None]
+"""Writes and who waits for them; None ends the thread."""
 SHOWN_MESSAGES = 20
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
 
 
 @contextmanager
-def _database(folder: Path, sessions: int) -> Iterator[sqlite3.Connection]:
+def open_database(folder: Path, sessions: int) -> Iterator[sqlite3.Connection]:
+    """Open a new database with a tape for each session."""
     connection = sqlite3.connect(folder / "bubbot.db", isolation_level=None, check_same_thread=False)
     with closing(connection):
         connection.execute("PRAGMA journal_mode = WAL")
@@ -49,6 +52,18 @@ def _database(folder: Path, sessions: int) -> Iterator[sqlite3.Connection]:
         schema.migrate(connection, now="2026-01-01T00:00:00Z")
         connection.executemany("INSERT INTO tapes (name) VALUES (?)", [(str(number),) for number in range(sessions)])
         yield connection
+
+
+def make_turns(count: int) -> list[Facts]:
+    """Make the entries of so many turns."""
+    words = Words(11)
+    return [
+        [
+            (str(one.kind), *map(json.loads, one.texts), one.date, one.key, one.name, one.opens_window)
+            for one in words.turn(0)
+        ]
+        for _ in range(count)
+    ]
 
 
 def _encode_rows(facts: Facts, tape: int, head: int, chain: bytes) -> list[tuple[Any, ...]]:
@@ -88,18 +103,13 @@ def measure_skeleton(connection: sqlite3.Connection, turns: list[Facts], session
 
 async def _run_sessions(connection: sqlite3.Connection, turns: list[Facts], sessions: int) -> None:
     loop = asyncio.get_running_loop()
-    jobs: SimpleQueue[tuple[asyncio.Future[None], Callable[[], None]] | None] = SimpleQueue()
+    jobs: Jobs = SimpleQueue()
 
     def serve() -> None:
-        """Commit what waits as one transaction."""
-        while (job := jobs.get()) is not None:
-            group = [job, *[waiting for _ in range(jobs.qsize()) if (waiting := jobs.get()) is not None]]
-            connection.execute("BEGIN IMMEDIATE")
-            for _, write in group:
-                write()
-            connection.execute("COMMIT")
+        while group := _take_waiting(jobs):
+            error = _commit(connection, [write for _, write in group])
             for done, _ in group:
-                loop.call_soon_threadsafe(done.set_result, None)
+                loop.call_soon_threadsafe(_settle, done, error)
 
     def commit(write: Callable[[], None]) -> asyncio.Future[None]:
         done: asyncio.Future[None] = loop.create_future()
@@ -109,11 +119,48 @@ async def _run_sessions(connection: sqlite3.Connection, turns: list[Facts], sess
     thread = Thread(target=serve)
     thread.start()
     try:
-        shares = [turns[number::sessions] for number in range(sessions)]
-        await asyncio.gather(*[_run_session(connection, commit, tape, own) for tape, own in enumerate(shares, 1)])
+        async with asyncio.TaskGroup() as group:
+            for number in range(sessions):
+                group.create_task(_run_session(connection, commit, number + 1, turns[number::sessions]))
     finally:
         jobs.put(None)
         thread.join()
+
+
+def _take_waiting(jobs: Jobs) -> list[tuple[asyncio.Future[None], Callable[[], None]]]:
+    """Wait for a write and take along what else waits; return nothing at the end."""
+    group, job = [], jobs.get()
+    while job is not None:
+        group.append(job)
+        if jobs.empty():
+            return group
+        job = jobs.get()
+    if group:
+        jobs.put(None)
+    return group
+
+
+def _commit(connection: sqlite3.Connection, writes: Sequence[Callable[[], None]]) -> sqlite3.Error | None:
+    """Commit writes as one transaction; return the error if that fails."""
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        for write in writes:
+            write()
+        connection.execute("COMMIT")
+    except sqlite3.Error as error:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        return error
+    return None
+
+
+def _settle(done: asyncio.Future[None], error: sqlite3.Error | None) -> None:
+    if done.done():  # its session was cancelled
+        return
+    if error is None:
+        done.set_result(None)
+    else:
+        done.set_exception(error)
 
 
 async def _run_session(connection: sqlite3.Connection, commit: Commit, tape: int, turns: list[Facts]) -> None:
@@ -153,18 +200,13 @@ def main() -> None:
     parser.add_argument("--sessions", type=int, default=100, help="turns at once, whose commits are one")
     parser.add_argument("--rounds", type=int, default=9, help="of each")
     given = parser.parse_args()
-    words = Words(11)
-    turns: list[Facts] = [
-        [
-            (str(one.kind), *map(json.loads, one.texts), one.date, one.key, one.name, one.opens_window)
-            for one in words.turn(0)
-        ]
-        for _ in range(given.turns)
-    ]
+    if min(given.turns, given.sessions, given.rounds) < 1:
+        parser.error("--turns, --sessions and --rounds are at least 1")
+    turns = make_turns(given.turns)
     taken: dict[str, list[float]] = {"raw": [], "skeleton": []}
     for _ in range(given.rounds):
         for name, measure in (("raw", measure_raw), ("skeleton", measure_skeleton)):
-            with tempfile.TemporaryDirectory() as folder, _database(Path(folder), given.sessions) as connection:
+            with tempfile.TemporaryDirectory() as folder, open_database(Path(folder), given.sessions) as connection:
                 taken[name].append(measure(connection, turns, given.sessions) / given.turns * 1000)
     raw, skeleton = (statistics.median(taken[name]) for name in ("raw", "skeleton"))
     print(

@@ -107,6 +107,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sandboxes = [Sandbox(ROOT, Path(folder) / str(place)) for place in range(options.jobs)]
         root = sandboxes[0].root
         drawn = draw(root, PACKAGES, seed=options.seed, count=options.count, only=options.only)
+        if not drawn:
+            parser.error(f"--only {options.only!r} --count {options.count} leave nothing to change")
         commit = subprocess.run(
             ["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=True
         ).stdout

@@ -78,8 +78,11 @@ class Map:
 
     @classmethod
     def load(cls, file: Path, draw: Sequence[str]) -> Map:
-        """Read what `save` wrote. Raises `ValueError` if it belongs to something else."""
-        data = json.loads(file.read_text())
+        """Read what `save` wrote. Raises `ValueError` if it belongs to something else, or is no such file."""
+        try:
+            data = json.loads(file.read_text())
+        except ValueError as error:
+            raise ValueError(f"{file} is no map: {error}") from error
         if data.get("draw") != [*draw]:
             raise ValueError(f"{file} belongs to {' '.join(data.get('draw', ['another version']))}")
         mutants = {Mutant(**fields): set(tests) for fields, tests in data["mutants"]}

@@ -126,13 +126,16 @@ async def test_each_failure_is_told_once(caplog: pytest.LogCaptureFixture) -> No
     ]
 
 
-async def test_work_that_must_not_be_half_done_ends_before_the_cancellation_goes_on() -> None:
+@pytest.mark.parametrize("error", [None, OSError("down")])
+async def test_work_that_must_not_be_half_done_ends_before_the_cancellation_goes_on(error: Exception | None) -> None:
     begun, may_end, ended = asyncio.Event(), asyncio.Event(), []
 
     async def work() -> str:
         begun.set()
         await may_end.wait()
         ended.append("work")
+        if error is not None:
+            raise error
         return "done"
 
     async def call() -> None:
@@ -149,24 +152,8 @@ async def test_work_that_must_not_be_half_done_ends_before_the_cancellation_goes
     with pytest.raises(asyncio.CancelledError):
         await caller
     assert ended == ["work", "caller"]
-    assert await run_uninterrupted(work()) == "done"
-
-
-async def test_work_that_fails_after_its_caller_was_cancelled_leaves_the_cancellation() -> None:
-    begun, may_end = asyncio.Event(), asyncio.Event()
-
-    async def work() -> None:
-        begun.set()
-        await may_end.wait()
-        raise OSError("down")
-
-    caller = asyncio.create_task(run_uninterrupted(work()))
-    await begun.wait()
-    caller.cancel()
-    await asyncio.sleep(0)
-    may_end.set()
-    with pytest.raises(asyncio.CancelledError):
-        await caller
+    if error is None:
+        assert await run_uninterrupted(work()) == "done"
 
 
 FULL = StoreFull("no room")

@@ -52,3 +52,6 @@ def test_a_kept_map_serves_the_draw_it_was_made_for_and_no_other(tmp_path: Path)
     assert Map.load(file, ["commit abc", "seed 7"]) == KNOWN
     with pytest.raises(ValueError, match="belongs to commit abc seed 7"):
         Map.load(file, ["commit abc", "seed 8"])
+    file.write_text(file.read_text()[:-1])
+    with pytest.raises(ValueError, match=r"map\.json is no map"):
+        Map.load(file, ["commit abc", "seed 7"])

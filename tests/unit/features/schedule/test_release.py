@@ -9,7 +9,10 @@ import pytest
 from bubbot.features.schedule.plan import plan_job
 from bubbot.features.schedule.release import skip_past_firings
 from bubbot.features.schedule.state import Actor, JobState, ManualFiring, ScheduleState
+from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry
+from bubbot.tape.service import TapeService
+from tests.doubles import CountingIds, SteppingClock
 from tests.unit.features.schedule.test_plan import HOURLY, ONCE, at, standing
 
 ASKED = replace(standing(HOURLY), requests=(ManualFiring("2026-11-22T12:10:00Z!ab", Actor("test", "1")),))
@@ -53,3 +56,11 @@ def test_nothing_is_due_afterwards_and_nobody_is_told_that_it_was_missed(one: Jo
     found = plan_job(after, now)
     assert (found.fire, found.skipped, found.end_reason, after.requests) == ((), None, "", ())
     assert skip_past_firings(after, now) == []
+
+
+async def test_times_that_come_again_after_a_clock_was_set_back_are_passed_over_again() -> None:
+    """Facts with a key would not be written twice."""
+    tape = TapeService(InMemoryStore(), "bubbot/schedule", now=SteppingClock(), new_id=CountingIds())
+    for number in (1, 2):
+        await tape.append(skip_past_firings(standing(HOURLY), at("22T13:00")), if_absent=True)
+        assert await tape.head() == number
