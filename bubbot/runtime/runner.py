@@ -7,7 +7,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bubbot.errors import FeatureFailed, ModelEmptyAnswer, ModelError, ModelOverflow, ModelStepLimit, ModelUnavailable
+from bubbot.errors import (
+    EntryNotFound,
+    FeatureFailed,
+    ModelEmptyAnswer,
+    ModelError,
+    ModelOverflow,
+    ModelStepLimit,
+    ModelUnavailable,
+    TapeCorrupt,
+)
 from bubbot.ports.channel import ForeignWordsShown, PreviewCallback, StepFinished, TextStreamed, ignore_preview
 from bubbot.ports.middleware import AroundModel, ModelCall, wrap
 from bubbot.ports.model import (
@@ -34,9 +43,10 @@ from bubbot.runtime.shown import ForeignWords
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import OVERFLOW_HANDOFF
 from bubbot.tape.blobs import blob_digest
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical, text_field
 from bubbot.tape.events import STEP_EVENT
-from bubbot.tape.handle import spans_of
+from bubbot.tape.handle import TapeHandle, spans_of
+from bubbot.tape.provenance import Source, source_of
 from bubbot.tape.query import TapeQuery
 
 
@@ -491,8 +501,26 @@ def _as_json(call: ToolCall) -> dict[str, Any]:
 
 
 async def _stored_digests(turn: Turn) -> _StoredDigests:
-    """Read the digests that the newest step of the tape cites, whose blobs are therefore stored."""
+    """Read the digests that the newest step of the tape cites, whose blobs are therefore stored.
+
+    Unless the step was imported: blobs do not come along. Like all of an import it is of words from outside, and then the
+    blobs are looked for.
+    """
     query = TapeQuery(turn.tape.name, kinds=(Kind.EVENT,), names=(STEP_EVENT,), newest=True, limit=1)
     steps = (await turn.tape.fetch([query]))[0]
-    data = steps[0].payload["data"] if steps else {}
-    return _StoredDigests(data.get("system", ""), data.get("tools", ""))
+    if not steps:
+        return _StoredDigests()
+    system, tools = (text_field(steps[0].data, name) for name in ("system", "tools"))
+    if source_of(steps[0]) is not Source.WORLD:
+        return _StoredDigests(system, tools)
+    return _StoredDigests(*[digest if await _has_blob(turn.tape, digest) else "" for digest in (system, tools)])
+
+
+async def _has_blob(tape: TapeHandle, digest: str) -> bool:
+    try:
+        await tape.get_blob(digest)
+    except EntryNotFound:
+        return False
+    except TapeCorrupt:  # nothing can replace it; the audit tells
+        return True
+    return True

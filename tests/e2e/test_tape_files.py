@@ -62,8 +62,23 @@ def test_an_exported_tape_imports_as_the_same_tape_under_its_new_session(home: P
     assert any(line.startswith("stdin:copy ") for line in fine(other, "tape", "list").splitlines())
     assert "0 altered, 0 missing" in fine(other, "tape", "verify")
     assert "the colour is blue" in "\n".join(said(other, ",context", session="copy"))
+    for _ in range(2):
+        said(other, "and the grass?", session="copy")
+    assert "0 altered, 0 missing" in fine(other, "tape", "verify"), "blobs that did not come along are stored again"
+    assert [one["kind"] for one in entries(other, "copy")].count("system") == [
+        one["kind"] for one in entries(home)
+    ].count("system") + 1
     fact = entries(other, "bubbot/imports")[0]["payload"]
     assert fact["data"]["session"] == "stdin:copy"
+
+
+def test_an_imported_model_call_without_its_facts_ends_no_chat(tmp_path: Path) -> None:
+    file, other = tmp_path / "a.jsonl", tmp_path / "other"
+    for place, data in enumerate(({}, {"data": [1]}, {"data": {"system": {"a": 1}, "tools": [3]}})):
+        step = {"id": 1, "kind": "event", "payload": {"name": "loop.step", **data}, "meta": {}, "date": "2026-11-21"}
+        file.write_text(json.dumps(step) + "\n")
+        fine(other, "tape", "import", str(file), "--session", f"copy{place}")
+        assert said(other, "hello", session=f"copy{place}") == ["You said: hello"]
 
 
 def test_a_process_writes_the_lines_to_standard_output_and_another_takes_them(home: Path, tmp_path: Path) -> None:
