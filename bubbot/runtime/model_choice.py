@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bubbot.records import dataclass
-from bubbot.tape.entry import Kind
+from bubbot.tape.entry import Kind, text_field
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.view import QueryAnswers
 
@@ -23,4 +23,4 @@ class ModelChoiceView:
         return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(SWITCHED,), newest=True, limit=1),)
 
     def fold(self, answers: QueryAnswers) -> str:
-        return str(answers[0][0].data["model"]) if answers[0] else ""
+        return text_field(answers[0][0].data, "model") if answers[0] else ""

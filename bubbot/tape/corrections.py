@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from bubbot.records import dataclass
 from bubbot.tape.entry import TapeEntry
+from bubbot.tape.handle import corrected_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +31,6 @@ class Corrections:
                 hidden.add(event.id)
         superseded = {target: event.id for event, target in targets if event.id not in hidden}
         return cls(frozenset(hidden), superseded)
-
-
-def corrected_id(correction: TapeEntry) -> int:
-    """Return the id of the entry that a correction corrects; 0 if it names none (imports)."""
-    corrected = correction.data.get("corrects")
-    return corrected if type(corrected) is int else 0
 
 
 def hides(correction: TapeEntry) -> bool:

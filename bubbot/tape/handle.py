@@ -12,7 +12,6 @@ from typing import TypeAlias, TypeVar, cast
 from bubbot.errors import EntryInvalid, EntryNotFound
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START, anchor, check_state
-from bubbot.tape.corrections import corrected_id
 from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, Kind, TapeEntry, freeze_with_text, timestamp
 from bubbot.tape.provenance import PROVENANCE, Source, most_foreign, parse_source, stamp_of
 from bubbot.tape.query import (
@@ -284,6 +283,12 @@ class TapeHandle(ABC):
         fact = "tape/archived" if archive else "tape/erased"
         first = [self._bootstrap(), make.event(fact, {"archive": name, "entries": old_head})]
         return ResetBatch(name, erase=not archive), first
+
+
+def corrected_id(correction: TapeEntry) -> int:
+    """Return the id of the entry that a correction corrects; 0 if it names none (imports)."""
+    corrected = correction.data.get("corrects")
+    return corrected if type(corrected) is int else 0
 
 
 def spans_of(ids: Sequence[int]) -> list[tuple[int, int]]:

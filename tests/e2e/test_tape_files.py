@@ -15,6 +15,7 @@ import pytest
 from bubbot.app.tapes import open_tapes
 from bubbot.cli.tape import command as tape_command
 from bubbot.home import Home
+from bubbot.runtime.model_choice import SWITCHED
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
@@ -72,11 +73,15 @@ def test_an_exported_tape_imports_as_the_same_tape_under_its_new_session(home: P
     assert fact["data"]["session"] == "stdin:copy"
 
 
-def test_an_imported_model_call_without_its_facts_ends_no_chat(tmp_path: Path) -> None:
-    file, other = tmp_path / "a.jsonl", tmp_path / "other"
-    for place, data in enumerate(({}, {"data": [1]}, {"data": {"system": {"a": 1}, "tools": [3]}})):
-        step = {"id": 1, "kind": "event", "payload": {"name": "loop.step", **data}, "meta": {}, "date": "2026-11-21"}
-        file.write_text(json.dumps(step) + "\n")
+def test_imported_facts_of_another_form_end_no_chat(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    for place, data in enumerate(({}, {"data": [1]}, {"data": {"system": {"a": 1}, "tools": [3], "model": None}})):
+        facts = [
+            {"id": number, "kind": "event", "payload": {"name": name, **data}, "meta": {}, "date": "2026-11-21"}
+            for number, name in enumerate(("loop.step", SWITCHED), 1)
+        ]
+        file = tmp_path / "a.jsonl"
+        file.write_text("".join(json.dumps(fact) + "\n" for fact in facts))
         fine(other, "tape", "import", str(file), "--session", f"copy{place}")
         assert said(other, "hello", session=f"copy{place}") == ["You said: hello"]
 

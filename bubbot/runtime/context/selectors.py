@@ -26,9 +26,8 @@ from bubbot.runtime.context.quoting import (
     indent_lines,
     quote_text,
 )
-from bubbot.tape.corrections import corrected_id
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical, encode, thaw
-from bubbot.tape.handle import CORRECTION
+from bubbot.tape.handle import CORRECTION, corrected_id
 from bubbot.tape.query import parse_moment
 
 ANCHOR_NAME_LIMIT = 200
