@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -63,6 +64,10 @@ class RunnerSettings:
     timeout: float = 600.0
 
 
+MAX_REMEMBERED_TAPES = 1000
+"""Tapes of which a process remembers that their prompt and tools are stored; of others it looks again."""
+
+
 @dataclass(frozen=True, slots=True)
 class _StoredDigests:
     """Digests of the system prompt and the tool schemas that the tape already stores."""
@@ -101,6 +106,8 @@ class ModelRunner:
         self._settings = settings
         self._elapsed = elapsed
         self._show = on_preview
+        self._stored: OrderedDict[str, _StoredDigests] = OrderedDict()
+        """The prompt and the tools that this process has seen stored, by tape."""
 
     async def run_model(self, turn: Turn) -> TurnOutcome:
         """Run model calls and tools until there is an answer.
@@ -108,7 +115,7 @@ class ModelRunner:
         Raises:
             ModelError: a second overflow, the step limit, repeated or refused calls, or a failed model.
         """
-        repeats, digests, overflowed = RepeatedCalls(), await _stored_digests(turn), False
+        repeats, digests, overflowed = RepeatedCalls(), await self._find_stored(turn), False
         max_steps = min(turn.max_steps or self._settings.max_steps, self._settings.max_steps)
         if turn.stored_calls:  # they were written by a model that was shown the window
             self._note_shown(turn, await self._composer.compose(turn))
@@ -344,6 +351,23 @@ class ModelRunner:
         await turn.end_step()
         await turn.tape.save()
 
+    async def _find_stored(self, turn: Turn) -> _StoredDigests:
+        """Find the digests that the newest step of the tape cites, whose blobs are therefore stored.
+
+        Unless the step was imported: blobs do not come along. Like all of an import it is of words from outside; then the
+        blobs are looked for, once in a process.
+        """
+        name = turn.tape.name
+        query = TapeQuery(name, kinds=(Kind.EVENT,), names=(STEP_EVENT,), newest=True, limit=1)
+        steps = (await turn.tape.fetch([query]))[0]
+        if not steps:
+            return _StoredDigests()
+        cited = _StoredDigests(text_field(steps[0].data, "system"), text_field(steps[0].data, "tools"))
+        if source_of(steps[0]) is not Source.WORLD or self._stored.get(name) == cited:
+            return cited
+        found = [digest if await _has_blob(turn.tape, digest) else "" for digest in (cited.system, cited.tools)]
+        return _StoredDigests(*found)
+
     async def _store_prompt(self, turn: Turn, composed: ComposedRequest, stored: _StoredDigests) -> _StoredDigests:
         """Store the system prompt and the tool schemas as blobs of the tape, once per version."""
         system, tools = composed.request.system.encode(), ToolSpecs.of(composed.request.tools)
@@ -357,6 +381,10 @@ class ModelRunner:
             await turn.tape.put_blob(tools.encoded)
         if composed.context.facts:
             await turn.tape.append(composed.context.facts)
+        if digests != stored or turn.tape.name not in self._stored:
+            self._stored[turn.tape.name] = digests
+            if len(self._stored) > MAX_REMEMBERED_TAPES:
+                self._stored.popitem(last=False)
         return digests
 
     def _request_facts(
@@ -498,22 +526,6 @@ def _clean_reply(reply: ModelReply) -> ModelReply:
 
 def _as_json(call: ToolCall) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-
-
-async def _stored_digests(turn: Turn) -> _StoredDigests:
-    """Read the digests that the newest step of the tape cites, whose blobs are therefore stored.
-
-    Unless the step was imported: blobs do not come along. Like all of an import it is of words from outside, and then the
-    blobs are looked for.
-    """
-    query = TapeQuery(turn.tape.name, kinds=(Kind.EVENT,), names=(STEP_EVENT,), newest=True, limit=1)
-    steps = (await turn.tape.fetch([query]))[0]
-    if not steps:
-        return _StoredDigests()
-    system, tools = (text_field(steps[0].data, name) for name in ("system", "tools"))
-    if source_of(steps[0]) is not Source.WORLD:
-        return _StoredDigests(system, tools)
-    return _StoredDigests(*[digest if await _has_blob(turn.tape, digest) else "" for digest in (system, tools)])
 
 
 async def _has_blob(tape: TapeHandle, digest: str) -> bool:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bubbot.records import dataclass
-from bubbot.tape.entry import TapeEntry
-from bubbot.tape.handle import corrected_id
+from bubbot.tape.entry import TapeEntry, int_field
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +23,7 @@ class Corrections:
     @classmethod
     def of(cls, events: Sequence[TapeEntry]) -> Corrections:
         """Build from correction events in ascending order."""
-        targets = [(event, target) for event in events if (target := corrected_id(event))]
+        targets = [(event, target) for event in events if (target := int_field(event.data, "corrects"))]
         hidden = {target for event, target in targets if hides(event)}
         for event, target in targets:
             if target in hidden:

@@ -410,6 +410,12 @@ def text_field(value: JsonObject, key: str) -> str:
     return found if isinstance(found, str) else ""
 
 
+def int_field(value: JsonObject, key: str) -> int:
+    """Return a whole number of an object; 0 if it is missing or anything else, such as `true` (imports)."""
+    found = value.get(key)
+    return found if type(found) is int else 0
+
+
 def sender_name(meta: JsonObject) -> list[str]:
     """Return the sender's shown name in a list; empty if the meta has none."""
     sender = meta.get("sender")

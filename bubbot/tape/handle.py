@@ -12,7 +12,7 @@ from typing import TypeAlias, TypeVar, cast
 from bubbot.errors import EntryInvalid, EntryNotFound
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START, anchor, check_state
-from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, Kind, TapeEntry, freeze_with_text, timestamp
+from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, Kind, TapeEntry, freeze_with_text, int_field, timestamp
 from bubbot.tape.provenance import PROVENANCE, Source, most_foreign, parse_source, stamp_of
 from bubbot.tape.query import (
     AfterAnchor,
@@ -223,7 +223,7 @@ class TapeHandle(ABC):
     async def find_corrections(self, spans: Sequence[Span]) -> list[TapeEntry]:
         """Find all corrections of entries in these spans, anywhere on the tape: what is hidden stays hidden."""
         entries = (await self.fetch([TapeQuery(self.name, kinds=(Kind.EVENT,), names=(CORRECTION,))]))[0]
-        return [entry for entry in entries if is_inside(corrected_id(entry), spans)]
+        return [entry for entry in entries if is_inside(int_field(entry.data, "corrects"), spans)]
 
     async def entry(self, entry_id: int) -> TapeEntry:
         """Return one entry by its id. Raise `EntryNotFound` if there is none."""
@@ -283,12 +283,6 @@ class TapeHandle(ABC):
         fact = "tape/archived" if archive else "tape/erased"
         first = [self._bootstrap(), make.event(fact, {"archive": name, "entries": old_head})]
         return ResetBatch(name, erase=not archive), first
-
-
-def corrected_id(correction: TapeEntry) -> int:
-    """Return the id of the entry that a correction corrects; 0 if it names none (imports)."""
-    corrected = correction.data.get("corrects")
-    return corrected if type(corrected) is int else 0
 
 
 def spans_of(ids: Sequence[int]) -> list[tuple[int, int]]:

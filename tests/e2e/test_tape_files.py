@@ -75,7 +75,12 @@ def test_an_exported_tape_imports_as_the_same_tape_under_its_new_session(home: P
 
 def test_imported_facts_of_another_form_end_no_chat(tmp_path: Path) -> None:
     other = tmp_path / "other"
-    for place, data in enumerate(({}, {"data": [1]}, {"data": {"system": {"a": 1}, "tools": [3], "model": None}})):
+    payloads: tuple[dict[str, object], ...] = (
+        {},
+        {"data": [1]},
+        {"data": {"system": {"a": 1}, "tools": [3], "model": None}},
+    )
+    for place, data in enumerate(payloads):
         facts = [
             {"id": number, "kind": "event", "payload": {"name": name, **data}, "meta": {}, "date": "2026-11-21"}
             for number, name in enumerate(("loop.step", SWITCHED), 1)

@@ -26,8 +26,8 @@ from bubbot.runtime.context.quoting import (
     indent_lines,
     quote_text,
 )
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical, encode, thaw
-from bubbot.tape.handle import CORRECTION, corrected_id
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical, encode, int_field, thaw
+from bubbot.tape.handle import CORRECTION
 from bubbot.tape.query import parse_moment
 
 ANCHOR_NAME_LIMIT = 200
@@ -232,7 +232,7 @@ def find_correction(entry: TapeEntry) -> JsonObject | None:
     """Return the data of a correction; None for other entries, and for one that names no entry (imports)."""
     if entry.kind != Kind.EVENT or entry.name != CORRECTION:
         return None
-    return entry.data if corrected_id(entry) else None
+    return entry.data if int_field(entry.data, "corrects") else None
 
 
 def prepend_opening(
