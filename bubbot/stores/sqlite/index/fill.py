@@ -65,15 +65,17 @@ class IndexWriter:
             return 0
         try:
             indexed = self._index_next(limit)
-            reason = "it does not belong to these tapes, or something was erased"
+            # Not a warning: each erasure and each restore leads here.
+            level, reason = logging.INFO, "something was erased or restored"
         except sqlite3.DatabaseError as error:
             if getattr(error, "sqlite_errorname", "") not in _DAMAGED:
                 self.close()
                 raise
-            indexed, reason = None, f"it is damaged ({error})"
+            indexed = None
+            level, reason = logging.WARNING, f"it is damaged ({error})"
         if indexed is None:
             self.forget()
-            log.warning("rebuilding search index: %s", reason, extra={"action": "index.anew"})
+            log.log(level, "rebuilding search index: %s", reason, extra={"action": "index.anew"})
             indexed = self._index_next(limit)
         return indexed or 0
 
