@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any, Literal, TypeAlias
@@ -116,7 +116,7 @@ class _Scope:
 
 @dataclass(slots=True)
 class _Step:
-    """A step whose calls may still run. `end` is that of the latest of them."""
+    """A step whose calls may still run. `end` is that of its model call."""
 
     span: bytes
     entry: TapeEntry
@@ -162,9 +162,8 @@ class TurnSpans:
         for scope in reversed(self._scopes.values()):
             if scope is not root:
                 self._add_agent(scope, self._find_parent(scope))
-                self._parent_of(scope).cover(scope.start, scope.end)
         self._add_turn(root, start)
-        return self._spans
+        return _nest(self._spans)
 
     def _scope(self, fork: str, entry: TapeEntry) -> _Scope:
         if fork not in self._scopes:
@@ -235,7 +234,7 @@ class TurnSpans:
             self._add_call(step, attempt, place, before=before, output=output if is_last else None)
 
     def _end_step(self, scope: _Scope) -> None:
-        """Build the span of the step that ran, if one did: it lasts as long as its last call."""
+        """Build the span of the step that ran, if one did."""
         step, scope.step = scope.step, None
         if step is None:
             return
@@ -344,9 +343,7 @@ class TurnSpans:
             output = exposure.text(content)
             attributes |= {Name.TOOL_ARGUMENTS: shown, Name.INPUT: shown, Name.INPUT_TYPE: "application/json"}
             attributes |= {Name.TOOL_RESULT: output, Name.OUTPUT: output, Name.OUTPUT_TYPE: "text/plain"}
-        span, parent = span_id(self.turn, f"tool {entry_id} {place}"), scope.agent
-        if scope.step is not None:
-            parent, scope.step.end = scope.step.span, max(scope.step.end, end)
+        span, parent = span_id(self.turn, f"tool {entry_id} {place}"), scope.step.span if scope.step else scope.agent
         self._add(f"{EXECUTE_TOOL} {name}", span, parent, (start, end), attributes, error=error)
         self._runs.append((scope.fork, span, content))
         scope.cover(start, end)
@@ -419,9 +416,7 @@ class TurnSpans:
         if last.name == TURN_END:
             status, end = str(last.data.get("status", "")), _nanos(last.date)
         else:  # recorded by a later process: the turn itself lasted as long as what it did
-            end = scope.end
-        # Durations are whole milliseconds, so that what it did may seem to begin before it, or to end after it.
-        begin, end = min(begin, scope.start or begin), max(begin, end, scope.end)
+            end = max(begin, scope.end)
         attributes[Name.STATUS] = status
         if status not in ("answered", "silent"):
             attributes[Name.ERROR] = scope.error[0] if scope.error else status
@@ -465,6 +460,24 @@ class TurnSpans:
     ) -> None:
         start, end = times
         self._spans.append(SpanData(self._trace, span, parent, name, kind, start, end, attributes, error, links))
+
+
+def _nest(spans: Sequence[SpanData]) -> list[SpanData]:
+    """Let each span last as long as what stands below it.
+
+    A step lasts as long as its calls. Besides, durations are whole milliseconds and dates are not, so that a call can
+    seem to end before what it ran.
+    """
+    by_id = {span.id: span for span in spans}
+    starts = {span.id: span.start for span in spans}
+    ends = {span.id: span.end for span in spans}
+    for span in spans:
+        above = by_id.get(span.parent or b"")
+        while above is not None:
+            starts[above.id] = min(starts[above.id], span.start)
+            ends[above.id] = max(ends[above.id], span.end)
+            above = by_id.get(above.parent or b"")
+    return [replace(span, start=starts[span.id], end=ends[span.id]) for span in spans]
 
 
 def _origin(entries: Sequence[TapeEntry]) -> str:

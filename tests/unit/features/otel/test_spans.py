@@ -255,8 +255,34 @@ def test_the_same_facts_give_the_same_spans() -> None:
     assert trace_id("0" * 32) != bytes(16), "zeros are no id"
 
 
-def _entry(number: int, entry: TapeEntry) -> TapeEntry:
-    return entry.with_meta({**entry.meta, "turn": "ab" * 16}, "2026-11-24T10:00:00.000001+00:00").with_id(number)
+def test_a_span_lasts_as_long_as_what_stands_below_it() -> None:
+    """Durations are whole milliseconds, dates are not: this call took 10.4 ms and its sub-task ended after 10.3."""
+    call = {"id": "c", "function": {"name": "agent_run", "arguments": "{}"}}
+    result = {"tool_call_id": "c", "content": "five (fork f1)", "started": _at(0), "elapsed_ms": 10}
+    entries = [
+        _entry(1, event("turn/start", {"session": "s:1", "attempt": 1, "inbounds": []})),
+        _entry(2, TapeEntry("tool_call", {"content": "", "calls": [call]})),
+        _entry(3, event("loop.step", {"step": 1, "elapsed_ms": 1, "attempts": []})),
+        _entry(4, event("agent/ended", {"name": "task", "status": "answered", "result": "five"}, fork="f1"), 10_300),
+        _entry(5, TapeEntry("tool_result", {"results": [result]}), 10_400),
+        _entry(6, event("turn/end", {"status": "answered"}), 10_400),
+    ]
+    spans = {span.name: span for span in TurnSpans(entries, Exposure("redacted", str, b"key")).build()}
+    assert set(spans) == {"invoke_agent bubbot", "step 1", "execute_tool agent_run", "invoke_agent task"}
+    agent, run, step, turn = (
+        spans[name] for name in ("invoke_agent task", "execute_tool agent_run", "step 1", "invoke_agent bubbot")
+    )
+    assert (agent.parent, run.parent, step.parent) == (run.id, step.id, turn.id)
+    assert agent.end == run.end == step.end
+    assert agent.end - turn.start == 10_300_000 + 1_000_000, "the step began a millisecond before its entry"
+
+
+def _at(microseconds: int) -> str:
+    return f"2026-11-24T10:00:00.{microseconds:06}+00:00"
+
+
+def _entry(number: int, entry: TapeEntry, microseconds: int = 0) -> TapeEntry:
+    return entry.with_meta({**entry.meta, "turn": "ab" * 16}, _at(microseconds)).with_id(number)
 
 
 async def test_a_turn_with_a_damaged_entry_holds_up_no_other(tmp_path: Path) -> None:
