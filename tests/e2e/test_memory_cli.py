@@ -10,6 +10,7 @@ import pytest
 from tests.e2e import bot
 from tests.e2e.bot import sentence
 from tests.e2e.inside import run, said
+from tests.e2e.terminal import Terminal
 
 NANOBOT = Path(__file__).parents[1] / "data" / "nanobot"
 LASTING = {"BUBBOT_MEMORY__RETENTION_DAYS": "36500"}
@@ -165,3 +166,31 @@ def test_a_memory_that_is_not_named_right_stays_as_it_is(
 ) -> None:
     done = run(tmp_path / "home", "memory", *arguments)
     assert (done.returncode, words in sentence(done)) == (2, True), done.stderr
+
+
+def test_all_memory_of_a_person_or_of_the_workspace_is_erased_after_a_yes(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    named = (("--user", "stdin:0"), "the person with the account stdin:0"), (("--workspace",), "the workspace")
+    for words, owner in named:
+        memory(home, "save", *words, "Keeps bees.")
+        memory(home, "save", *words, "Keeps sheep.")
+    for words, owner in named:
+        question = f"Erase all memory of {owner}, with its older versions?"
+        done = run(home, "memory", "erase", *words)
+        assert (done.returncode, f"{question} There is no terminal" in sentence(done)) == (2, True)
+        with Terminal(home, "memory", "erase", *words, first=f"{question} [y/N] ", **LASTING) as terminal:
+            terminal.type("n\n")
+            assert terminal.ended() == 1
+        assert "Keeps sheep." in memory(home, "show", *words)
+        assert f"Erased all memory of {owner}: 2 entries." in memory(home, "erase", *words, "--yes")
+        assert "Keeps" not in memory(home, "show", *words)
+        again = run(home, "memory", "erase", *words, "--yes")
+        assert (again.returncode, again.stdout.decode()) == (1, f"Erased all memory of {owner}: 0 entries.\n")
+    left = [path.name for path in home.rglob("*") if path.is_file() and b"Keeps" in path.read_bytes()]
+    assert left == []
+
+
+@pytest.mark.parametrize("words", [(), ("--workspace", "--user", "stdin:0")])
+def test_an_erasure_that_names_no_memory_or_two_asks_nothing(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = run(tmp_path / "home", "memory", "erase", *words)
+    assert (done.returncode, "name --user CHANNEL:ID or --workspace" in sentence(done)) == (2, True)
