@@ -171,7 +171,7 @@ def test_a_memory_that_is_not_named_right_stays_as_it_is(
 def test_all_memory_of_a_person_or_of_the_workspace_is_erased_after_a_yes(tmp_path: Path) -> None:
     home = tmp_path / "home"
     named = (("--user", "stdin:0"), "the person with the account stdin:0"), (("--workspace",), "the workspace")
-    for words, owner in named:
+    for words, _ in named:
         memory(home, "save", *words, "Keeps bees.")
         memory(home, "save", *words, "Keeps sheep.")
     for words, owner in named:

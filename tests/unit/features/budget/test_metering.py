@@ -9,22 +9,25 @@ from dataclasses import replace
 from datetime import UTC, timedelta
 from typing import Any
 
-from bubbot.errors import BudgetExceeded, ConfigError, RateLimitExceeded
+import pytest
+
+from bubbot.errors import BudgetExceeded, ConfigError, ModelRefused, RateLimitExceeded
 from bubbot.features.budget.budget import Budget, BudgetLimits, SpendingLimit
 from bubbot.features.budget.metering import BudgetFallbackModel, RateGate, add_notice, budget_subject
 from bubbot.features.budget.rates import MessageRate, RateLimiter
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Inbound, Outbound, Sender
-from bubbot.ports.model import Model, ModelReply, Usage
+from bubbot.ports.model import Model, ModelEvent, ModelReply, ModelRequest, TextDelta, ToolCall, Usage
 from bubbot.ports.tool import NoArgs, tool
 from bubbot.ports.turn import AcceptedInbound, Turn
 from bubbot.ports.usage import RESERVED, SETTLED
+from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
 from tests.budgets import costing, facts, metering, opened, plan
 from tests.doubles import SteppingClock
-from tests.turns import HOME, WAIT, Bench, Options, Played, asked, calls, replying, running, says, texts_of
+from tests.turns import HOME, WAIT, Bench, Options, Played, Replying, asked, calls, replying, running, says, texts_of
 from tests.virtual import virtual
 
 
@@ -79,6 +82,54 @@ async def test_each_step_is_a_call_of_its_turn_and_person(memory_store: InMemory
             ("test:room", "test:7", result.turn_id)
         ] * 2
         assert all(one["input_tokens"] > 100 for one in reserved)
+
+
+@pytest.mark.parametrize(
+    ("streamed", "ending", "output"),
+    [
+        ("", ModelRefused("no"), 0),
+        ("words that came before", ModelRefused("no"), estimate_tokens("words that came before")),
+        ("", ModelReply("all at once"), estimate_tokens("all at once")),
+        ("all of these words were written", ModelReply("one"), estimate_tokens("all of these words were written")),
+    ],
+)
+async def test_a_call_whose_usage_nobody_tells_costs_what_arrived(
+    memory_store: InMemoryStore, streamed: str, ending: ModelReply | ModelRefused, output: int
+) -> None:
+    """A call that failed before anything arrived is free, whatever was sent."""
+
+    async def stream(_: ModelRequest) -> AsyncIterator[ModelEvent]:
+        if streamed:
+            yield TextDelta(streamed)
+        if isinstance(ending, ModelRefused):
+            raise ending
+        yield ending
+
+    async with metered(memory_store, plan(), Replying(stream)) as (bench, budget):
+        await bench.say("hello")
+        await budget.wait_written()
+        (settled,) = await facts(memory_store, SETTLED)
+        assert settled["output_tokens"] == output
+        assert (settled["input_tokens"] > 0, settled["nano"] > 0) == (output > 0, output > 0)
+
+
+@pytest.mark.parametrize(
+    ("reply", "kinds"),
+    [
+        (ModelReply("hi"), [None]),
+        (ModelReply("", (ToolCall("1", "tape_info", "{}"),)), [None, None]),
+        (ModelReply("hi", (ToolCall("1", "tape_info", "{}"),)), [None, None]),
+        (ModelReply(" \n"), ["empty_answer"]),
+    ],
+)
+async def test_an_answer_of_nothing_is_an_error_of_its_provider(
+    memory_store: InMemoryStore, reply: ModelReply, kinds: list[str | None]
+) -> None:
+    async with metered(memory_store, plan(), replying(reply, ModelReply("done"))) as (bench, budget):
+        await bench.say("hello")
+        await budget.wait_written()
+        settled = await facts(memory_store, SETTLED)
+        assert [one.get("error", {}).get("kind") for one in settled][: len(kinds)] == kinds
 
 
 async def test_an_answer_that_is_stopped_is_settled(memory_store: InMemoryStore) -> None:

@@ -71,6 +71,14 @@ class TestReading:
             huge.truncate(1 << 40)
         assert problem(root, "huge") == "file_too_long"
 
+    def test_a_file_as_large_as_the_limit_is_read_and_one_byte_more_is_not(self, root: Path) -> None:
+        (root / "full").write_bytes(b"x" * LIMIT)
+        (root / "over").write_bytes(b"x" * (LIMIT + 1))
+        assert read_file(at(root, "full"), LIMIT) == b"x" * LIMIT
+        with pytest.raises(FileProblem) as raised:
+            read_file(at(root, "over"), LIMIT)
+        assert (raised.value.kind, raised.value.args[-1]) == ("file_too_long", str(LIMIT + 1))
+
 
 class TestReplacing:
     def test_it_makes_the_folders_and_the_file(self, root: Path) -> None:

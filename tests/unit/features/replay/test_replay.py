@@ -40,11 +40,20 @@ CHAT = "default"
 
 
 class Answering(ScriptedModel):
-    """Looks before it answers every other question; `calls` are the tools that it calls, one in each step."""
+    """Looks before it answers every other question; `calls` are the tools that it calls, one in each step.
 
-    def __init__(self, name: str, answer: str = "Done: {text}", calls: tuple[str, ...] = ("test_look",)) -> None:
+    `looking_cost` is what a step with a call costs; None if its provider does not say.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        answer: str = "Done: {text}",
+        calls: tuple[str, ...] = ("test_look",),
+        looking_cost: float | None = 0.001,
+    ) -> None:
         super().__init__(name=name, traits=ModelTraits(context_tokens=12_000))
-        self._answer, self._calls = answer, calls
+        self._answer, self._calls, self._looking_cost = answer, calls, looking_cost
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """See `Model.stream`."""
@@ -55,7 +64,7 @@ class Answering(ScriptedModel):
         asked = str(request.messages[last]["content"])
         if "look" in asked and done < len(self._calls):
             call = ToolCall(f"c{len(self.requests)}", self._calls[done], "{}")
-            yield ModelReply("", (call,), "tool_calls", usage, self.name)
+            yield ModelReply("", (call,), "tool_calls", replace(usage, cost=self._looking_cost), self.name)
             return
         text = self._answer.replace("{text}", asked[-40:])
         yield TextDelta(text)
@@ -251,6 +260,16 @@ async def test_another_model_runs_in_forks_that_are_thrown_away_with_recorded_re
         steps = [entry for entry in await bench.entries("replay") if entry.name == "loop.step"]
         assert len(steps) == len(other.requests), "what it cost stays a fact"
         assert "Else: " not in str([entry.payload for entry in await bench.entries("replay")]), "only the fact quotes"
+
+
+async def test_a_turn_with_a_step_of_unknown_cost_has_no_cost(tmp_path: Path) -> None:
+    async with opened(tmp_path / "home", other=Answering("scripted/other", looking_cost=None)) as bench:
+        await talk(bench, 3)
+        replay = await bench.replay("again=yes", model="scripted/other")
+        with_call, without = replay["turns"][:2]
+        assert with_call["recorded"]["cost"] == pytest.approx(0.002)
+        assert with_call["replayed"].get("cost") is None, "a part of the cost is not the cost"
+        assert without["replayed"]["cost"] == pytest.approx(0.001)
 
 
 async def test_a_budget_ends_a_replay_and_the_report_says_so(tmp_path: Path) -> None:

@@ -47,6 +47,12 @@ async def test_it_follows_parents_and_sources_to_entry_ids(tape: TapeService) ->
     assert (found.entries, found.is_cut) == (((2, 5),), False)
 
 
+async def test_an_anchor_beside_the_sources_is_none_of_them(tape: TapeService) -> None:
+    await tape.append([anchor("before"), message("user", "a"), anchor("after"), anchor("b", {"source_ids": [2]})])
+    found = await read(tape, 4)
+    assert [one.id for one in found.anchors] == [4]
+
+
 async def test_what_is_no_anchor_has_no_lineage(tape: TapeService) -> None:
     await tape.append([message("user", "a")])
     assert await tape.read(LineageView(1)) is None
