@@ -7,13 +7,14 @@ import gzip
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
 
 from bubbot.features.web.client import WebClient, WebLimits
+from tests.fakes.connections import accepting
 
 HERE = "127.0.0.1"
 """The address that counts as public in these tests."""
@@ -98,14 +99,9 @@ async def serving(handler: Any, host: str = HERE, port: int = 0) -> AsyncIterato
 @asynccontextmanager
 async def raw_server(*pieces: bytes, endless: bytes = b"", stays_open: bool = False) -> AsyncIterator[Site]:
     """Run a server that answers with these bytes, whatever it is asked, then with more of the same without an end."""
-    site = Site(0)
-    tasks: set[asyncio.Task[Any]] = set()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        tasks.add(task)
-        try:
+        with suppress(ConnectionError):
             await reader.readuntil(b"\r\n\r\n")
             for piece in pieces:
                 writer.write(piece)
@@ -115,20 +111,9 @@ async def raw_server(*pieces: bytes, endless: bytes = b"", stays_open: bool = Fa
                 await writer.drain()
             if stays_open:
                 await asyncio.Event().wait()
-        except (ConnectionError, asyncio.CancelledError):
-            pass
-        finally:
-            writer.close()
 
-    server = await asyncio.start_server(answer, HERE, 0)
-    site.port = server.sockets[0].getsockname()[1]
-    try:
-        yield site
-    finally:
-        server.close()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    async with accepting(answer) as port:
+        yield Site(port)
 
 
 def zlib_bomb(size: int) -> bytes:

@@ -17,6 +17,7 @@ from channels.discord.errors import DiscordApiError, DiscordUnavailable
 from channels.discord.files import fetch_attachment
 from channels.discord.retry import DiscordReceiveTiming, RetryingDiscordApi
 from channels.discord.slash_commands import sync_commands
+from tests.fakes.connections import accepting
 from tests.fakes.discord_sending import CREATE, EDIT, FAST, Outgoing, long_ago, outgoing, own
 from tests.fakes.discordapi import shapes
 from tests.fakes.discordapi.asked import Sizes
@@ -136,11 +137,9 @@ class TestFiles:
             )
             writer.write(text.encode())
             await writer.drain()
-            writer.close()
 
-        listening = await asyncio.start_server(answer, "127.0.0.1", 0)
-        url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/a.txt"
-        async with listening:
+        async with accepting(answer) as port:
+            url = f"http://127.0.0.1:{port}/a.txt"
             with pytest.raises(DiscordApiError) as caught:
                 await out.api.download(url, 1000)
             reference = json.dumps({"url": url, "channel": "", "message": "", "id": "1"})
@@ -291,11 +290,8 @@ class TestConnections:
             head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
             writer.write(f"{head}Connection: close\r\n\r\n".encode() + body)
             await writer.drain()
-            writer.close()
 
-        listening = await asyncio.start_server(proxy, "127.0.0.1", 0)
-        port = listening.sockets[0].getsockname()[1]
-        async with listening, outgoing(server, proxy=f"http://me:pass@127.0.0.1:{port}") as out:
+        async with accepting(proxy) as port, outgoing(server, proxy=f"http://me:pass@127.0.0.1:{port}") as out:
             assert await out.api.call("GET", "/users/@me") == {"id": "42"}
             assert await out.api.download(f"{server.world.origin}/attachments/1/2/a", 100) == b'{"id": "42"}'
         assert [lines[0] for lines in asked] == [

@@ -27,6 +27,7 @@ from channels.telegram.channel import TelegramChannel, TelegramWebhookChannel
 from channels.telegram.settings import TelegramSettings
 from tests.fakes.botapi import errors as bot_errors
 from tests.fakes.botapi.server import Server as Telegram
+from tests.fakes.connections import accepting
 from tests.fakes.discordapi import errors as discord_errors
 from tests.fakes.discordapi.server import Server as Discord
 from tests.fakes.platform.faults import Cut, Drop, Html, Wedge
@@ -234,20 +235,14 @@ class TestFailures:
         assert all("within 0.3 s" in str(one) for one in found)
 
     async def test_a_server_that_takes_connections_and_says_nothing_is_given_up(self) -> None:
-        held: list[asyncio.StreamWriter] = []
+        async def hold(_: asyncio.StreamReader, __: asyncio.StreamWriter) -> None:
+            await asyncio.Event().wait()
 
-        async def hold(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            held.append(writer)
-
-        server = await asyncio.start_server(hold, "127.0.0.1", 0)
-        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        for work in (on_telegram(url, WRONG, within=0.2), on_discord(url, "aaaaaa.bbb.ccccc", within=0.2)):
-            with pytest.raises(ChannelError):
-                await work
-        for one in held:
-            one.close()
-        server.close()
-        await server.wait_closed()
+        async with accepting(hold) as port:
+            url = f"http://127.0.0.1:{port}"
+            for work in (on_telegram(url, WRONG, within=0.2), on_discord(url, "aaaaaa.bbb.ccccc", within=0.2)):
+                with pytest.raises(ChannelError):
+                    await work
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from channels.telegram.channel import TelegramChannel, create
 from channels.telegram.errors import TelegramUnavailable
 from channels.telegram.http import DirectHttp
 from channels.telegram.settings import TelegramSettings
+from tests.fakes.connections import accepting
 from tests.fakes.telegram_channel import (
     CONFLICT,
     FAST,
@@ -211,18 +212,16 @@ class TestPolling:
                     await asyncio.sleep(0.02)
                     with suppress(TimeoutError):
                         await asyncio.wait_for(reader.read(65536), 0.01)
-            writer.close()
             ended.set()
 
-        slow = await asyncio.start_server(trickle, "127.0.0.1", 0)
-        address = f"http://127.0.0.1:{slow.sockets[0].getsockname()[1]}"
-        given = TelegramSettings.read("tg", {"token": TOKEN, "base_url": address, "poll_timeout": 1})
-        api = TelegramApi(given, replace(FAST, poll_margin=-0.7))
-        with pytest.raises(TelegramUnavailable, match=r"getUpdates neither came back nor failed within 0\.3 s"):
-            await api.poll(None, hold=True)
-        await asyncio.wait_for(ended.wait(), 5)
-        await api.aclose()
-        slow.close()
+        async with accepting(trickle) as port:
+            address = f"http://127.0.0.1:{port}"
+            given = TelegramSettings.read("tg", {"token": TOKEN, "base_url": address, "poll_timeout": 1})
+            api = TelegramApi(given, replace(FAST, poll_margin=-0.7))
+            with pytest.raises(TelegramUnavailable, match=r"getUpdates neither came back nor failed within 0\.3 s"):
+                await api.poll(None, hold=True)
+            await asyncio.wait_for(ended.wait(), 5)
+            await api.aclose()
 
     async def test_telegram_says_how_long_to_wait(self, server: ScriptedServer) -> None:
         server.say("getUpdates", No(429, "Too Many Requests: retry after 1", {"retry_after": 1}))

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from tests.fakes.connections import accepting
+
 SOCKS_HELLO, SOCKS_GRANTED = b"\x05\x00", b"\x05\x00\x00\x01\x00\x00\x00\x00\x00\x00"
 
 
@@ -27,8 +29,6 @@ class ProxyServer:
             await (self._socks(reader, writer) if first == b"\x05" else self._http(first, reader, writer))
         except (ConnectionError, asyncio.IncompleteReadError):
             pass  # one end went away
-        finally:
-            writer.close()
 
     async def _http(self, first: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         line, *fields = (first + await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
@@ -86,20 +86,6 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 @asynccontextmanager
 async def proxying(context: ssl.SSLContext | None = None, *, refuses: bool = False) -> AsyncIterator[ProxyServer]:
     """The proxy, until the block ends."""
-    ours, tasks = ProxyServer(refuses), set[asyncio.Task[None]]()
-
-    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.ensure_future(ours.serve(reader, writer))
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
-
-    server = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=context)
-    ours.port = server.sockets[0].getsockname()[1]
-    try:
+    ours = ProxyServer(refuses)
+    async with accepting(ours.serve, context) as ours.port:
         yield ours
-    finally:
-        server.close()
-        for task in list(tasks):
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await server.wait_closed()

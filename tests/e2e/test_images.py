@@ -18,6 +18,7 @@ from tests.e2e.openai_server import says as openai_says
 from tests.e2e.openai_server import serving as serving_openai
 from tests.e2e.provider_asking import asked
 from tests.e2e.provider_server import Speaks, serving
+from tests.fakes.connections import accepting
 
 # Warnings of pydantic about litellm's own code, and of the signer's: not ours to mend.
 pytestmark = [
@@ -132,13 +133,8 @@ async def counting() -> AsyncIterator[tuple[str, list[str]]]:
     """An address, and the connections that were made to it."""
     seen: list[str] = []
 
-    def connected(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def note(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
         seen.append("connected")
-        writer.close()
 
-    server = await asyncio.start_server(connected, "127.0.0.1", 0)
-    try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", seen
-    finally:
-        server.close()
-        await server.wait_closed()
+    async with accepting(note) as port:
+        yield f"http://127.0.0.1:{port}", seen

@@ -9,6 +9,7 @@ import pytest
 
 from channels.telegram.http import DirectHttp, ProxiedHttp, load_certificates, open_http
 from channels.telegram.settings import TelegramSettings
+from tests.fakes.connections import accepting
 
 TOKEN = "42:SECRET-token"
 
@@ -62,17 +63,14 @@ async def test_a_server_that_hangs_up_between_two_calls_is_called_again() -> Non
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nDate: today\r\nContent-Length: 2\r\n\r\n{}")  # it does not say so before
         await writer.drain()
-        writer.close()
 
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
     settings = TelegramSettings.read("tg", {"token": TOKEN})
     http = DirectHttp(settings, ssl.create_default_context(), pool=1)
-    try:
-        for _ in range(3):
-            assert await http.do_request(f"http://127.0.0.1:{port}/getMe", "GET") == (200, b"{}")
-            assert http.date == "today"
-            await asyncio.sleep(0.01)  # the end of the connection arrives
-    finally:
-        await http.close()
-        server.close()
+    async with accepting(answer) as port:
+        try:
+            for _ in range(3):
+                assert await http.do_request(f"http://127.0.0.1:{port}/getMe", "GET") == (200, b"{}")
+                assert http.date == "today"
+                await asyncio.sleep(0.01)  # the end of the connection arrives
+        finally:
+            await http.close()
