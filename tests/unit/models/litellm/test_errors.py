@@ -151,6 +151,13 @@ def test_a_sentence_holds_the_providers_words_and_not_litellms() -> None:
     assert str(ours(error)) == f"{MODEL} refused the request: no such thing"
 
 
+@pytest.mark.parametrize(
+    "text", ['{"error": ' * 20_000, "b'" + '{"error": ' * 20_000 + "'", "b'{" + "(" * 20_000 + "}'"]
+)
+def test_a_deep_body_is_an_error_as_any_other(text: str) -> None:
+    assert str(ours(bad_request(text))).startswith(f"{MODEL} refused the request: ")
+
+
 def test_a_sentence_is_short_and_redacted() -> None:
     from bubbot.models.litellm.errors import translate
 
