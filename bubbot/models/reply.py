@@ -83,8 +83,11 @@ class ReplyAssembler:
     def add_call(self, index: int, call_id: str, name: str, arguments: str) -> None:
         """Add a piece of a tool call. Empty texts stand for what the piece does not say."""
         call = self._open.get(index)
-        # Some providers number every parallel call 0 and tell them apart by their ids.
-        if call is None or (call_id and call.id and call_id != call.id):
+        # Some providers number every parallel call 0 and tell them apart by their ids, or by their names alone.
+        is_next = call and (
+            (call_id and call.id and call_id != call.id) or (name and call.arguments and name != call.name)
+        )
+        if call is None or is_next:
             call = self._open[index] = _PartialToolCall(call_id)
             self._calls.append(call)
         call.id = call.id or call_id

@@ -21,6 +21,7 @@ from bubbot.models.catalogue.sizes import find_price
 from bubbot.models.openai.model import make_model
 from bubbot.models.provider import ProviderModel
 from bubbot.ports.model import ModelOptions, ModelReply, ModelRequest
+from bubbot.runtime.context.tokens import estimate_tokens
 from tests.e2e.bot import environment
 from tests.e2e.openai_server import says
 from tests.e2e.openai_server import serving as serving_steps
@@ -100,6 +101,19 @@ class TestTheStream:
         reply = await heard(chunk({"content": parts}), *HELLO)
         assert (reply.text, reply.reasoning) == ("oh hello", "hm")
 
+    @pytest.mark.parametrize("numbers", [{}, {"index": None}, {"index": 0}, {"index": 0, "id": ""}])
+    async def test_calls_without_number_and_id_are_told_apart(self, numbers: dict[str, Any]) -> None:
+        calls = [{**numbers, "function": {"name": name, "arguments": '{"x": 1}'}} for name in "fg"]
+        reply = await heard(chunk({"tool_calls": calls}, "tool_calls"), DONE)
+        assert [(call.name, call.arguments) for call in reply.calls] == [("f", '{"x": 1}'), ("g", '{"x": 1}')]
+        assert len({call.id for call in reply.calls} - {""}) == 2
+
+    async def test_ids_may_be_numbers(self) -> None:
+        call = {"id": 7, "function": {"name": "f", "arguments": "{}"}}
+        stream = chunk({"tool_calls": [call]}, "tool_calls").replace(b'"r"', b"8")
+        reply = await heard(stream, DONE)
+        assert (reply.response_id, [call.id for call in reply.calls]) == ("8", ["7"])
+
     async def test_arguments_may_come_as_an_object(self) -> None:
         call = {"id": "c", "function": {"name": "f", "arguments": {"x": 1}}}
         reply = await heard(chunk({"tool_calls": [call]}, "tool_calls"), DONE)
@@ -111,6 +125,13 @@ class TestTheStream:
             ({"prompt_tokens": 9, "completion_tokens": 2}, (9, 2, 0)),
             ({"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": None}, (9, 2, 0)),
             ({"prompt_tokens": 9, "completion_tokens": 2, "prompt_cache_hit_tokens": 4}, (9, 2, 4)),
+            ({"prompt_tokens": 9.0, "completion_tokens": 2.0, "prompt_cache_hit_tokens": 4.0}, (9, 2, 4)),
+            ({"prompt_tokens": 9, "completion_tokens": 2, "prompt_cache_hit_tokens": "4"}, (9, 2, 0)),
+            ({"prompt_tokens": 9, "completion_tokens": 2, "prompt_cache_hit_tokens": float("nan")}, (9, 2, 0)),
+            ({"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": [4]}, (9, 2, 0)),
+            ({"prompt_tokens": 9, "completion_tokens": 0}, (9, 0, 0)),
+            ({"prompt_tokens": 0, "completion_tokens": 2}, (0, 2, 0)),
+            ({"prompt_tokens": 9}, (9, 0, 0)),
             (  # xAI: reasoning beside the answer
                 {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 16,
                  "completion_tokens_details": {"reasoning_tokens": 5}}, (9, 7, 0),
@@ -125,7 +146,25 @@ class TestTheStream:
         self, usage: dict[str, Any], counts: tuple[int, int, int]
     ) -> None:
         found = (await heard(*HELLO[:2], chunk(None, usage=usage), DONE)).usage
-        assert (found.input_tokens, found.output_tokens, found.cached_tokens) == counts
+        assert repr((found.input_tokens, found.output_tokens, found.cached_tokens)) == repr(counts)
+
+    @pytest.mark.parametrize(
+        "usage",
+        [
+            None, [], [9], 9, "9", {}, {"prompt_tokens": "9", "completion_tokens": "2"},
+            {"prompt_tokens": 9.5, "completion_tokens": 2}, {"prompt_tokens": 9, "completion_tokens": True},
+            {"prompt_tokens": None, "completion_tokens": None}, {"prompt_tokens": 0, "completion_tokens": 0},
+        ],
+    )  # fmt: skip
+    async def test_counts_that_say_nothing_are_estimated_and_cost_no_answer(self, usage: object) -> None:
+        reply = await heard(chunk({"content": "oh "}, usage=usage, x_groq=usage), *HELLO)
+        estimate = estimate_tokens(REQUEST.as_bytes().decode())
+        assert (reply.text, reply.usage.input_tokens, reply.usage.output_tokens) == ("oh hello", estimate, 3)
+
+    async def test_the_last_counts_stand_and_empty_ones_change_nothing(self) -> None:
+        first, last = ({"prompt_tokens": 9, "completion_tokens": count} for count in (1, 2))
+        stream = (chunk({"content": "oh "}, usage=first), *HELLO[:2], chunk(None, usage=last), chunk(None, usage=None))
+        assert (await heard(*stream, DONE)).usage.output_tokens == 2
 
     async def test_counts_of_groq_stand_in_their_own_place(self) -> None:
         usage = {"prompt_tokens": 9, "completion_tokens": 2}
@@ -180,6 +219,11 @@ class TestFailures:
             ({"message": "slow down", "code": 429}, ModelRateLimited, "asks for fewer requests: slow down"),
             ({"message": "prompt is too long"}, ModelOverflow, "too long for openai/test: prompt is too long"),
             ({"message": "no", "code": 403}, ModelRefused, "refused the credentials ([model] api_key): no"),
+            ({"message": "no", "code": "401"}, ModelRefused, "refused the credentials ([model] api_key): no"),
+            ({"message": "no", "code": None, "status_code": 404}, ModelRefused, "refused the request: no"),
+            ({"message": "no", "code": 200}, ModelUnavailable, "could not be reached or failed: no"),
+            ({"message": "no", "code": "1302"}, ModelUnavailable, "could not be reached or failed: no"),
+            ({"message": "so \ud83d"}, ModelUnavailable, "failed: so \N{REPLACEMENT CHARACTER}"),
             ("broken", ModelUnavailable, "could not be reached or failed: broken"),
         ],
     )
