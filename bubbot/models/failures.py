@@ -49,10 +49,8 @@ def mentions_rate(text: str) -> bool:
 
 
 def is_overflow(text: str, status: int | None = None) -> bool:
-    """Return true if an untyped error says that the request is too long; a rate limit never does, whatever its text."""
-    if status == 413:
-        return True
-    return status != 429 and _OVERFLOW.search(text) is not None and not mentions_rate(text)
+    """Return true if an untyped error, with another status than 429, says that the request is too long."""
+    return status == 413 or (_OVERFLOW.search(text) is not None and not mentions_rate(text))
 
 
 def classify_limit(text: str) -> FailureKind:

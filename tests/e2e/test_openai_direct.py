@@ -185,6 +185,10 @@ class TestTheStream:
     async def test_a_cut_after_the_end_of_the_answer_is_none(self) -> None:
         assert (await heard(*HELLO[:2], cut=True)).text == "hello"
 
+    async def test_what_follows_the_last_event_changes_nothing(self) -> None:
+        late = b'data: {"error": {"message": "late"}}\n\n'
+        assert (await heard(*HELLO[:2], DONE + late)).text == "hello"
+
     async def test_a_server_that_forgets_to_end_the_stream_is_not_waited_for(self) -> None:
         async with serving(Plays((Answer(HELLO, held=Held()),))) as server, asking(server.address) as model:
             assert (await answered(model)).text == "hello"
@@ -255,6 +259,34 @@ class TestFailures:
         )
         assert isinstance(caught, ModelRateLimited)
         assert "asks for fewer requests: slow down" in str(caught)
+
+    @pytest.mark.parametrize(
+        ("answer", "tokens"),
+        [
+            (Answer(HELLO[:1], cut=True), 2),
+            (Answer((HELLO[0], b'data: {"error": "broken"}\n\n')), 2),
+            (Answer((), cut=True), 0),
+            (Answer((b"no",), status=503), 0),
+        ],
+    )
+    async def test_what_had_arrived_before_a_failure_is_counted(self, answer: Answer, tokens: int) -> None:
+        assert (await failure(answer)).heard == tokens
+
+    @pytest.mark.parametrize(
+        ("headers", "details", "seconds"),
+        [
+            ((("retry-after", "7"),), "", 7.0),
+            ((("retry-after", "7"),), '{"retryDelay": "9s"}', 7.0),
+            ((), '{"retryDelay": "9s"}', 9.0),
+            ((), "", None),
+        ],
+    )
+    async def test_the_wait_is_that_of_the_header_or_of_the_body(
+        self, headers: tuple[tuple[str, str], ...], details: str, seconds: float | None
+    ) -> None:
+        caught = await failure(Answer((f"slower {details}".encode(),), status=429, headers=headers))
+        assert isinstance(caught, ModelRateLimited)
+        assert caught.retry_after == seconds
 
     @pytest.mark.parametrize("reason", ["error", "insufficient_system_resource"])
     async def test_an_end_that_is_a_failure_is_one(self, reason: str) -> None:
