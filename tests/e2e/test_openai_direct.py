@@ -96,6 +96,10 @@ class TestTheStream:
         reply = await heard(chunk({key: "hm"}), *HELLO)
         assert (reply.text, reply.reasoning) == ("hello", "hm")
 
+    async def test_reasoning_in_an_unknown_form_costs_no_answer(self) -> None:
+        reply = await heard(chunk({"reasoning": [{"text": "hm"}], "content": "oh "}), *HELLO)
+        assert (reply.text, reply.reasoning) == ("oh hello", None)
+
     async def test_reasoning_as_a_part_of_the_content_is_known(self) -> None:
         parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "oh "}]
         reply = await heard(chunk({"content": parts}), *HELLO)

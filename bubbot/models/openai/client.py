@@ -350,7 +350,8 @@ class StreamedAnswer(ReplyAssembler):
         content = delta.get("content")
         text = content if isinstance(content, str) else self._add_parts(content or ())
         if "reasoning_content" in delta or "reasoning" in delta:
-            self.reasoning += delta.get("reasoning_content") or delta.get("reasoning") or ""
+            reasoning = delta.get("reasoning_content") or delta.get("reasoning")
+            self.reasoning += reasoning if isinstance(reasoning, str) else ""
         self.text += text
         return text
 

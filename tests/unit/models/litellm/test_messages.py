@@ -55,6 +55,11 @@ def test_reasoning_is_not_part_of_the_answer() -> None:
     assert (made.text, made.reasoning, made.replay) == ("Yes", "because so", None)
 
 
+def test_reasoning_in_an_unknown_form_costs_no_answer() -> None:
+    made = reply(chunk(reasoning_content=[{"text": "so"}], content="Yes"))
+    assert (made.text, made.reasoning) == ("Yes", None)
+
+
 def test_reasoning_with_calls_comes_back_to_its_provider_and_to_no_other() -> None:
     made = reply(
         chunk(reasoning_content="so"), chunk(calls=[(0, "a", "f", "{}")]), finish="tool_calls", model="deepseek/r"
@@ -106,6 +111,8 @@ def test_a_name_that_comes_with_every_piece_is_taken_once() -> None:
     assert made.calls == (ToolCall("a", "find", '{"x": 1}'),)
     torn = reply(chunk(calls=[(0, "a", "find", "")]), chunk(calls=[(0, None, "_all", "{}")]))
     assert torn.calls == (ToolCall("a", "find_all", "{}"),)
+    late = reply(chunk(calls=[(0, "a", "find", "{")]), chunk(calls=[(0, "a", "_all", "}")]))
+    assert late.calls == (ToolCall("a", "find_all", "{}"),)
 
 
 DATA = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
