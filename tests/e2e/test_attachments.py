@@ -135,8 +135,6 @@ class TestTranscribing:
         ("name", "body", "cost"),
         [
             ("openai/whisper-1", {"duration": 30.0}, 30 * 0.0001),
-            ("openai/whisper-1", {"usage": {"type": "duration", "seconds": 30}}, 30 * 0.0001),
-            ("openai/whisper-1", {"duration": "long", "usage": [7]}, None),
             ("openai/whisper-1", {"duration": -30.0}, None),
             ("openai/gpt-4o-transcribe", {"usage": {"input_tokens": "100", "output_tokens": None}}, None),
             (

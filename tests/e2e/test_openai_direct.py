@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from bubbot.errors import ModelError, ModelOverflow, ModelRateLimited, ModelRefused, ModelUnavailable
-from bubbot.models.catalogue.sizes import find_price
+from bubbot.models.catalogue.sizes import find_price, find_second_price
 from bubbot.models.openai.model import make_model
 from bubbot.models.provider import ProviderModel
 from bubbot.ports.model import ModelOptions, ModelReply, ModelRequest
@@ -26,6 +26,7 @@ from tests.e2e.bot import environment
 from tests.e2e.openai_server import says
 from tests.e2e.openai_server import serving as serving_steps
 from tests.e2e.provider_server import Answer, Asked, Held, listening, serving
+from tests.e2e.speech_server import listening as listening_to
 
 ROOT = Path(__file__).parents[2]
 REQUEST = ModelRequest("Be brief.", ({"role": "user", "content": "hi"},))
@@ -217,6 +218,25 @@ class TestTheStream:
                     await answered(model)
         assert ["sk-canary-3" in repr(asked.headers) for asked in other.requests] == [False]
         assert server.requests[0].headers["api-key"] == "sk-canary-3"
+
+
+@pytest.mark.parametrize(
+    ("body", "seconds"),
+    [
+        ({"duration": 30.0, "usage": {"seconds": 7}}, 30),
+        ({"usage": {"type": "duration", "seconds": 30}}, 30),
+        ({"duration": "long"}, None),
+        ({"duration": float("nan"), "usage": [7]}, None),
+        ({}, None),
+    ],
+)
+async def test_a_recording_costs_what_its_length_costs(body: dict[str, Any], seconds: int | None) -> None:
+    name = "groq/whisper-large-v3"
+    async with listening_to({"text": "hello", **body}) as ears, asking(ears.address, name) as model:
+        transcript = await model.transcribe(b"OggS", "a.ogg", "audio/ogg")
+    price = find_second_price(name)
+    assert price
+    assert (transcript.text, transcript.usage.cost) == ("hello", seconds and pytest.approx(seconds * price))
 
 
 class TestFailures:

@@ -98,6 +98,7 @@ async def test_every_failed_call_is_told_with_what_comes_next() -> None:
     slow = ModelRateLimited("slow", retry_after=7.0)
     events, waits, _ = await play((slow,), (GONE,), (TextDelta("hel"), TextDelta("lo"), REPLY))
     assert attempts(events) == [("model_rate_limited", "slow", 7.0, "a/b"), ("model_unavailable", "gone", 16.0, "a/b")]
+    assert all(0 <= event.elapsed < 60 for event in events if isinstance(event, FailedAttempt))
     assert (events[2:], waits) == ([TextDelta("hel"), TextDelta("lo"), REPLY], [7.0, 16.0])
 
 
