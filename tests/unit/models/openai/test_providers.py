@@ -110,6 +110,8 @@ def test_a_call_goes_there(name: str, address: str | None, model: str, url: str)
         ("groq/x", "http://h/v1", None, "Bearer groq-variable", "GROQ_API_KEY"),  # a proxy in front of Groq
         ("hosted_vllm/x", "http://h/v1", None, None, "HOSTED_VLLM_API_KEY"),
         ("ollama/x", "http://me:secret@h", None, None, "OLLAMA_API_KEY"),  # the address has its own credentials
+        ("openai/x", "http://me@h/v1", "sk-1", None, "[model] api_key"),
+        ("openai/x", "http://:secret@h/v1", "sk-1", None, "[model] api_key"),
     ],
 )
 def test_the_key_is_the_one_of_its_provider(
