@@ -38,8 +38,10 @@ async def test_nothing_is_loaded_until_somebody_asks_and_then_once() -> None:
     await model.aclose()
 
 
-async def test_the_collector_rests_while_loading() -> None:
+async def test_the_collector_rests_while_loading_and_looks_at_nothing_of_it_later() -> None:
     states: list[bool] = []
+    gc.enable()
+    frozen = gc.get_freeze_count()
 
     def load() -> Model:
         states.append(gc.isenabled())
@@ -49,6 +51,7 @@ async def test_the_collector_rests_while_loading() -> None:
     await asked(model)
     assert states == [False]
     assert gc.isenabled()
+    assert gc.get_freeze_count() > frozen
 
 
 async def test_a_load_that_fails_is_tried_again() -> None:
