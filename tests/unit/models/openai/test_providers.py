@@ -130,6 +130,12 @@ def test_azure_has_a_header_of_its_own_and_openai_knows_who_pays() -> None:
     assert resolved("openai/x", "http://h", "k", OPENAI_ORG_ID="org-1").headers == {"authorization": "Bearer k"}
 
 
+@pytest.mark.parametrize("address", ["http://[::1", "http://h:65536", "h:x/v1"])
+def test_a_variable_with_no_address_is_told(address: str) -> None:
+    with pytest.raises(ModelRefused, match=r"^The address of groq/x is not a web address \(GROQ_API_BASE\)$"):
+        resolved("groq/x", None, "k", GROQ_API_BASE=address)
+
+
 @pytest.mark.parametrize("key", ["sk-\n1", "sk-ü"])
 def test_a_key_that_no_header_can_carry_is_told_without_it(key: str) -> None:
     with pytest.raises(ModelRefused, match=r"^The key of openai/x cannot be sent \(\[model\] api_key\)") as caught:
