@@ -33,8 +33,12 @@ def test_a_label_fits_and_is_never_empty(label: str, limit: int) -> None:
     assert short.isprintable() or "\u200d" in short
 
 
-def test_a_short_label_stays() -> None:
-    assert shorten_label("17:00 instead", 64) == "17:00 instead"
+@pytest.mark.parametrize("label", ["17:00 instead", "Yes", "字", "5", "!", "👍", "x" * 64, "👍" * 32])
+def test_a_label_that_fits_stays(label: str) -> None:
+    assert shorten_label(label, 64) == label
+
+
+def test_a_label_without_visible_words_is_three_dots() -> None:
     assert shorten_label("\u200b ", 64) in (EMPTY_LABEL, "�")
 
 
