@@ -38,6 +38,20 @@ def test_a_label_that_fits_stays(label: str) -> None:
     assert shorten_label(label, 64) == label
 
 
+@pytest.mark.parametrize(
+    ("label", "limit", "short"),
+    [
+        ("x" * 70, 10, "x" * 9 + "…"),
+        ("👍" * 9, 9, "👍" * 4 + "…"),
+        ("abcd efgh", 6, "abcd…"),
+        ("ab\u0301\u0301\u0301cd", 5, "ab…"),
+        ("a👩\u200d\u200d👩", 5, "a👩…"),
+    ],
+)
+def test_a_label_is_cut_as_late_as_possible_and_not_before_what_joins(label: str, limit: int, short: str) -> None:
+    assert shorten_label(label, limit) == short
+
+
 def test_a_label_without_visible_words_is_three_dots() -> None:
     assert shorten_label("\u200b ", 64) in (EMPTY_LABEL, "�")
 
