@@ -285,6 +285,19 @@ class TestFailures:
         assert "asks for fewer requests: slow down" in str(caught)
 
     @pytest.mark.parametrize(
+        ("pieces", "place"),
+        [
+            (HELLO[:1], "in the middle of"),
+            ((b": waiting\n\n",), "before"),
+            ((HELLO[0][:-9],), "before"),
+            ((), "before"),
+            ((DONE,), "before"),
+        ],
+    )
+    async def test_a_stream_that_ends_without_a_finish_was_cut(self, pieces: tuple[bytes, ...], place: str) -> None:
+        assert str(await failure(Answer(pieces))) == f"openai/test broke off {place} its answer"
+
+    @pytest.mark.parametrize(
         ("answer", "tokens"),
         [
             (Answer(HELLO[:1], cut=True), 2),

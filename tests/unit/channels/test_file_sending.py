@@ -140,6 +140,7 @@ class TestSaved:
         lines = [await save_file(options, OutboundFile("../my photo.png", digest="d")) for _ in range(2)]
         (path,) = (tmp_path / "exports").iterdir()
         assert path.read_bytes() == PNG
+        assert (tmp_path / "exports").stat().st_mode & 0o777 == 0o700
         assert (path.name, path.stat().st_mode & 0o777) == (f"_my photo-{blob_digest(PNG)[:8]}.png", 0o600)
         assert lines == [f"The file ../my photo.png is saved as {path}"] * 2
 
