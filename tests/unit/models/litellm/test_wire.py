@@ -36,7 +36,10 @@ async def test_a_protocol_it_does_not_know_is_litellms_business(found: str | Non
 
 
 async def test_an_end_counts_once_the_last_event_is_there() -> None:
+    assert (await heard(*events(BEGUN))).resolve_finish("stop") is None
     assert (await heard(*events(BEGUN, STOPPED))).resolve_finish("stop") is None
+    finished = {"candidates": [{"finishReason": "STOP"}]}
+    assert (await heard(*events(finished, {"candidates": [{}]}))).resolve_finish("stop") == "stop"
     assert (await heard(*events(BEGUN, {"type": "message_stop"}))).resolve_finish("stop") is None
     assert (await heard(*events(BEGUN, STOPPED, {"type": "message_stop"}))).resolve_finish("stop") == "stop"
 
