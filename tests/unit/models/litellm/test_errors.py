@@ -98,6 +98,22 @@ def test_a_429_is_never_an_overflow_whatever_it_says(text: str) -> None:
     assert isinstance(ours(bad_request(text, 429)), ModelRateLimited)
 
 
+@pytest.mark.parametrize(
+    ("text", "status", "kind"),
+    [
+        ("It is long.", 400, ModelOverflow),
+        ("It is long.", 429, ModelRateLimited),
+        ("Request too large for gpt-4o on tokens per min (TPM)", 400, ModelRateLimited),
+    ],
+)
+def test_what_litellm_takes_for_an_overflow_may_be_a_rate_limit(text: str, status: int, kind: type[ModelError]) -> None:
+    from bubbot.models.litellm.quiet import litellm
+
+    error = litellm.exceptions.ContextWindowExceededError(text, MODEL, "openai")
+    error.__cause__ = bad_request(text, status).__cause__
+    assert type(ours(error)) is kind
+
+
 def test_a_413_is_an_overflow() -> None:
     assert isinstance(ours(bad_request("Payload Too Large", 413)), ModelOverflow)
 
@@ -132,6 +148,24 @@ def test_the_wait_a_provider_asks_for_is_read(headers: dict[str, str], seconds: 
     limited = ours(bad_request("slow down", 429, **headers))
     assert isinstance(limited, ModelRateLimited)
     assert limited.retry_after == seconds
+
+
+def test_google_asks_for_a_wait_in_its_body() -> None:
+    limited = ours(bad_request('{"error": {"details": [{"retryDelay": "7.5s"}]}}', 429))
+    assert isinstance(limited, ModelRateLimited)
+    assert limited.retry_after == 7.5
+
+
+def test_only_a_broken_connection_is_a_cut() -> None:
+    from bubbot.models.litellm.errors import is_cut
+    from bubbot.models.litellm.quiet import litellm
+
+    broken = litellm.exceptions.InternalServerError("no connection", MODEL, "openai")  # a status of litellm's making
+    broken.__cause__ = httpx.ReadError("reset")
+    assert is_cut(broken)
+    assert is_cut(ConnectionResetError())
+    assert not is_cut(bad_request("no"))  # httpx raises that, too
+    assert not is_cut(KeyError("choices"))
 
 
 def test_the_wrapper_of_a_broken_stream_is_looked_through() -> None:
