@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from bubbot.errors import ModelRefused, ModelUnavailable
 from bubbot.models.openai.client import MAX_TRANSCRIPTION_BYTES, READS_AT_ONCE
-from bubbot.models.openai.proxies import find_proxy
+from bubbot.models.openai.proxies import find_proxy, load_certificates
 from bubbot.ports.model import ModelReply, ModelRequest
 from tests.e2e.provider_server import Answer, listening, read_request, serving
 from tests.e2e.proxy_server import proxying
@@ -368,6 +368,15 @@ class TestCertificatesAndProxies:
         monkeypatch.setenv("SSL_CERT_DIR", str(folder))
         async with KeepsAlive().serving(context) as address, asking(address) as model:
             assert (await answered(model)).text == "hello"
+
+    def test_a_file_goes_before_a_folder_and_both_before_those_of_certifi(self, tmp_path: Path) -> None:
+        file, _ = certificate(tmp_path)
+        folder = tmp_path / "folder"
+        folder.mkdir()
+        both = load_certificates({"SSL_CERT_FILE": str(file), "SSL_CERT_DIR": str(folder)})
+        assert both.cert_store_stats()["x509"] == 1
+        assert load_certificates({"SSL_CERT_DIR": str(folder)}).cert_store_stats()["x509"] == 0
+        assert load_certificates({}).cert_store_stats()["x509"] > 100
 
     async def test_certificates_that_cannot_be_read_are_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/certificates.pem")

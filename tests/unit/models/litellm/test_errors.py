@@ -128,6 +128,24 @@ def test_a_status_that_stays_is_a_refusal(status: int) -> None:
     assert isinstance(ours(bad_request("odd", status)), ModelRefused)
 
 
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, ModelRefused),
+        (404, ModelRefused),
+        (408, ModelUnavailable),
+        (500, ModelUnavailable),
+        (520, ModelUnavailable),
+    ],
+)
+def test_a_status_that_litellm_takes_for_a_broken_connection_counts(status: int, kind: type[ModelError]) -> None:
+    from bubbot.models.litellm.quiet import litellm
+
+    error = litellm.exceptions.APIConnectionError("no", "openai", MODEL)
+    error.__cause__ = bad_request("no", status).__cause__
+    assert type(ours(error)) is kind
+
+
 def test_an_empty_account_is_a_refusal_and_not_a_rate_limit() -> None:
     refused = ours(bad_request("You exceeded your current quota (insufficient_quota)", 429))
     assert isinstance(refused, ModelRefused)
