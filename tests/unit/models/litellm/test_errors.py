@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 import httpx
 import pytest
@@ -149,6 +150,10 @@ def test_a_status_that_litellm_takes_for_a_broken_connection_counts(status: int,
 def test_an_empty_account_is_a_refusal_and_not_a_rate_limit() -> None:
     refused = ours(bad_request("You exceeded your current quota (insufficient_quota)", 429))
     assert isinstance(refused, ModelRefused)
+    error: Any = bad_request("no credit", 429)
+    for code, kind in (("insufficient_quota", ModelRefused), (429, ModelRateLimited), (None, ModelRateLimited)):
+        error.code = code
+        assert type(ours(error)) is kind
 
 
 @pytest.mark.parametrize(
