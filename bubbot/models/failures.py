@@ -8,6 +8,7 @@ from email.utils import parsedate_to_datetime
 from typing import Literal
 
 from bubbot.errors import ModelError, ModelOverflow, ModelRateLimited, ModelRefused, ModelUnavailable
+from bubbot.ports.text import clean
 
 FailureKind = Literal["overflow", "rate", "refused", "unavailable"]
 
@@ -48,10 +49,8 @@ def mentions_rate(text: str) -> bool:
 
 
 def is_overflow(text: str, status: int | None = None) -> bool:
-    """Return true if an untyped error says that the request is too long; a rate limit never does, whatever its text."""
-    if status == 413:
-        return True
-    return status != 429 and _OVERFLOW.search(text) is not None and not mentions_rate(text)
+    """Return true if an untyped error, with another status than 429, says that the request is too long."""
+    return status == 413 or (_OVERFLOW.search(text) is not None and not mentions_rate(text))
 
 
 def classify_limit(text: str) -> FailureKind:
@@ -89,7 +88,7 @@ def build_failure(
         retry_after: the seconds that the provider asks to wait; None if it does not say.
         key_source: the setting or variable that the key came from; empty if unknown.
     """
-    message = message[:MAX_PROVIDER_CHARS]
+    message = clean(message)[:MAX_PROVIDER_CHARS]
     match kind:
         case "overflow":
             return ModelOverflow(f"The request is too long for {model}: {message}")
@@ -116,7 +115,7 @@ def read_retry_headers(headers: Mapping[str, str]) -> float | None:
         try:
             until, sent = parsedate_to_datetime(value), parsedate_to_datetime(headers.get("date") or "")
             return max(0.0, (until - sent).total_seconds())
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             continue
     return None
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from bubbot.errors import ModelError, ModelUnavailable
 from bubbot.log import Redactor, redact
-from bubbot.models.catalogue.keys import PROVIDER_KEY_VARIABLES, describe_key_source
+from bubbot.models.catalogue.keys import describe_key_source
 from bubbot.models.failures import build_failure, classify_status
 from bubbot.models.messages import provider_of
 from bubbot.models.openai.http import ConnectionFailed, HttpClient
@@ -68,17 +68,23 @@ def find_list(
         elif provider == "deepseek" and api_base is None:
             urls = (urls[0].replace("/beta/", "/"),)
         return ModelList(urls, endpoint.headers, endpoint.key_source)
-    names = PROVIDER_KEY_VARIABLES.get(provider, ())
-    key = api_key or next(filter(None, map(variables.get, names)), "")
     source = describe_key_source(provider, is_set=api_key is not None)
+    # Addresses and keys as litellm takes them for a call, or a key would go where no call sends it.
     if provider == "anthropic":
-        address = api_base or variables.get("ANTHROPIC_API_BASE") or "https://api.anthropic.com"
-        headers = {"x-api-key": key, "anthropic-version": "2023-06-01"}
-        return ModelList((f"{address.rstrip('/')}/v1/models?limit=1000",), headers, source)
-    if provider == "gemini" and api_base is None:
+        address = api_base or _first(variables, "ANTHROPIC_API_BASE", "ANTHROPIC_BASE_URL")
+        key, token = api_key or variables.get("ANTHROPIC_API_KEY", ""), variables.get("ANTHROPIC_AUTH_TOKEN")
+        headers = {"authorization": f"Bearer {token}"} if token and not key else {"x-api-key": key}
+        url = f"{(address or 'https://api.anthropic.com').rstrip('/')}/v1/models?limit=1000"
+        return ModelList((url,), {**headers, "anthropic-version": "2023-06-01"}, source)
+    if provider == "gemini" and not (api_base or variables.get("GEMINI_API_BASE")):
         url = "https://generativelanguage.googleapis.com/v1beta/models?pageSize=1000"
+        key = api_key or _first(variables, "GOOGLE_API_KEY", "GEMINI_API_KEY")
         return ModelList((url,), {"x-goog-api-key": key}, source)
     return None
+
+
+def _first(variables: Mapping[str, str], *names: str) -> str:
+    return next(filter(None, map(variables.get, names)), "")
 
 
 async def read_list(

@@ -28,6 +28,12 @@ class _PartialToolCall:
     name: str = ""
     arguments: str = ""
 
+    def is_other(self, call_id: str, name: str) -> bool:
+        """Return true if a piece is of another call: some providers number all of them 0, and some without an id."""
+        if call_id and self.id:
+            return call_id != self.id
+        return bool(name and self.arguments) and name != self.name
+
 
 @dataclass
 class ReplyAssembler:
@@ -83,8 +89,7 @@ class ReplyAssembler:
     def add_call(self, index: int, call_id: str, name: str, arguments: str) -> None:
         """Add a piece of a tool call. Empty texts stand for what the piece does not say."""
         call = self._open.get(index)
-        # Some providers number every parallel call 0 and tell them apart by their ids.
-        if call is None or (call_id and call.id and call_id != call.id):
+        if call is None or call.is_other(call_id, name):
             call = self._open[index] = _PartialToolCall(call_id)
             self._calls.append(call)
         call.id = call.id or call_id

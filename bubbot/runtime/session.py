@@ -721,7 +721,7 @@ def _failure_text(texts: Texts, error: Exception, turn: str = "") -> str:
         if isinstance(error, ModelUnconfigured):
             return texts.add_trace(str(error), turn)
         if isinstance(error, BubbotError):
-            return texts.format_failure(error, turn)
+            return clean(texts.format_failure(error, turn))
         text = texts.say("failed", reason=texts.say("defect", name=type(error).__name__))
         return texts.add_trace(text, turn) if turn else text
     except Exception:  # a sentence that cannot be read must not end the bot as well

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import AfterValidator, BeforeValidator, SecretStr
@@ -37,6 +38,14 @@ def _check_zone(name: str) -> str:
     return name
 
 
+def _check_host(address: str | None) -> str | None:
+    try:
+        urlsplit(address or "").port  # noqa: B018 - it is read here
+    except ValueError:
+        raise ValueError("a web address with a host and, if it has one, a port up to 65535") from None
+    return address
+
+
 def check_selector(name: str, list_installed: Callable[[], Collection[str]] = tuple) -> None:
     """Check the name of a context strategy. Raise `ConfigError`, whose text follows "selector is".
 
@@ -64,6 +73,7 @@ Secret = Annotated[SecretStr | None, BeforeValidator(blank_to_none)]
 Address = Annotated[
     str | None,
     matches(r"https?://[^/\s]\S*", "a web address that begins with http:// or https://"),
+    AfterValidator(_check_host),
     BeforeValidator(blank_to_none),
 ]
 Zone = Annotated[str, AfterValidator(_check_zone)]

@@ -11,6 +11,9 @@ from pathlib import Path, PurePath
 from bubbot.errors import DeliveryFailed
 from bubbot.ports.channel import ChannelOptions, MessagePart, Outbound, OutboundFile
 
+MAX_STEM_BYTES = 150
+"""Bytes of a saved file's name before its digest: a file system takes 255 for all of it."""
+
 
 def make_parts(outbound: Outbound) -> Sequence[MessagePart]:
     """Make one part for the text, however long, and one for each file."""
@@ -36,7 +39,8 @@ async def save_file(options: ChannelOptions, file: OutboundFile) -> str:
 def _write(folder: Path, name: str, data: bytes) -> Path:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     plain = PurePath("".join(char if char.isalnum() or char in "-_. " else "_" for char in name).strip(". "))
-    path = folder / f"{plain.stem[:80] or 'file'}-{sha256(data).hexdigest()[:8]}{plain.suffix[:12]}"
+    stem = plain.stem.encode()[:MAX_STEM_BYTES].decode(errors="ignore")
+    path = folder / f"{stem or 'file'}-{sha256(data).hexdigest()[:8]}{plain.suffix[:12]}"
     part = path.with_name(f"{path.name}.{os.getpid()}.part")  # two chats may save the same file at once
     part.unlink(missing_ok=True)
     part.touch(mode=0o600)

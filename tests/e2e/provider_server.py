@@ -114,6 +114,8 @@ class _Connections:
         for piece in filter(None, answer.pieces):  # an empty one would end the answer
             writer.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
             await writer.drain()
+            for _ in range(10):  # a client on this loop reads each piece by itself
+                await asyncio.sleep(0)
         if answer.cut:
             await asyncio.sleep(0.02)  # what was sent has to arrive before the reset
         if answer.cut or answer.held:

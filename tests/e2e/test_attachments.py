@@ -135,6 +135,8 @@ class TestTranscribing:
         ("name", "body", "cost"),
         [
             ("openai/whisper-1", {"duration": 30.0}, 30 * 0.0001),
+            ("openai/whisper-1", {"duration": -30.0}, None),
+            ("openai/gpt-4o-transcribe", {"usage": {"input_tokens": "100", "output_tokens": None}}, None),
             (
                 "openai/gpt-4o-transcribe",
                 {
@@ -148,7 +150,7 @@ class TestTranscribing:
         ],
     )  # fmt: skip
     async def test_it_costs_what_its_length_or_its_tokens_cost(
-        self, name: str, body: dict[str, Any], cost: float, monkeypatch: pytest.MonkeyPatch
+        self, name: str, body: dict[str, Any], cost: float | None, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         async with listening({"text": "hello", **body}) as ears:
             monkeypatch.setenv("OPENAI_BASE_URL", ears.address)
@@ -157,6 +159,15 @@ class TestTranscribing:
             async with asking(name, "", api_key=None) as model:  # at OpenAI, as far as the model knows
                 usage = (await model.transcribe(b"OggS", "a.ogg", "audio/ogg")).usage
         assert usage.cost == pytest.approx(cost)
+        tokens = (100, 20) if cost and "gpt" in name else (0, 0)
+        assert (usage.input_tokens, usage.output_tokens) == tokens
+
+    async def test_an_own_server_has_no_known_price(self) -> None:
+        async with (
+            listening({"text": "hello", "duration": 30.0}) as ears,
+            asking("openai/whisper-1", ears.address) as model,
+        ):
+            assert (await model.transcribe(b"OggS", "a.ogg", "audio/ogg")).usage.cost is None
 
     async def test_a_recording_of_a_wrong_kind_is_refused(self) -> None:
         async with listening("never") as ears, asking("openai/whisper-1", ears.address) as model:

@@ -17,14 +17,16 @@ from typing import Any
 import pytest
 
 from bubbot.errors import ModelError, ModelOverflow, ModelRateLimited, ModelRefused, ModelUnavailable
-from bubbot.models.catalogue.sizes import find_price
+from bubbot.models.catalogue.sizes import find_price, find_second_price
 from bubbot.models.openai.model import make_model
 from bubbot.models.provider import ProviderModel
 from bubbot.ports.model import ModelOptions, ModelReply, ModelRequest
+from bubbot.runtime.context.tokens import estimate_tokens
 from tests.e2e.bot import environment
 from tests.e2e.openai_server import says
 from tests.e2e.openai_server import serving as serving_steps
 from tests.e2e.provider_server import Answer, Asked, Held, listening, serving
+from tests.e2e.speech_server import listening as listening_to
 
 ROOT = Path(__file__).parents[2]
 REQUEST = ModelRequest("Be brief.", ({"role": "user", "content": "hi"},))
@@ -95,10 +97,27 @@ class TestTheStream:
         reply = await heard(chunk({key: "hm"}), *HELLO)
         assert (reply.text, reply.reasoning) == ("hello", "hm")
 
+    async def test_reasoning_in_an_unknown_form_costs_no_answer(self) -> None:
+        reply = await heard(chunk({"reasoning": [{"text": "hm"}], "content": "oh "}), *HELLO)
+        assert (reply.text, reply.reasoning) == ("oh hello", None)
+
     async def test_reasoning_as_a_part_of_the_content_is_known(self) -> None:
         parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "oh "}]
         reply = await heard(chunk({"content": parts}), *HELLO)
         assert (reply.text, reply.reasoning) == ("oh hello", "hm")
+
+    @pytest.mark.parametrize("numbers", [{}, {"index": None}, {"index": 0}, {"index": 0, "id": ""}])
+    async def test_calls_without_number_and_id_are_told_apart(self, numbers: dict[str, Any]) -> None:
+        calls = [{**numbers, "function": {"name": name, "arguments": '{"x": 1}'}} for name in "fg"]
+        reply = await heard(chunk({"tool_calls": calls}, "tool_calls"), DONE)
+        assert [(call.name, call.arguments) for call in reply.calls] == [("f", '{"x": 1}'), ("g", '{"x": 1}')]
+        assert len({call.id for call in reply.calls} - {""}) == 2
+
+    async def test_ids_may_be_numbers(self) -> None:
+        call = {"id": 7, "function": {"name": "f", "arguments": "{}"}}
+        stream = chunk({"tool_calls": [call]}, "tool_calls").replace(b'"r"', b"8")
+        reply = await heard(stream, DONE)
+        assert (reply.response_id, [call.id for call in reply.calls]) == ("8", ["7"])
 
     async def test_arguments_may_come_as_an_object(self) -> None:
         call = {"id": "c", "function": {"name": "f", "arguments": {"x": 1}}}
@@ -111,6 +130,13 @@ class TestTheStream:
             ({"prompt_tokens": 9, "completion_tokens": 2}, (9, 2, 0)),
             ({"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": None}, (9, 2, 0)),
             ({"prompt_tokens": 9, "completion_tokens": 2, "prompt_cache_hit_tokens": 4}, (9, 2, 4)),
+            ({"prompt_tokens": 9.0, "completion_tokens": 2.0, "prompt_cache_hit_tokens": 4.0}, (9, 2, 4)),
+            ({"prompt_tokens": 9, "completion_tokens": 2, "prompt_cache_hit_tokens": "4"}, (9, 2, 0)),
+            ({"prompt_tokens": 9, "completion_tokens": 2, "prompt_cache_hit_tokens": float("nan")}, (9, 2, 0)),
+            ({"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": [4]}, (9, 2, 0)),
+            ({"prompt_tokens": 9, "completion_tokens": 0}, (9, 0, 0)),
+            ({"prompt_tokens": 0, "completion_tokens": 2}, (0, 2, 0)),
+            ({"prompt_tokens": 9}, (9, 0, 0)),
             (  # xAI: reasoning beside the answer
                 {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 16,
                  "completion_tokens_details": {"reasoning_tokens": 5}}, (9, 7, 0),
@@ -125,7 +151,25 @@ class TestTheStream:
         self, usage: dict[str, Any], counts: tuple[int, int, int]
     ) -> None:
         found = (await heard(*HELLO[:2], chunk(None, usage=usage), DONE)).usage
-        assert (found.input_tokens, found.output_tokens, found.cached_tokens) == counts
+        assert repr((found.input_tokens, found.output_tokens, found.cached_tokens)) == repr(counts)
+
+    @pytest.mark.parametrize(
+        "usage",
+        [
+            None, [], [9], 9, "9", {}, {"prompt_tokens": "9", "completion_tokens": "2"},
+            {"prompt_tokens": 9.5, "completion_tokens": 2}, {"prompt_tokens": 9, "completion_tokens": True},
+            {"prompt_tokens": None, "completion_tokens": None}, {"prompt_tokens": 0, "completion_tokens": 0},
+        ],
+    )  # fmt: skip
+    async def test_counts_that_say_nothing_are_estimated_and_cost_no_answer(self, usage: object) -> None:
+        reply = await heard(chunk({"content": "oh "}, usage=usage, x_groq=usage), *HELLO)
+        estimate = estimate_tokens(REQUEST.as_bytes().decode())
+        assert (reply.text, reply.usage.input_tokens, reply.usage.output_tokens) == ("oh hello", estimate, 3)
+
+    async def test_the_last_counts_stand_and_empty_ones_change_nothing(self) -> None:
+        first, last = ({"prompt_tokens": 9, "completion_tokens": count} for count in (1, 2))
+        stream = (chunk({"content": "oh "}, usage=first), *HELLO[:2], chunk(None, usage=last), chunk(None, usage=None))
+        assert (await heard(*stream, DONE)).usage.output_tokens == 2
 
     async def test_counts_of_groq_stand_in_their_own_place(self) -> None:
         usage = {"prompt_tokens": 9, "completion_tokens": 2}
@@ -145,6 +189,10 @@ class TestTheStream:
 
     async def test_a_cut_after_the_end_of_the_answer_is_none(self) -> None:
         assert (await heard(*HELLO[:2], cut=True)).text == "hello"
+
+    async def test_what_follows_the_last_event_changes_nothing(self) -> None:
+        late = b'data: {"error": {"message": "late"}}\n\n'
+        assert (await heard(*HELLO[:2], DONE + late)).text == "hello"
 
     async def test_a_server_that_forgets_to_end_the_stream_is_not_waited_for(self) -> None:
         async with serving(Plays((Answer(HELLO, held=Held()),))) as server, asking(server.address) as model:
@@ -172,6 +220,25 @@ class TestTheStream:
         assert server.requests[0].headers["api-key"] == "sk-canary-3"
 
 
+@pytest.mark.parametrize(
+    ("body", "seconds"),
+    [
+        ({"duration": 30.0, "usage": {"seconds": 7}}, 30),
+        ({"usage": {"type": "duration", "seconds": 30}}, 30),
+        ({"duration": "long"}, None),
+        ({"duration": float("nan"), "usage": [7]}, None),
+        ({}, None),
+    ],
+)
+async def test_a_recording_costs_what_its_length_costs(body: dict[str, Any], seconds: int | None) -> None:
+    name = "groq/whisper-large-v3"
+    async with listening_to({"text": "hello", **body}) as ears, asking(ears.address, name) as model:
+        transcript = await model.transcribe(b"OggS", "a.ogg", "audio/ogg")
+    price = find_second_price(name)
+    assert price
+    assert (transcript.text, transcript.usage.cost) == ("hello", seconds and pytest.approx(seconds * price))
+
+
 class TestFailures:
     @pytest.mark.parametrize(
         ("error", "kind", "told"),
@@ -180,6 +247,11 @@ class TestFailures:
             ({"message": "slow down", "code": 429}, ModelRateLimited, "asks for fewer requests: slow down"),
             ({"message": "prompt is too long"}, ModelOverflow, "too long for openai/test: prompt is too long"),
             ({"message": "no", "code": 403}, ModelRefused, "refused the credentials ([model] api_key): no"),
+            ({"message": "no", "code": "401"}, ModelRefused, "refused the credentials ([model] api_key): no"),
+            ({"message": "no", "code": None, "status_code": 404}, ModelRefused, "refused the request: no"),
+            ({"message": "no", "code": 200}, ModelUnavailable, "could not be reached or failed: no"),
+            ({"message": "no", "code": "1302"}, ModelUnavailable, "could not be reached or failed: no"),
+            ({"message": "so \ud83d"}, ModelUnavailable, "failed: so \N{REPLACEMENT CHARACTER}"),
             ("broken", ModelUnavailable, "could not be reached or failed: broken"),
         ],
     )
@@ -211,6 +283,47 @@ class TestFailures:
         )
         assert isinstance(caught, ModelRateLimited)
         assert "asks for fewer requests: slow down" in str(caught)
+
+    @pytest.mark.parametrize(
+        ("pieces", "place"),
+        [
+            (HELLO[:1], "in the middle of"),
+            ((b": waiting\n\n",), "before"),
+            ((HELLO[0][:-9],), "before"),
+            ((), "before"),
+            ((DONE,), "before"),
+        ],
+    )
+    async def test_a_stream_that_ends_without_a_finish_was_cut(self, pieces: tuple[bytes, ...], place: str) -> None:
+        assert str(await failure(Answer(pieces))) == f"openai/test broke off {place} its answer"
+
+    @pytest.mark.parametrize(
+        ("answer", "tokens"),
+        [
+            (Answer(HELLO[:1], cut=True), 2),
+            (Answer((HELLO[0], b'data: {"error": "broken"}\n\n')), 2),
+            (Answer((), cut=True), 0),
+            (Answer((b"no",), status=503), 0),
+        ],
+    )
+    async def test_what_had_arrived_before_a_failure_is_counted(self, answer: Answer, tokens: int) -> None:
+        assert (await failure(answer)).heard == tokens
+
+    @pytest.mark.parametrize(
+        ("headers", "details", "seconds"),
+        [
+            ((("retry-after", "7"),), "", 7.0),
+            ((("retry-after", "7"),), '{"retryDelay": "9s"}', 7.0),
+            ((), '{"retryDelay": "9s"}', 9.0),
+            ((), "", None),
+        ],
+    )
+    async def test_the_wait_is_that_of_the_header_or_of_the_body(
+        self, headers: tuple[tuple[str, str], ...], details: str, seconds: float | None
+    ) -> None:
+        caught = await failure(Answer((f"slower {details}".encode(),), status=429, headers=headers))
+        assert isinstance(caught, ModelRateLimited)
+        assert caught.retry_after == seconds
 
     @pytest.mark.parametrize("reason", ["error", "insufficient_system_resource"])
     async def test_an_end_that_is_a_failure_is_one(self, reason: str) -> None:

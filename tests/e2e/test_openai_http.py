@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from bubbot.errors import ModelRefused, ModelUnavailable
 from bubbot.models.openai.client import MAX_TRANSCRIPTION_BYTES, READS_AT_ONCE
-from bubbot.models.openai.proxies import find_proxy
+from bubbot.models.openai.proxies import find_proxy, load_certificates
 from bubbot.ports.model import ModelReply, ModelRequest
 from tests.e2e.provider_server import Answer, listening, read_request, serving
 from tests.e2e.proxy_server import proxying
@@ -41,11 +41,13 @@ def _no_proxy_around(monkeypatch: pytest.MonkeyPatch) -> None:
 class KeepsAlive:
     """A server whose connections stay open; `peers` are the client's ends, one a request.
 
-    `warmed` counts the requests that were made ahead of the first call.
+    `warmed` counts the requests that were made ahead of the first call. It answers none before there are `together`.
     """
 
     peers: list[Any] = field(default_factory=list)
     warmed: int = 0
+    together: int = 1
+    complete: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         if request.method != "POST":
@@ -53,6 +55,9 @@ class KeepsAlive:
             self.warmed += 1
         assert request.transport is not None
         self.peers.append(request.transport.get_extra_info("peername"))
+        if len(self.peers) == self.together:
+            self.complete.set()
+        await self.complete.wait()
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await response.prepare(request)
         for piece in HELLO if request.method == "POST" else ():
@@ -196,11 +201,11 @@ async def test_a_cut_in_mid_answer_is_not_asked_again_on_a_used_connection() -> 
 
 
 async def test_many_answers_arrive_at_once() -> None:
-    """More than the connections that are kept open afterwards."""
-    server = KeepsAlive()
+    """More than an HTTP client of Python takes at once by itself; none waits for another."""
+    server = KeepsAlive(together=110)
     async with server.serving() as address, asking(address) as model:
-        replies = await asyncio.gather(*(answered(model) for _ in range(60)))
-    assert [reply.text for reply in replies] == ["hello"] * 60
+        replies = await asyncio.gather(*(answered(model) for _ in range(server.together)))
+    assert [reply.text for reply in replies] == ["hello"] * server.together
 
 
 def certificate(folder: Path) -> tuple[Path, ssl.SSLContext]:
@@ -363,6 +368,15 @@ class TestCertificatesAndProxies:
         monkeypatch.setenv("SSL_CERT_DIR", str(folder))
         async with KeepsAlive().serving(context) as address, asking(address) as model:
             assert (await answered(model)).text == "hello"
+
+    def test_a_file_goes_before_a_folder_and_both_before_those_of_certifi(self, tmp_path: Path) -> None:
+        file, _ = certificate(tmp_path)
+        folder = tmp_path / "folder"
+        folder.mkdir()
+        both = load_certificates({"SSL_CERT_FILE": str(file), "SSL_CERT_DIR": str(folder)})
+        assert both.cert_store_stats()["x509"] == 1
+        assert load_certificates({"SSL_CERT_DIR": str(folder)}).cert_store_stats()["x509"] == 0
+        assert load_certificates({}).cert_store_stats()["x509"] > 100
 
     async def test_certificates_that_cannot_be_read_are_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/certificates.pem")

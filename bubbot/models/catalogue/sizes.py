@@ -18,7 +18,8 @@ _ENTRY_END = b"\n    }"
 _GROUPED = ("bedrock", "fireworks_ai", "vertex_ai")
 _OPEN_PROTOCOL = "openai"
 """The provider whose protocol every self-hosted server speaks: with an own address it says nothing about the price."""
-_COSTS = ("input_cost_per_token", "output_cost_per_token", "cache_read_input_token_cost")
+_OUTPUT = "output_cost_per_token"
+_COSTS = ("input_cost_per_token", _OUTPUT, "cache_read_input_token_cost")
 _TIER = r"input_cost_per_token(_above_(\d+)k_tokens)"
 _ASSISTANT_FIRST = ("openai", "azure")
 """Providers that accept an assistant message first; the others, or their chat templates, refuse it."""
@@ -54,7 +55,7 @@ def find_price(name: str, *, own_address: bool = False) -> ModelPrice | None:
     """
     if is_own_server(name, own_address=own_address):
         return None
-    entry = next((entry for entry in _entries(name) if _costs(entry) is not None), {})
+    entry = next((entry for entry in map(_spread_tiers, _entries(name)) if _costs(entry) is not None), {})
     costs = _costs(entry)
     if costs is None:
         return None
@@ -72,6 +73,21 @@ def is_own_server(name: str, *, own_address: bool) -> bool:
     Any server may speak the protocol of OpenAI. For another provider it is a proxy, and that provider is paid.
     """
     return own_address and name.partition("/")[0] == _OPEN_PROTOCOL
+
+
+def _spread_tiers(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return an entry with its list of tiers, as Qwen and Doubao have one, in the keys that all others use.
+
+    Some have another price for reasoning: a reservation takes the higher one.
+    """
+    spread = dict(entry)
+    for tier in entry.get("tiered_pricing") or ():
+        above = int(tier["range"][0]) // 1000 if "range" in tier else 0
+        costs = {kind: tier[kind] for kind in _COSTS if kind in tier}
+        if _OUTPUT in costs:
+            costs[_OUTPUT] = max(costs[_OUTPUT], tier.get("output_cost_per_reasoning_token", 0))
+        spread |= {kind + (f"_above_{above}k_tokens" if above else ""): cost for kind, cost in costs.items()}
+    return spread
 
 
 def _costs(entry: dict[str, Any]) -> tuple[float, float, float | None] | None:

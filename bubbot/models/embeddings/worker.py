@@ -145,7 +145,7 @@ class VectorFile:
         try:
             self._conn = self._connect()
         except sqlite3.DatabaseError:
-            self._delete()
+            self.delete()
             self._conn = self._connect()
         self._inode = self._path.stat().st_ino
         return self._conn
@@ -213,7 +213,9 @@ class VectorFile:
             raise
         return conn
 
-    def _delete(self) -> None:
+    def delete(self) -> None:
+        """Delete the file; the next request begins another."""
+        self.close()
         for suffix in ("", "-journal", "-wal", "-shm"):
             with suppress(FileNotFoundError):
                 Path(f"{self._path}{suffix}").unlink()
@@ -248,6 +250,16 @@ def answer(encoder: Encoder, file: VectorFile, request: dict[str, Any]) -> dict[
     return {"found": find_alike(file, request["find"], vector, request["before"], request["limit"])}
 
 
+def answer_or_tell(encoder: Encoder, file: VectorFile, request: dict[str, Any]) -> dict[str, object]:
+    """Answer one request, or tell what failed. A file that is damaged inside, as by a power cut, is deleted."""
+    try:
+        return answer(encoder, file, request)
+    except (sqlite3.Error, OSError, ValueError, KeyError) as error:
+        if type(error) is sqlite3.DatabaseError:  # a full or a busy disk raises one of its subclasses
+            file.delete()
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
 def main() -> None:
     """Load the model, then answer requests one after another until stdin closes."""
     output = os.dup(1)
@@ -259,10 +271,7 @@ def main() -> None:
     encoder = Encoder(Path(options["weights"]))
     with open(0, "rb", closefd=False) as stdin, closing(VectorFile(Path(options["file"]))) as file:
         for line in stdin:
-            try:
-                found = answer(encoder, file, json.loads(line))
-            except (sqlite3.Error, OSError, ValueError, KeyError) as error:
-                found = {"error": f"{type(error).__name__}: {error}"}
+            found = answer_or_tell(encoder, file, json.loads(line))
             data = (json.dumps(found) + "\n").encode()
             try:
                 while data:

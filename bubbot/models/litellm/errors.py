@@ -204,14 +204,14 @@ def _unwrap_json(text: str) -> str:
     """Return the message inside a JSON body if the text holds one; for Google's errors litellm prints the bytes."""
     printed = _PRINTED_BYTES.search(text)
     if printed:
-        with suppress(ValueError, SyntaxError):
+        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):  # the last two of a deep one
             text = ast.literal_eval(printed.group()).decode("utf-8", "replace")
     start = text.find("{")
     if start < 0:
         return text
     try:
         body, _ = json.JSONDecoder().raw_decode(text, start)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     error = body.get("error", body) if isinstance(body, Mapping) else body
     message = error.get("message") if isinstance(error, Mapping) else error

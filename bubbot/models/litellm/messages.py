@@ -19,7 +19,8 @@ class LitellmReply(ReplyAssembler):
         if not chunk.choices:
             return ""
         delta = chunk.choices[0].delta
-        self.reasoning += getattr(delta, "reasoning_content", None) or ""
+        reasoning = getattr(delta, "reasoning_content", None)
+        self.reasoning += reasoning if isinstance(reasoning, str) else ""
         for block in getattr(delta, "thinking_blocks", None) or ():
             self.add_thinking(block)
         for call in getattr(delta, "tool_calls", None) or ():

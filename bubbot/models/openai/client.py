@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping
 from contextlib import suppress
 from io import BytesIO
@@ -244,8 +245,8 @@ class OpenaiClient:
         """Build the error that came with the status of a success."""
         error = event["error"]
         body = error if isinstance(error, Mapping) else {"message": str(error)}
-        code = body.get("code", body.get("status_code"))
-        status = code if isinstance(code, int) and 400 <= code < 600 else None
+        code = str(body.get("code") or body.get("status_code"))  # a proxy of litellm writes a text
+        status = int(code) if re.fullmatch("[45][0-9][0-9]", code) else None
         return self._build_failure(status, body, "", {})
 
     def _read_chunk(self, answer: StreamedAnswer, chunk: bytes) -> str:
@@ -326,11 +327,9 @@ class StreamedAnswer(ReplyAssembler):
     def add(self, event: Mapping[str, Any]) -> str:
         """Add one event and return its text."""
         if self.response_id is None:
-            self.response_id = event.get("id") or None
+            self.response_id = str(event.get("id") or "") or None
         if "usage" in event or "x_groq" in event:
-            counts = event.get("usage") or (event.get("x_groq") or {}).get("usage")
-            if counts and (counts.get("prompt_tokens") or counts.get("completion_tokens")):
-                self.usage = read_usage(counts)
+            self.usage = read_usage(event.get("usage") or _get(event.get("x_groq"), "usage")) or self.usage
         choices = event.get("choices")
         if not choices:
             return ""
@@ -340,18 +339,19 @@ class StreamedAnswer(ReplyAssembler):
         delta = choices[0].get("delta")
         if not delta:
             return ""
-        for call in (delta["tool_calls"] or ()) if "tool_calls" in delta else ():
-            function = call.get("function") or {}
+        for place, call in enumerate(delta["tool_calls"] or ()) if "tool_calls" in delta else ():
+            function, index = call.get("function") or {}, call.get("index")
             self.add_call(
-                call.get("index") or 0,
-                call.get("id") or "",
+                place if index is None else index,
+                str(call.get("id") or ""),
                 function.get("name") or "",
                 _as_text(function.get("arguments")),
             )
         content = delta.get("content")
         text = content if isinstance(content, str) else self._add_parts(content or ())
         if "reasoning_content" in delta or "reasoning" in delta:
-            self.reasoning += delta.get("reasoning_content") or delta.get("reasoning") or ""
+            reasoning = delta.get("reasoning_content") or delta.get("reasoning")
+            self.reasoning += reasoning if isinstance(reasoning, str) else ""
         self.text += text
         return text
 
@@ -371,18 +371,33 @@ def _as_text(arguments: object) -> str:
     return arguments if isinstance(arguments, str) else json.dumps(arguments) if arguments else ""
 
 
-def read_usage(counts: Mapping[str, Any]) -> Usage:
-    """Read the counts of a call.
+def read_usage(counts: object) -> Usage | None:
+    """Read the counts of a call; None if there are none.
 
     xAI counts the tokens of its reasoning beside those of its answer, which the total shows; others count them among
     them. DeepSeek has its own name for what its cache held.
     """
-    read, written = counts.get("prompt_tokens") or 0, counts.get("completion_tokens") or 0
-    thought = (counts.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0
-    if thought and counts.get("total_tokens") == read + written + thought:
+    read, written = _read_count(counts, "prompt_tokens"), _read_count(counts, "completion_tokens")
+    if not read and not written:
+        return None
+    thought = _read_count(_get(counts, "completion_tokens_details"), "reasoning_tokens")
+    if thought and _read_count(counts, "total_tokens") == read + written + thought:
         written += thought
-    cached = (counts.get("prompt_tokens_details") or {}).get("cached_tokens")
-    return Usage(read, written, counts.get("prompt_cache_hit_tokens") or 0 if cached is None else cached)
+    cached = _read_count(_get(counts, "prompt_tokens_details"), "cached_tokens")
+    return Usage(read, written, cached or _read_count(counts, "prompt_cache_hit_tokens"))
+
+
+def _read_count(counts: object, key: str) -> int:
+    """Return a count; 0 if there is none, and -1, which nobody believes, if it is not a whole number."""
+    count = _get(counts, key)
+    if isinstance(count, float) and count.is_integer():
+        return int(count)
+    return (count if type(count) is int else -1) if count else 0
+
+
+def _get(value: object, key: str) -> object:
+    """Return a value of an object; None if there is none, or no object."""
+    return value.get(key) if isinstance(value, Mapping) else None
 
 
 def read_error(body: Mapping[str, Any]) -> tuple[str, str]:

@@ -157,11 +157,11 @@ def resolve_endpoint(name: str, *, api_base: str | None, api_key: str | None, va
         variables: the environment.
 
     Raises:
-        ModelRefused: the key cannot be sent.
+        ModelRefused: the address or the key cannot be used.
     """
     provider = PROVIDERS[provider_of(name)]
     address = api_base or _first(variables, provider.address_variables) or provider.address
-    parts = urlsplit(address if "://" in address else f"https://{address}")
+    parts = _split(address if "://" in address else f"https://{address}", name, provider)
     if provider.path_suffix and not parts.path.rstrip("/").endswith(provider.path_suffix):
         parts = parts._replace(path=parts.path.rstrip("/") + provider.path_suffix)
     is_placeholder = api_key is None and api_base is not None and provider_of(name) == "openai"
@@ -176,6 +176,17 @@ def resolve_endpoint(name: str, *, api_base: str | None, api_key: str | None, va
     if provider_of(name) == "openai" and api_base is None:
         headers |= _account_headers(variables)
     return Endpoint(model, urlunsplit(parts), headers, source, api_base is not None, provider)
+
+
+def _split(address: str, name: str, provider: OpenaiProvider) -> SplitResult:
+    """Split an address; the settings have checked their own."""
+    try:
+        parts = urlsplit(address)
+        parts.port  # noqa: B018 - it is read here
+    except ValueError:
+        source = " or ".join(provider.address_variables)
+        raise ModelRefused(f"The address of {name} is not a web address ({source})") from None
+    return parts
 
 
 def _first(variables: Mapping[str, str], names: tuple[str, ...]) -> str | None:

@@ -140,8 +140,27 @@ class TestSaved:
         lines = [await save_file(options, OutboundFile("../my photo.png", digest="d")) for _ in range(2)]
         (path,) = (tmp_path / "exports").iterdir()
         assert path.read_bytes() == PNG
+        assert (tmp_path / "exports").stat().st_mode & 0o777 == 0o700
         assert (path.name, path.stat().st_mode & 0o777) == (f"_my photo-{blob_digest(PNG)[:8]}.png", 0o600)
         assert lines == [f"The file ../my photo.png is saved as {path}"] * 2
+
+    @pytest.mark.parametrize(
+        ("name", "start"),
+        [
+            ("", "file-"),
+            ("..", "file-"),
+            ("x" * 300, "x" * 80),
+            ("字" * 80, "字" * 40),
+            ("𠀀" * 80 + ".md", "𠀀" * 30),
+            ("a." + "𠀀" * 80, "a-"),
+        ],
+        ids=["none", "dots", "long", "Chinese", "rare", "long suffix"],
+    )
+    async def test_any_name_can_be_saved(self, tmp_path: Path, name: str, start: str) -> None:
+        await save_file(self.options(tmp_path), OutboundFile(name, text="x"))
+        (path,) = (tmp_path / "exports").iterdir()
+        assert path.read_text(encoding="utf-8") == "x"
+        assert path.name.startswith(start)
 
     async def test_text_needs_no_blob(self, tmp_path: Path) -> None:
         await save_file(self.options(tmp_path), OutboundFile("a.txt", text="né"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
@@ -52,9 +53,13 @@ async def collect(models: Sequence[Played], heard: list[ModelEvent]) -> None:
 
 
 @pytest.mark.parametrize("error", [ModelUnavailable("gone"), ModelRateLimited("slow")])
-async def test_the_next_answers_and_the_failure_names_it(error: ModelError) -> None:
+async def test_the_next_answers_and_the_failure_names_it(error: ModelError, caplog: pytest.LogCaptureFixture) -> None:
     heard: list[ModelEvent] = []
-    await collect([Played("a/x", error), Played("b/y", REPLY), Played("c/z")], heard)
+    with caplog.at_level(logging.INFO, "bubbot.models.fallback"):
+        await collect([Played("a/x", error), Played("b/y", REPLY), Played("c/z")], heard)
+    assert [(line.getMessage(), vars(line)["next"]) for line in caplog.records] == [
+        (f"model call failed: {error}", "b/y")
+    ]
     failed, reply = heard
     assert isinstance(failed, FailedAttempt)
     assert (failed.model, failed.next_model, reply) == ("a/x", "b/y", REPLY)

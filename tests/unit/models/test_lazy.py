@@ -8,11 +8,11 @@ import threading
 
 import pytest
 
-from bubbot.errors import ConfigError
+from bubbot.errors import ConfigError, ModelError
 from bubbot.models.fallback import FallbackModel
 from bubbot.models.lazy import LazyModel
 from bubbot.models.scripted import ScriptedModel
-from bubbot.ports.model import Model, ModelReply, ModelRequest, ModelTraits, TokenCount
+from bubbot.ports.model import Model, ModelReply, ModelRequest, ModelTraits, TokenCount, Transcript
 
 REQUEST = ModelRequest("", ({"role": "user", "content": "hi"},))
 
@@ -38,8 +38,10 @@ async def test_nothing_is_loaded_until_somebody_asks_and_then_once() -> None:
     await model.aclose()
 
 
-async def test_the_collector_rests_while_loading() -> None:
+async def test_the_collector_rests_while_loading_and_looks_at_nothing_of_it_later() -> None:
     states: list[bool] = []
+    gc.enable()
+    frozen = gc.get_freeze_count()
 
     def load() -> Model:
         states.append(gc.isenabled())
@@ -49,6 +51,7 @@ async def test_the_collector_rests_while_loading() -> None:
     await asked(model)
     assert states == [False]
     assert gc.isenabled()
+    assert gc.get_freeze_count() > frozen
 
 
 async def test_a_load_that_fails_is_tried_again() -> None:
@@ -154,6 +157,40 @@ async def test_a_model_that_is_only_asked_opens_none_ahead() -> None:
     await asked(model)
     await model.aclose()
     assert not made.connected.is_set()
+
+
+async def test_closing_ends_a_connection_that_does_not_open() -> None:
+    opening, cancelled = asyncio.Event(), asyncio.Event()
+
+    class Hanging(ScriptedModel):
+        """One whose provider does not answer."""
+
+        async def connect(self) -> None:
+            opening.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cancelled.set()
+
+    model = LazyModel("x/y", ModelTraits(), Hanging)
+    model.warm()
+    async with asyncio.timeout(10):
+        await opening.wait()
+        await model.aclose()
+    assert cancelled.is_set()
+
+
+async def test_it_writes_down_recordings_if_its_model_can() -> None:
+    class Hearing(ScriptedModel):
+        """One that writes down recordings."""
+
+        async def transcribe(self, data: bytes, name: str, media_type: str) -> Transcript:
+            return Transcript(f"{data!r} {name} {media_type}")
+
+    model = LazyModel("x/y", ModelTraits(), Hearing)
+    assert (await model.transcribe(b"x", "a.ogg", "audio/ogg")).text == "b'x' a.ogg audio/ogg"
+    with pytest.raises(ModelError, match=r"^x/y cannot write down what recordings say$"):
+        await LazyModel("x/y", ModelTraits(), ScriptedModel).transcribe(b"x", "a.ogg", "audio/ogg")
 
 
 async def test_a_load_that_fails_while_warming_is_not_an_error_of_its_own() -> None:

@@ -19,10 +19,10 @@ class Says:
 
     def __init__(self, body: Any, status: int = 200) -> None:
         self.address, self.requests = "", list[Asked]()
-        self._answer = Answer((json.dumps(body).encode(),), status, "application/json")
+        self.fixed = Answer((json.dumps(body).encode(),), status, "application/json")
 
     def answer(self, asked: Asked) -> Answer:
-        return self._answer
+        return self.fixed
 
 
 async def listed(name: str, base: str, key: str = KEY, *, seconds: float = 10) -> list[ListedModel] | None:
@@ -112,6 +112,62 @@ def test_each_provider_has_its_place() -> None:
     assert urls("ollama_chat/x") == ("http://localhost:11434/v1/models",)
     assert urls("gemini/x") == ("https://generativelanguage.googleapis.com/v1beta/models?pageSize=1000",)
     assert urls("bedrock/x") == urls("azure/x") == ()
+
+
+ANTHROPIC = "https://api.anthropic.com"
+
+
+@pytest.mark.parametrize(
+    ("variables", "address", "header"),
+    [
+        ({"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_AUTH_TOKEN": "token"}, ANTHROPIC, ("x-api-key", KEY)),
+        ({"ANTHROPIC_AUTH_TOKEN": "token"}, ANTHROPIC, ("authorization", "Bearer token")),
+        ({"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": "http://h/"}, "http://h", ("x-api-key", KEY)),
+        (
+            {"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": "http://other", "ANTHROPIC_API_BASE": "http://h"},
+            "http://h",
+            ("x-api-key", KEY),
+        ),
+    ],
+)
+def test_the_key_of_anthropic_goes_where_its_calls_send_it(
+    variables: dict[str, str], address: str, header: tuple[str, str]
+) -> None:
+    where = find_list("anthropic/x", api_base=None, api_key=None, variables=variables)
+    assert where is not None
+    assert where.urls == (f"{address}/v1/models?limit=1000",)
+    assert {*where.headers.items()} == {header, ("anthropic-version", "2023-06-01")}
+    assert where.key_source == "ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN"
+    set_key = find_list("anthropic/x", api_base="http://own", api_key="sk-own", variables=variables)
+    assert set_key is not None
+    assert (set_key.headers["x-api-key"], set_key.key_source) == ("sk-own", "[model] api_key")
+    assert set_key.urls == ("http://own/v1/models?limit=1000",)
+
+
+def test_the_key_of_google_goes_to_google_alone() -> None:
+    both = {"GEMINI_API_KEY": "second", "GOOGLE_API_KEY": "first"}
+    where = find_list("gemini/x", api_base=None, api_key=None, variables=both)
+    assert where is not None
+    assert where.headers == {"x-goog-api-key": "first"}
+    assert urls("gemini/x", GEMINI_API_KEY="k", GEMINI_API_BASE="http://h") == ()
+    assert find_list("gemini/x", api_base="http://h", api_key="k", variables={}) is None
+
+
+def test_an_own_address_of_deepseek_is_taken_as_it_is() -> None:
+    where = find_list("deepseek/x", api_base="http://h/beta/v1", api_key="k", variables={})
+    assert where is not None
+    assert where.urls == ("http://h/beta/v1/models",)
+
+
+@pytest.mark.parametrize("status", [301, 302, 307])
+async def test_no_redirect_takes_a_key_elsewhere(status: int) -> None:
+    async with serving(Says({"data": []})) as other:
+        moved = Answer((b"moved",), status, headers=(("location", f"{other.address}/v1/models"),))
+        server = Says({})
+        server.fixed = moved
+        async with serving(server):
+            error = await failure("anthropic/x", server.address)
+        assert (type(error), error.status, other.requests) == (ModelUnavailable, status, [])
 
 
 def test_no_key_is_in_its_repr() -> None:

@@ -113,10 +113,14 @@ class TestOverflow:
             await bench.say("long")
         assert seen[1][-2:] == ["auto_handoff/context_overflow", "handoff"]
 
-    async def test_an_error_text_with_half_a_character_is_stored(self, memory_store: InMemoryStore) -> None:
-        model = Played({"error": "overflow", "message": "bad \ud83d"}, says("ok"))
+    @pytest.mark.parametrize(("error", "status"), [("overflow", "answered"), ("unavailable", "failed")])
+    async def test_an_error_text_with_half_a_character_is_stored(
+        self, memory_store: InMemoryStore, error: str, status: str
+    ) -> None:
+        model = Played({"error": error, "message": "bad \ud83d"}, says("ok"))
         async with running(memory_store, model) as bench:
-            assert (await bench.say("long")).text == "ok"
+            assert (await bench.say("long")).status == status
+            assert (await bench.say("again")).text == "ok"
 
 
 class TestAnAnswerThatIsCut:

@@ -203,6 +203,12 @@ class TestWrongValues:
                 "[model] api_key is of the wrong type (the value is not shown), but must be a secret",
             ),
             ("[model]\napi_base = 'localhost'", "'localhost', but must be a web address that begins with http://"),
+            ("[model]\napi_base = 'http://[::1'", "'http://[::1', but must be a web address with a host"),
+            (
+                "[model]\napi_base = 'http://h:65536/v1'",
+                "but must be a web address with a host and, if it has one, a port",
+            ),
+            ("[model]\napi_base = 'http://h:x'", "but must be a web address with a host and, if it has one, a port"),
             ("[bot]\nname = 5", "[bot] name is 5, but must be a text."),
             ("[bot]\nname = ' '", "[bot] name is ' ', but must be a text of one line, 1 to 64 characters."),
             ("[bot]\nname = {x = 1}", "[bot] name is {'x': 1}, but must be a text."),

@@ -165,6 +165,7 @@ class TestSecrets:
             f'channels = "{CANARY}"\n',
             f'[channels]\ntoken = "{CANARY}"\n',
             f'[model]\napi_base = "ftp://me:{CANARY}@host"\n',
+            f'[model]\napi_base = "http://me:{CANARY}@host:x"\n',
             f'[model]\napi_key = "{CANARY}\n',
             f'[channels.telegram]\nkind = 5\ntoken = "{CANARY}"\n',
         ],

@@ -33,8 +33,26 @@ def test_a_label_fits_and_is_never_empty(label: str, limit: int) -> None:
     assert short.isprintable() or "\u200d" in short
 
 
-def test_a_short_label_stays() -> None:
-    assert shorten_label("17:00 instead", 64) == "17:00 instead"
+@pytest.mark.parametrize("label", ["17:00 instead", "Yes", "字", "5", "!", "👍", "x" * 64, "👍" * 32])
+def test_a_label_that_fits_stays(label: str) -> None:
+    assert shorten_label(label, 64) == label
+
+
+@pytest.mark.parametrize(
+    ("label", "limit", "short"),
+    [
+        ("x" * 70, 10, "x" * 9 + "…"),
+        ("👍" * 9, 9, "👍" * 4 + "…"),
+        ("abcd efgh", 6, "abcd…"),
+        ("ab\u0301\u0301\u0301cd", 5, "ab…"),
+        ("a👩\u200d\u200d👩", 5, "a👩…"),
+    ],
+)
+def test_a_label_is_cut_as_late_as_possible_and_not_before_what_joins(label: str, limit: int, short: str) -> None:
+    assert shorten_label(label, limit) == short
+
+
+def test_a_label_without_visible_words_is_three_dots() -> None:
     assert shorten_label("\u200b ", 64) in (EMPTY_LABEL, "�")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
 import pytest
 
@@ -30,11 +31,11 @@ class Receiving:
         self.trace.append(f"+{name}")
         if name == "b":
             self.began.set()
+        if name in self._errors:
+            raise self._errors[name]
         try:
             for _ in range(20):
                 await asyncio.sleep(0)
-            if name in self._errors:
-                raise self._errors[name]
         except asyncio.CancelledError:
             self.trace.append(f"!{name}")
             raise
@@ -67,6 +68,30 @@ async def test_an_error_comes_once_everything_has_ended_and_nothing_after_it_is_
     with pytest.raises(StoreUnavailable):
         await receive_together(receive, [message("a"), message("b"), message("c"), message(",d"), message("e")])
     assert receive.trace == ["+a", "+b", "+c", "-a", "-c"]
+
+
+async def test_an_event_is_made_while_those_before_it_are_on_their_way() -> None:
+    receive = Receiving()
+
+    def make() -> Iterator[Inbound]:
+        for name in "ab":
+            receive.trace.append(f"make {name}")
+            yield message(name)
+
+    await receive_together(receive, make())
+    assert receive.trace == ["make a", "+a", "make b", "+b", "-a", "-b"]
+
+
+async def test_an_event_that_cannot_be_made_ends_those_on_their_way() -> None:
+    receive = Receiving()
+
+    def make() -> Iterator[Inbound]:
+        yield from (message("a"), message("b"))
+        raise TypeError("a list was sent instead of a text")
+
+    with pytest.raises(TypeError, match="instead of a text"):
+        await receive_together(receive, make())
+    assert receive.trace == ["+a", "+b", "!a", "!b"]
 
 
 async def test_a_cancelled_caller_cancels_what_is_under_way_and_waits_for_it() -> None:

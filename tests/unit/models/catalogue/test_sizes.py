@@ -97,6 +97,32 @@ def test_a_long_request_costs_what_litellm_reckons_for_it(tokens: int) -> None:
     assert found.cost_nanousd(Usage(tokens, 1_000)) == pytest.approx((read + wrote) * NANOS_PER_USD)
 
 
+def test_a_list_of_tiers_costs_what_litellm_reckons_for_it() -> None:
+    """As Qwen and Doubao have it. Where reasoning costs more, all of the answer is taken for it."""
+    from bubbot.models.litellm.quiet import litellm
+
+    path = _find_list()
+    assert path
+    compared = 0
+    for key, entry in json.loads(path.read_bytes()).items():
+        if entry.get("mode") != "chat" or entry.get("litellm_provider") != "dashscope" or "tiered_pricing" not in entry:
+            continue
+        found, edges = find_price(key), [int(tier["range"][0]) for tier in entry["tiered_pricing"]]
+        assert found is not None, key
+        for tokens in (1_000, *edges[1:], *(edge + 1 for edge in edges[1:])):
+            details = {"reasoning_tokens": 500 if "output_cost_per_reasoning_token" in str(entry) else 0}
+            usage = litellm.Usage(
+                prompt_tokens=tokens,
+                completion_tokens=500,
+                total_tokens=tokens + 500,
+                completion_tokens_details=details,
+            )
+            cost = sum(litellm.cost_per_token(model=key, usage_object=usage)) * NANOS_PER_USD
+            assert found.cost_nanousd(Usage(tokens, 500)) == pytest.approx(cost, abs=1), (key, tokens)
+            compared += 1
+    assert compared > 30
+
+
 def test_a_tier_holds_above_its_tokens() -> None:
     made = ModelPrice(1.0, 2.0, 0.5, (PriceTier(100, 10.0, 20.0, 5.0), PriceTier(200, 100.0, 200.0)))
     assert [made.cost_nanousd(Usage(read, 1, 10)) for read in (100, 101, 201)] == [97_000, 980_000, 20_300_000]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 import httpx
 import pytest
@@ -98,6 +99,22 @@ def test_a_429_is_never_an_overflow_whatever_it_says(text: str) -> None:
     assert isinstance(ours(bad_request(text, 429)), ModelRateLimited)
 
 
+@pytest.mark.parametrize(
+    ("text", "status", "kind"),
+    [
+        ("It is long.", 400, ModelOverflow),
+        ("It is long.", 429, ModelRateLimited),
+        ("Request too large for gpt-4o on tokens per min (TPM)", 400, ModelRateLimited),
+    ],
+)
+def test_what_litellm_takes_for_an_overflow_may_be_a_rate_limit(text: str, status: int, kind: type[ModelError]) -> None:
+    from bubbot.models.litellm.quiet import litellm
+
+    error = litellm.exceptions.ContextWindowExceededError(text, MODEL, "openai")
+    error.__cause__ = bad_request(text, status).__cause__
+    assert type(ours(error)) is kind
+
+
 def test_a_413_is_an_overflow() -> None:
     assert isinstance(ours(bad_request("Payload Too Large", 413)), ModelOverflow)
 
@@ -112,9 +129,31 @@ def test_a_status_that_stays_is_a_refusal(status: int) -> None:
     assert isinstance(ours(bad_request("odd", status)), ModelRefused)
 
 
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, ModelRefused),
+        (404, ModelRefused),
+        (408, ModelUnavailable),
+        (500, ModelUnavailable),
+        (520, ModelUnavailable),
+    ],
+)
+def test_a_status_that_litellm_takes_for_a_broken_connection_counts(status: int, kind: type[ModelError]) -> None:
+    from bubbot.models.litellm.quiet import litellm
+
+    error = litellm.exceptions.APIConnectionError("no", "openai", MODEL)
+    error.__cause__ = bad_request("no", status).__cause__
+    assert type(ours(error)) is kind
+
+
 def test_an_empty_account_is_a_refusal_and_not_a_rate_limit() -> None:
     refused = ours(bad_request("You exceeded your current quota (insufficient_quota)", 429))
     assert isinstance(refused, ModelRefused)
+    error: Any = bad_request("no credit", 429)
+    for code, kind in (("insufficient_quota", ModelRefused), (429, ModelRateLimited), (None, ModelRateLimited)):
+        error.code = code
+        assert type(ours(error)) is kind
 
 
 @pytest.mark.parametrize(
@@ -134,6 +173,24 @@ def test_the_wait_a_provider_asks_for_is_read(headers: dict[str, str], seconds: 
     assert limited.retry_after == seconds
 
 
+def test_google_asks_for_a_wait_in_its_body() -> None:
+    limited = ours(bad_request('{"error": {"details": [{"retryDelay": "7.5s"}]}}', 429))
+    assert isinstance(limited, ModelRateLimited)
+    assert limited.retry_after == 7.5
+
+
+def test_only_a_broken_connection_is_a_cut() -> None:
+    from bubbot.models.litellm.errors import is_cut
+    from bubbot.models.litellm.quiet import litellm
+
+    broken = litellm.exceptions.InternalServerError("no connection", MODEL, "openai")  # a status of litellm's making
+    broken.__cause__ = httpx.ReadError("reset")
+    assert is_cut(broken)
+    assert is_cut(ConnectionResetError())
+    assert not is_cut(bad_request("no"))  # httpx raises that, too
+    assert not is_cut(KeyError("choices"))
+
+
 def test_the_wrapper_of_a_broken_stream_is_looked_through() -> None:
     from bubbot.models.litellm.quiet import litellm
 
@@ -149,6 +206,13 @@ def test_anything_else_is_a_model_that_is_not_there() -> None:
 def test_a_sentence_holds_the_providers_words_and_not_litellms() -> None:
     error = bad_request('Error code: 400 - {"error": {"message": "no such\\nthing", "type": "x"}}')
     assert str(ours(error)) == f"{MODEL} refused the request: no such thing"
+
+
+@pytest.mark.parametrize(
+    "text", ['{"error": ' * 20_000, "b'" + '{"error": ' * 20_000 + "'", "b'{" + "(" * 20_000 + "}'"]
+)
+def test_a_deep_body_is_an_error_as_any_other(text: str) -> None:
+    assert str(ours(bad_request(text))).startswith(f"{MODEL} refused the request: ")
 
 
 def test_a_sentence_is_short_and_redacted() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from bubbot.models.litellm.messages import LitellmReply
+from bubbot.models.litellm.messages import LitellmReply, convert_usage
 from bubbot.models.messages import build_messages
-from bubbot.ports.model import ModelReply, ModelRequest, ToolCall
+from bubbot.ports.model import ModelReply, ModelRequest, ToolCall, Usage
 
 REQUEST = ModelRequest("sys", ({"role": "user", "content": "hi"},))
 
@@ -46,13 +46,66 @@ def test_calls_that_share_a_place_are_told_apart_by_their_ids() -> None:
 
 
 def test_calls_without_an_id_get_one_each() -> None:
-    made = reply(chunk(calls=[(0, None, "f", "{}"), (1, None, "f", "{}")]))
-    assert len({call.id for call in made.calls}) == 2
+    pieces = chunk(calls=[(0, None, "f", "{}"), (1, None, "f", "{}")])
+    assert [call.id for call in reply(pieces).calls] == ["call_r1_0", "call_r1_1"]
+    pieces.id = None
+    assert [call.id for call in reply(pieces).calls] == ["call_own_0", "call_own_1"]
+
+
+def test_calls_without_an_id_that_share_a_place_are_told_apart_by_their_names() -> None:
+    made = reply(
+        chunk(calls=[(0, None, "f", "{"), (0, None, "f", "}")]),
+        chunk(calls=[(0, None, "g", "{"), (0, None, None, "}")]),
+    )
+    assert [(call.name, call.arguments) for call in made.calls] == [("f", "{}"), ("g", "{}")]
+
+
+@pytest.mark.parametrize(
+    ("delta", "text"),
+    [
+        ({"content": "Yes"}, "Yes"),
+        ({"reasoning_content": "so"}, ""),
+        ({"calls": [(0, "a", "f", "")]}, ""),
+        ({"thinking_blocks": [{"type": "redacted_thinking", "data": "xx"}]}, ""),
+    ],
+)
+def test_an_answer_has_begun_with_its_first_part_of_any_kind(delta: dict[str, Any], text: str) -> None:
+    answer = LitellmReply("openai/test")
+    assert (answer.add(SimpleNamespace(id=None, choices=[])), answer.add(chunk()), answer.has_output) == ("", "", False)
+    assert (answer.add(chunk(**delta)), answer.has_output, answer.response_id) == (text, True, "r1")
+    later = chunk(content=" ")
+    later.id = "r2"
+    answer.add(later)
+    assert answer.response_id == "r1"
+
+
+@pytest.mark.parametrize(
+    ("counts", "usage"),
+    [
+        ((11, 7, 5), Usage(11, 7, 5, 0.5)),
+        ((11, 7, 12), Usage(11, 7, 11, 0.5)),
+        ((11, 7, -1), Usage(11, 7, 0, 0.5)),
+        ((11, None, None), Usage(11, 0, 0, 0.5)),
+        ((None, 7, 5), Usage(0, 7, 0, 0.5)),
+    ],
+)
+def test_counts_that_are_missing_are_none_and_no_more_was_cached_than_read(
+    counts: tuple[int | None, int | None, int | None], usage: Usage
+) -> None:
+    read, written, cached = counts
+    details = SimpleNamespace(cached_tokens=cached)
+    sent = SimpleNamespace(prompt_tokens=read, completion_tokens=written, prompt_tokens_details=details)
+    assert convert_usage(sent, 0.5) == usage
 
 
 def test_reasoning_is_not_part_of_the_answer() -> None:
     made = reply(chunk(reasoning_content="because "), chunk(reasoning_content="so"), chunk(content="Yes"))
     assert (made.text, made.reasoning, made.replay) == ("Yes", "because so", None)
+
+
+def test_reasoning_in_an_unknown_form_costs_no_answer() -> None:
+    made = reply(chunk(reasoning_content=[{"text": "so"}], content="Yes"))
+    assert (made.text, made.reasoning) == ("Yes", None)
 
 
 def test_reasoning_with_calls_comes_back_to_its_provider_and_to_no_other() -> None:
@@ -69,8 +122,8 @@ def test_reasoning_with_calls_comes_back_to_its_provider_and_to_no_other() -> No
 
 def test_pieces_of_thinking_become_signed_blocks() -> None:
     pieces = [
-        {"type": "thinking", "thinking": "one ", "signature": None},
-        {"type": "thinking", "thinking": "two", "signature": ""},
+        {"type": "thinking", "thinking": "one \ud83d", "signature": None},
+        {"type": "thinking", "thinking": "\ude00 two", "signature": ""},
         {"type": "thinking", "thinking": "", "signature": "sig"},
         {"type": "redacted_thinking", "data": "xx"},
         {"type": "thinking", "thinking": "three"},
@@ -78,7 +131,7 @@ def test_pieces_of_thinking_become_signed_blocks() -> None:
     made = reply(*(chunk(thinking_blocks=[one]) for one in pieces), chunk(calls=[(0, "a", "f", "{}")]))
     assert made.replay is not None
     assert made.replay["thinking_blocks"] == [
-        {"type": "thinking", "thinking": "one two", "signature": "sig"},
+        {"type": "thinking", "thinking": "one 😀 two", "signature": "sig"},
         {"type": "redacted_thinking", "data": "xx"},
         {"type": "thinking", "thinking": "three"},
     ]
@@ -106,6 +159,8 @@ def test_a_name_that_comes_with_every_piece_is_taken_once() -> None:
     assert made.calls == (ToolCall("a", "find", '{"x": 1}'),)
     torn = reply(chunk(calls=[(0, "a", "find", "")]), chunk(calls=[(0, None, "_all", "{}")]))
     assert torn.calls == (ToolCall("a", "find_all", "{}"),)
+    late = reply(chunk(calls=[(0, "a", "find", "{")]), chunk(calls=[(0, "a", "_all", "}")]))
+    assert late.calls == (ToolCall("a", "find_all", "{}"),)
 
 
 DATA = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}

@@ -36,7 +36,10 @@ async def test_a_protocol_it_does_not_know_is_litellms_business(found: str | Non
 
 
 async def test_an_end_counts_once_the_last_event_is_there() -> None:
+    assert (await heard(*events(BEGUN))).resolve_finish("stop") is None
     assert (await heard(*events(BEGUN, STOPPED))).resolve_finish("stop") is None
+    finished = {"candidates": [{"finishReason": "STOP"}]}
+    assert (await heard(*events(finished, {"candidates": [{}]}))).resolve_finish("stop") == "stop"
     assert (await heard(*events(BEGUN, {"type": "message_stop"}))).resolve_finish("stop") is None
     assert (await heard(*events(BEGUN, STOPPED, {"type": "message_stop"}))).resolve_finish("stop") == "stop"
 
@@ -44,6 +47,40 @@ async def test_an_end_counts_once_the_last_event_is_there() -> None:
 async def test_an_event_over_several_lines_and_one_without_an_empty_line_are_read() -> None:
     lines: list[str | bytes] = ['data: {"candidates":', b'data: [{"finishReason": "STOP"}]}']
     assert (await heard(*lines)).stop_reason == "STOP"
+    assert (await heard('data:{"candidates": [{"finishReason": "STOP"}]}', "")).stop_reason == "STOP"
+
+
+@pytest.mark.parametrize(
+    ("lines", "found", "unread"),
+    [
+        (events(BEGUN, STOPPED, {"type": "message_stop"}, {"type": "ping"}), "stop", 2),
+        (events(BEGUN, STOPPED), None, 0),
+        (events({"choices": []}, {"choices": []}, {"choices": []}), "stop", 2),
+    ],
+    ids=["to the end", "cut", "unknown protocol"],
+)
+async def test_what_follows_the_end_that_litellm_saw_is_read_to_the_last_event(
+    lines: list[str], found: str | None, unread: int
+) -> None:
+    left, closed = [*lines], False
+
+    async def below() -> AsyncIterator[str]:
+        nonlocal closed
+        try:
+            while left:
+                yield left.pop(0)
+        finally:
+            closed = True
+
+    stream = SimpleNamespace(streaming_response=below())
+    ending = StreamEnding()
+    ending.listen(SimpleNamespace(completion_stream=stream))
+    for _ in range(4):  # the first two events
+        await anext(stream.streaming_response)
+    await ending.read_rest()
+    assert (ending.resolve_finish("stop"), len(left)) == (found, unread)
+    await ending.aclose()
+    assert closed
 
 
 async def test_half_an_event_says_nothing() -> None:

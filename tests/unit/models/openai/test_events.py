@@ -23,6 +23,7 @@ def parsed(*chunks: bytes) -> list[bytes]:
         (b"data:one\r\n\r\ndata:  two\r\n\r\n", [b"one", b" two"]),
         (b"data: one\r\rdata: two\r\r", [b"one", b"two"]),
         (b"data: a\ndata: b\n\n", [b"a\nb"]),
+        (b"data: a\r\ndata: b\r\n\r\n", [b"a\nb"]),
         (b": waiting\n\nevent: x\nid: 7\ndata: one\nretry: 5\n\n", [b"one"]),
         (b"data: forgotten", []),
         (b"data: no empty line\n", [b"no empty line"]),

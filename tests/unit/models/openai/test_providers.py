@@ -110,6 +110,8 @@ def test_a_call_goes_there(name: str, address: str | None, model: str, url: str)
         ("groq/x", "http://h/v1", None, "Bearer groq-variable", "GROQ_API_KEY"),  # a proxy in front of Groq
         ("hosted_vllm/x", "http://h/v1", None, None, "HOSTED_VLLM_API_KEY"),
         ("ollama/x", "http://me:secret@h", None, None, "OLLAMA_API_KEY"),  # the address has its own credentials
+        ("openai/x", "http://me@h/v1", "sk-1", None, "[model] api_key"),
+        ("openai/x", "http://:secret@h/v1", "sk-1", None, "[model] api_key"),
     ],
 )
 def test_the_key_is_the_one_of_its_provider(
@@ -126,6 +128,12 @@ def test_azure_has_a_header_of_its_own_and_openai_knows_who_pays() -> None:
     ours = resolved("openai/x", None, "k", OPENAI_ORG_ID="org-1", OPENAI_PROJECT_ID="p-1")
     assert ours.headers == {"authorization": "Bearer k", "openai-organization": "org-1", "openai-project": "p-1"}
     assert resolved("openai/x", "http://h", "k", OPENAI_ORG_ID="org-1").headers == {"authorization": "Bearer k"}
+
+
+@pytest.mark.parametrize("address", ["http://[::1", "http://h:65536", "h:x/v1"])
+def test_a_variable_with_no_address_is_told(address: str) -> None:
+    with pytest.raises(ModelRefused, match=r"^The address of groq/x is not a web address \(GROQ_API_BASE\)$"):
+        resolved("groq/x", None, "k", GROQ_API_BASE=address)
 
 
 @pytest.mark.parametrize("key", ["sk-\n1", "sk-ü"])

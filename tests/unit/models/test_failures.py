@@ -1,0 +1,104 @@
+"""Failures of providers: what their statuses, words and headers mean."""
+
+from __future__ import annotations
+
+import pytest
+
+from bubbot.errors import ModelError, ModelOverflow, ModelRateLimited, ModelRefused, ModelUnavailable
+from bubbot.models.failures import (
+    MAX_PROVIDER_CHARS,
+    FailureKind,
+    build_failure,
+    classify_status,
+    read_google_delay,
+    read_retry_headers,
+)
+
+TEN = "Sun, 22 Nov 2026 10:00:00 GMT"
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after": "2"}, 2.0),
+        ({"retry-after": "1.5"}, 1.5),
+        ({"retry-after": "0"}, 0.0),
+        ({"retry-after": "-5"}, 0.0),
+        ({"retry-after": "nan"}, 0.0),
+        ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
+        ({"retry-after-ms": "soon", "retry-after": "9"}, 9.0),
+        ({"retry-after": "Sun, 22 Nov 2026 10:00:30 GMT", "date": TEN}, 30.0),
+        ({"retry-after": "Sun, 22 Nov 2026 09:59:30 GMT", "date": TEN}, 0.0),
+        ({"retry-after": "Sun, 22 Nov 2026 10:00:30 -0000", "date": TEN}, None),  # a time without a zone
+        ({"retry-after": TEN}, None),
+        ({"retry-after": TEN, "date": "today"}, None),
+        ({"retry-after": "Sun, 99999999999999999999 Nov 2026 10:00:00 GMT", "date": TEN}, None),
+        ({"retry-after": "soon", "date": TEN}, None),
+        ({"retry-after": ""}, None),
+        ({}, None),
+    ],
+)
+def test_the_wait_that_headers_ask_for_is_read_and_never_negative(
+    headers: dict[str, str], seconds: float | None
+) -> None:
+    assert read_retry_headers(headers) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [('{"retryDelay": "7.5s"}', 7.5), ('{"retryDelay": "30s"}', 30.0), ("later", None)]
+)
+def test_the_wait_that_google_asks_for_is_read(text: str, seconds: float | None) -> None:
+    assert read_google_delay(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "kind"),
+    [
+        (400, "no", "refused"),
+        (499, "no", "refused"),
+        (402, "no", "refused"),
+        (404, "no", "refused"),
+        (408, "no", "unavailable"),
+        (424, "no", "unavailable"),
+        (500, "no", "unavailable"),
+        (302, "no", "unavailable"),
+        (None, "no", "unavailable"),
+        (429, "no", "rate"),
+        (429, "prompt is too long", "rate"),
+        (429, "You exceeded your current quota", "refused"),
+        (429, "You exceeded your current quota RESOURCE_EXHAUSTED", "rate"),  # Google calls every limit so
+        (413, "rate limit", "overflow"),
+        (400, "prompt is too long", "overflow"),
+        (500, "prompt is too long", "overflow"),
+        (None, "prompt is too long", "overflow"),
+        (400, "prompt is too long: 9 tokens per minute", "refused"),
+    ],
+)
+def test_a_failure_is_known_by_its_status_and_its_words(status: int | None, text: str, kind: FailureKind) -> None:
+    assert classify_status(status, text) == kind
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "error", "sentence"),
+    [
+        ("overflow", 400, ModelOverflow, "The request is too long for a/b: bad"),
+        ("rate", 429, ModelRateLimited, "a/b asks for fewer requests: bad"),
+        ("refused", 401, ModelRefused, "a/b refused the credentials (A_KEY): bad"),
+        ("refused", 403, ModelRefused, "a/b refused the credentials (A_KEY): bad"),
+        ("refused", 404, ModelRefused, "a/b refused the request: bad"),
+        ("unavailable", 503, ModelUnavailable, "a/b could not be reached or failed: bad"),
+    ],
+)
+def test_an_error_is_a_sentence_with_the_wait(
+    kind: FailureKind, status: int, error: type[ModelError], sentence: str
+) -> None:
+    failure = build_failure(kind, "a/b", "bad", status=status, retry_after=7.0, key_source="A_KEY")
+    assert (type(failure), str(failure)) == (error, sentence)
+    if isinstance(failure, ModelRateLimited | ModelUnavailable):
+        assert failure.retry_after == 7.0
+
+
+def test_the_words_of_a_provider_are_cut_and_can_be_stored() -> None:
+    """A provider that cuts what people wrote leaves half a character."""
+    assert str(build_failure("overflow", "a/b", "so \ud83d")).endswith(": so \N{REPLACEMENT CHARACTER}")
+    assert str(build_failure("overflow", "a/b", "x" * 5_000)).endswith(": " + "x" * MAX_PROVIDER_CHARS)
