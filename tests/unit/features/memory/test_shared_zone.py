@@ -12,7 +12,7 @@ import pytest
 
 from bubbot.features.memory import shared_zone
 from bubbot.features.memory.block import BlockPolicy, ScopedMemory, plan_block, render_block
-from bubbot.features.memory.changes import ZONE_PROJECTION, ZoneChangesView, ZoneState
+from bubbot.features.memory.changes import ZONE_PROJECTION, ZoneChangesView, ZoneState, restate_without
 from bubbot.features.memory.scopes import WORKSPACE_TAPE, Account, ChatFacts, choose_zones, user_tape
 from bubbot.features.memory.settings import MemorySettings, Scope
 from bubbot.features.memory.shared_zone import SharedZones
@@ -22,6 +22,7 @@ from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import event
 from bubbot.tape.projection import read_projection
+from bubbot.tape.provenance import Source
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
 from tests.doubles import CountingIds, SteppingClock
@@ -338,6 +339,90 @@ class TestErasure:
             assert "Stays." in prompt
             assert "Secret" not in prompt
             assert "Kept until cleared." not in prompt
+
+    @pytest.mark.law("T17")
+    async def test_each_chat_that_is_erased_after_another_takes_its_words_along(
+        self, memory_store: InMemoryStore
+    ) -> None:
+        async with running(memory_store, played()) as bench:
+            await bench.say(",memory.daily scope=user Word of one.")
+            await bench.say(",memory.save scope=user Line of two.", chat="two")
+            await bench.say(",memory.daily scope=user Word of two.", chat="two")
+            await bench.say(',memory.save scope=user content="Line of two.\nLine of three."', chat="three")
+            await bench.say(",memory.daily scope=user Word of three.", chat="three")
+            await bench.say(",reset erase")
+            memory = await state(bench, user_tape(ANN))
+            assert memory.long_term == "Line of two.\nLine of three."
+            assert [note.content for note in memory.dailies] == ["Word of two.\nWord of three."]
+            await bench.say(",reset erase", chat="two")
+            memory = await state(bench, user_tape(ANN))
+            assert memory.long_term == "Line of three."
+            assert [note.content for note in memory.dailies] == ["Word of three."]
+            assert "Word of two." not in str(await bench.entries(user_tape(ANN)))
+            await bench.say(",reset erase", chat="three")
+            assert (await state(bench, user_tape(ANN))).is_empty
+            assert "Word" not in str(await bench.entries(user_tape(ANN)))
+
+    @pytest.mark.law("T17")
+    async def test_words_that_another_chat_brought_back_go_with_the_chat_they_came_from(
+        self, memory_store: InMemoryStore
+    ) -> None:
+        async with running(memory_store, played()) as bench:
+            await bench.say(",memory.daily scope=user Own word.", chat="two")
+            await bench.say(",memory.daily scope=user Secret word.")
+            await bench.say(",memory.clear scope=user confirm=true", chat="two")
+            await bench.say(",memory.restore scope=user 2", chat="two")
+            assert (await bench.events("memory/restored", user_tape(ANN)))[0]["sources"] == ("test:home", "test:two")
+            await bench.say(",reset erase")
+            assert [note.content for note in (await state(bench, user_tape(ANN))).dailies] == ["Own word."]
+            assert "Secret" not in str(await bench.entries(user_tape(ANN)))
+
+    async def test_a_note_of_two_chats_stays_if_one_is_erased(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, played()) as bench:
+            await bench.say(",memory.daily scope=user Rain.")
+            await bench.say(",memory.daily scope=user Rain.", chat="two")
+            await bench.say(",reset erase")
+            assert "Rain." in await block(bench, chat="two")
+            await bench.say(",reset erase", chat="two")
+            assert "Rain." not in await block(bench, chat="two")
+
+    @pytest.mark.law("T17")
+    async def test_a_turn_that_saw_what_was_erased_meanwhile_does_not_bring_it_back(
+        self, memory_store: InMemoryStore
+    ) -> None:
+        reached, release = asyncio.Event(), asyncio.Event()
+        shared: list[SharedZones] = []
+
+        async def stream(request: ModelRequest) -> AsyncIterator[ModelEvent]:
+            if request.messages[-1]["role"] == "user" and "slow" in str(request.messages[-1]["content"]):
+                reached.set()
+                await release.wait()
+                text = '{"content": "Secret.\\nNew.", "scope": "user"}'
+                yield ModelReply("", calls=(ToolCall("c1", "memory_save", text),))
+            else:
+                yield ModelReply("ok")
+
+        async with running(memory_store, Replying(stream), Options(on_shared=shared.append)) as bench:
+            for text in ("First.", "Second.", "Secret."):  # the next change of the erased tape has the id of the third
+                await bench.say(f",memory.save scope=user {text}", chat="two")
+            slow = await bench.post("slow")
+            await reached.wait()
+            assert await shared[0].erase([user_tape(ANN)]) == 3
+            await bench.say(",memory.save scope=user Of another chat.", chat="two")
+            release.set()
+            await slow
+            assert (await state(bench, user_tape(ANN))).long_term == "Of another chat.\nNew."
+
+    @pytest.mark.law("T22")
+    def test_what_stays_is_as_foreign_as_it_was(self) -> None:
+        changes = [
+            event("memory/noted", {"date": "2026-11-21", "content": text, "session": session}, provenance=source)
+            for text, session, source in (("ours", "a", "own"), ("of a page", "b", "world"), ("theirs", "c", "people"))
+        ]
+        entries = [entry.with_id(number) for number, entry in enumerate(changes, 1)]
+        for erased, provenance in (("a", Source.WORLD), ("b", Source.PEOPLE), ("c", Source.WORLD)):
+            left = [entry.with_id(number) for number, entry in enumerate(restate_without(entries, erased), 1)]
+            assert ZoneState().apply(left).memory.most_foreign is provenance
 
 
 class TestFold:
