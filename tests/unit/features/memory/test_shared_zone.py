@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from datetime import UTC
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from datetime import UTC, timedelta
 from itertools import product
 from typing import Any
 
 import pytest
 
+from bubbot.errors import EntryNotFound, MemoryTooLarge
 from bubbot.features.memory import shared_zone
 from bubbot.features.memory.block import BlockPolicy, ScopedMemory, plan_block, render_block
 from bubbot.features.memory.changes import ZONE_PROJECTION, ZoneChangesView, ZoneState, restate_without
-from bubbot.features.memory.scopes import WORKSPACE_TAPE, Account, ChatFacts, choose_zones, user_tape
+from bubbot.features.memory.scopes import WORKSPACE_TAPE, Account, ChatFacts, choose_zones, read_facts, user_tape
 from bubbot.features.memory.settings import MemorySettings, Scope
-from bubbot.features.memory.shared_zone import SharedZones
+from bubbot.features.memory.shared_zone import SharedZone, SharedZones
 from bubbot.features.memory.views import DailyNote, MemorySnapshot
-from bubbot.ports.channel import Role
+from bubbot.ports.channel import Inbound, Role, Sender
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall
+from bubbot.ports.turn import AcceptedInbound, Turn
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import event
 from bubbot.tape.projection import read_projection
@@ -26,7 +29,7 @@ from bubbot.tape.provenance import Source
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
 from tests.doubles import CountingIds, SteppingClock
-from tests.turns import HOME, Bench, Options, Played, Replying, running, says
+from tests.turns import HOME, Bench, Options, Played, Replying, calls, running, says
 
 ANN = ("test", "1")
 GROUP: dict[str, Any] = {"chat": "-9", "direct": False}
@@ -105,6 +108,26 @@ class TestPolicy:
             assert zone in texts.say(f"part_{part}", zone=zone)
         assert "7" in texts.say("why_left_age", count=7)
         assert texts.say("why_left_size", count=7)
+
+    @pytest.mark.parametrize("place", [0, 1])
+    async def test_of_joined_messages_the_strictest_decides(
+        self, place: int, tape: TapeService, clock: SteppingClock
+    ) -> None:
+        await tape.ensure_bootstrap_anchor()
+        inbound = Inbound("test", "m", "home", Sender("1"), "hello", "2026-11-21T20:21:00+00:00")
+        turn = Turn("t", HOME, await tape.open_fork(), Sender("1"), Role.OWNER, clock, UTC)
+
+        def joined(**changes: Any) -> ChatFacts:
+            inbounds = [AcceptedInbound(1, inbound), AcceptedInbound(2, inbound)]
+            inbounds[place] = AcceptedInbound(3, replace(inbound, **changes))
+            return read_facts(replace(turn, inbounds=inbounds))
+
+        assert joined() == facts(role=Role.OWNER)
+        assert joined(sender=Sender("2")) == facts(role=Role.OWNER, account=None)
+        assert joined(direct=False) == facts(role=Role.OWNER, is_direct=False)
+        assert joined(origin="schedule") == facts(role=Role.OWNER, is_typed=False)
+        assert not read_facts(turn).is_direct  # a turn that answers no message
+        assert read_facts(replace(turn, sender=Sender("ann"))).account is None
 
     def test_a_tape_of_a_person_names_nobody(self) -> None:
         assert user_tape(ANN) == user_tape(("test", "1")) != user_tape(("test", "2"))
@@ -210,6 +233,16 @@ class TestOwnMemory:
             assert "Likes tea." in await block(bench)
             assert "Rain." in bench.requests[-1].system
 
+    async def test_a_turn_that_saves_twice_leaves_what_it_said_last(self, memory_store: InMemoryStore) -> None:
+        saves = [
+            calls("memory_save", content=text, scope="user")
+            for text in ("Tea.\nCat.", "Cat.\n\nTea.\nBike.", "Bike.\nCat.")
+        ]
+        async with running(memory_store, Played(*saves, says("ok"))) as bench:
+            await bench.say("go")
+            memory = await state(bench, user_tape(ANN))
+            assert (memory.version, memory.long_term) == (3, "Bike.\nCat.")
+
     @pytest.mark.law("T13")
     async def test_two_chats_of_one_person_lose_no_update_of_each_other(self, memory_store: InMemoryStore) -> None:
         ready, release = asyncio.Semaphore(0), asyncio.Event()
@@ -248,6 +281,34 @@ class TestOwnMemory:
             shown = (await bench.events("loop.step"))[-1]["shown"]
             assert (user_tape(ANN), ((1, 2),)) in shown
             assert f"{user_tape(ANN)} 1-2" in (await bench.say(",why")).text
+
+    async def test_a_line_that_another_chat_removed_meanwhile_is_not_saved_again(
+        self, memory_store: InMemoryStore
+    ) -> None:
+        reached, release = asyncio.Event(), asyncio.Event()
+
+        async def stream(request: ModelRequest) -> AsyncIterator[ModelEvent]:
+            if request.messages[-1]["role"] == "user" and "slow" in str(request.messages[-1]["content"]):
+                reached.set()
+                await release.wait()
+                text = '{"content": "Likes tea.\\nHas a cat.", "scope": "user"}'
+                yield ModelReply("", calls=(ToolCall("c1", "memory_save", text),))
+            else:
+                yield ModelReply("ok")
+
+        async with running(memory_store, Replying(stream)) as bench:
+            await bench.say(",memory.save scope=user Likes tea.")
+            slow = await bench.post("slow")
+            await reached.wait()
+            await bench.say(",memory.forget scope=user tea", chat="two")
+            release.set()
+            await slow
+            assert (await state(bench, user_tape(ANN))).long_term == "Has a cat."
+            origins = [
+                (change.data["session"], change.data["channel"], change.data["by"])
+                for change in await bench.service(user_tape(ANN)).read(ZoneChangesView())
+            ]
+            assert origins == [(HOME, "test", "1"), ("test:two", "test", "1"), (HOME, "test", "1")]
 
     async def test_memory_why_says_what_is_shown_and_what_is_left_out(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, played()) as bench:
@@ -295,10 +356,106 @@ class TestOutsideOfTurns:
             assert "Monday" in await block(bench)
             assert await shared[0].erase([WORKSPACE_TAPE]) == 1
             assert "Monday" not in await block(bench)
-            assert "Monday" not in str(await bench.entries(WORKSPACE_TAPE))
+            stored = [await bench.entries(tape.name) for tape in await memory_store.tapes() if "memory" in tape.name]
+            assert "Monday" not in str(stored)
+
+
+OpenZone = Callable[..., Awaitable[SharedZone]]
+
+
+@pytest.fixture
+def open_zone(memory_store: InMemoryStore, clock: SteppingClock) -> OpenZone:
+    """Opens the memory of a person with these accounts, kept for 30 days before and after 2026-11-21."""
+    shared = SharedZones(lambda name: TapeService(memory_store, name, now=clock, new_id=CountingIds()), clock)
+
+    async def open_zone(*tapes: str) -> SharedZone:
+        return await shared.open_outside(tapes or ("first",), Scope.USER, zone=UTC, retention_days=30)
+
+    return open_zone
+
+
+class TestOperations:
+    async def test_a_note_is_of_today_unless_a_day_is_named(self, open_zone: OpenZone) -> None:
+        zone = await open_zone()
+        await zone.append_daily("Rain.")
+        await zone.append_daily("Sun.", "2026-11-20")
+        await zone.append_daily(" \n")
+        notes = [(note.date, note.content) for note in (await zone.read()).dailies]
+        assert notes == [("2026-11-20", "Sun."), ("2026-11-21", "Rain.")]
+        assert (await zone.read()).version == 2
+        with pytest.raises(ValueError, match="not a date"):
+            await zone.append_daily("x", "tomorrow")
+
+    async def test_notes_are_kept_for_as_many_days_before_as_after(self, open_zone: OpenZone) -> None:
+        zone = await open_zone()
+        for day in ("2026-10-21", "2026-10-22", "2026-12-21"):
+            await zone.append_daily("x", day)
+        assert [note.date for note in (await zone.read()).dailies] == ["2026-10-22", "2026-12-21"]
+        assert zone.last_day() == "2026-12-21"
+        with pytest.raises(ValueError, match="30 days ahead"):
+            await zone.append_daily("x", "2026-12-22")
+
+    async def test_what_is_too_large_changes_nothing(self, open_zone: OpenZone) -> None:
+        zone, large = await open_zone(), "x" * 70_000
+        await zone.append_daily("Rain.")
+        for change in (
+            zone.append_daily(large), zone.save_long_term(large), zone.import_snapshot(_memory(long_term=large)),
+        ):  # fmt: skip
+            with pytest.raises(MemoryTooLarge):
+                await change
+        assert (await zone.read()).version == 1
+
+    async def test_lines_that_go_are_named_without_blank_ones(self, open_zone: OpenZone) -> None:
+        zone = await open_zone()
+        await zone.save_long_term("Likes tea.\n\nHas a cat.")
+        assert await zone.save_long_term("Likes tea.") == ["Has a cat."]
+        with pytest.raises(ValueError, match="empty"):
+            await zone.forget(" ")
+
+    async def test_an_import_replaces_the_memory_of_all_accounts_with_words_of_the_world(
+        self, open_zone: OpenZone
+    ) -> None:
+        zone, second = await open_zone("first", "second", "third"), await open_zone("second")
+        await second.append_daily("Old.")
+        content = _memory(("2026-11-21", "Rain."), long_term="Likes tea.")
+        for _ in range(2):
+            await zone.import_snapshot(content)
+            read = await zone.read()
+            assert (read.version, read.long_term, [note.content for note in read.dailies]) == (
+                1,
+                "Likes tea.",
+                ["Rain."],
+            )
+            assert read.provenance is read.dailies[0].provenance is Source.WORLD
+            assert (await second.read()) == MemorySnapshot(2, seal_id=2)
+            assert await (await open_zone("third")).versions() == ()
+
+    async def test_a_version_comes_back_without_notes_that_are_too_old_by_now(
+        self, open_zone: OpenZone, clock: SteppingClock
+    ) -> None:
+        zone = await open_zone()
+        await zone.append_daily("Rain.")
+        await zone.save_long_term("Likes tea.")
+        await zone.clear()
+        clock.advance(timedelta(days=31))
+        await zone.restore(2)
+        read = await zone.read()
+        assert (read.version, read.long_term, read.dailies) == (4, "Likes tea.", ())
+        await zone.restore(4)
+        assert (await zone.read()).version == 4
+        with pytest.raises(EntryNotFound, match="version 9"):
+            await zone.restore(9)
 
 
 class TestLinkedAccounts:
+    async def test_the_words_of_each_account_stay_as_foreign_as_they_are(self, open_zone: OpenZone) -> None:
+        both, second = await open_zone("first", "second"), await open_zone("second")
+        await second.import_snapshot(_memory(long_term="From a file.\nAnd more."))
+        await both.save_long_term("Own.\nFrom a file.")
+        assert (await second.read()).long_term == "From a file."
+        assert (await second.read()).provenance is Source.WORLD
+        assert (await both.read_scoped()).newest == ("second", 2)
+
     async def test_all_of_a_person_is_one_memory_and_new_things_go_to_the_first_account(
         self, memory_store: InMemoryStore
     ) -> None:
@@ -332,6 +489,8 @@ class TestErasure:
             await bench.say(",memory.clear scope=user confirm=true")
             await bench.say(",memory.daily scope=user Secret word.")
             await bench.say(",memory.daily scope=user Stays.", chat="two")
+            await bench.say(",reset erase", chat="three")
+            assert len(await bench.service(user_tape(ANN)).read(ZoneChangesView())) == 4
             await bench.say(",reset erase")
             assert "Secret" not in str(await bench.entries(user_tape(ANN)))
             assert [note.content for note in (await state(bench, user_tape(ANN))).dailies] == ["Stays."]
@@ -346,13 +505,15 @@ class TestErasure:
     ) -> None:
         async with running(memory_store, played()) as bench:
             await bench.say(",memory.daily scope=user Word of one.")
-            await bench.say(",memory.save scope=user Line of two.", chat="two")
+            await bench.say(',memory.save scope=user content="Line of two.\n\nMore of two."', chat="two")
             await bench.say(",memory.daily scope=user Word of two.", chat="two")
-            await bench.say(',memory.save scope=user content="Line of two.\nLine of three."', chat="three")
+            await bench.say(
+                ',memory.save scope=user content="Line of two.\n\nMore of two.\nLine of three."', chat="three"
+            )
             await bench.say(",memory.daily scope=user Word of three.", chat="three")
             await bench.say(",reset erase")
             memory = await state(bench, user_tape(ANN))
-            assert memory.long_term == "Line of two.\nLine of three."
+            assert memory.long_term == "Line of two.\n\nMore of two.\nLine of three."
             assert [note.content for note in memory.dailies] == ["Word of two.\nWord of three."]
             await bench.say(",reset erase", chat="two")
             memory = await state(bench, user_tape(ANN))
