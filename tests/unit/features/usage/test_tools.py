@@ -152,6 +152,21 @@ async def test_a_day_is_found_without_reading_what_was_before(memory_store: InMe
     assert (await ledger.read_spending("all")).total.calls == 5
 
 
+async def test_calls_of_a_day_count_though_the_clock_was_set_back_to_the_day_before(
+    memory_store: InMemoryStore,
+) -> None:
+    clock = SteppingClock(datetime(2026, 11, 21, 0, 0, 30, tzinfo=UTC))
+    budget = await opened(memory_store, PLAN, clock=clock)
+    await spend(budget, 5, 5)
+    clock.advance(timedelta(minutes=-2))
+    await spend(budget, 1, 1)
+    clock.advance(timedelta(hours=1))
+    await spend(budget, 7, 7)
+    ledger = UsageReporter(budget_tape(memory_store), clock, UTC)
+    assert (await ledger.read_spending("day")).total.tokens == 24
+    assert (await ledger.read_spending("month")).total.tokens == 26
+
+
 async def test_shards_are_added_up_and_cited_by_name(sharded_store: InMemoryStore) -> None:
     clock = SteppingClock()
     budget = await opened(sharded_store, PLAN, clock=clock)
