@@ -134,12 +134,19 @@ class SharedZone:
         return tuple(MemoryVersion(entry.id, entry.id, entry.date) for entry in reversed(changes))
 
     async def save_long_term(self, content: str) -> list[str]:
-        """Replace the long-term text. Return the lost lines: those that the new text does not have."""
+        """Replace the long-term text. Return the lost lines: those that the new text does not have.
+
+        A line that another account remembers stays there, so that it goes with the chat it came from.
+        """
         text, tapes = tidy_text(content), await self._read_tapes()
         new_lines = stripped_lines(text)
         before = join_memories([memory for _, memory in tapes])
         lost = [line for line in before.long_term.splitlines() if line.strip() and line.strip() not in new_lines]
         check_size(before, replace(before, long_term=text))
+        others = stripped_lines("\n".join(memory.long_term for _, memory in tapes[1:]))
+        others -= stripped_lines(tapes[0][1].long_term)
+        if others:
+            text = tidy_text("\n".join(line for line in text.splitlines() if line.strip() not in others))
         for place, (name, memory) in enumerate(tapes):
             own_lost = [
                 line for line in memory.long_term.splitlines() if line.strip() and line.strip() not in new_lines

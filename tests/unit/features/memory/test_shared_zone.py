@@ -511,6 +511,22 @@ class TestLinkedAccounts:
             await bench.say(",memory.save scope=user Mine.")
             assert "Mine." not in await block(bench, sender="2", chat="two")
 
+    async def test_a_text_that_repeats_lines_of_another_account_leaves_them_to_the_chat_they_came_from(
+        self, memory_store: InMemoryStore
+    ) -> None:
+        options = Options(accounts=Linked(ANN, ("test", "2")))
+        async with running(memory_store, played()) as bench:
+            await bench.say(",memory.save scope=user Said by the second.", sender="2", chat="two")
+        async with running(memory_store, played(), options, life="linked") as bench:
+            await bench.say(',memory.save scope=user content="Said by the first.\n\nSaid by the second."')
+            assert "Said by the first.\nSaid by the second." in await block(bench)
+            same = await bench.say(',memory.save scope=user content="Said by the first.\n\nSaid by the second."')
+            assert "says exactly this already" in same.text
+            await bench.say(",reset erase", sender="2", chat="two")
+            shown = await block(bench)
+            assert "Said by the first." in shown
+            assert "Said by the second." not in shown
+
 
 class TestErasure:
     @pytest.mark.law("T17")
