@@ -373,9 +373,7 @@ def pin_zones(turn: Turn) -> PinnedZones:
 
 
 def join_memories(memories: Sequence[MemorySnapshot]) -> MemorySnapshot:
-    """Join memories into one: the first, and the lines of the others that it does not have."""
-    if not memories:
-        return MemorySnapshot()
+    """Join memories, at least one: the first, and the lines of the others that it does not have."""
     joined = memories[0]
     for other in memories[1:]:
         notes = {note.date: note for note in joined.dailies}

@@ -203,6 +203,34 @@ class TestOwnMemory:
             same = await bench.say(',memory.save scope=user content="Likes coffee.\nHas a cat."')
             assert "says exactly this already" in same.text
 
+    async def test_a_search_names_the_memories_that_answer_and_one_that_is_named(
+        self, memory_store: InMemoryStore
+    ) -> None:
+        async with running(memory_store, played()) as bench:
+
+            async def heads(line: str) -> list[str]:
+                """The memories that an answer is from."""
+                lines = (await bench.say(line)).text.splitlines()
+                return [
+                    text.partition(", entry")[0] for text in lines if "emory" in text and not text.startswith("Long")
+                ]
+
+            assert await heads(",memory scope=user") == [
+                "Memory: this person's own memory.",
+                "`,memory.recall` gives the text.",
+            ]
+            assert len(await heads(",memory")) == 3  # with the versions of the one that is not empty
+            await bench.say(",memory.save Bins on Monday.")
+            await bench.say(",memory.save scope=user Likes tea.")
+            own, chat = "From memory (this person's own memory, version 1)", "From memory (version 2"
+            assert [head.startswith(own) for head in await heads(",memory.recall tea")] == [True]
+            assert await heads(",memory.recall bins") == [chat]
+            assert [head.startswith(own) for head in await heads(",memory.recall")] == [False, True]
+            assert await heads(",memory.recall nothing") == [
+                "There is nothing that contains 'nothing' in memory (version 2"
+            ]
+            assert await heads(",memory.recall scope=workspace x") == ["Memory is empty (everybody's memory)."]
+
     async def test_a_text_that_is_too_large_is_refused(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, played()) as bench:
             assert "65536" in (await bench.say(f",memory.save scope=user {'x' * 70_000}")).text
@@ -488,6 +516,17 @@ class TestLinkedAccounts:
         assert (await second.read()).long_term == "From a file."
         assert (await second.read()).provenance is Source.WORLD
         assert (await both.read_scoped()).newest == ("second", 2)
+
+    async def test_notes_of_one_day_are_joined(self, open_zone: OpenZone) -> None:
+        both, second = await open_zone("first", "second"), await open_zone("second")
+        await both.append_daily("Rain.\nSun.")
+        await second.import_snapshot(_memory(("2026-11-20", "Wind."), ("2026-11-21", "Sun.\nSnow.")))
+        notes = (await both.read()).dailies
+        assert [(note.date, note.content) for note in notes] == [
+            ("2026-11-20", "Wind."), ("2026-11-21", "Rain.\nSun.\nSnow."),
+        ]  # fmt: skip
+        assert [note.provenance for note in notes] == [Source.WORLD] * 2
+        assert [note.provenance for note in (await (await open_zone("first", "third")).read()).dailies] == [Source.OWN]
 
     async def test_all_of_a_person_is_one_memory_and_new_things_go_to_the_first_account(
         self, memory_store: InMemoryStore
