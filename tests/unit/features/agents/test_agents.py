@@ -74,6 +74,16 @@ async def results(bench: Bench, fork: str | None = "") -> list[str]:
     ]
 
 
+async def are_errors(bench: Bench) -> list[bool]:
+    """Of each result of the turn itself, true if it is an error."""
+    return [
+        "is_error" in result
+        for entry in await bench.entries()
+        if entry.kind == Kind.TOOL_RESULT and "fork" not in entry.meta
+        for result in entry.payload["results"]
+    ]
+
+
 def of_fork(entries: Sequence[TapeEntry], fork: str) -> list[int]:
     return [entry.id for entry in entries if entry.meta.get("fork") == fork]
 
@@ -88,6 +98,7 @@ class TestASubTask:
             entries = await bench.entries()
             (ended,) = await bench.events("agent/ended")
             (result,) = await results(bench)
+            assert await are_errors(bench) == [False]
         assert [message["role"] for message in first.messages] == ["assistant", "user"]
         assert "hello there" not in str(first.messages)
         assert SUBTASK_PROMPT in first.system
@@ -313,6 +324,7 @@ class TestHowItEnds:
             result = await bench.say("go")
             assert (result.status, result.text) == ("answered", "done")
             (told,) = await results(bench)
+            assert await are_errors(bench) == [True]
             (ended,) = await bench.events("agent/ended")
             assert [entry.meta.get("fork") for entry in await bench.entries() if entry.kind == Kind.ERROR] == [
                 ended["fork"]
