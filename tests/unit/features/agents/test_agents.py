@@ -448,7 +448,7 @@ class TestAfterAnInterruption:
 
         own = options(counted("send.out", ran), counted("look.up", ran, effect=READS_OWN), get_stuck)
         rules = {
-            "go": [*[both(run("first"), run("second", tools=["send.out", "get.stuck"]))] * 2, says("done")],
+            "go": [*[both(run("first"), run("first"), run("second", tools=["send.out", "get.stuck"]))] * 2, says("done")],
             "first": [calls("look_up", number=1), says("first answer")],
             "second": [calls("send_out", number=2), calls("get_stuck", number=3), says("second answer")],
         }
@@ -456,7 +456,7 @@ class TestAfterAnInterruption:
             await bench.post("go")
             await asyncio.wait_for(begun.wait(), WAIT)
             for _ in range(100):
-                if await _ended_durably(store) == 1:
+                if await _ended_durably(store) == 2:
                     break
                 await asyncio.sleep(0.01)
             await (abandon(bench) if is_killed else bench.kill())
@@ -468,11 +468,13 @@ class TestAfterAnInterruption:
             model = bench.model
             assert isinstance(model, ScriptedModel)
             prompts = [request.messages[-1] for request in model.requests]
-        assert sorted(ran) == ["get.stuck 3", "look.up 1", "send.out 2"]
-        assert found[-2].startswith("first answer\n\n[Sub-task task: entries #")
+        assert sorted(ran) == ["get.stuck 3", "look.up 1", "look.up 1", "send.out 2"]
+        for text in found[-3:-1]:
+            assert text.startswith("first answer\n\n[Sub-task task: entries #")
+        assert found[-3] != found[-2]  # equal orders are answered by an attempt each
         assert found[-1].startswith("second answer")
         assert not any("first" in str(message["content"]) for message in prompts if message["role"] == "user")
-        left = ["answered", "answered"] if is_killed else ["answered", "stopped", "answered"]
+        left = ["answered"] * 3 if is_killed else ["answered", "answered", "stopped", "answered"]
         assert [data["status"] for data in ended] == left
         assert await store.forks() == []
         assert any("outcome is unknown" in text for text in await results(bench, None))
