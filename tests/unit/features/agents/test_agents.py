@@ -448,7 +448,10 @@ class TestAfterAnInterruption:
 
         own = options(counted("send.out", ran), counted("look.up", ran, effect=READS_OWN), get_stuck)
         rules = {
-            "go": [*[both(run("first"), run("first"), run("second", tools=["send.out", "get.stuck"]))] * 2, says("done")],
+            "go": [
+                *[both(run("first"), run("first"), run("second", tools=["send.out", "get.stuck"]))] * 2,
+                says("done"),
+            ],
             "first": [calls("look_up", number=1), says("first answer")],
             "second": [calls("send_out", number=2), calls("get_stuck", number=3), says("second answer")],
         }

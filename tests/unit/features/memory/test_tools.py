@@ -14,7 +14,7 @@ from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.memory.zone import MemoryZone
 from bubbot.ports.channel import Role, Sender
-from bubbot.ports.tool import Tool, Toolbox
+from bubbot.ports.tool import CLEARS_MEMORY, READS_PEOPLE, Effect, Tool, Toolbox
 from bubbot.ports.turn import Turn
 from bubbot.tape.service import TapeService
 from tests.doubles import SteppingClock
@@ -227,6 +227,15 @@ class TestClear:
         assert "long-term memory (3 bytes in 2 lines) and the notes of 0 days" in answer
         assert "`,memory.clear confirm=true`" in answer
         assert not (await memory(turn).read()).is_empty
+
+    @pytest.mark.parametrize(("arguments", "effect"), [({}, READS_PEOPLE), ({"confirm": True}, CLEARS_MEMORY)])
+    async def test_only_a_confirmed_call_counts_as_clearing(
+        self, turn: Turn, arguments: dict[str, Any], effect: Effect
+    ) -> None:
+        clear = TOOLS.find("memory.clear")
+        assert clear.plan is not None
+        plan = await clear.plan(turn, clear.parse(json.dumps({"scope": "user", **arguments})))
+        assert (plan.effect, json.loads(plan.details)) == (effect, {"scope": "user", **arguments})
 
     async def test_confirmed_it_empties_memory_and_says_how_to_undo_that(self, turn: Turn) -> None:
         await use(turn, "memory.save", content="a")
