@@ -281,6 +281,27 @@ class TestWhatItLeaves:
             ended = await bench.events("agent/ended")
         assert [data["merged"] for data in ended] == [True, True]
 
+    @pytest.mark.parametrize(
+        ("tools", "steps", "is_kept"),
+        [
+            ("memory.save", [calls("memory_save", content="likes tea")], True),
+            ("agent.run", [run("inner", mode="result")], False),
+            ("agent.run,memory.save", [run("inner", mode="result", tools="memory.save")], True),
+        ],
+    )
+    async def test_its_result_alone_is_left_if_nothing_was_changed(
+        self, memory_store: InMemoryStore, tools: str, steps: Sequence[Mapping[str, Any]], is_kept: bool
+    ) -> None:
+        inner = [calls("memory_save", content="likes tea"), says("inner done")]
+        model = scripted(
+            go=[run("outer", mode="result", tools=tools), says("done")], outer=[*steps, says("outer done")], inner=inner
+        )
+        async with running(memory_store, model, options()) as bench:
+            await bench.say("go")
+            assert [data["merged"] for data in await bench.events("agent/ended")][-1] is is_kept
+            saved = [data["content"] for data in await bench.events("memory.long_term")]
+            assert saved == (["likes tea"] if is_kept else [])
+
     async def test_every_request_can_be_built_again(self, memory_store: InMemoryStore) -> None:
         from bubbot.runtime.compose import rebuild_request
 
@@ -342,7 +363,6 @@ class TestHowItEnds:
         async with running(memory_store, model, options()) as bench:
             assert (await bench.say("go")).text == "done"
             inner, outer = await bench.events("agent/ended")
-        print(inner, outer)
         assert (inner["status"], outer["status"]) == ("failed", "failed")
         assert outer["usage"]["input_tokens"] >= inner["usage"]["input_tokens"] > 0
         assert sum(outer["usage"].values()) <= 2500
