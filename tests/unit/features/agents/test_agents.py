@@ -280,6 +280,10 @@ class TestWhatItLeaves:
             await bench.say("go")
             ended = await bench.events("agent/ended")
         assert [data["merged"] for data in ended] == [True, True]
+        assert [data["tools"] for data in ended] == [
+            ("send.out",),
+            ("agent.run",),
+        ]  # each has those that it called itself
 
     @pytest.mark.parametrize(
         ("tools", "steps", "is_kept"),
