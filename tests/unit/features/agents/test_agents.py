@@ -107,7 +107,8 @@ class TestASubTask:
         assert written == list(range(ended["entries"][0][0], ended["entries"][0][1] + 1))
         assert {entry.meta["origin"] for entry in entries if entry.meta.get("fork")} == {"agent:digger"}
         assert result.startswith("gold\n\n[Sub-task digger: entries ")
-        assert f"#{written[0]}-#{written[-1]}, fork {ended['fork']}; steps: 2, tokens: " in result
+        tokens = sum(ended["usage"].values())
+        assert f"#{written[0]}-#{written[-1]}, fork {ended['fork']}; steps: 2, tokens: {tokens}]" in result
         assert "dig" not in [message["content"] for message in last.messages]
         assert last.messages[-1]["content"] == result
 
@@ -384,7 +385,9 @@ class TestHowItEnds:
         assert found[0].startswith("A sub-task cannot be given the tool agent.run")
         assert found[1] == "agent.run is not available here"
         assert [data["status"] for data in ended] == ["answered", "answered"]
-        assert found[2].startswith("inner done\n\n[Sub-task task: entries +")
+        (low, high), first = ended[0]["entries"][0], ended[1]["entries"][0][0]
+        own = f"+{low - first + 1}-+{high - first + 1}"  # counted from the first entry of the fork
+        assert found[2].startswith(f"inner done\n\n[Sub-task task: entries {own}, fork ")
 
     async def test_a_stop_ends_it_and_leaves_no_open_fork(self, store: TapeStore) -> None:
         begun = asyncio.Event()

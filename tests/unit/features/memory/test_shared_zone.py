@@ -366,7 +366,12 @@ class TestOwnMemory:
             assert (
                 "Left out: the notes of this chat (2026-11-01); older than 7 days; `,memory.recall` finds it." in text
             )
-            assert f"{user_tape(ANN)}: #1" in text
+            assert f"{user_tape(ANN)}: #1" in text.splitlines()[-1]
+            await bench.say(f",memory.save scope=user {'x' * 20_000}")
+            cut = (await bench.say(",memory.why")).text
+            assert cut.endswith(f"{user_tape(ANN)}: #1-2")
+            whole = "cut: all of the long-term text of this person's own memory has 20000 characters"
+            assert [line.strip() for line in cut.splitlines() if "cut" in line] == [whole]
             group = (await bench.say(",memory.why", **GROUP)).text
             assert "Left out: this person's own memory is not for groups" in group
             assert "tea" not in group
