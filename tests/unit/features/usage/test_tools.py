@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -97,6 +98,11 @@ async def test_the_owner_sees_everything_in_a_direct_chat(ledger: UsageReporter)
     assert (await told(ledger, ",usage", chat="office"))[0] == (
         "Today 0.26 of 10.00 USD; 3 answers; most in test:home."
     )
+
+
+async def test_spending_and_its_budget_are_in_the_currency_of_the_reports(ledger: UsageReporter) -> None:
+    in_euros = replace(ledger, currency=Currency("EUR", 0.5))
+    assert (await told(in_euros, ",usage", chat="office"))[0] == "Today 0.13 of 5.00 EUR; 3 answers; most in test:home."
 
 
 async def test_a_sentence_without_prices_counts_tokens(memory_store: InMemoryStore) -> None:
