@@ -71,6 +71,12 @@ async def test_people_see_their_chat_with_its_budget(ledger: UsageReporter) -> N
     ]
 
 
+async def test_a_thread_counts_with_its_chat(ledger: UsageReporter) -> None:
+    here = await told(ledger, ",usage", Role.MEMBER)
+    assert await told(ledger, ",usage", Role.MEMBER, thread="8") == here
+    assert await told(ledger, ",usage", Role.MEMBER, chat="far") != here
+
+
 async def test_their_month_has_its_days(ledger: UsageReporter) -> None:
     lines = await told(ledger, ",usage month", Role.MEMBER)
     assert lines[0] == "This month 0.38 USD; 3 answers."
