@@ -122,6 +122,20 @@ async def test_what_stands_before_many_messages_of_sub_tasks_is_found(
         assert await read(bench, f"{SOURCE} before=1") == f"{SOURCE} has no such messages."
 
 
+async def test_reading_further_back_leaves_no_message_out(
+    memory_store: InMemoryStore, access: AccessService, reader: ReadSession
+) -> None:
+    async with running(memory_store, ScriptedModel(), Options(read_session=reader)) as bench:
+        await bench.tape(SOURCE).append([message("user", f"word {number}") for number in range(5)])
+        await access.grant_reading(SOURCE, "test:home", TERMINAL)
+        before, words = "", list[str]()
+        for _ in range(3):
+            lines = (await read(bench, f"{SOURCE} limit=2 {before}")).splitlines()
+            before = lines[-1].partition(" ")[0]
+            words = [line[-7:-1] for line in lines[1:-1]] + words
+        assert words == [f"word {number}" for number in range(5)]
+
+
 async def test_injected_words_stay_within_their_quotation(
     memory_store: InMemoryStore, access: AccessService, reader: ReadSession
 ) -> None:
