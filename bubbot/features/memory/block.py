@@ -175,8 +175,6 @@ def _sections(each: ScopedMemory, today: date, recent_days: int) -> list[BlockNo
 
 
 def _old_notes(each: ScopedMemory, today: date, recent_days: int) -> BlockNode | None:
-    if not each.memory.dailies:
-        return None
     first = (today - timedelta(days=recent_days)).isoformat()
     old = [note for note in reversed(each.memory.dailies) if note.date < first]
     if not old:
@@ -217,9 +215,7 @@ def _dated_notes(notes: Sequence[DailyNote]) -> str:
 
 
 def _fit(text: str, limit: int, *, newest_last: bool = False) -> str:
-    """Return the text, or its first (last) whole lines within the limit and a line that says how much is missing."""
-    if len(text) <= limit:
-        return text
+    """Return the first (last) whole lines of a text within the limit, and a line that says how much is missing."""
     if newest_last:
         cut = text[len(text) - limit :]
         rest = cut.partition("\n")[2] or cut

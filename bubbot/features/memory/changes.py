@@ -8,18 +8,18 @@ then, and the fold applies them in that order: no change of another chat is lost
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import date, timedelta
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 from bubbot.features.memory.events import ZONE_EVENTS
 from bubbot.features.memory.scopes import ZONE_TAPES
-from bubbot.features.memory.views import DailyNote, MemorySnapshot, remove_lines, sort_by_day
+from bubbot.features.memory.views import DailyNote, MemorySnapshot, remove_lines, sort_by_day, tidy_text
 from bubbot.records import dataclass
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, event
 from bubbot.tape.projection import Projection
-from bubbot.tape.provenance import Source, most_foreign, source_of
+from bubbot.tape.provenance import PROVENANCE, Source, most_foreign, source_of
 from bubbot.tape.query import TapeQuery, fold_text
 from bubbot.tape.view import QueryAnswers
 
@@ -28,8 +28,27 @@ NOTED = "memory/noted"
 FORGOT = "memory/forgot"
 RESTORED = "memory/restored"
 CLEARED = "memory/cleared"
-WORDS = (SAVED, NOTED, RESTORED)
-"""The changes that add words; the others only remove some."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeOrigin:
+    """Where a change is made, and by whom; empty for the shell."""
+
+    session: str = ""
+    channel: str = ""
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LineOrigin:
+    """The change that brought a line, and how foreign its words are."""
+
+    change: ChangeOrigin = ChangeOrigin()
+    source: Source = Source.OWN
+
+
+LineOrigins: TypeAlias = dict[tuple[str, str], tuple[LineOrigin, ...]]
+"""The origins of each line of a memory, by the day of its note (empty for the long-term text) and the line, stripped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +76,72 @@ class ZoneState:
         return self.apply([entry.with_id(self.head + place) for place, entry in enumerate(entries, 1)])
 
 
-def fold_without(entries: Sequence[TapeEntry], session: str) -> MemorySnapshot:
-    """Return the memory without the words that came from a session; what it removed stays removed."""
-    kept = [entry for entry in entries if entry.name not in WORDS or entry.data.get("session") != session]
-    return ZoneState().apply(kept).memory
+def trace_lines(entries: Sequence[TapeEntry]) -> tuple[MemorySnapshot, LineOrigins]:
+    """Return the memory after these changes, and where each of its lines came from, the first origin first.
+
+    A line that was brought back by an older version is from where that version had it.
+    """
+    state, lines = ZoneState(), LineOrigins()
+    versions: dict[int, LineOrigins] = {}
+    for entry in entries:
+        state, data = state.apply([entry]), entry.data
+        change = ChangeOrigin(data.get("session", ""), data.get("channel", ""), data.get("by", ""))
+        origin = LineOrigin(change, source_of(entry))
+        before = versions.get(data.get("version", 0), lines)
+        noted = (
+            {(data["date"], line.strip()) for line in data["content"].splitlines()} if entry.name == NOTED else set()
+        )
+        lines = LineOrigins()
+        for day, text in _texts(state.memory):
+            for line in filter(None, map(str.strip, text.splitlines())):
+                known = before.get((day, line), ())
+                is_new = not known or ((day, line) in noted and origin not in known)
+                lines[day, line] = (*known, origin) if is_new else known
+        versions[entry.id] = lines
+    return state.memory, lines
+
+
+def restate_without(entries: Sequence[TapeEntry], session: str) -> list[TapeEntry]:
+    """Build changes that make the memory of these without the lines that came from a session.
+
+    What the session removed stays removed. Each change names where its words came from, so that those of the other
+    sessions can be erased later.
+    """
+    memory, lines = trace_lines(entries)
+    changes: list[TapeEntry] = []
+    for day, text in _texts(memory):
+        for origin, part in _split_by_origin(text, day, lines, session):
+            if day:
+                changes.append(_restate(NOTED, {"date": day, "content": part}, origin))
+            elif changes:
+                numbers = list(range(len(part.splitlines())))
+                changes.append(_restate(SAVED, {"content": part, "base": 0, "new_lines": numbers, "lost": []}, origin))
+            else:
+                changes.append(_restate(RESTORED, {"version": 0, "long_term": part, "notes": []}, origin))
+    if not changes or changes[0].name != RESTORED:
+        changes.insert(0, _restate(CLEARED, {}, LineOrigin()))
+    return changes
+
+
+def _split_by_origin(text: str, day: str, lines: LineOrigins, without: str) -> list[tuple[LineOrigin, str]]:
+    """Split a text into parts of one origin each, without the lines that came from one session alone."""
+    parts: list[tuple[LineOrigin, list[str]]] = []
+    for line in text.splitlines():
+        origins = [each for each in lines.get((day, line.strip()), ()) if each.change.session != without]
+        if parts and (not line.strip() or parts[-1][0] in origins):
+            parts[-1][1].append(line)
+        elif origins:
+            parts.append((origins[0], [line]))
+    return [(origin, tidy_text("\n".join(part))) for origin, part in parts]
+
+
+def _restate(name: str, data: JsonObject, origin: LineOrigin) -> TapeEntry:
+    return event(name, {**data, **asdict(origin.change)}, **{PROVENANCE: str(origin.source)})
+
+
+def _texts(memory: MemorySnapshot) -> list[tuple[str, str]]:
+    """Return the long-term text (no day), and the notes with their days."""
+    return [("", memory.long_term), *((note.date, note.content) for note in memory.dailies)]
 
 
 def without_old_notes(memory: MemorySnapshot, today: date, retention_days: int) -> MemorySnapshot:
@@ -84,11 +165,20 @@ def merge_lines(text: str, added: Sequence[str], lost: Sequence[str]) -> str:
     return "\n".join(lines).strip("\n")
 
 
+def stripped_lines(text: str) -> set[str]:
+    """Return the lines of a text that are not blank, stripped."""
+    return set(filter(None, map(str.strip, text.splitlines())))
+
+
 def _fold_saved(memory: MemorySnapshot, data: JsonObject, moment: str, source: Source) -> MemorySnapshot:
-    """Replace the long-term text; if others changed it meanwhile, only take over what the writer changed."""
+    """Replace the long-term text; if others changed it meanwhile, only take over what the writer changed.
+
+    The version alone does not tell: after an erasure the numbers begin again.
+    """
     content: str = data["content"]
-    if memory.version != data["base"]:
-        lines = content.splitlines()
+    lines, new = content.splitlines(), set(data["new_lines"])
+    known = [*data["lost"], *(line for number, line in enumerate(lines) if number not in new)]
+    if memory.version != data["base"] or stripped_lines("\n".join(known)) != stripped_lines(memory.long_term):
         content = merge_lines(memory.long_term, [lines[number] for number in data["new_lines"]], data["lost"])
         source = most_foreign(source, memory.provenance)
     return replace(memory, long_term=content, long_term_updated_at=moment, provenance=source)

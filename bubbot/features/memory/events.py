@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from bubbot.tape.references import EntryId, PersonId, SessionId
 
@@ -60,9 +60,10 @@ class RestoredNote(TypedDict):
 
 
 class MemoryRestored(ZoneChange):
-    """`memory/restored`"""
+    """`memory/restored`; `sources` are the sessions that its words came from."""
 
     version: EntryId
+    sources: NotRequired[Sequence[SessionId]]
     long_term: str
     notes: Sequence[RestoredNote]
 

@@ -16,11 +16,14 @@ from bubbot.features.memory.changes import (
     RESTORED,
     SAVED,
     ZONE_PROJECTION,
+    ChangeOrigin,
     ZoneChangesView,
     ZoneState,
-    fold_without,
     forget_lines,
     merge_lines,
+    restate_without,
+    stripped_lines,
+    trace_lines,
     without_old_notes,
 )
 from bubbot.features.memory.scopes import (
@@ -40,7 +43,7 @@ from bubbot.tape.entry import JsonObject, TapeEntry, event
 from bubbot.tape.fork import MergeResult
 from bubbot.tape.handle import Clock
 from bubbot.tape.projection import ProjectedTape
-from bubbot.tape.provenance import PROVENANCE, Source, most_foreign, note_source, stamp_of
+from bubbot.tape.provenance import Source, most_foreign, note_source, stamp_of
 from bubbot.tape.query import fold_text
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
@@ -50,15 +53,6 @@ AnyZone: TypeAlias = "MemoryZone | SharedZone"
 
 MAX_CACHED_ZONES = 1_000
 """Memories kept in memory at most, about 2 kB each and their words; a dropped one is read from its tape again."""
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeOrigin:
-    """Where a change is made, and by whom; empty for the shell."""
-
-    session: str = ""
-    channel: str = ""
-    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,19 +134,26 @@ class SharedZone:
         return tuple(MemoryVersion(entry.id, entry.id, entry.date) for entry in reversed(changes))
 
     async def save_long_term(self, content: str) -> list[str]:
-        """Replace the long-term text. Return the lost lines: those that the new text does not have."""
+        """Replace the long-term text. Return the lost lines: those that the new text does not have.
+
+        A line that another account remembers stays there, so that it goes with the chat it came from.
+        """
         text, tapes = tidy_text(content), await self._read_tapes()
-        new_lines = _stripped(text)
+        new_lines = stripped_lines(text)
         before = join_memories([memory for _, memory in tapes])
         lost = [line for line in before.long_term.splitlines() if line.strip() and line.strip() not in new_lines]
         check_size(before, replace(before, long_term=text))
+        others = stripped_lines("\n".join(memory.long_term for _, memory in tapes[1:]))
+        others -= stripped_lines(tapes[0][1].long_term)
+        if others:
+            text = tidy_text("\n".join(line for line in text.splitlines() if line.strip() not in others))
         for place, (name, memory) in enumerate(tapes):
             own_lost = [
                 line for line in memory.long_term.splitlines() if line.strip() and line.strip() not in new_lines
             ]
             saved = merge_lines(memory.long_term, (), own_lost) if place else text
             if saved != memory.long_term and (own_lost or not place):
-                present = _stripped(memory.long_term)
+                present = stripped_lines(memory.long_term)
                 added = [
                     number
                     for number, line in enumerate(saved.splitlines())
@@ -198,12 +199,13 @@ class SharedZone:
         ids = [entry.id for entry in changes]
         if version not in ids:
             raise EntryNotFound(missing_version_text(version, ids, Texts()))
-        older = ZoneState().apply([entry for entry in changes if entry.id <= version]).memory
+        older, lines = trace_lines([entry for entry in changes if entry.id <= version])
+        sessions = {origin.change.session for origins in lines.values() for origin in origins}
         current = (await self._read_tapes())[0][1]
         older = without_old_notes(older, self.today(), self._retention_days)
         if not older.has_same_content(current):
             check_size(current, older)
-            data = {"version": version, **_restored_data(older)}
+            data = {"version": version, "sources": sorted(filter(None, sessions)), **_restored_data(older)}
             await self._write(self._tapes.names[0], RESTORED, data, older.most_foreign)
 
     async def import_snapshot(self, content: MemorySnapshot) -> None:
@@ -307,7 +309,7 @@ class SharedZones:
     async def find_traces(self, turn: Turn) -> list[str]:
         """Return the tapes with words from the turn's session, which is about to be erased.
 
-        The fold of what is left would bring back what this session removed; so what is to stay is staged as a whole.
+        The fold of what is left would bring back what this session removed; so what is to stay is staged again.
         """
         account = read_facts(turn).account
         tapes = [WORKSPACE_TAPE]
@@ -318,10 +320,7 @@ class SharedZones:
         for tape in dict.fromkeys(tapes):
             changes = await self._read_changes(tape)
             if any(entry.data.get("session") == turn.session for entry in changes):
-                memory = fold_without(changes, turn.session)
-                data = {"version": 0, **_restored_data(memory), **asdict(ChangeOrigin())}
-                mark = {PROVENANCE: str(memory.most_foreign)}  # a copy of what stays, whoever has the rest erased
-                turn.tape.stage(tape, [event(RESTORED, data, **mark)])
+                turn.tape.stage(tape, restate_without(changes, turn.session))
                 found.append(tape)
         return found
 
@@ -374,9 +373,7 @@ def pin_zones(turn: Turn) -> PinnedZones:
 
 
 def join_memories(memories: Sequence[MemorySnapshot]) -> MemorySnapshot:
-    """Join memories into one: the first, and the lines of the others that it does not have."""
-    if not memories:
-        return MemorySnapshot()
+    """Join memories, at least one: the first, and the lines of the others that it does not have."""
     joined = memories[0]
     for other in memories[1:]:
         notes = {note.date: note for note in joined.dailies}
@@ -396,7 +393,3 @@ def join_memories(memories: Sequence[MemorySnapshot]) -> MemorySnapshot:
 def _restored_data(memory: MemorySnapshot) -> JsonObject:
     notes = [{"date": note.date, "content": note.content} for note in memory.dailies]
     return {"long_term": memory.long_term, "notes": notes}
-
-
-def _stripped(text: str) -> set[str]:
-    return {line.strip() for line in text.splitlines()}

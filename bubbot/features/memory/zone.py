@@ -168,10 +168,15 @@ class MemoryZone:
         await self._update(await self.read(), MemorySnapshot())
 
     async def prune(self) -> int:
-        """Drop the notes of days that are more than `retention_days` ago, or ahead. Return how many."""
-        current = await self.read()
+        """Drop the notes of days that are more than `retention_days` ago, or ahead. Return how many.
+
+        A note that was written later than now stays: the clock is behind, and its day only seems to be ahead.
+        """
+        current, now = await self.read(), self._stamp()
         oldest, last = (self.today() - timedelta(days=self._retention_days)).isoformat(), self.last_day()
-        notes = tuple(note for note in current.dailies if oldest <= note.date <= last)
+        notes = tuple(
+            note for note in current.dailies if oldest <= note.date and (note.date <= last or note.updated_at > now)
+        )
         await self._update(current, replace(current, dailies=notes))
         return len(current.dailies) - len(notes)
 

@@ -16,6 +16,7 @@ from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.runtime.context.quoting import escape_tags, quote_text
 from bubbot.runtime.context.selectors import find_correction, format_sender, is_in_context, text_of
+from bubbot.tape.corrections import Corrections
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.handle import CORRECTION, TapeHandle
 from bubbot.tape.query import IdRanges, Slice, TapeQuery, WholeTape, format_date
@@ -60,23 +61,21 @@ class ReadChatView:
             is_whole = len(found) < MAX_VISIT_ANCHORS
             visits = find_visits(found[::-1], is_whole=is_whole, is_main_line=self.topic.is_main_line)
             part = IdRanges(tuple(visits))
-        as_of = self.before - 1 if self.before else None
-        newest = TapeQuery(tape, part, kinds=(Kind.MESSAGE,), newest=True, limit=self.limit, as_of=as_of)
-        (messages,) = yield (newest,)
-        if not messages:
-            return ChatExcerpt((), {})
-        changes = TapeQuery(tape, IdRanges(((messages[-1].id, None),)), kinds=(Kind.EVENT,), names=(CORRECTION,))
-        (events,) = yield (changes,)
-        corrections = {data["corrects"]: entry for entry in events if (data := find_correction(entry))}
-        shown = [
-            entry
-            for entry in reversed(messages)
-            if is_in_context(entry)
-            and entry.is_shown_to("")
-            and not entry.erased
-            and not _is_hidden(corrections.get(entry.id))
-        ]
-        return ChatExcerpt(tuple(shown), corrections)
+        before = self.before
+        while True:  # until something may be shown: sub-tasks may have written the newest ones
+            as_of = before - 1 if before else None
+            newest = TapeQuery(tape, part, kinds=(Kind.MESSAGE,), newest=True, limit=self.limit, as_of=as_of)
+            (messages,) = yield (newest,)
+            if not messages:
+                return ChatExcerpt((), {})
+            before = messages[-1].id
+            changes = TapeQuery(tape, IdRanges(((before, None),)), kinds=(Kind.EVENT,), names=(CORRECTION,))
+            (events,) = yield (changes,)
+            corrections, by_id = Corrections.of(events), {event.id: event for event in events}
+            shown = [entry for entry in reversed(messages) if entry.id not in corrections.hidden and _is_shown(entry)]
+            if shown or before == 1:
+                newest_of = {target: by_id[entry_id] for target, entry_id in corrections.superseded.items()}
+                return ChatExcerpt(tuple(shown), newest_of)
 
 
 def format_excerpt(excerpt: ChatExcerpt, tape: TapeHandle, zone: tzinfo, texts: Texts) -> str:
@@ -108,9 +107,8 @@ def _author(entry: TapeEntry, texts: Texts) -> str:
     return format_sender(sender)
 
 
-def _is_hidden(correction: TapeEntry | None) -> bool:
-    data = None if correction is None else find_correction(correction)
-    return bool(data and data.get("hide"))
+def _is_shown(entry: TapeEntry) -> bool:
+    return is_in_context(entry) and entry.is_shown_to("") and not entry.erased
 
 
 class ReadChatArgs(ToolArgs):

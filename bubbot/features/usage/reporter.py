@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime, tzinfo
+from datetime import datetime, timedelta, tzinfo
 from typing import Literal, Protocol
 
 from bubbot.features.usage.spending import (
@@ -20,6 +20,8 @@ from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
 
 Period = Literal["day", "month", "all"]
+CLOCK_MARGIN = timedelta(days=1)
+"""What is read before a period: if the clock was set back by less, later calls have the dates of earlier ones."""
 BAR_CELLS = 8
 """Characters of a bar in a chat: a phone shows few in a line."""
 
@@ -81,7 +83,8 @@ class UsageReporter:
         for shard in self.tape.shards():
             after = 0
             if since:
-                after = await shard.read(PeriodStartView(datetime.fromisoformat(since).replace(tzinfo=self.zone)))
+                first = datetime.fromisoformat(since).replace(tzinfo=self.zone) - CLOCK_MARGIN
+                after = await shard.read(PeriodStartView(first))
             reports.append(await shard.read(SpendingView(shard.name, since, chat, after)))
         return combine_reports(reports)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bubbot.errors import FetchFailed, ModelUnavailable
-from bubbot.features.attachments.intake import AttachmentIntake
+from bubbot.features.attachments.intake import AttachmentIntake, AttachmentLimits
 from bubbot.features.budget.metering import BudgetMeter
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Attachment, Quote, Sender
@@ -19,10 +19,15 @@ from bubbot.runtime.attachments import file_name, image_type
 from bubbot.runtime.queue import QueuePolicy
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.blobs import blob_digest
+from bubbot.tape.entry import TapeEntry
 from tests.attached import NOTES, PHOTO, VOICE, channel, content, execute, message, no_wait, options, shown
 from tests.budgets import facts, metering, opened, plan
 from tests.e2e.test_images import JPEG, PNG
 from tests.turns import HOME, WAIT, KeptChannel, Options, Played, calls, running, says
+
+
+def is_asked(entry: TapeEntry) -> bool:
+    return entry.payload.get("role") == "user"
 
 
 class TestFetching:
@@ -67,6 +72,29 @@ class TestFetching:
             f"[attachment photo.png could not be fetched: it has {len(PNG)} bytes; at most 4 bytes are taken]",
             "[attachment photo.png could not be fetched: the session was reset before the file was read: send it again]",
         ]
+
+    @pytest.mark.parametrize("size", [None, len(PNG)])
+    async def test_a_file_as_large_as_the_limit_is_taken(self, sqlite_store: SqliteStore, size: int | None) -> None:
+        for limit, kind in ((len(PNG), "image"), (len(PNG) - 1, "text")):
+            own, files = options(max_bytes=limit), channel(photo=PNG)
+            async with running(sqlite_store, ScriptedModel(), own, channel=files, life=kind) as bench:
+                await bench.say("look", attachments=[replace(PHOTO, size=size)], chat=kind)
+                stored = replace(PHOTO, size=size, digest=await bench.tape(f"test:{kind}").put_blob(PNG))
+                await bench.say("look", attachments=[stored], chat=kind)
+                parts = [content(entry)[1]["type"] for entry in await bench.entries(f"test:{kind}") if is_asked(entry)]
+                assert parts == [kind, kind]
+
+    async def test_it_waits_before_each_further_try(self, sqlite_store: SqliteStore) -> None:
+        waited: list[float] = []
+
+        async def sleep(seconds: float) -> None:
+            waited.append(seconds)
+
+        intake = AttachmentIntake(AttachmentLimits(waits=(1.0, 4.0)), sleep=sleep)
+        files = channel(photo=[FetchFailed("busy", permanent=False)] * 9)
+        async with running(sqlite_store, ScriptedModel(), Options(intake=intake), channel=files) as bench:
+            await bench.say("look", attachments=[PHOTO])
+        assert waited == [1.0, 4.0]
 
     async def test_what_is_not_permanent_is_tried_again(self, sqlite_store: SqliteStore) -> None:
         files = channel(photo=[FetchFailed("busy", permanent=False), FetchFailed("busy", permanent=False), PNG])

@@ -83,6 +83,17 @@ def test_a_folder_takes_notes_by_their_names_and_lists_the_rest(tmp_path: Path) 
     assert found.left_out == ("2026-11-20.md", "2026-13-01.md", "20261121.md", "a.txt")
 
 
+def test_the_folder_of_a_bot_is_read_by_its_memory_unless_it_has_one_itself(tmp_path: Path) -> None:
+    inner = tmp_path / "memory"
+    inner.mkdir()
+    (inner / "MEMORY.md").write_text("Inner.\n")
+    assert read_memory(tmp_path, Shell()).memory == MemorySnapshot(long_term="Inner.")
+    (tmp_path / "MEMORY.md").write_text("\nOuter.\n")
+    found = read_memory(tmp_path, Shell())
+    assert (found.memory, found.left_out) == (MemorySnapshot(long_term="Outer."), ("memory",))
+    assert read_memory(inner / "MEMORY.md", Shell()).memory == MemorySnapshot(long_term="Inner.")
+
+
 def test_a_file_that_is_no_text_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "MEMORY.md").write_bytes(b"ok\n\xff")
     with pytest.raises(ConfigError, match=r"MEMORY\.md, line 2 is not UTF-8"):

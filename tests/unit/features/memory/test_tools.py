@@ -14,7 +14,7 @@ from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.memory.zone import MemoryZone
 from bubbot.ports.channel import Role, Sender
-from bubbot.ports.tool import Tool, Toolbox
+from bubbot.ports.tool import CLEARS_MEMORY, READS_PEOPLE, Effect, Tool, Toolbox
 from bubbot.ports.turn import Turn
 from bubbot.tape.service import TapeService
 from tests.doubles import SteppingClock
@@ -110,6 +110,11 @@ class TestDaily:
     async def test_a_day_past_retention_is_said_to_go_soon(self, turn: Turn, day: str, warned: bool) -> None:
         assert ("kept for 30 days" in await use(turn, "memory.daily", content="x", date=day)) is warned
 
+    async def test_a_day_is_taken_as_far_ahead_as_notes_are_kept(self, turn: Turn) -> None:
+        assert "2026-12-21" in await use(turn, "memory.daily", content="x", date="2026-12-21")
+        with pytest.raises(ToolRetry, match="2026-12-22 is more than 30 days ahead"):
+            await use(turn, "memory.daily", content="x", date="2026-12-22")
+
     async def test_a_long_note_brings_advice(self, turn: Turn) -> None:
         assert "Add only what matters" in await use(turn, "memory.daily", content="x" * 5000)
 
@@ -129,8 +134,9 @@ class TestRecall:
 
     async def test_it_says_when_nothing_was_found_and_what_it_did_not_look_at(self, turn: Turn) -> None:
         await use(turn, "memory.daily", content="Rain.", date="2026-11-01")
+        await use(turn, "memory.daily", content="Sun.", date="2026-11-14")
         assert await use(turn, "memory.recall", query="rain") == (
-            "There is nothing that contains 'rain' in memory (version 1, entry 4), notes since 2026-11-14.\n\n"
+            "There is nothing that contains 'rain' in memory (version 2, entry 8), notes since 2026-11-14.\n\n"
             "Older notes were not looked at (1 day); days=20 reaches all of them."
         )
         assert "Rain." in await use(turn, "memory.recall", query="rain", days=20)
@@ -221,6 +227,15 @@ class TestClear:
         assert "long-term memory (3 bytes in 2 lines) and the notes of 0 days" in answer
         assert "`,memory.clear confirm=true`" in answer
         assert not (await memory(turn).read()).is_empty
+
+    @pytest.mark.parametrize(("arguments", "effect"), [({}, READS_PEOPLE), ({"confirm": True}, CLEARS_MEMORY)])
+    async def test_only_a_confirmed_call_counts_as_clearing(
+        self, turn: Turn, arguments: dict[str, Any], effect: Effect
+    ) -> None:
+        clear = TOOLS.find("memory.clear")
+        assert clear.plan is not None
+        plan = await clear.plan(turn, clear.parse(json.dumps({"scope": "user", **arguments})))
+        assert (plan.effect, json.loads(plan.details)) == (effect, {"scope": "user", **arguments})
 
     async def test_confirmed_it_empties_memory_and_says_how_to_undo_that(self, turn: Turn) -> None:
         await use(turn, "memory.save", content="a")

@@ -356,6 +356,14 @@ class TestPruneAndExport:
         assert await zone_of(tape, now=late, days=1).prune() == 0
         assert await zone_of(tape, now=late, days=1, zone=TOKYO).prune() == 1
 
+    async def test_a_clock_that_is_behind_costs_no_note(self, tape: TapeService) -> None:
+        await zone_of(tape).append_daily("Rain")
+        await zone_of(tape).append_daily("Trip", "2026-12-01")
+        behind = SteppingClock(datetime(1970, 1, 1, tzinfo=UTC))
+        assert await zone_of(tape, now=behind).prune() == 0
+        late = SteppingClock(datetime(2026, 12, 22, tzinfo=UTC))
+        assert await zone_of(tape, now=late).prune() == 1
+
     async def test_an_export_holds_everything(self, memory: MemoryZone) -> None:
         await memory.save_long_term("Likes tea.")
         await memory.append_daily("Rain", "2026-01-02")

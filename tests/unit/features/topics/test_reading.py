@@ -94,13 +94,46 @@ async def test_what_it_read_elsewhere_and_what_was_hidden_there_is_not_shown(
         await tape.append([tool_result([{"tool_call_id": "c", "content": "from a third chat"}])])
         secret, changed = await tape.append([message("user", "a secret"), message("user", "at five")])
         await tape.hide(secret.id)
+        await tape.correct(secret.id, "a secret again")  # what is hidden stays hidden
         await tape.correct(changed.id, "at six")
+        unsaid = await tape.correct(changed.id, "at a secret hour")
+        await tape.hide(unsaid.id)
         await access.grant_reading(SOURCE, "test:home", TERMINAL)
         text = await read(bench)
         assert [word for word in ("plain", "third chat", "a secret", "at five", "at six") if word in text] == [
             "plain",
             "at six",
         ]
+
+
+async def test_what_stands_before_many_messages_of_sub_tasks_is_found(
+    memory_store: InMemoryStore, access: AccessService, reader: ReadSession
+) -> None:
+    async with running(memory_store, ScriptedModel(), Options(read_session=reader)) as bench:
+        await bench.say("plain", chat="source")
+        tape = bench.tape(SOURCE)
+        await tape.append([message("assistant", f"thought {number}", fork="f") for number in range(6)])
+        await access.grant_reading(SOURCE, "test:home", TERMINAL)
+        text = await read(bench, f"{SOURCE} limit=2")
+        assert "plain" in text
+        assert "thought" not in text
+        await tape.append([message("user", "hidden", context=False)])
+        assert "plain" in await read(bench, f"{SOURCE} limit=1 before=5")
+        assert await read(bench, f"{SOURCE} before=1") == f"{SOURCE} has no such messages."
+
+
+async def test_reading_further_back_leaves_no_message_out(
+    memory_store: InMemoryStore, access: AccessService, reader: ReadSession
+) -> None:
+    async with running(memory_store, ScriptedModel(), Options(read_session=reader)) as bench:
+        await bench.tape(SOURCE).append([message("user", f"word {number}") for number in range(5)])
+        await access.grant_reading(SOURCE, "test:home", TERMINAL)
+        before, words = "", list[str]()
+        for _ in range(3):
+            lines = (await read(bench, f"{SOURCE} limit=2 {before}")).splitlines()
+            before = lines[-1].partition(" ")[0]
+            words = [line[-7:-1] for line in lines[1:-1]] + words
+        assert words == [f"word {number}" for number in range(5)]
 
 
 async def test_injected_words_stay_within_their_quotation(

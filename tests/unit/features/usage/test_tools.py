@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -70,6 +71,12 @@ async def test_people_see_their_chat_with_its_budget(ledger: UsageReporter) -> N
     ]
 
 
+async def test_a_thread_counts_with_its_chat(ledger: UsageReporter) -> None:
+    here = await told(ledger, ",usage", Role.MEMBER)
+    assert await told(ledger, ",usage", Role.MEMBER, thread="8") == here
+    assert await told(ledger, ",usage", Role.MEMBER, chat="far") != here
+
+
 async def test_their_month_has_its_days(ledger: UsageReporter) -> None:
     lines = await told(ledger, ",usage month", Role.MEMBER)
     assert lines[0] == "This month 0.38 USD; 3 answers."
@@ -97,6 +104,11 @@ async def test_the_owner_sees_everything_in_a_direct_chat(ledger: UsageReporter)
     assert (await told(ledger, ",usage", chat="office"))[0] == (
         "Today 0.26 of 10.00 USD; 3 answers; most in test:home."
     )
+
+
+async def test_spending_and_its_budget_are_in_the_currency_of_the_reports(ledger: UsageReporter) -> None:
+    in_euros = replace(ledger, currency=Currency("EUR", 0.5))
+    assert (await told(in_euros, ",usage", chat="office"))[0] == "Today 0.13 of 5.00 EUR; 3 answers; most in test:home."
 
 
 async def test_a_sentence_without_prices_counts_tokens(memory_store: InMemoryStore) -> None:
@@ -150,6 +162,21 @@ async def test_a_day_is_found_without_reading_what_was_before(memory_store: InMe
     assert await ledger.tape.read(PeriodStartView(datetime.fromisoformat(settled[3].date))) == settled[2].id
     assert (await ledger.read_spending("day")).total.calls == 2
     assert (await ledger.read_spending("all")).total.calls == 5
+
+
+async def test_calls_of_a_day_count_though_the_clock_was_set_back_to_the_day_before(
+    memory_store: InMemoryStore,
+) -> None:
+    clock = SteppingClock(datetime(2026, 11, 21, 0, 0, 30, tzinfo=UTC))
+    budget = await opened(memory_store, PLAN, clock=clock)
+    await spend(budget, 5, 5)
+    clock.advance(timedelta(minutes=-2))
+    await spend(budget, 1, 1)
+    clock.advance(timedelta(hours=1))
+    await spend(budget, 7, 7)
+    ledger = UsageReporter(budget_tape(memory_store), clock, UTC)
+    assert (await ledger.read_spending("day")).total.tokens == 24
+    assert (await ledger.read_spending("month")).total.tokens == 26
 
 
 async def test_shards_are_added_up_and_cited_by_name(sharded_store: InMemoryStore) -> None:
