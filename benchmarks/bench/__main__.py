@@ -46,6 +46,9 @@ def given() -> tuple[Plan, Path | None, Path | None]:
     parser.add_argument("--scratch", type=Path, help="a folder for the tapes while they are measured, some GB at 1M")
     parser.add_argument("--json", type=Path, help="a file for the figures")
     asked = parser.parse_args()
+    for name in ("rounds", "times", "turns", "burst"):
+        if getattr(asked, name) <= 0:
+            parser.error(f"--{name} {getattr(asked, name)} measures nothing: give more than 0")
     plan = Plan(
         sizes=asked.sizes,
         rounds=asked.rounds,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.bench import tapes, words
-from benchmarks.bench.__main__ import bench
+from benchmarks.bench.__main__ import bench, given
 from benchmarks.bench.baselines import Jsonl, RawSqlite
 from benchmarks.bench.children import compiled
 from benchmarks.bench.goals import Goal, goals
@@ -150,3 +150,13 @@ class TestWhatIsMeasured:
         before = file.turn([b'{"kind":"message","payload":{}}\n'])
         assert file.turn([]) == before + 1
         file.close()
+
+
+@pytest.mark.parametrize("option", ["rounds", "times", "turns", "burst"])
+def test_what_would_measure_nothing_is_refused(
+    option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["bench", f"--{option}", "0"])
+    with pytest.raises(SystemExit, match=r"^2$"):
+        given()
+    assert f"--{option} 0" in capsys.readouterr().err
