@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from bubbot.features.memory.events import ZONE_EVENTS
 from bubbot.features.memory.scopes import ZONE_TAPES
-from bubbot.features.memory.views import DailyNote, MemorySnapshot, remove_lines, sort_by_day, tidy_text
+from bubbot.features.memory.views import DailyNote, MemorySnapshot, remove_lines, sort_by_day
 from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, event
 from bubbot.tape.projection import Projection
@@ -108,31 +108,55 @@ def restate_without(entries: Sequence[TapeEntry], session: str) -> list[TapeEntr
     sessions can be erased later.
     """
     memory, lines = trace_lines(entries)
-    changes: list[TapeEntry] = []
-    for day, text in _texts(memory):
-        for origin, part in _split_by_origin(text, day, lines, session):
-            if day:
-                changes.append(_restate(NOTED, {"date": day, "content": part}, origin))
-            elif changes:
-                numbers = list(range(len(part.splitlines())))
-                changes.append(_restate(SAVED, {"content": part, "base": 0, "new_lines": numbers, "lost": []}, origin))
+    long_term = _lines_without(memory.long_term, "", lines, session)
+    changes = _restate_long_term(long_term) or [_restate(CLEARED, {}, LineOrigin())]
+    for note in memory.dailies:
+        parts: list[tuple[LineOrigin, list[str]]] = []
+        for origins, line in _lines_without(note.content, note.date, lines, session):
+            if parts and (not origins or parts[-1][0] in origins):
+                parts[-1][1].append(line)
             else:
-                changes.append(_restate(RESTORED, {"version": 0, "long_term": part, "notes": []}, origin))
-    if not changes or changes[0].name != RESTORED:
-        changes.insert(0, _restate(CLEARED, {}, LineOrigin()))
+                parts.append((origins[0], [line]))
+        changes += [_restate(NOTED, {"date": note.date, "content": "\n".join(part)}, origin) for origin, part in parts]
     return changes
 
 
-def _split_by_origin(text: str, day: str, lines: LineOrigins, without: str) -> list[tuple[LineOrigin, str]]:
-    """Split a text into parts of one origin each, without the lines that came from one session alone."""
-    parts: list[tuple[LineOrigin, list[str]]] = []
+def _restate_long_term(lines: Sequence[tuple[Sequence[LineOrigin], str]]) -> list[TapeEntry]:
+    """Build a change for each origin, which adds its lines where they stand among those before."""
+    changes: list[TapeEntry] = []
+    shown = set[LineOrigin]()
+    for added in dict.fromkeys(origins[0] for origins, _ in lines if origins):
+        shown.add(added)
+        part = [(origins, line) for origins, line in lines if not origins or origins[0] in shown]
+        while not part[-1][0]:
+            part.pop()
+        data: dict[str, Any] = {"version": 0, "long_term": "\n".join(line for _, line in part), "notes": []}
+        if changes:
+            new = [number for number, (origins, _) in enumerate(part) if origins and origins[0] == added]
+            data = {"content": data["long_term"], "base": 0, "new_lines": new, "lost": []}
+        changes.append(_restate(SAVED if changes else RESTORED, data, added))
+    return changes
+
+
+def _lines_without(text: str, day: str, lines: LineOrigins, session: str) -> list[tuple[Sequence[LineOrigin], str]]:
+    """Return the lines of a text that did not come from one session alone, with their other origins.
+
+    Blank ones have none. There are none at both ends, and no further one where lines were left out.
+    """
+    kept: list[tuple[Sequence[LineOrigin], str]] = []
+    is_gap = True
     for line in text.splitlines():
-        origins = [each for each in lines.get((day, line.strip()), ()) if each.change.session != without]
-        if parts and (not line.strip() or parts[-1][0] in origins):
-            parts[-1][1].append(line)
-        elif origins:
-            parts.append((origins[0], [line]))
-    return [(origin, tidy_text("\n".join(part))) for origin, part in parts]
+        origins = [each for each in lines.get((day, line.strip()), ()) if each.change.session != session]
+        if origins:
+            kept.append((origins, line))
+            is_gap = False
+        elif line.strip():
+            is_gap = True
+        elif kept and (kept[-1][0] or not is_gap):
+            kept.append((origins, line))
+    while kept and not kept[-1][0]:
+        kept.pop()
+    return kept
 
 
 def _restate(name: str, data: JsonObject, origin: LineOrigin) -> TapeEntry:
@@ -178,9 +202,11 @@ def _fold_saved(memory: MemorySnapshot, data: JsonObject, moment: str, source: S
     content: str = data["content"]
     lines, new = content.splitlines(), set(data["new_lines"])
     known = [*data["lost"], *(line for number, line in enumerate(lines) if number not in new)]
-    if memory.version != data["base"] or stripped_lines("\n".join(known)) != stripped_lines(memory.long_term):
-        content = merge_lines(memory.long_term, [lines[number] for number in data["new_lines"]], data["lost"])
+    is_known = stripped_lines("\n".join(known)) == stripped_lines(memory.long_term)
+    if not is_known or data["base"] != memory.version:
         source = most_foreign(source, memory.provenance)
+        if not is_known or data["base"]:  # with 0 it says again what stays after an erasure
+            content = merge_lines(memory.long_term, [lines[number] for number in data["new_lines"]], data["lost"])
     return replace(memory, long_term=content, long_term_updated_at=moment, provenance=source)
 
 

@@ -23,7 +23,7 @@ from bubbot.ports.channel import Inbound, Role, Sender
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall
 from bubbot.ports.turn import AcceptedInbound, Turn
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.tape.entry import event
+from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.projection import read_projection
 from bubbot.tape.provenance import Source, source_of
 from bubbot.tape.service import TapeService
@@ -677,6 +677,43 @@ class TestErasure:
         for erased, provenance in (("a", Source.WORLD), ("b", Source.PEOPLE), ("c", Source.WORLD)):
             left = [entry.with_id(number) for number, entry in enumerate(restate_without(entries, erased), 1)]
             assert ZoneState().apply(left).memory.most_foreign is provenance
+
+    def test_what_stays_has_its_lines_in_their_order_with_the_blank_and_the_repeated_ones(self) -> None:
+        """The headings and rules of a Markdown text, and lines of two chats in turns."""
+        first = "# Work\n\n- likes tea\n\n---\n\n# Home\n\n- likes tea\n---\n- has a cat"
+        second = first.replace("- likes tea\n\n", "- likes tea\n- hates Mondays\n\n") + "\n- has a dog"
+        third = second.replace("# Home", "- of the third\n\n# Home") + "\n\n    - of the third, too"
+        note = {"date": "2026-11-21", "content": "Rain.\n\nSun."}
+        entries = _numbered(
+            _saved(first, 0, "a"), _saved(second, 1, "b", first), _saved(third, 2, "c", second),
+            event("memory/noted", {**note, "session": "a"}),
+            event("memory/noted", {**note, "content": "\nWind.\n", "session": "b"}),
+            event("memory/noted", {**note, "content": "Snow.", "session": "a"}),
+        )  # fmt: skip
+        assert ZoneState().apply(entries).memory.long_term == third
+        left = _numbered(*restate_without(entries, "c"))
+        assert [entry.data["session"] for entry in left] == ["a", "b", "a", "b", "a"]
+        memory = ZoneState().apply(left).memory
+        assert memory.long_term == second
+        assert [note.content for note in memory.dailies] == ["Rain.\n\nSun.\n\nWind.\n\nSnow."]
+        of_b = ZoneState().apply(_numbered(*restate_without(left, "a"))).memory
+        assert (of_b.long_term, [note.content for note in of_b.dailies]) == (
+            "- hates Mondays\n\n- has a dog",
+            ["Wind."],
+        )
+        of_a = ZoneState().apply(_numbered(*restate_without(left, "b"))).memory
+        assert of_a.long_term == first
+        assert restate_without(_numbered(*restate_without(left, "a")), "b")[0].name == "memory/cleared"
+
+
+def _numbered(*entries: TapeEntry) -> list[TapeEntry]:
+    return [entry.with_id(number) for number, entry in enumerate(entries, 1)]
+
+
+def _saved(content: str, base: int, session: str, before: str = "") -> TapeEntry:
+    known = before.splitlines()
+    new = [number for number, line in enumerate(content.splitlines()) if line.strip() and line not in known]
+    return event("memory/saved", {"content": content, "base": base, "new_lines": new, "lost": [], "session": session})
 
 
 class TestFold:
