@@ -209,10 +209,9 @@ async def test_a_database_that_was_taken_away_is_shown_everywhere_until_it_is_ba
                 if is_other:
                     (home / "bubbot.db").write_bytes(aside.read_bytes())
                 code, text = await status(home)
-                assert (code, text.partition("\n")[0]) == (
-                    1,
-                    "Not answering: its database was removed or replaced: put it back, or restart the bot.",
-                )
+                # If this takes long, it adds that nothing is received, which is true.
+                told = "Not answering: its database was removed or replaced: put it back, or restart the bot"
+                assert (code, re.split("[;.]", text)[0]) == (1, told)
                 code, told = await Door(daemon).get("/ready")
                 answer = json.loads(told)
                 # The channel, which cannot store what comes, starts again and again, and is not ready while it connects.

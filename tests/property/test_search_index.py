@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,9 @@ from hypothesis import strategies as st
 
 from bubbot.features.search.view import SearchView
 from bubbot.stores.inmemory import InMemoryStore
+from bubbot.stores.sqlite import text as text_module
 from bubbot.stores.sqlite.indexer import Indexer
+from bubbot.stores.sqlite.text import NEWEST_ENTRIES
 from bubbot.tape.entry import TapeEntry, event, message, tool_call, tool_result
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import TapeQuery, evaluate, fold_text
@@ -95,6 +98,7 @@ def test_an_index_filled_to_anywhere_changes_no_answer(bench: Bench, filler: Ind
         else set()
     )
     needles = data.draw(st.lists(asked(written), min_size=1, max_size=6))
+    newest = data.draw(st.sampled_from([0, 1, 3, 7, NEWEST_ENTRIES]))
 
     async def check(name: str, eraser: str) -> None:
         await filler.fill()
@@ -122,7 +126,8 @@ def test_an_index_filled_to_anywhere_changes_no_answer(bench: Bench, filler: Ind
                 for needle in needles:
                     assert await exact(tape, needle) == await exact(plain, needle)
 
-    bench.run(check(bench.fresh(), bench.fresh()))
+    with patch.object(text_module, "NEWEST_ENTRIES", newest):
+        bench.run(check(bench.fresh(), bench.fresh()))
 
 
 def queries(tape: str, text: str) -> list[TapeQuery]:
@@ -130,6 +135,7 @@ def queries(tape: str, text: str) -> list[TapeQuery]:
     return [
         query,
         replace(query, newest=True, limit=3),
+        replace(query, newest=True, limit=2, as_of=6),
         replace(query, limit=2),
         replace(query, newest=True, kinds=("message", "event")),
         replace(query, kinds=("tool_result",), newest=True, limit=1),

@@ -22,7 +22,8 @@ from bubbot.tape.store import SYSTEM_TAPE_PREFIX
 SEARCH_TIMEOUT_SECONDS = 20.0
 """The time limit of a search."""
 _OPERATIONS = 50_000  # of SQLite's virtual machine between two looks at the clock
-_NEWEST_ENTRIES = 256  # read before the index is asked
+NEWEST_ENTRIES = 256
+"""Entries of a tape that are read before the index is asked about all others."""
 _CHUNKS = (32, 256)  # positions read at a time, first and later
 
 
@@ -121,9 +122,17 @@ def _find(conn: sqlite3.Connection, query: TapeQuery, index: SqliteIndex | None)
     # The index goes backwards, and of meta it has only the sender's name.
     if not (isinstance(query.part, WholeTape) and query.searchable_text and query.newest):
         return find_entries(conn, query)
-    newest = find_entries(conn, replace(query, part=_newest_range(conn, number)))
-    if len(newest) == query.limit:
+    first = _first_of_newest(conn, number)
+    newest = find_entries(conn, replace(query, part=IdRanges(((first, None),))))
+    if first == 1 or len(newest) == query.limit:
         return newest
+    as_of = first - 1 if query.as_of is None else min(first - 1, query.as_of)
+    older = replace(query, as_of=as_of, limit=None if query.limit is None else query.limit - len(newest))
+    return (*newest, *_find_older(conn, older, number, index))
+
+
+def _find_older(conn: sqlite3.Connection, query: TapeQuery, number: int, index: SqliteIndex) -> Iterable[TapeEntry]:
+    """Find the entries through the index, and those that it does not cover yet by a scan, newest first."""
     positions = index.find_containing(number, fold_text(query.searchable_text), query.kinds)
     if positions is None:
         return find_entries(conn, query)
@@ -132,10 +141,10 @@ def _find(conn: sqlite3.Connection, query: TapeQuery, index: SqliteIndex | None)
     return (*tail, *_filter_rows(query, _read_rows(conn, query, number, positions), limit))
 
 
-def _newest_range(conn: sqlite3.Connection, tape: int) -> IdRanges:
-    """Return the range of the newest entries of a tape, where frequent words are found sooner than in the index."""
+def _first_of_newest(conn: sqlite3.Connection, tape: int) -> int:
+    """Return the id that the newest entries of a tape begin with, where frequent words are found sooner than in the index."""
     row = conn.execute("SELECT max(id) FROM entries INDEXED BY entries_id WHERE tape = ?", (tape,)).fetchone()
-    return IdRanges(((max(1, (row[0] or 0) - _NEWEST_ENTRIES + 1), None),))
+    return max(1, (row[0] or 0) - NEWEST_ENTRIES + 1)
 
 
 def _unindexed_range(conn: sqlite3.Connection, tape: int, index: SqliteIndex) -> IdRanges:

@@ -19,6 +19,7 @@ from bubbot.errors import StoreUnavailable
 from bubbot.features.search.view import SearchView
 from bubbot.ports.passages import PASSAGES_FILE
 from bubbot.ports.store import IndexState
+from bubbot.stores.sqlite import text as text_module
 from bubbot.stores.sqlite.index import fill, vocabulary
 from bubbot.stores.sqlite.index.reader import SqliteIndex, read_index_state
 from bubbot.stores.sqlite.index.schema import index_path
@@ -74,7 +75,9 @@ HOLDS = [
 
 
 @pytest.fixture
-async def filler(sqlite_store: SqliteStore) -> AsyncIterator[Indexer]:
+async def filler(sqlite_store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Indexer]:
+    """An index that is asked about all entries, also the newest."""
+    monkeypatch.setattr(text_module, "NEWEST_ENTRIES", 0)
     made = Indexer(sqlite_store)
     sqlite_store.indexer = made
     yield made
@@ -337,6 +340,7 @@ async def test_a_frequent_word_is_read_no_further_than_it_is_shown(
             yield position
 
     monkeypatch.setattr(SqliteIndex, "_rows", noted)
+    monkeypatch.setattr(text_module, "NEWEST_ENTRIES", 256)
     await chat.append([message("user", f"the volcano {number}") for number in range(1000)])
     await filler.fill()
     assert len((await chat.read(SearchView("volcano"))).hits) == 20
