@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, timedelta
@@ -327,18 +328,8 @@ class TestOwnMemory:
     async def test_a_line_that_another_chat_removed_meanwhile_is_not_saved_again(
         self, memory_store: InMemoryStore
     ) -> None:
-        reached, release = asyncio.Event(), asyncio.Event()
-
-        async def stream(request: ModelRequest) -> AsyncIterator[ModelEvent]:
-            if request.messages[-1]["role"] == "user" and "slow" in str(request.messages[-1]["content"]):
-                reached.set()
-                await release.wait()
-                text = '{"content": "Likes tea.\\nHas a cat.", "scope": "user"}'
-                yield ModelReply("", calls=(ToolCall("c1", "memory_save", text),))
-            else:
-                yield ModelReply("ok")
-
-        async with running(memory_store, Replying(stream)) as bench:
+        model, reached, release = _saving_late("Likes tea.\nHas a cat.")
+        async with running(memory_store, model) as bench:
             await bench.say(",memory.save scope=user Likes tea.")
             slow = await bench.post("slow")
             await reached.wait()
@@ -644,19 +635,9 @@ class TestErasure:
     async def test_a_turn_that_saw_what_was_erased_meanwhile_does_not_bring_it_back(
         self, memory_store: InMemoryStore
     ) -> None:
-        reached, release = asyncio.Event(), asyncio.Event()
+        model, reached, release = _saving_late("Secret.\nNew.")
         shared: list[SharedZones] = []
-
-        async def stream(request: ModelRequest) -> AsyncIterator[ModelEvent]:
-            if request.messages[-1]["role"] == "user" and "slow" in str(request.messages[-1]["content"]):
-                reached.set()
-                await release.wait()
-                text = '{"content": "Secret.\\nNew.", "scope": "user"}'
-                yield ModelReply("", calls=(ToolCall("c1", "memory_save", text),))
-            else:
-                yield ModelReply("ok")
-
-        async with running(memory_store, Replying(stream), Options(on_shared=shared.append)) as bench:
+        async with running(memory_store, model, Options(on_shared=shared.append)) as bench:
             for text in ("First.", "Second.", "Secret."):  # the next change of the erased tape has the id of the third
                 await bench.say(f",memory.save scope=user {text}", chat="two")
             slow = await bench.post("slow")
@@ -680,7 +661,7 @@ class TestErasure:
 
     def test_what_stays_has_its_lines_in_their_order_with_the_blank_and_the_repeated_ones(self) -> None:
         """The headings and rules of a Markdown text, and lines of two chats in turns."""
-        first = "# Work\n\n- likes tea\n\n---\n\n# Home\n\n- likes tea\n---\n- has a cat"
+        first = "# Work\n\n\n- likes tea\n\n---\n\n# Home\n\n- likes tea\n---\n- has a cat"
         second = first.replace("- likes tea\n\n", "- likes tea\n- hates Mondays\n\n") + "\n- has a dog"
         third = second.replace("# Home", "- of the third\n\n# Home") + "\n\n    - of the third, too"
         note = {"date": "2026-11-21", "content": "Rain.\n\nSun."}
@@ -706,6 +687,22 @@ class TestErasure:
         assert restate_without(_numbered(*restate_without(left, "a")), "b")[0].name == "memory/cleared"
 
 
+def _saving_late(text: str) -> tuple[Replying, asyncio.Event, asyncio.Event]:
+    """Return a model that saves this text when it is asked something slow: set once it is asked, and what it waits for."""
+    reached, release = asyncio.Event(), asyncio.Event()
+
+    async def stream(request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        if request.messages[-1]["role"] == "user" and "slow" in str(request.messages[-1]["content"]):
+            reached.set()
+            await release.wait()
+            arguments = json.dumps({"content": text, "scope": "user"})
+            yield ModelReply("", calls=(ToolCall("c1", "memory_save", arguments),))
+        else:
+            yield ModelReply("ok")
+
+    return Replying(stream), reached, release
+
+
 def _numbered(*entries: TapeEntry) -> list[TapeEntry]:
     return [entry.with_id(number) for number, entry in enumerate(entries, 1)]
 
@@ -728,6 +725,13 @@ class TestFold:
         ]
         assert ZoneState().apply(entries[:2]).memory.long_term == "a\nc"
         assert ZoneState().apply(entries).memory.long_term == "a\nc\nd"
+
+    @pytest.mark.law("T17")
+    def test_a_version_does_not_show_the_lines_of_a_change_that_was_erased(self) -> None:
+        """They are still in the text that another chat saved over it."""
+        secret, over = _numbered(_saved("Secret.", 0, "a"), _saved("Secret.\nOwn.", 1, "b", "Secret."))
+        assert ZoneState().apply([secret, over]).memory.long_term == "Secret.\nOwn."
+        assert ZoneState().apply([over]).memory.long_term == "Own."
 
     def test_a_line_that_several_add_is_there_once(self) -> None:
         assert merge_lines("a\n\n b ", ["b", "c", " ", "c ", "d"], ["x"]) == "a\n\n b \nc\nd"

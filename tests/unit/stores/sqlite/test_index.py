@@ -27,14 +27,14 @@ from bubbot.stores.sqlite.index.vocabulary import MAX_TOKEN_LETTERS, Vocabulary
 from bubbot.stores.sqlite.indexer import Indexer, IndexerTiming
 from bubbot.stores.sqlite.store import SqliteStore, open_readonly, open_store
 from bubbot.tape.entry import event, message
-from bubbot.tape.query import TapeQuery, fold_text
+from bubbot.tape.query import TapeQuery, evaluate, fold_text
 from bubbot.tape.service import TapeService
 from bubbot.tape.spelling import LONG_WORD_LETTERS, MAX_MISTAKES, find_alike
 from bubbot.tape.store import Batch
 from bubbot.tape.words import is_spelt, tokens
 from tests.doubles import CountingIds, SteppingClock
 from tests.sentences import sentences
-from tests.tapes import notes
+from tests.tapes import notes, whole
 
 LONG_WORD = "".join(chr(97 + place * place % 23 + place % 3) for place in range(97))
 HOLDS = [
@@ -326,6 +326,22 @@ async def test_a_search_for_messages_goes_through_no_events(
         asked.clear()
         hits = (await chat.read(SearchView("volcano", kinds=kinds))).hits
         assert (len(hits), set(asked)) == (len(tables), tables)
+
+
+@pytest.mark.parametrize("newest", [0, 1, 5, 11, 12, 256])
+async def test_what_is_read_first_and_what_the_index_adds_are_the_answer(
+    chat: TapeService, filler: Indexer, monkeypatch: pytest.MonkeyPatch, newest: int
+) -> None:
+    """Nothing twice, nothing too much, and nothing after the entry as of which it is asked."""
+    await chat.append([message("user", f"the {'volcano' if number % 3 else 'glacier'}") for number in range(12)])
+    await filler.fill()
+    monkeypatch.setattr(text_module, "NEWEST_ENTRIES", newest)
+    kept = await whole(chat._store, chat.name)
+    for as_of in (None, 2, 7, 11):
+        for limit in (None, 1, 3, 50):
+            query = TapeQuery(chat.name, searchable_text="volcano", newest=True, limit=limit, as_of=as_of)
+            (found,) = await chat.fetch([query])
+            assert [one.id for one in found] == [one.id for one in evaluate(kept, query)], query
 
 
 async def test_a_frequent_word_is_read_no_further_than_it_is_shown(
