@@ -20,12 +20,16 @@ from bubbot.models.unconfigured import KeylessModel, QuarantinedModel, Unconfigu
 from bubbot.ports.model import Model, ModelOptions, ModelTraits
 from bubbot.records import dataclass
 from bubbot.runtime.models import SessionModels
-from bubbot.settings.environment import read_variables
+from bubbot.settings.environment import ENVIRONMENT_PREFIX, read_variables
 from bubbot.settings.loader import Settings
 from bubbot.texts import Texts
 
 LITELLM = "litellm"
 """The model plugin for every `provider/model` that has no plugin."""
+OWN_MODELS = ("local", "scripted")
+"""The models of bubbot itself: they send nothing."""
+ADDRESS_VARIABLE = f"{ENVIRONMENT_PREFIX}MODEL__API_BASE"
+"""The variable of the environment with the address of the model."""
 MAX_CONCURRENT_TURNS = 64
 """Turns of different sessions at once: each mostly waits for a provider, and holds little but its chat's window."""
 MAX_CONCURRENT_LOCAL_TURNS = 8
@@ -88,7 +92,7 @@ def choose_model(settings: Settings, home: Home, name: str = "", *, is_quarantin
             return UnconfiguredModel(Texts(settings.bot.language))
         name = "local"
     provider, plugin_names = name.partition("/")[0], plugins.list_names("bubbot.models")
-    if is_quarantined and settings.model.has_own_address(name):
+    if is_quarantined and has_address_of_backup(settings, name):
         return QuarantinedModel(name, Texts(settings.bot.language))
     if provider in plugin_names and provider != LITELLM:
         plugin_options = ModelOptions(name, home.path, _model_values(settings, provider))
@@ -111,7 +115,7 @@ def choose_model(settings: Settings, home: Home, name: str = "", *, is_quarantin
     traits = sizes.find_traits(name, context_tokens=settings.model.context_tokens, own_address=own_address)
     models = [
         QuarantinedModel(target, Texts(settings.bot.language))
-        if is_quarantined and settings.model.has_own_address(target)
+        if is_quarantined and has_address_of_backup(settings, target)
         else _load_later(target, settings, home, traits)
         for target in targets
     ]
@@ -121,6 +125,15 @@ def choose_model(settings: Settings, home: Home, name: str = "", *, is_quarantin
     from bubbot.models.fallback import FallbackModel
 
     return FallbackModel(name, traits, models)
+
+
+def has_address_of_backup(settings: Settings, name: str) -> bool:
+    """Return true if calls of this model may go to an address that came with the backup of a restored home.
+
+    What the environment names is from here, and bubbot's own models call nobody.
+    """
+    is_from_here = any(variable.upper() == ADDRESS_VARIABLE for variable in read_variables())
+    return settings.model.has_own_address(name) and name not in OWN_MODELS and not is_from_here
 
 
 def _load_later(name: str, settings: Settings, home: Home, traits: ModelTraits) -> LazyModel:
@@ -200,7 +213,7 @@ def choose_transcriber(settings: Settings, home: Home, *, is_quarantined: bool =
         ConfigError: no model can have this name.
     """
     name = settings.attachments.transcription
-    if not name or (is_quarantined and settings.model.has_own_address(name)):
+    if not name or (is_quarantined and has_address_of_backup(settings, name)):
         return None
     provider, plugin_names = name.partition("/")[0], plugins.list_names("bubbot.models")
     if provider not in plugin_names or provider == LITELLM:

@@ -13,7 +13,7 @@ from typing import Any
 
 from bubbot import log
 from bubbot.app.extensions import EXTENSIONS
-from bubbot.app.models import keyless_models
+from bubbot.app.models import has_address_of_backup, keyless_models
 from bubbot.app.stores import refuse_unusable_database
 from bubbot.app.tapes import new_id, now
 from bubbot.cli.init_service import NO_SERVICE, SERVICE_KINDS, RequestedService, choose_home
@@ -184,7 +184,7 @@ class _InitCommand:
         if self._describe_loss(settings):
             console.tell("It cannot answer yet: its database is missing.")
             return
-        if settings.model.has_own_address(settings.model.name) and self._is_quarantined():
+        if has_address_of_backup(settings, settings.model.name) and self._is_quarantined():
             console.tell(quarantine_sentence(settings.model.name))
             return
         is_keyless = settings.model.name in keyless_models(settings, read_variables())

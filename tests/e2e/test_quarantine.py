@@ -73,7 +73,17 @@ def test_no_key_goes_to_an_address_of_the_backup_before_the_release(
         assert "until `bubbot restore --release` no key is sent there." in told.decode()
     assert server.requests == []
     assert run(home, "restore", "--release", env=env).returncode == 0
+    # Nobody asked the model: the refusals say nothing of it.
+    assert "model.failing" not in run(home, "doctor", "--offline", env=env).stdout.decode()
     assert run(home, "ask", "hi", env=env).stdout == b"OK\n"
+    assert server.requests != []
+
+
+def test_what_calls_no_address_of_the_backup_answers_before_the_release(restored: tuple[Path, KeyServer]) -> None:
+    home, server = restored
+    assert run(home, "ask", "hi", env={"BUBBOT_MODEL__NAME": "scripted"}).stdout == b"You said: hi\n"
+    from_here = {**KEY_OF_ANOTHER, "BUBBOT_MODEL__API_BASE": server.base}
+    assert run(home, "ask", "hi", env=from_here).stdout == b"OK\n"
     assert server.requests != []
 
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
+from bubbot.app.models import has_address_of_backup
 from bubbot.home import Home
 from bubbot.ops.doctor.backups import check_backups
 from bubbot.ops.doctor.channels import ChannelProbe, check_channels
@@ -174,7 +175,8 @@ class _CheckContext:
         yield from run_check("the model", partial(check_model, settings, home))
         yield from run_check("the embeddings", partial(check_embeddings, settings))
         # A restored home sends its key to no address that came with the backup.
-        if self._probe.online and not (self._is_quarantined and settings.model.api_base):
+        is_held = self._is_quarantined and has_address_of_backup(settings, settings.model.name)
+        if self._probe.online and not is_held:
             yield from run_check("the provider", partial(check_provider, settings, home, self._probe.file))
         yield from run_check("the secrets", partial(check_secrets, settings, home, self._config, self._handed_over))
         yield from run_check("the memory", partial(check_memory, settings))
