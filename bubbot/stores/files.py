@@ -8,6 +8,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from glob import escape
 from hashlib import sha256
 from pathlib import Path
 
@@ -22,6 +23,8 @@ def new_folder(target: Path) -> Iterator[Path]:
     Until then it has a name next to the target that no reader mistakes for it; if the block fails, it is removed.
     Raises `FileExistsError` if the target exists.
     """
+    for left in target.parent.glob(f".partial-*-{escape(target.name)}"):  # of a process that was killed
+        _remove_if_left(left)
     partial = _make_partial(target.with_name(f".partial-{os.getpid()}-{target.name}"))
     try:
         yield partial
@@ -45,9 +48,13 @@ def remove_folder(folder: Path) -> None:
 def remove_partials(folder: Path) -> None:
     """Remove the partial folders that killed processes left behind."""
     for path in folder.iterdir():
-        partial = _PARTIAL.fullmatch(path.name)
-        if partial and not _is_running(int(partial[1])):
-            shutil.rmtree(path, ignore_errors=True)
+        _remove_if_left(path)
+
+
+def _remove_if_left(path: Path) -> None:
+    partial = _PARTIAL.fullmatch(path.name)
+    if partial and not _is_running(int(partial[1])):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _make_partial(partial: Path) -> Path:

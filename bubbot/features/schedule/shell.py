@@ -42,6 +42,10 @@ JobId: TypeAlias = Annotated[str, Argument("its id, the beginning of it, or its 
 Chat: TypeAlias = Annotated[str, Argument("the chat, such as telegram:42")]
 
 
+MAX_NEXT_TIMES = 100
+"""The times of a schedule that `schedule next` works out."""
+
+
 def parse_seconds(text: str) -> int:
     """Parse a duration such as `5m`; 0 stands for itself. Raise `ValueError`."""
     from bubbot.features.schedule.when.phrases import parse_duration  # compiled when a time is read
@@ -68,7 +72,7 @@ class JobHistory(ToolArgs):
 class NextTimes(ToolArgs):
     when: Annotated[str, Argument(WHEN_HELP)]
     zone: Annotated[str, Argument("IANA time zone (default: the bot's)", "ZONE")] = ""
-    count: Annotated[int, Argument("how many times (default: 5)", "N")] = 5
+    count: Annotated[int, Argument("how many times, 1 to 100 (default: 5)", "N")] = 5
 
 
 class _ShellJobOptions(ToolArgs):
@@ -301,6 +305,8 @@ async def show_next(context: CommandContext, args: NextTimes) -> CommandResult:
     """Say what a schedule means, without planning anything."""
     from bubbot.features.schedule.when.phrases import read_time  # compiled when a time is read
 
+    if not 1 <= args.count <= MAX_NEXT_TIMES:
+        raise ConfigError(f"--count is {args.count}, but must be a number from 1 to {MAX_NEXT_TIMES}")
     texts, now = Texts(), context.now()
     with _config_error():
         zone = find_zone(args.zone or str(context.zone))
@@ -311,7 +317,7 @@ async def show_next(context: CommandContext, args: NextTimes) -> CommandResult:
         lines += [texts.say("next_other", words=describe_rule(other, zone, texts)) for other in reading.others]
         moments: list[datetime] = []
         with suppress(OverflowError):
-            moments = next_instants(when, zone, now, min(max(args.count, 1), 100))
+            moments = next_instants(when, zone, now, args.count)
         lines += [format_moment(moment, zone, texts) for moment in moments]
         data = NextTimesResult(
             when.text,

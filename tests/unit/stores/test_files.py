@@ -130,6 +130,16 @@ def test_partial_folders_are_removed_if_their_process_is_gone(tmp_path: Path) ->
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)
 
 
+def test_a_new_folder_removes_what_a_killed_process_left_of_it_alone(tmp_path: Path) -> None:
+    child = os.posix_spawn("/bin/true", ["true"], {})
+    os.waitpid(child, 0)
+    names = [f".partial-{child}-a[1]", f".partial-{os.getppid()}-a[1]", f".partial-{child}-a1", f".partial-{child}-b"]
+    for name in names:
+        (tmp_path / name / "inner").mkdir(parents=True)
+    with new_folder(tmp_path / "a[1]"):
+        assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*names[1:], f".partial-{os.getpid()}-a[1]"])
+
+
 def test_what_an_earlier_process_with_this_id_left_is_not_in_a_new_folder(tmp_path: Path) -> None:
     left = tmp_path / f".partial-{os.getpid()}-a"
     left.mkdir()
