@@ -15,7 +15,7 @@ from typing import Any
 
 from bubbot.errors import ScheduleRefused
 from bubbot.features.schedule.clock import wall_time
-from bubbot.features.schedule.plan import QuietHours, clock_entry, next_times, parse_rule, waits_for_clock
+from bubbot.features.schedule.plan import QuietHours, clock_entries, next_times, parse_rule, waits_for_clock
 from bubbot.features.schedule.refusal import build_refusal
 from bubbot.features.schedule.state import (
     CHAT_RULES_SET,
@@ -207,7 +207,7 @@ class JobChanges:
         if job_state.status == "over":
             raise self._not_active(job_state)
         if waits_for_clock(job_state, self.now):
-            return [clock_entry(job_state, self.now)]
+            return clock_entries(job_state, self.now)
         if job_state.status == "on":
             raise build_refusal("job_not_paused", job=job_state.job.id)
         data = {"job": job_state.job.id, "by": actor_data(self.requester.actor), "since": timestamp(self.now)}
@@ -220,7 +220,7 @@ class JobChanges:
             for state in self.state.jobs.values()
             if self._is_visible(state.job) and waits_for_clock(state, self.now)
         ]
-        return [clock_entry(state, self.now) for state in waiting]
+        return [fact for state in waiting for fact in clock_entries(state, self.now)]
 
     def remove(self, job_state: JobState) -> list[TapeEntry]:
         """Remove a job; its results stay on the tapes."""

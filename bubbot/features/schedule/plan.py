@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta, tzinfo
 from hashlib import sha256
 
 from bubbot.errors import ScheduleRefused
 from bubbot.features.schedule.clock import first_instant, wall_time
 from bubbot.features.schedule.cron import format_instant
-from bubbot.features.schedule.state import CLOCK, Job, JobState
+from bubbot.features.schedule.state import CLOCK, JOB_CHANGED, Job, JobState, job_data
 from bubbot.features.schedule.when.rules import (
+    Interval,
     OneTime,
     When,
     find_zone,
@@ -19,6 +21,7 @@ from bubbot.features.schedule.when.rules import (
 )
 from bubbot.records import dataclass
 from bubbot.tape.entry import TapeEntry, event, timestamp
+from bubbot.tape.provenance import stamp_of
 from bubbot.tape.query import parse_moment
 
 LATE_AFTER = timedelta(minutes=2)
@@ -30,10 +33,22 @@ def waits_for_clock(job_state: JobState, now: datetime) -> bool:
     return job_state.status == "on" and job_state.covered > now + LATE_AFTER
 
 
-def clock_entry(job_state: JobState, now: datetime) -> TapeEntry:
-    """Make the fact that a job continues from the present. Its keys keep earlier firings from firing again."""
-    data = {"job": job_state.job.id, "covered": timestamp(job_state.covered), "since": timestamp(now)}
-    return event(CLOCK, data)
+def clock_entries(job_state: JobState, now: datetime) -> list[TapeEntry]:
+    """Make the facts that a job continues from the present. Its keys keep earlier firings from firing again.
+
+    A repetition that counts from an instant which has not come yet, though the job was done beyond it, counts from as many
+    steps before: it was begun by the clock that was ahead.
+    """
+    job, since = job_state.job, timestamp(now)
+    facts = [event(CLOCK, {"job": job.id, "covered": timestamp(job_state.covered), "since": since})]
+    try:
+        when, zone = parse_rule(job)
+    except ScheduleRefused:  # the plan ends it
+        return facts
+    if isinstance(when, Interval) and now < when.anchor <= job_state.covered:
+        moved = replace(job, when=when.begun_before(now, zone).text, since=since)
+        facts.append(event(JOB_CHANGED, job_data(moved), **stamp_of(job_state.provenance)))
+    return facts
 
 
 @dataclass(frozen=True, slots=True)

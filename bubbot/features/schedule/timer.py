@@ -22,7 +22,7 @@ from bubbot.errors import BubbotError, ConfigError
 from bubbot.features.schedule.changes import SCHEDULE_TAPE, find_quiet_hours
 from bubbot.features.schedule.cron import format_instant
 from bubbot.features.schedule.firing import fired_entry, firing_inbound, mark_instant
-from bubbot.features.schedule.plan import FiringPlan, clock_entry, plan_job, waits_for_clock
+from bubbot.features.schedule.plan import FiringPlan, clock_entries, plan_job, waits_for_clock
 from bubbot.features.schedule.state import NOT_RUN, OVER, PAUSED, SKIPPED, Actor, JobState
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.ports.channel import Inbound
@@ -123,7 +123,7 @@ class JobTimer:
             extra={"action": "schedule.clock", "jobs": len(waiting), "until": furthest},
         )
         try:
-            await self._book.write([clock_entry(job_state, now) for job_state in waiting])
+            await self._book.write([fact for job_state in waiting for fact in clock_entries(job_state, now)])
         except BubbotError as error:  # retried at the next beat
             log.warning("jobs not resumed, retrying: %s", error, extra={"action": "schedule.clock"})
 

@@ -63,6 +63,15 @@ class Interval:
         count = max(0, (after - self.anchor) // timedelta(seconds=self.seconds) + 1)
         return self.anchor + timedelta(seconds=count * self.seconds)
 
+    def begun_before(self, moment: datetime, zone: tzinfo) -> Interval:
+        """Return the same repetition, with an anchor that is not after this moment."""
+        if not self.days:
+            steps = max(0, -((moment - self.anchor) // timedelta(seconds=self.seconds)))
+            return interval(self.anchor - timedelta(seconds=steps * self.seconds), seconds=self.seconds)
+        start = wall_time(self.anchor, zone)
+        steps = max(0, -((wall_time(moment, zone) - start) // timedelta(days=self.days)))
+        return interval(first_instant(start - timedelta(days=steps * self.days), zone), days=self.days)
+
 
 @dataclass(frozen=True, slots=True)
 class OneTime:

@@ -201,6 +201,24 @@ class TestTheClockOnTheWall:
             assert len(bot.texts) == 5
 
     @virtual
+    @pytest.mark.parametrize(("rule", "step"), [("every 10m", timedelta(minutes=10)), ("every 2d", timedelta(days=2))])
+    async def test_a_repetition_begun_by_a_clock_that_was_ahead_goes_on_from_the_present(
+        self, rule: str, step: timedelta
+    ) -> None:
+        async with timed(InMemoryStore(), said()) as bot:
+            bot.clock.forward = timedelta(days=3)
+            await bot.say(f",remind {rule}: tea")
+            await bot.say(",remind every 2d from 2026-11-30 09:00: not before")  # said so, and never begun
+            bot.clock.forward = timedelta()
+            await bot.passes(seconds=2 * step.total_seconds())
+            assert [text for text in bot.texts[2:] if text == "tea"] == ["tea", "tea"]
+            assert "not before" not in bot.texts[2:]
+            assert len(await bot.facts("clock")) == 2
+            state = bot.book.state
+            await bot.book.load()
+            assert bot.book.state == state
+
+    @virtual
     @pytest.mark.parametrize("restarted", [False, True])
     async def test_jobs_go_on_from_the_present_after_a_clock_that_was_ahead(
         self, restarted: bool, caplog: pytest.LogCaptureFixture
