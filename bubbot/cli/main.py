@@ -93,6 +93,8 @@ COMMANDS: Mapping[str, ShellCommand] = {
     ),
 }
 """Every command, by sections; only the module of the requested one is imported."""
+NO_THREAD = "can't start new thread"
+"""What Python says, in a plain `RuntimeError`."""
 COMMAND_GROUP = "bubbot.commands"
 """The entry points of packages that add commands."""
 
@@ -284,6 +286,13 @@ def _report(error: Exception, *, as_json: bool) -> int:
     if isinstance(unexpected, OSError) and _is_output_lost():
         sentence = f"The output could not be written: {unexpected.strerror}."
         _print_errors([sentence], OutputFailed.kind, EXIT_FAILED, as_json=as_json)
+        return EXIT_FAILED
+    if isinstance(unexpected, MemoryError) or str(unexpected) == NO_THREAD:
+        sentence = (
+            "This process gets no further memory or thread: raise its limits (`ulimit -a` shows them), or end others."
+        )
+        _print_errors([sentence], "unexpected", EXIT_FAILED, as_json=as_json)
+        _log_traceback(error)
         return EXIT_FAILED
     description = " ".join(f"{type(unexpected).__name__}: {unexpected}".split())
     sentence = (

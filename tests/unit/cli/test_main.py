@@ -207,6 +207,13 @@ class TestExitCodes:
             "run with BUBBOT_LOG__LEVEL=debug to see the traceback.\n"
         )
 
+    @pytest.mark.parametrize("raised", ["MemoryError()", 'RuntimeError("can\'t start new thread")'])
+    def test_a_limit_of_the_process_is_named(
+        self, capsys: pytest.CaptureFixture[str], commands: Mapping[str, ShellCommand], raised: str
+    ) -> None:
+        assert main(["stub", "--do", f"raise {raised}"], commands=commands) == 1
+        assert "This process gets no further memory or thread: raise its limits" in capsys.readouterr().err
+
     def test_a_command_that_cannot_be_loaded(
         self, capsys: pytest.CaptureFixture[str], commands: Mapping[str, ShellCommand]
     ) -> None:
