@@ -32,7 +32,7 @@ from bubbot.settings.channels import KINDS_REQUIRING_TOKEN, split_channel_settin
 from bubbot.settings.environment import read_variables
 from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.backups import DATABASE_FILE, BackupManifest, skip_backup
-from bubbot.stores.sqlite.check import restore_protection
+from bubbot.stores.sqlite.check import repair_database
 from bubbot.stores.sqlite.restore import (
     put_in_place,
     refuse_existing_database,
@@ -159,7 +159,7 @@ async def _restore(setup: CommandSetup, backup: Path) -> int:
     with WriterLock(setup.home), show_progress("Copying the backup", plain=setup.is_plain):
         refuse_existing_database(setup.home.path)
         with unpack(backup, manifest, setup.home.path) as folder:
-            triggers = restore_protection(folder / DATABASE_FILE, timestamp(now()), os.urandom)
+            repair = repair_database(folder / DATABASE_FILE, timestamp(now()), os.urandom)
             await _into_quarantine(folder / DATABASE_FILE, backup, manifest)
             if setup.home.has_lost_database:  # it still has if this ends half-way, and its log is set aside
                 setup.home.mark_database()
@@ -168,10 +168,11 @@ async def _restore(setup: CommandSetup, backup: Path) -> int:
             setup.home.mark_database()
             if remains is not None:
                 notes.append(_describe_remains(remains))
-            if triggers:
-                notes.append(
-                    f"The backup lacked triggers that protect its history, which were restored: {', '.join(triggers)}."
-                )
+            if repair.triggers:
+                names = ", ".join(repair.triggers)
+                notes.append(f"The backup lacked triggers that protect its history, which were restored: {names}.")
+            if repair.indexes:
+                notes.append(f"Indexes of the backup were damaged, and were built anew: {', '.join(repair.indexes)}.")
     if setup.as_json:
         show_record(_result(setup, manifest, notes))
         return EXIT_OK

@@ -50,8 +50,10 @@ class DeploymentAudit:
         tapes: how many were checked.
         entries: how many were read.
         findings: damage and erasures.
-        head: of the deployment.
+        head: of the deployment; empty if it was not read.
         triggers: names of those that are missing or changed; without them the database can lose history.
+        indexes: names of those that do not hold what their tables hold: they hide facts. If there are any, nothing else was
+            checked.
     """
 
     tapes: int
@@ -59,6 +61,7 @@ class DeploymentAudit:
     findings: tuple[AuditFinding, ...]
     head: str
     triggers: tuple[str, ...] = ()
+    indexes: tuple[str, ...] = ()
 
     @property
     def damage(self) -> tuple[AuditFinding, ...]:

@@ -235,6 +235,7 @@ class TriggersRestored(TypedDict):
     """`database/protected`"""
 
     triggers: Sequence[str]
+    indexes: NotRequired[Sequence[str]]
 
 
 class ClosedAnchor(TypedDict):

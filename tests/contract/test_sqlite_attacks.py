@@ -18,7 +18,7 @@ from bubbot.errors import TapeCorrupt
 from bubbot.home import Home
 from bubbot.ops.doctor.database import read_database
 from bubbot.ports.store import DeploymentAudit
-from bubbot.stores.sqlite.check import restore_protection
+from bubbot.stores.sqlite.check import repair_database
 from bubbot.stores.sqlite.schema import expected_triggers
 from bubbot.stores.sqlite.store import open_readonly, open_store
 from bubbot.tape.anchor import anchor
@@ -287,7 +287,7 @@ def test_a_trigger_that_is_not_as_it_should_be_is_found_stops_writing_and_is_res
 
 
 def repaired(home: Path) -> None:
-    assert restore_protection(home / "bubbot.db", DATE, CountingSalt())
+    assert repair_database(home / "bubbot.db", DATE, CountingSalt()).triggers
     assert (audited(home).triggers, audited(home).damage, doctor(home)) == ((), (), set())
 
     async def facts() -> list[str | None]:

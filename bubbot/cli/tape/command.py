@@ -229,16 +229,29 @@ async def _verify(setup: CommandSetup, args: argparse.Namespace) -> int:
         chain = require_chain(store)
         with show_progress("Checking the tapes", "entries", plain=setup.is_plain) as on_progress:
             report = await chain.audit(only, on_progress=on_progress)
-        matching = await _find_head_form(chain, args.head) if args.head else None
-    intact = not (report.damage or report.triggers or matching == "none")
+        matching = await _find_head_form(chain, args.head) if args.head and not report.indexes else None
+    intact = not (report.damage or report.triggers or report.indexes or matching == "none")
     if setup.as_json:
         head_matches = None if matching is None else matching != "none"
-        findings, triggers = report.findings, report.triggers
-        show_record(VerifyResult(intact, report.tapes, report.entries, findings, triggers, report.head, head_matches))
+        show_record(
+            VerifyResult(
+                intact,
+                report.tapes,
+                report.entries,
+                report.findings,
+                report.triggers,
+                report.indexes,
+                report.head,
+                head_matches,
+            )
+        )
     else:
         _show_audit(report)
         if matching is not None:
             _show_head_match(args.head, matching)
+        if report.indexes:
+            show("Nothing else was checked: verify again after the repair.")
+            return EXIT_DAMAGED
         kinds = ("altered", "missing", "renamed", "erased")
         counts = {kind: sum(finding.problem == kind for finding in report.findings) for kind in kinds}
         summary = ", ".join(f"{count} {kind}" for kind, count in counts.items())
@@ -251,6 +264,8 @@ def _show_audit(report: DeploymentAudit) -> None:
         show_line(f"{finding.location} {finding.problem}: {finding.detail}")
     for name in report.triggers:
         show_line(f"the trigger {name} is missing or changed; bubbot tape repair restores it")
+    for name in report.indexes:
+        show_line(f"the index {name} does not hold what its table holds; bubbot tape repair builds it anew")
 
 
 def _show_head_match(head: str, form: HeadForm) -> None:

@@ -85,13 +85,14 @@ class VerifyResult:
     """The result of a verification.
 
     Attributes:
-        intact: nothing is altered, missing or renamed, all triggers are there, and the given head matches.
+        intact: nothing is altered, missing or renamed, all triggers and indexes are right, and the given head matches.
         tapes: how many tapes were checked.
         entries: how many entries were read.
         findings: damage and erasures.
         triggers: names of triggers that are missing or changed.
-        head: the deployment head.
-        head_matches: the head of `--head` is the one that the tapes had then; None without `--head`.
+        indexes: names of indexes that do not hold what their tables hold; if there are any, nothing else was checked.
+        head: the deployment head; empty if it was not read.
+        head_matches: the head of `--head` is the one that the tapes had then; None without `--head`, or if it was not read.
     """
 
     intact: bool
@@ -99,6 +100,7 @@ class VerifyResult:
     entries: int
     findings: tuple[AuditFinding, ...]
     triggers: tuple[str, ...]
+    indexes: tuple[str, ...]
     head: str
     head_matches: bool | None
 
@@ -197,9 +199,11 @@ class RepairResult:
 
     Attributes:
         restored: names of the triggers that were restored.
+        rebuilt: names of the indexes that were built anew.
     """
 
     restored: tuple[str, ...]
+    rebuilt: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

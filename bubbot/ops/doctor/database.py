@@ -100,12 +100,18 @@ def _check_state(home: Home, state: DatabaseState, now: datetime) -> Iterator[Fi
             "Nothing is written to it; with the bot stopped, the command restores them."
         )
         yield Finding("database.triggers", "problem", cause, f"bubbot --home {shell_quote(home.path)} tape repair")
+    if state.indexes:
+        cause = (
+            f"{', '.join(state.indexes)} of {home.database} do not hold what their tables hold, so that facts are hidden from whoever "
+            "looks through them. None is lost: with the bot stopped, the command builds these indexes anew."
+        )
+        yield Finding("database.indexes", "problem", cause, f"bubbot --home {shell_quote(home.path)} tape repair")
     damage = state.audit.damage if state.audit else ()
     if damage:
         first = f"{damage[0].location} {damage[0].problem}"
         cause = f"{len(damage)} entries are not what was written; the first: {first}. Each is named by the command."
         yield Finding("database.altered", "problem", cause, "bubbot tape verify")
-    elif not state.triggers:
+    elif not (state.triggers or state.indexes):
         checked = "every hash holds" if state.audit else "--deep checks every hash, too"
         summary = f"version {state.version}, {state.entries} entries on {state.tapes} tapes, whole; {checked}"
         yield Finding("database.ok", "ok", f"{home.database}: {summary}.")

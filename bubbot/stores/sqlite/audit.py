@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,7 +12,7 @@ from functools import partial
 from itertools import accumulate
 from typing import Any
 
-from bubbot.errors import EntryInvalid
+from bubbot.errors import EntryInvalid, TapeCorrupt
 from bubbot.ports.progress import OnProgress, ignore_progress, report_each
 from bubbot.ports.store import DeploymentAudit
 from bubbot.records import dataclass
@@ -26,7 +27,7 @@ from bubbot.stores.sqlite.names import (
     tape_names,
 )
 from bubbot.stores.sqlite.rows import microseconds, newest_position
-from bubbot.stores.sqlite.schema import NAMED_SINCE, check_version, wrong_triggers
+from bubbot.stores.sqlite.schema import NAMED_SINCE, check_version, wrong_definitions, wrong_triggers
 from bubbot.tape.blobs import blob_digest
 from bubbot.tape.chain import (
     GENESIS,
@@ -43,14 +44,56 @@ from bubbot.tape.erasure import BLOB_REMOVED, TAPE_ERASED, TAPE_NAMED, TAPE_RENA
 from bubbot.tape.query import parse_moment
 
 _LARGEST = 2**63 - 1
+MAX_NAMED = 5
+"""Complaints of SQLite that an error names."""
+MAX_COMPLAINTS = 1000
+"""Complaints of SQLite that are read; one index can have one for each row."""
+_OF_INDEX = re.compile(
+    r"(?:row \d+ missing from|wrong # of entries in|non-unique entry in|values differ from|rowid not at end-of-record for row \d+ of)"
+    r" index (?P<name>\S+)|row \d+ values differ from index (?P<other>\S+)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Integrity:
+    """The result of SQLite's check.
+
+    Attributes:
+        indexes: the names of indexes that are missing, are not what they should be, or do not hold what their table holds.
+        damage: every other complaint, in SQLite's words.
+    """
+
+    indexes: tuple[str, ...] = ()
+    damage: tuple[str, ...] = ()
+
+
+def check_integrity(conn: sqlite3.Connection) -> Integrity:
+    """Check all pages, and compare every index with its table and with its definition. It reads the whole file."""
+    indexes = {*wrong_definitions(conn)}
+    damage: list[str] = []
+    for (row,) in conn.execute(f"PRAGMA integrity_check({MAX_COMPLAINTS})"):
+        text = " ".join(str(row).split())
+        if found := _OF_INDEX.fullmatch(text):
+            indexes.add(found["name"] or found["other"])
+        elif text != "ok":
+            damage.append(text)
+    return Integrity(tuple(sorted(indexes)), tuple(damage))
 
 
 def audit_all(
     conn: sqlite3.Connection, only: str | None = None, on_progress: OnProgress = ignore_progress
 ) -> DeploymentAudit:
-    """Audit one tape or all, from one state of the database; report the entries whose hashes were checked."""
+    """Audit one tape or all, from one state of the database; report the entries whose hashes were checked.
+
+    If an index is wrong, nothing else is read. Raises `TapeCorrupt` if SQLite finds the pages themselves damaged.
+    """
     conn.execute("BEGIN")
     try:
+        integrity = check_integrity(conn)
+        if integrity.damage:
+            raise TapeCorrupt(f"SQLite's check of the database says: {'; '.join(integrity.damage[:MAX_NAMED])}")
+        if integrity.indexes:  # whatever is read through them may be wrong
+            return DeploymentAudit(0, 0, (), "", wrong_triggers(conn), integrity.indexes)
         run = _AuditRun(conn, _holds_names(conn), tape_names(conn))
         tapes = [tape for tape in run.names if only is None or tape.name == only]
         counts = [_count(conn, tape.number) for tape in tapes]
@@ -60,7 +103,9 @@ def audit_all(
         findings += [finding for tape in tapes for finding in run.check_content(tape)]
         if only is None:
             findings += run.check_positions(gaps=any(finding.problem == "missing" for finding in findings))
-        return DeploymentAudit(len(tapes), count, tuple(findings), head_at(conn), wrong_triggers(conn))
+        return DeploymentAudit(
+            len(tapes), count, tuple(findings), head_at(conn), wrong_triggers(conn), integrity.indexes
+        )
     finally:
         conn.execute("COMMIT")
 

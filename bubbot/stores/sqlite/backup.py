@@ -15,7 +15,7 @@ from pathlib import Path
 from bubbot.errors import StoreFull, StoreUnavailable, TapeCorrupt
 from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.records import dataclass
-from bubbot.stores.sqlite.audit import head_at
+from bubbot.stores.sqlite.audit import Integrity, check_integrity, head_at
 from bubbot.stores.sqlite.schema import check_version
 from bubbot.stores.sqlite.writer import translate_error
 
@@ -61,7 +61,7 @@ def copy_database(source: Path, target: Path, on_progress: OnProgress = ignore_p
     os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     with open_read_only(source) as conn:
         conn.execute("BEGIN")
-        expected = _content(conn)
+        conn.execute("SELECT count(*) FROM sqlite_master").fetchone()  # from here on the source stands still
         with closing(sqlite3.connect(target, isolation_level=None)) as copy:
             try:
                 copy.execute("PRAGMA synchronous = OFF")  # the file is synced as a whole when it is complete
@@ -70,9 +70,18 @@ def copy_database(source: Path, target: Path, on_progress: OnProgress = ignore_p
                 copy.execute("PRAGMA journal_mode = DELETE").fetchall()
             except sqlite3.Error as error:
                 raise _copy_error(error, target) from error
+        with open_read_only(target) as copied:
+            integrity = check_integrity(copied)
+            _refuse_damage(target, integrity)
+            if integrity.indexes:
+                raise TapeCorrupt(
+                    f"the indexes {', '.join(integrity.indexes)} of {source} do not hold what their tables hold: with the bot stopped, "
+                    "`bubbot tape repair` builds them anew; then make the backup again"
+                )
+            content = _content(copied)
+        expected = _content(conn)
         conn.execute("COMMIT")
-    copied = read_content(target)
-    if copied != expected:
+    if content != expected:
         raise TapeCorrupt("the copy does not hold what was copied: the disk of the backup is failing")
     return expected
 
@@ -80,10 +89,13 @@ def copy_database(source: Path, target: Path, on_progress: OnProgress = ignore_p
 def read_content(path: Path) -> DatabaseContent:
     """Check a database with SQLite and read its content. Raises `TapeCorrupt`, or `StoreError` as `check_version`."""
     with open_read_only(path) as conn:
-        complaints = [str(row[0]) for row in conn.execute("PRAGMA quick_check(1)") if row[0] != "ok"]
-        if complaints:
-            raise TapeCorrupt(f"{path} is damaged: {' '.join(complaints[0].split())}")
+        _refuse_damage(path, check_integrity(conn))
         return _content(conn)
+
+
+def _refuse_damage(path: Path, integrity: Integrity) -> None:
+    if integrity.damage:
+        raise TapeCorrupt(f"{path} is damaged: {integrity.damage[0]}")
 
 
 @contextmanager

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from bubbot.errors import StoreUnavailable
+from bubbot.errors import StoreUnavailable, TapeCorrupt
 from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.ports.store import DeploymentAudit
 from bubbot.records import dataclass
-from bubbot.stores.sqlite.audit import audit_all
+from bubbot.stores.sqlite.audit import audit_all, check_integrity
 from bubbot.stores.sqlite.rows import UNIX_EPOCH, count_entries
-from bubbot.stores.sqlite.schema import NAMED_SINCE, check_version, restore_triggers, wrong_triggers
+from bubbot.stores.sqlite.schema import (
+    NAMED_SINCE,
+    check_version,
+    expected_indexes,
+    restore_triggers,
+    wrong_definitions,
+    wrong_triggers,
+)
 from bubbot.stores.sqlite.write import Salt, append
 from bubbot.stores.sqlite.writer import read_only_error, translate_error
 from bubbot.tape.entry import EMPTY_OBJECT, event
@@ -21,7 +29,7 @@ from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.store import Batch
 
 PROTECTED = "database/protected"
-"""The event that records restored triggers."""
+"""The event that records a repair of triggers and indexes."""
 _BUSY_SECONDS = 10.0
 _COMPLAINTS = 5
 
@@ -40,6 +48,8 @@ class DatabaseState:
         slack: bytes of its pages that hold nothing.
         complaints: those of SQLite's own check; if there are any, only `version` was read besides.
         triggers: the names of those that are missing or changed.
+        indexes: the names of those that are missing or changed, or, after a deep check, do not hold what their tables hold; if
+            there are any, nothing that is read through them was read.
         audit: of the hash chains; None unless asked for.
     """
 
@@ -52,6 +62,7 @@ class DatabaseState:
     slack: int = 0
     complaints: tuple[str, ...] = ()
     triggers: tuple[str, ...] = ()
+    indexes: tuple[str, ...] = ()
     audit: DeploymentAudit | None = None
 
 
@@ -70,20 +81,22 @@ def check_database(path: Path, *, deep: bool, on_progress: OnProgress = ignore_p
             complaints = tuple(str(result) for result in results if result != "ok")
             if complaints or version == 0:
                 return DatabaseState(version, complaints=complaints)
-            return _content(conn, version, deep=deep, on_progress=on_progress)
+            audit = audit_all(conn, on_progress=on_progress) if deep else None
+            if indexes := audit.indexes if audit else wrong_definitions(conn):
+                return DatabaseState(version, triggers=wrong_triggers(conn), indexes=indexes, audit=audit)
+            return _content(conn, version, audit)
     except sqlite3.Error as error:
         read_only = read_only_error(path) if isinstance(error, sqlite3.OperationalError) else None
         raise read_only or translate_error(error) from error
 
 
-def _content(conn: sqlite3.Connection, version: int, *, deep: bool, on_progress: OnProgress) -> DatabaseState:
+def _content(conn: sqlite3.Connection, version: int, audit: DeploymentAudit | None) -> DatabaseState:
     tapes = conn.execute("SELECT count(*) FROM tapes").fetchone()[0]
     entries = count_entries(conn)
     oldest, newest = _date(conn, "ASC"), _date(conn, "DESC")
     page, pages, free = (
         conn.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_size", "page_count", "freelist_count")
     )
-    audit = audit_all(conn, on_progress=on_progress) if deep else None
     return DatabaseState(
         version,
         tapes,
@@ -102,10 +115,24 @@ def _date(conn: sqlite3.Connection, order: str) -> datetime | None:
     return UNIX_EPOCH + timedelta(microseconds=row[0]) if row and row[0] is not None else None
 
 
-def restore_protection(path: Path, now: str, salt: Salt) -> tuple[str, ...]:
-    """Make the triggers of a database what they should be; return the names of those that were wrong.
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """What a repair has changed.
 
-    The home tape records it. The caller holds the home's lock. Raises `StoreError` or `TapeCorrupt`.
+    Attributes:
+        triggers: the names of those that were restored.
+        indexes: the names of those that were built anew.
+    """
+
+    triggers: tuple[str, ...] = ()
+    indexes: tuple[str, ...] = ()
+
+
+def repair_database(path: Path, now: str, salt: Salt) -> Repair:
+    """Make the triggers and indexes of a database what they should be; no entry changes.
+
+    The home tape records it. The caller holds the home's lock. Raises `StoreError`, or `TapeCorrupt` if a table itself is
+    damaged.
     """
     if not path.exists():
         raise StoreUnavailable(f"there is no database at {path} yet: talk to the bot once with bubbot chat")
@@ -113,14 +140,38 @@ def restore_protection(path: Path, now: str, salt: Salt) -> tuple[str, ...]:
         with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)) as conn:
             conn.execute("BEGIN IMMEDIATE")
             version = check_version(conn)
-            wrong = restore_triggers(conn) if version else ()
-            if wrong and version >= NAMED_SINCE:
-                append(
-                    conn,
-                    [Batch(HOME_TAPE, (event(PROTECTED, {"triggers": wrong}).with_meta(EMPTY_OBJECT, now),))],
-                    salt,
-                )
+            if not version:
+                return Repair()
+            indexes = _rebuild_indexes(conn)  # first: triggers look through them
+            repair = Repair(restore_triggers(conn), indexes)
+            if (repair.triggers or repair.indexes) and version >= NAMED_SINCE:
+                facts: dict[str, Sequence[str]] = {"triggers": repair.triggers}
+                if repair.indexes:
+                    facts["indexes"] = repair.indexes
+                append(conn, [Batch(HOME_TAPE, (event(PROTECTED, facts).with_meta(EMPTY_OBJECT, now),))], salt)
             conn.execute("COMMIT")
-            return wrong
+            return repair
+    except sqlite3.IntegrityError as error:
+        raise TapeCorrupt(
+            f"{path} is damaged: {error}, so that an index cannot be built anew: restore a backup, `bubbot doctor --deep` says how"
+        ) from error
     except sqlite3.Error as error:
         raise translate_error(error) from error
+
+
+def _rebuild_indexes(conn: sqlite3.Connection) -> tuple[str, ...]:
+    """Build the wrong indexes anew from their tables, in the caller's transaction; return their names.
+
+    Raises `sqlite3.IntegrityError` if a table has two rows that its index cannot both hold.
+    """
+    wrong = check_integrity(conn).indexes
+    expected = expected_indexes(check_version(conn))
+    for name in wrong:
+        quoted = '"' + name.replace('"', '""') + '"'
+        if name.startswith("sqlite_autoindex_"):  # of a constraint
+            conn.execute(f"REINDEX {quoted}")
+            continue
+        conn.execute(f"DROP INDEX IF EXISTS {quoted}")
+        if name in expected:
+            conn.execute(expected[name])
+    return wrong

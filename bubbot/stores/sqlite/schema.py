@@ -248,6 +248,8 @@ LEASED_SINCE = 4
 """From this version on there are leases, and forks name their session and its epoch."""
 _TRIGGER = r"(?m)^(?P<action>CREATE|DROP) TRIGGER (?:IF EXISTS )?(?P<name>\w+)"
 """How a statement of a migration that creates or drops a trigger begins, after its comments."""
+_INDEX = r"(?m)^(?P<action>CREATE|DROP) (?:UNIQUE )?INDEX (?:IF EXISTS )?(?P<name>\w+)"
+"""How a statement of a migration that creates or drops an index begins, after its comments."""
 
 
 def migrate(conn: sqlite3.Connection, *, now: str, migrations: Sequence[str] = MIGRATIONS) -> None:
@@ -325,12 +327,39 @@ def wrong_triggers(conn: sqlite3.Connection) -> tuple[str, ...]:
     return tuple(sorted(name for name in triggers.keys() | expected.keys() if triggers.get(name) != expected.get(name)))
 
 
+@cache
+def expected_indexes(version: int) -> Mapping[str, str]:
+    """Return the statements that create the indexes of a database of this version, by name, as SQLite stores them."""
+    indexes: dict[str, str] = {}
+    for statement in itertools.chain.from_iterable(map(statements, MIGRATIONS[:version])):
+        if found := re.search(_INDEX, statement):
+            indexes.pop(found["name"], None)
+            if found["action"] == "CREATE":
+                indexes[found["name"]] = statement[found.start() :].removesuffix(";")
+    return MappingProxyType(indexes)
+
+
+def wrong_definitions(conn: sqlite3.Connection) -> tuple[str, ...]:
+    """Return the names of indexes of tables that exist which are missing or changed; what they hold is not looked at."""
+    rows = conn.execute("SELECT name, sql FROM sqlite_master WHERE type IN ('table', 'index')").fetchall()
+    stored, expected = dict(rows), expected_indexes(check_version(conn))
+    wrong = {
+        name: sql.partition(" ON ")[2].partition(" ")[0] for name, sql in expected.items() if stored.get(name) != sql
+    }
+    return tuple(sorted(name for name, table in wrong.items() if table in stored))
+
+
 def refuse_unguarded(conn: sqlite3.Connection, path: Path) -> None:
     """Raise `TapeCorrupt` for a database without its protecting triggers: nothing may be written to it."""
     if wrong := wrong_triggers(conn):
         raise TapeCorrupt(
             f"the database {path} no longer protects its history ({', '.join(wrong)} missing or changed), so "
             "nothing is written to it: bubbot tape verify looks for what was changed, bubbot tape repair restores them"
+        )
+    if indexes := wrong_definitions(conn):
+        raise TapeCorrupt(
+            f"the database {path} has not the indexes that it is read through ({', '.join(indexes)} missing or changed): "
+            "bubbot tape repair builds them anew"
         )
 
 

@@ -303,6 +303,17 @@ class TestDatabase:
         assert (told.level, told.fix) == ("problem", "bubbot tape verify")
         assert "tape #2 altered" in told.cause
 
+    @plants("database.indexes")
+    def test_one_whose_index_hides_facts(self, home: Home) -> None:
+        with raw(home.database) as conn:
+            conn.execute("DROP INDEX entries_name")
+        for deep in (False, True):
+            told = found(database(home, deep=deep))["database.indexes"]
+            assert (told.level, told.fix) == ("problem", f"bubbot --home {home.path} tape repair")
+            assert "entries_name" in told.cause
+        assert run(home.path, "tape", "repair").returncode == 0
+        assert level(database(home, deep=True), "database.ok") == "ok"
+
     @plants("database.triggers")
     def test_one_that_no_longer_refuses_to_lose_history(self, home: Home) -> None:
         with raw(home.database) as conn:

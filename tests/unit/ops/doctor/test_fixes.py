@@ -410,13 +410,16 @@ class TestDatabase:
         mend(checkup(home), "database.lost", tmp_path)
         assert "database.missing" in found(checkup(home)())
 
-    @mends("database.triggers", "database.slack")
+    @mends("database.triggers", "database.indexes", "database.slack")
     def test_one_without_its_triggers_and_one_that_is_half_empty(
         self, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with raw(home.database) as conn:
             conn.execute("DROP TRIGGER entries_delete")
         mend(checkup(home), "database.triggers", tmp_path)
+        with raw(home.database) as conn:
+            conn.execute("DROP INDEX entries_name")
+        mend(checkup(home), "database.indexes", tmp_path)
         monkeypatch.setattr("bubbot.ops.doctor.database.NEGLIGIBLE_BYTES", 10_000)
         with raw(home.database) as conn:
             conn.execute("CREATE TABLE filler (data BLOB)")
