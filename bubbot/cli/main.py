@@ -93,6 +93,8 @@ COMMANDS: Mapping[str, ShellCommand] = {
     ),
 }
 """Every command, by sections; only the module of the requested one is imported."""
+TOP_OPTIONS = frozenset({"-h", "--help", "--home", "--config", "--plain", "--version"})
+"""The options that may stand before the command."""
 COMMAND_GROUP = "bubbot.commands"
 """The entry points of packages that add commands."""
 
@@ -198,6 +200,8 @@ def _run(argv: Sequence[str], commands: Mapping[str, ShellCommand], on_loaded: C
     if not argv:
         top.print_help()
         return EXIT_OK
+    if argv[0].startswith("-") and argv[0].partition("=")[0] not in TOP_OPTIONS:
+        raise usage_error(top.prog, describe_surplus(top, argv[:1]))  # argparse would miss the command first
     first = top.parse_args(argv)
     if decode_text(first.command, "the command") not in (words := [*commands, *installed]):
         top.error(f"there is no command {first.command!r}{did_you_mean(first.command, words, before=': ')}")
