@@ -289,7 +289,11 @@ def _view_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[Turn
         effect=READS_PEOPLE,
         commands=("schedules",),
         help=CommandHelp(
-            HelpTopic.TIMES, "Your reminders and jobs", (",schedules", ",schedules every=true"), in_menu=True
+            HelpTopic.TIMES,
+            "Your reminders and jobs",
+            (",schedules", ",schedules every=true"),
+            in_menu=True,
+            words=("reminders",),
         ),
     )
     async def schedule_list(turn: Turn, args: ListJobsArgs) -> str:
@@ -346,6 +350,7 @@ def _view_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[Turn
             HelpTopic.SETTINGS,
             "Time zone and quiet hours",
             (",schedule.chat", ",schedule.chat zone=Europe/Berlin quiet=22:00-07:00"),
+            words=("settings",),
         ),
     )
     async def schedule_chat(turn: Turn, args: ChatRulesArgs) -> str:
@@ -415,7 +420,9 @@ def _control_tools(
         "schedule.remove",
         effect=CHANGES_JOBS,
         plan=plan_change,
-        help=CommandHelp(HelpTopic.TIMES, "Remove a job", (",schedule.remove a1b2", ",schedule.remove stretch")),
+        help=CommandHelp(
+            HelpTopic.TIMES, "Remove a job", (",schedule.remove a1b2", ",schedule.remove stretch"), words=("cancel",)
+        ),
     )
     async def schedule_remove(turn: Turn, args: JobArgs) -> str:
         """Remove a job; what it did stays on the tapes."""
