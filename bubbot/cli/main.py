@@ -84,6 +84,7 @@ COMMANDS: Mapping[str, ShellCommand] = {
     "init": ShellCommand("set up a bot: name, model, accounts", "bubbot.cli.init", "Set up"),
     "model": ShellCommand("install the demonstration model", "bubbot.cli.model", "Set up"),
     "completion": ShellCommand("complete commands with Tab in your shell", "bubbot.cli.completion.command", "Set up"),
+    "config": ShellCommand("show and change settings", "bubbot.cli.config", "Set up"),
     "run": ShellCommand("run the bot with every configured channel", "bubbot.cli.run.command", "Operate"),
     "reload": ShellCommand("apply changed settings to the running bot", "bubbot.cli.reload", "Operate"),
     "service": ShellCommand("run the bot under systemd, and show its state", "bubbot.cli.service", "Operate"),
