@@ -244,6 +244,7 @@ class BotFeatures:
                 view_traces=partial(SessionTraceView, events=self._trace_events, references=self._references),
                 reserved_names=RESERVED_PREFIXES,
                 find_traces=self._find_traces,
+                bot_name=settings.bot.name,
             ),
             "search": search_feature,
             "files": lambda: files_feature(self._home.path, settings.tools.files),

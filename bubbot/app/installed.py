@@ -30,7 +30,7 @@ Approvals are last: whatever others change in a call, it is decided as it will r
 STRATEGY_GROUP = "bubbot.context"
 COMMAND_GROUP = "bubbot.commands"
 OWN_WORDS = (
-    "chat", "ask", "status", "usage", "context", "why", "explain", "replay", "trace", "doctor", "help", "tape", "memory", "schedule", "approvals", "access", "init", "model", "completion",
+    "chat", "ask", "status", "usage", "context", "why", "explain", "replay", "trace", "doctor", "help", "tape", "memory", "schedule", "approvals", "access", "init", "model", "completion", "config",
     "run", "reload", "service", "backup", "restore",
 )  # fmt: skip
 """The commands of bubbot itself, which no package may replace."""

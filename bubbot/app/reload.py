@@ -142,6 +142,7 @@ class Reloader:
 
     async def _reload(self, how: str) -> ReloadResult:
         new_settings = self._load()
+        new_settings.check_server()  # the next start would refuse it
         logs.reconfigure(self.current.log.level, new_settings.secrets())  # errors about them are logged without secrets
         fixed = self._daemon.bot.features.fixed_sections
         diff = compare(self.current, new_settings, fixed)

@@ -67,7 +67,7 @@ def describe_parser_error(message: str) -> str:
     if match := re.fullmatch(_NEEDLESS_VALUE, message):
         return f"{match['name']} takes no value: leave {match['value']} out"
     if match := re.fullmatch(_MISSING, message):
-        return f"missing: {match['names']}"
+        return f"missing: {match['names'].removesuffix(', rest')}"
     return message.removeprefix("argument ")
 
 

@@ -84,6 +84,7 @@ COMMANDS: Mapping[str, ShellCommand] = {
     "init": ShellCommand("set up a bot: name, model, accounts", "bubbot.cli.init", "Set up"),
     "model": ShellCommand("install the demonstration model", "bubbot.cli.model", "Set up"),
     "completion": ShellCommand("complete commands with Tab in your shell", "bubbot.cli.completion.command", "Set up"),
+    "config": ShellCommand("show and change settings", "bubbot.cli.config", "Set up"),
     "run": ShellCommand("run the bot with every configured channel", "bubbot.cli.run.command", "Operate"),
     "reload": ShellCommand("apply changed settings to the running bot", "bubbot.cli.reload", "Operate"),
     "service": ShellCommand("run the bot under systemd, and show its state", "bubbot.cli.service", "Operate"),
@@ -95,6 +96,8 @@ COMMANDS: Mapping[str, ShellCommand] = {
 """Every command, by sections; only the module of the requested one is imported."""
 NO_THREAD = "can't start new thread"
 """What Python says, in a plain `RuntimeError`."""
+TOP_OPTIONS = frozenset({"-h", "--help", "--home", "--config", "--plain", "--version"})
+"""The options that may stand before the command."""
 COMMAND_GROUP = "bubbot.commands"
 """The entry points of packages that add commands."""
 
@@ -200,6 +203,8 @@ def _run(argv: Sequence[str], commands: Mapping[str, ShellCommand], on_loaded: C
     if not argv:
         top.print_help()
         return EXIT_OK
+    if argv[0].startswith("-") and argv[0].partition("=")[0] not in TOP_OPTIONS:
+        raise usage_error(top.prog, describe_surplus(top, argv[:1]))  # argparse would miss the command first
     first = top.parse_args(argv)
     if decode_text(first.command, "the command") not in (words := [*commands, *installed]):
         top.error(f"there is no command {first.command!r}{did_you_mean(first.command, words, before=': ')}")

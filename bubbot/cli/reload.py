@@ -52,29 +52,35 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Ask the running bot to reload; print what it applied."""
-    asyncio.run(_reload(load_setup(args)))
+    setup = load_setup(args)
+    report = asyncio.run(reload_running_bot(setup))
+    if report is None:
+        raise ControlError("no bot is running for this home: it reads the settings at its next start")
+    if setup.as_json:
+        show_record(report)
+    else:
+        print_report(report)
     return 0
 
 
-async def _reload(setup: CommandSetup) -> None:
-    async def fail_without_bot() -> None:
+async def reload_running_bot(setup: CommandSetup) -> ReloadReport | None:
+    """Let the running bot read its settings again; None if no bot runs. Raises `ConfigError` if it refuses them."""
+
+    async def find_no_bot() -> None:
         setup.home.ensure()
         with WriterLock(setup.home):  # if another process has the lock, `run_on_home` asks that one
-            raise ControlError("no bot is running for this home: it reads the settings at its next start")
+            return
 
-    async def reload_bot(address: str) -> None:
+    async def reload_bot(address: str) -> ReloadReport:
         async with connect(address) as bot:
             reply = await bot.request("reload", {}, timeout=RELOAD_TIMEOUT_SECONDS)
-        result = ReloadReport(*(tuple(reply[key]) for key in ("now", "later", "begun", "ended")))
-        if setup.as_json:
-            show_record(result)
-        else:
-            _print(result)
+        return ReloadReport(*(tuple(reply[key]) for key in ("now", "later", "begun", "ended")))
 
-    await run_on_home(setup.home, fail_without_bot, reload_bot)
+    return await run_on_home(setup.home, find_no_bot, reload_bot)
 
 
-def _print(result: ReloadReport) -> None:
+def print_report(result: ReloadReport) -> None:
+    """Print what a reload applied."""
     lines = [
         *_line("Applied", result.applied),
         *_line("Takes effect at the next start", result.at_next_start),

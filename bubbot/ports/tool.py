@@ -69,6 +69,7 @@ class CommandHelp:
         examples: how it is typed, with the comma.
         in_menu: platforms offer it in their menus of commands. A menu has at most 12.
         place: the chats in which it may be typed.
+        words: other words by which people look for it, such as `cancel`; who types one is shown this command.
     """
 
     topic: HelpTopic = HelpTopic.OTHER
@@ -76,6 +77,7 @@ class CommandHelp:
     examples: tuple[str, ...] = ()
     in_menu: bool = False
     place: CommandPlace = CommandPlace.ANYWHERE
+    words: tuple[str, ...] = ()
 
 
 class EffectKind(StrEnum):

@@ -255,8 +255,14 @@ def parse_arguments(line: str, tool: Tool, texts: Texts) -> ToolArgs:
 
 
 def unknown_command_text(name: str, offered: Sequence[Tool], texts: Texts) -> str:
-    """Build the text for an unknown command; it guesses only among commands that are near."""
+    """Build the text for an unknown command: the commands that people mean by this word, or one that is near."""
     typed = texts.format_commands(f"{COMMAND_PREFIX}{name}")
+    if meant := [tool for tool in offered if name.lower() in tool.help.words]:
+        lines = [
+            texts.say("help_line", command=format_command(tool, texts), brief=texts.brief(tool.name, tool.help.brief))
+            for tool in meant
+        ]
+        return "\n".join([texts.say("no_command_means", command=typed), *lines])
     near = _find_nearest(name, offered)
     if near is None:
         return texts.say("no_command", command=typed)

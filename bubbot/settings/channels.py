@@ -16,6 +16,9 @@ KINDS_REQUIRING_TOKEN = frozenset({"telegram", "discord"})
 LINE_BUFFERED_KINDS = frozenset({"stdin", "terminal"})
 """Kinds of channel on which each line is a complete message: no debounce by default."""
 
+CHANNEL_KINDS = KINDS_REQUIRING_TOKEN | LINE_BUFFERED_KINDS
+"""Kinds of channel that are part of bubbot."""
+
 
 def _split_items(value: object) -> object:
     """Make a list of a value that may come from the environment: JSON, or words with commas between them."""

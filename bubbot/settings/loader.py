@@ -44,7 +44,7 @@ from bubbot.ports.settings import (
 )
 from bubbot.ports.text import did_you_mean
 from bubbot.records import dataclass
-from bubbot.settings.channels import ChannelSettings, GuildSettings
+from bubbot.settings.channels import CHANNEL_KINDS, ChannelSettings, GuildSettings
 from bubbot.settings.environment import ENVIRONMENT_PREFIX, SECRET_KEY, read_variables
 from bubbot.settings.renamed import RenamedSetting, rename_keys
 from bubbot.settings.sections import (
@@ -72,6 +72,8 @@ from bubbot.settings.values import Language, OptionalPath, Zone, check_selector
 
 FEATURE_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 """The names of features and of their sections: variables hold them, in capitals, before two underscores."""
+MIN_TOKEN_CHARS = 16
+"""Characters of the owner's token; a shorter one can be guessed."""
 MAX_PERSONA_BYTES = 256_000
 """The largest persona file, in bytes."""
 
@@ -193,6 +195,21 @@ class Settings(BaseModel):
         """Raise `ConfigError`, with one line for each, if secrets are missing."""
         if self._missing_secrets:
             raise ConfigError("\n".join(secret.reason for secret in self._missing_secrets))
+
+    def check_server(self) -> None:
+        """Raise `ConfigError` if `[server]` would answer everybody, or nobody: the bot does not start so."""
+        server, token = self.server, self.server.token.get_secret_value() if self.server.token else ""
+        if server.openai and server.port is None:
+            raise ConfigError("[server] openai is true, but there is no port: set [server] port and token")
+        if server.port is not None and not token and self.missing_secret("server", "token") is None:
+            raise ConfigError(
+                "[server] port is set, but not token: set [server] token_file, so that only you are answered"
+            )
+        if token and len(token) < MIN_TOKEN_CHARS:
+            raise ConfigError(
+                f"[server] token has to have at least {MIN_TOKEN_CHARS} characters, since whoever has it is the owner: "
+                "`openssl rand -hex 24` makes one"
+            )
 
     def without_secrets(self, missing: Sequence[MissingSecret]) -> Self:
         """Return a copy of these settings that lists the secrets it lacks."""
@@ -428,7 +445,9 @@ def _find_unowned(schema: SettingsSchema, tables: Mapping[str, Any], path: Path)
     named = {name: f"environment variable {variable}" for name, variable in _variable_sections().items()}
     known = {*schema.tables, *schema.ignored}
     for name, origin in {**named, **written}.items():
-        if name not in known and FEATURE_NAME.fullmatch(name) and not did_you_mean(name, known):
+        if name in known or name in CHANNEL_KINDS or did_you_mean(name, known):
+            continue
+        if FEATURE_NAME.fullmatch(name):
             yield UnownedSection(name, origin)
 
 

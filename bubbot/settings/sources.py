@@ -15,6 +15,7 @@ from bubbot.errors import ConfigError
 from bubbot.ports.settings import Keys
 from bubbot.ports.text import did_you_mean
 from bubbot.records import dataclass
+from bubbot.settings.channels import CHANNEL_KINDS
 from bubbot.settings.environment import SECRET_KEY
 
 MAX_CONFIG_BYTES = 1_000_000
@@ -74,6 +75,9 @@ def _describe_syntax_error(path: Path, text: str, message: str) -> str:
     fix = next(
         (fix for start, fix in _FIXES.items() if reason.startswith(start)), 'write each setting as key = "value"'
     )
+    row = text.splitlines()[int(line) - 1 :][:1]
+    if row and (word := re.search(r"[=[,]\s*(True|False|TRUE|FALSE)\b", row[0])):  # as Python and YAML write it
+        fix = f"write {word[1].lower()} in small letters"
     return f"{path}, line {line}, column {column}: this is not TOML ({reason}): {fix}."
 
 
@@ -181,6 +185,8 @@ def flatten(
 
 def describe_unknown_section(section: str, sections: Collection[str]) -> str:
     """Return a sentence about a section that does not exist."""
+    if section in CHANNEL_KINDS:
+        return f"[{section}] is not a section: write [channels.{section}]."
     otherwise = "; docs/reference/config.md lists all sections."
     return f"[{section}] is not a section{did_you_mean(section, sections, before='; ', otherwise=otherwise)}"
 

@@ -12,8 +12,6 @@ _AFTER_NAME = re.compile(r"[,:;]?\s*")
 """Separator between the bot's name and the message: "@bot, hello". A remaining comma would make it a command."""
 _DOTTED_NAME = re.compile(r"(?:\.[A-Za-z0-9_]+)+(?=\s|$)")
 """The rest of a name that was typed with dots, `/memory.save`: the platform's commands have none, and end before it."""
-_ALIASES = {"start": "help"}
-"""Telegram's button for the first message sends /start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,5 +99,6 @@ def _read_command(
         is_ours = bot == me.username.lower() if bot else direct or name in me.commands
         if is_ours and name:
             rest = units.slice_units(end).strip()
-            return f",{_ALIASES[name]}" if name in _ALIASES else f",{name} {rest}".rstrip()
+            # The button for the first message sends /start, with a word of the link that led here.
+            return ",start" if name == "start" else f",{name} {rest}".rstrip()
     return None

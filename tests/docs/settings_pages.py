@@ -27,8 +27,8 @@ Every setting of bubbot with its default. Copy this file to the home folder as c
 lines you change. The home is $BUBBOT_HOME, else $XDG_DATA_HOME/bubbot, else ~/.local/share/bubbot.
 
 The environment overrides this file: BUBBOT_MODEL__NAME is [model] name. Secrets need not stand here: \
-docs/reference/config.md tells of api_key_file and of systemd credentials. `bubbot init` writes such a file by questions. \
-Paths count from the folder of this file."""
+docs/reference/config.md explains api_key_file and systemd credentials. `bubbot init` writes a short file by questions, and \
+`bubbot config set KEY VALUE` changes one setting. Paths count from the folder of this file."""
 _HEADERS = {
     "budget.channels.<name>": "budget.channels.telegram",
     "budget.chats.<name>": 'budget.chats."telegram:-1001"',

@@ -282,7 +282,9 @@ async def test_the_tools_of_the_bot_are_those_the_reference_is_checked_for(tmp_p
     )
     settings = Settings(model=ModelSettings(name="scripted"), tools=on)
     async with open_app(settings, Home(tmp_path / "home"), channel_settings={"write": lambda _: None}) as app:
-        result = await app.ask(Inbound("stdin", "1", "default", Sender("0", "owner"), ",help", "2026-11-21T20:21:00Z"))
+        result = await app.ask(
+            Inbound("stdin", "1", "default", Sender("0", "owner"), ",help all", "2026-11-21T20:21:00Z")
+        )
     listed = re.findall(r"^,(\S+)", result.text, re.MULTILINE)
     of_daemons = {tool.typed_name for tool in access_tools(UNUSED, UNUSED)}
     assert set(listed) == {tool.typed_name for tool in _tools() if not tool.is_reserved} - of_daemons

@@ -105,7 +105,7 @@ async def test_odd_slash_commands_are_taken_or_passed_over(server: Server, ada: 
         await server.until(lambda: searched.text)
         server.bot.commands.append({"id": "1", "name": "gone", "type": 1, "description": "older", "options": []})
         gone = server.slash(room, ada, "gone")
-        await server.until(lambda: gone.text == "There is no command /gone. /help lists them all.")
+        await server.until(lambda: gone.text == "There is no command /gone. /help all lists them all.")
         server.gateway.odd("INTERACTION_CREATE", {"type": 2, "id": "x", "data": {"name": 3}})
         server.gateway.odd("INTERACTION_CREATE", {**gone.payload, "data": {"name": "help", "type": 1, "options": 7}})
         room.say(ada, "the end")

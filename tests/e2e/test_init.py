@@ -86,7 +86,7 @@ class TestByQuestions:
         assert "send any message to @bubbot_bot on Telegram. It answers with a code" in told
         assert "access approve CODE --role owner" in told
         assert token not in told
-        wanted = ['name = "Ada\'s bot"', 'timezone = "Europe/Berlin"', 'language = "zh"', 'name = "scripted"']
+        wanted = ['name = "Ada\'s bot"', 'language = "zh"', 'timezone = "Europe/Berlin"', 'name = "scripted"']
         assert [line for line in settings_in(home) if line in wanted] == wanted
         assert 'token_file = "secrets/telegram-token"' in settings_in(home)
         assert (home / "secrets" / "telegram-token").read_text() == f"{token}\n"
@@ -245,9 +245,9 @@ class TestWhatIsThere:
         told = fine(home, "--yes", "--telegram-token", "-", lines=["4242:" + "n" * 35], env=env)
         assert settings_in(home) == [
             "[channels.work]",
-            'token_file = "secrets/work-token"',
             'kind = "telegram"',
             "owners = [1]",
+            'token_file = "secrets/work-token"',
         ]
         [backup] = home.glob("config.toml.*.bak")
         assert f"What was there before: {backup}\n" in told

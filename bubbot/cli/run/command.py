@@ -21,7 +21,7 @@ from typing import Any
 from bubbot.app.daemon import Daemon, open_daemon
 from bubbot.app.reload import Reloader
 from bubbot.cli.quarantine import read_quarantine
-from bubbot.cli.run.server import check_server, serve
+from bubbot.cli.run.server import serve
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.concurrency import Backoff
 from bubbot.errors import ChannelRefused, ConfigError, StoreError, StoreFull
@@ -64,7 +64,7 @@ async def _run(setup: CommandSetup, signals: PendingSignals) -> None:
     _install_signal_handlers(signals)
     if setup.settings.missing_secrets and await read_quarantine(setup) is None:
         setup.settings.require_secrets()  # no channel starts in quarantine, so nothing needs them yet
-    check_server(setup.settings)
+    setup.settings.check_server()
     setup.home.ensure()
     path = socket_path(setup.home.path, runtime_folder(), Path(gettempdir()))
     try:

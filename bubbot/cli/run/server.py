@@ -13,7 +13,6 @@ from bubbot.app.reload import Reloader
 from bubbot.app.tapes import new_id, now
 from bubbot.cli.chat_service import chat_service
 from bubbot.cli.commands import answer_command
-from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.server.api import Api
 from bubbot.server.codec import JsonObject, encode
@@ -22,24 +21,6 @@ from bubbot.settings.loader import Settings
 
 if TYPE_CHECKING:
     from bubbot.gateway.metrics import Metrics
-
-
-MIN_TOKEN_CHARS = 16
-"""Characters of the owner's token; a shorter one can be guessed."""
-
-
-def check_server(settings: Settings) -> None:
-    """Raise `ConfigError` if `[server]` would answer everybody, or nobody."""
-    server, token = settings.server, _token(settings)
-    if server.openai and server.port is None:
-        raise ConfigError("[server] openai is true, but there is no port: set [server] port and token")
-    if server.port is not None and not token and settings.missing_secret("server", "token") is None:
-        raise ConfigError("[server] port is set, but not token: set [server] token_file, so that only you are answered")
-    if token and len(token) < MIN_TOKEN_CHARS:
-        raise ConfigError(
-            f"[server] token has to have at least {MIN_TOKEN_CHARS} characters, since whoever has it is the owner: "
-            "`openssl rand -hex 24` makes one"
-        )
 
 
 def _token(settings: Settings) -> str:

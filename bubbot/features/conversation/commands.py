@@ -40,6 +40,8 @@ _INHERITED = ("phase", "summary", "next_steps")
 """The keys of its parent's state that a resumed window inherits."""
 
 
+ALL = "all"
+"""What `,help` is asked for to list every command."""
 PRIVATE_TOPICS = (HelpTopic.SETTINGS, HelpTopic.ADMIN)
 """The topics whose commands are not in the menus of groups."""
 
@@ -97,7 +99,7 @@ class ContextArgs(ToolArgs):
 class HelpArgs(ToolArgs):
     """The arguments of `session.help`."""
 
-    command: str = Field(default="", description="a command to explain")
+    command: str = Field(default="", description="a command to explain, or all")
 
 
 @tool(
@@ -105,7 +107,7 @@ class HelpArgs(ToolArgs):
     effect=INSIDE,
     commands=("new",),
     for_model=False,
-    help=CommandHelp(HelpTopic.TALK, "Begin a new conversation", (",new",), in_menu=True),
+    help=CommandHelp(HelpTopic.TALK, "Begin a new conversation", (",new",), in_menu=True, words=("clear",)),
 )
 async def session_new(turn: Turn, args: NoArgs) -> str:
     """Start a new window: the conversation so far is no longer shown to the model; memory stays."""
@@ -284,11 +286,14 @@ def help_tool(tools: Callable[[], Sequence[Tool]]) -> Tool:
         help=CommandHelp(HelpTopic.TALK, "What I can do", (",help", ",help remind"), in_menu=True),
     )
     async def session_help(turn: Turn, args: HelpArgs) -> str:
-        """List the commands, or explain one."""
+        """List the commands that people need most, or all, or explain one."""
         offered = [command for command in tools() if is_offered(command, turn)]
         name = args.command.lstrip(",/")
         if not name:
-            return _list_by_topic(offered, turn.texts)
+            most_needed = [command for command in offered if command.help.in_menu and command.name != "session.help"]
+            return _list_by_topic(most_needed, turn.texts, "help_all")
+        if name == ALL:
+            return _list_by_topic(offered, turn.texts, "help_more")
         match = next((command for command in offered if name in command.names), None)
         if match is None:
             raise ToolRetry(unknown_command_text(name, offered, turn.texts))
@@ -297,7 +302,25 @@ def help_tool(tools: Callable[[], Sequence[Tool]]) -> Tool:
     return session_help
 
 
-def _list_by_topic(offered: Sequence[Tool], texts: Texts) -> str:
+def start_tool(bot_name: str) -> Tool:
+    """Build `session.start`, the first thing that people send on Telegram. `bot_name` is the name of the bot."""
+
+    @tool(
+        "session.start",
+        effect=READS_OWN,
+        commands=("start",),
+        for_model=False,
+        help=CommandHelp(HelpTopic.TALK, "Say hello, and what to try", (",start",)),
+    )
+    async def session_start(turn: Turn, args: NoArgs) -> str:
+        """Greet a person who is new here, with three things to try."""
+        return turn.texts.say("greeting", bot=bot_name)
+
+    return session_start
+
+
+def _list_by_topic(offered: Sequence[Tool], texts: Texts, closing: str) -> str:
+    """List commands under their topics; `closing` is the name of the last sentence."""
     topics = []
     for topic in HelpTopic:
         lines = [
@@ -308,7 +331,7 @@ def _list_by_topic(offered: Sequence[Tool], texts: Texts) -> str:
         if lines:
             topics.append("\n".join([texts.topic(topic), *lines]))
     example = next((command for command in offered if command.help.topic is HelpTopic.TIMES), offered[0])
-    return "\n\n".join([*topics, texts.say("help_more", example=format_command(example, texts)[1:])])
+    return "\n\n".join([*topics, texts.say(closing, example=format_command(example, texts)[1:])])
 
 
 def _explain(command: Tool, texts: Texts) -> str:

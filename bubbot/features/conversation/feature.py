@@ -13,6 +13,7 @@ from bubbot.features.conversation.commands import (
     help_tool,
     reset_tool,
     session_tools,
+    start_tool,
 )
 from bubbot.features.conversation.model import model_tool, status_tools
 from bubbot.features.conversation.results import result_tools
@@ -39,6 +40,7 @@ def conversation_feature(
     view_traces: Callable[[str], SessionTraceView] = SessionTraceView,
     reserved_names: Sequence[str] = (),
     find_traces: FindTraces = find_no_traces,
+    bot_name: str = "bubbot",
 ) -> Feature:
     """Build the record.
 
@@ -53,9 +55,11 @@ def conversation_feature(
         view_traces: builds the view that finds the entries of a session on these tapes.
         reserved_names: what the name of a handoff may not begin with.
         find_traces: returns further such tapes, for the session of a turn.
+        bot_name: the name of the bot, for `,start`.
     """
     tools = [
         help_tool(list_tools),
+        start_tool(bot_name),
         *session_tools(),
         context_tool(compose),
         model_tool(models),

@@ -31,7 +31,11 @@ def model_tool(models: SessionModels) -> Tool:
         commands=("model",),
         for_model=False,
         help=CommandHelp(
-            HelpTopic.SETTINGS, "See or change the model", (",model", ",model openai/gpt-5-mini"), in_menu=True
+            HelpTopic.SETTINGS,
+            "See or change the model",
+            (",model", ",model openai/gpt-5-mini"),
+            in_menu=True,
+            words=("settings",),
         ),
     )
     async def session_model(turn: Turn, args: ModelArgs) -> str:
@@ -63,7 +67,9 @@ def status_tools(models: SessionModels, report: HealthReport = report_nothing) -
         effect=READS_OWN,
         commands=("status",),
         for_model=False,
-        help=CommandHelp(HelpTopic.SETTINGS, "How I am and what I am doing", (",status",), in_menu=True),
+        help=CommandHelp(
+            HelpTopic.SETTINGS, "How I am and what I am doing", (",status",), in_menu=True, words=("settings",)
+        ),
     )
     async def session_status(turn: Turn, args: NoArgs) -> str:
         """Say whether I am busy here, which model answers, and how long the tape is."""
@@ -76,7 +82,7 @@ def status_tools(models: SessionModels, report: HealthReport = report_nothing) -
         effect=INSIDE,
         commands=("stop",),
         for_model=False,
-        help=CommandHelp(HelpTopic.TALK, "Stop the answer under way", (",stop",), in_menu=True),
+        help=CommandHelp(HelpTopic.TALK, "Stop the answer under way", (",stop",), in_menu=True, words=("cancel",)),
     )
     async def session_stop(turn: Turn, args: NoArgs) -> str:
         """Stop the answer under way in this conversation."""

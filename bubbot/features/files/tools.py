@@ -440,7 +440,10 @@ def _make_changing_tools(service: FileService) -> tuple[Tool, ...]:
         is_rare=True,
         plan=plan_undo,
         help=CommandHelp(
-            HelpTopic.OTHER, "Take back a change", (",file.undo list.txt", ",file.undo list.txt entry=41")
+            HelpTopic.OTHER,
+            "Take back a change",
+            (",file.undo list.txt", ",file.undo list.txt entry=41"),
+            words=("undo",),
         ),
     )
     async def file_undo(turn: Turn, args: UndoArgs) -> str:

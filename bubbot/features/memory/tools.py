@@ -226,6 +226,7 @@ def _make_daily(memory: OpensMemory) -> Tool:
             HelpTopic.MEMORY,
             "Add to a day's notes",
             (",memory.daily Paid the rent.", ',memory.daily date=2026-11-20 content="Ann called."'),
+            words=("remember",),
         ),
     )
     async def daily(turn: Turn, args: DailyArgs) -> str:
@@ -337,7 +338,10 @@ def _make_forget(memory: OpensMemory) -> Tool:
         "memory.forget",
         effect=INSIDE,
         help=CommandHelp(
-            HelpTopic.MEMORY, "Forget every line with a text", (",memory.forget nuts", ",memory.forget allergic to")
+            HelpTopic.MEMORY,
+            "Forget every line with a text",
+            (",memory.forget nuts", ",memory.forget allergic to"),
+            words=("forget",),
         ),
     )
     async def forget(turn: Turn, args: ForgetArgs) -> str:
@@ -379,7 +383,10 @@ def _make_restore(memory: OpensMemory) -> Tool:
         effect=INSIDE,
         is_rare=True,
         help=CommandHelp(
-            HelpTopic.MEMORY, "Bring back an older memory", (",memory.restore 3", ",memory.restore version=3")
+            HelpTopic.MEMORY,
+            "Bring back an older memory",
+            (",memory.restore 3", ",memory.restore version=3"),
+            words=("undo",),
         ),
     )
     async def restore(turn: Turn, args: RestoreArgs) -> str:

@@ -10,7 +10,7 @@ from bubbot.errors import ScheduleRefused, ToolRetry
 from bubbot.features.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester
 from bubbot.features.schedule.firing import ScheduledTurn, describe_action, job_label
 from bubbot.features.schedule.formatter import JobFormatter
-from bubbot.features.schedule.refusal import refusal_text
+from bubbot.features.schedule.refusal import build_refusal, refusal_text
 from bubbot.features.schedule.state import Actor, ChatRef, DeliveriesView, DeliveryState, JobHistoryView
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.features.schedule.when.reading import Reading
@@ -32,6 +32,8 @@ from bubbot.ports.tool import (
 from bubbot.ports.turn import Turn
 from bubbot.tape.provenance import most_foreign, note_source
 
+CONNECTORS = " :,-：，、"
+"""What may stand between a time and a text; alone it is no text."""
 WHEN = (
     "in words, English or Chinese: tomorrow at 9am, in half an hour, every weekday at 8, last friday of the month at "
     "16:00; or 2026-12-24 18:00, every 90m, every 2d from 2026-12-01 09:00, 0 9 * * 1-5, @daily"
@@ -144,6 +146,9 @@ def _read_request(
     if any(options.get(name) for name in ("prompt", "command", "text")):
         return pending.read_time(options["when"], zone), {}
     request = pending.split_request(options["when"], zone)
+    if not request.text.strip(CONNECTORS):
+        sentence = "job_text_missing" if action == "text" else "job_prompt_missing"
+        raise build_refusal(sentence, when=options["when"].strip(CONNECTORS))
     is_command = action == "prompt" and request.text.startswith(",")
     return request.reading, {"command" if is_command else action: request.text}
 
@@ -289,7 +294,11 @@ def _view_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[Turn
         effect=READS_PEOPLE,
         commands=("schedules",),
         help=CommandHelp(
-            HelpTopic.TIMES, "Your reminders and jobs", (",schedules", ",schedules every=true"), in_menu=True
+            HelpTopic.TIMES,
+            "Your reminders and jobs",
+            (",schedules", ",schedules every=true"),
+            in_menu=True,
+            words=("reminders",),
         ),
     )
     async def schedule_list(turn: Turn, args: ListJobsArgs) -> str:
@@ -346,6 +355,7 @@ def _view_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[Turn
             HelpTopic.SETTINGS,
             "Time zone and quiet hours",
             (",schedule.chat", ",schedule.chat zone=Europe/Berlin quiet=22:00-07:00"),
+            words=("settings",),
         ),
     )
     async def schedule_chat(turn: Turn, args: ChatRulesArgs) -> str:
@@ -415,7 +425,9 @@ def _control_tools(
         "schedule.remove",
         effect=CHANGES_JOBS,
         plan=plan_change,
-        help=CommandHelp(HelpTopic.TIMES, "Remove a job", (",schedule.remove a1b2", ",schedule.remove stretch")),
+        help=CommandHelp(
+            HelpTopic.TIMES, "Remove a job", (",schedule.remove a1b2", ",schedule.remove stretch"), words=("cancel",)
+        ),
     )
     async def schedule_remove(turn: Turn, args: JobArgs) -> str:
         """Remove a job; what it did stays on the tapes."""

@@ -60,7 +60,9 @@ def usage_tool(reporter: UsageReporter) -> Tool:
         effect=READS_OWN,
         commands=("usage",),
         for_model=False,
-        help=CommandHelp(HelpTopic.HISTORY, "What answers cost", (",usage", ",usage month", ",usage chart")),
+        help=CommandHelp(
+            HelpTopic.HISTORY, "What answers cost", (",usage", ",usage month", ",usage chart"), words=("cost",)
+        ),
     )
     async def session_usage(turn: Turn, args: UsageArgs) -> str:
         """Say what models were asked here and what that cost; to the owner, in a direct chat, everything."""

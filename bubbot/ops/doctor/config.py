@@ -99,6 +99,10 @@ def _check_loaded(settings: Settings, home: Home, config: Path | None, now: Cloc
         settings.bot.read_persona()
     except ConfigError as error:
         yield Finding("config.persona", "problem", str(error), edit_command(file))
+    try:
+        settings.check_server()
+    except ConfigError as error:
+        yield Finding("config.server", "problem", str(error), edit_command(file))
     yield from check_features(home, file, settings, now)
     try:
         mode = stat.S_IMODE(file.stat().st_mode)

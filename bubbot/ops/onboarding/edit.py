@@ -116,7 +116,7 @@ def _find_or_add_table(data: MutableMapping[str, Any], table: Table) -> MutableM
 
 
 def _set_in_line(text: str, table: Table, key: str, line: str, change: Change) -> str:
-    """Change the line of a key, or of its commented default, else add one below the header; switch on the section."""
+    """Change the line of a key, or of its commented default, else add one behind the last; switch on the section."""
     # `splitlines` would split at characters that TOML allows in lines.
     rows: list[str] = re.findall(r"[^\n]*\n|[^\n]+", text)
     headers = [number for number, row in enumerate(rows) if re.match(r"[ \t#]*\[", row) and _parse_row(row)]
@@ -137,7 +137,9 @@ def _set_in_line(text: str, table: Table, key: str, line: str, change: Change) -
         at = min(written, key=is_comment)
         rows[at] = _change_with_tomlkit(_uncomment(rows[at]), (), change)
     else:
-        rows[start] = rows[start].removesuffix("\n") + f"\n{line}\n"
+        keys = [number for number in range(start + 1, end) if not is_comment(number) and _parse_row(rows[number])]
+        last = max(keys, default=start)
+        rows[last] = rows[last].removesuffix("\n") + f"\n{line}\n"
     return "".join(rows)
 
 

@@ -15,6 +15,12 @@ from bubbot.ops.onboarding.edit import parse_toml
 from bubbot.records import dataclass
 from bubbot.settings.loader import Settings, load_with_missing_secrets
 
+NEW_FILE = """\
+# The settings of this bot that differ from the defaults. `bubbot config set KEY VALUE` changes one, `bubbot config list --all`
+# shows all, and docs/reference/config.md explains them.
+"""
+"""The beginning of a new configuration."""
+
 
 @dataclass(frozen=True, slots=True)
 class ExistingConfig:
@@ -34,8 +40,8 @@ class ExistingConfig:
 
     @property
     def base_text(self) -> str:
-        """The text to edit: the file, or the example with every setting."""
-        return read_example() if self.text is None else self.text
+        """The text to edit: the file, or the beginning of a new one, which holds only what differs from the defaults."""
+        return NEW_FILE if self.text is None else self.text
 
     def read_value(self, *path: str) -> Any:
         """Look up a value in the file; None if the file does not set it."""
@@ -45,8 +51,8 @@ class ExistingConfig:
         return node
 
     def read_effective_value(self, *path: str) -> Any:
-        """Look up a value in the file, or the default of a setting that the file leaves out; None without a file."""
-        if (value := self.read_value(*path)) is not None or self.text is None or len(path) != 2:
+        """Look up a value in the file, or the default of a setting that the file leaves out."""
+        if (value := self.read_value(*path)) is not None or len(path) != 2:
             return value
         return getattr(getattr(Settings(), path[0], None), path[1], None)
 

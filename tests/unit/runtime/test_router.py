@@ -151,12 +151,12 @@ class TestReading:
         ("line", "why"),
         [
             (",nota a", r"There is no command ,nota. Did you mean ,note\?"),
-            (",xyzzy", r"There is no command ,xyzzy. ,help lists them all."),
+            (",xyzzy", r"There is no command ,xyzzy. ,help all lists them all."),
             (",NOTE a", r"There is no command ,NOTE. Did you mean ,note\?"),
             (",noe a", r"There is no command ,noe. Did you mean ,note\?"),
-            (",noxxe a", r"There is no command ,noxxe. ,help lists them all."),
+            (",noxxe a", r"There is no command ,noxxe. ,help all lists them all."),
             (",sxy.xt a", r"There is no command ,sxy.xt. Did you mean ,say.it\?"),
-            (",sxy.xx a", r"There is no command ,sxy.xx. ,help lists them all."),
+            (",sxy.xx a", r"There is no command ,sxy.xx. ,help all lists them all."),
             (",note", r",note: title is missing. Type ,note <title> \[text\] …$"),
             (",note a count=many", r',note: count is "many", but must be a whole number. Type ,note <title>'),
             (",plain.one now", r',plain.one: I do not know what to do with "now". Type ,plain.one$'),
@@ -370,7 +370,7 @@ class TestRunning:
 
     async def test_help_lists_only_what_the_role_may_use(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, ScriptedModel(), Options(role=Role.MEMBER)) as bench:
-            text = (await bench.say(",help")).text
+            text = (await bench.say(",help all")).text
             assert (",new" in text, ",reset" in text) == (True, False)
             assert "There is no command ,reset" in (await bench.say(",help reset")).text
 

@@ -18,6 +18,9 @@ class TestUnreadableFiles:
         ("text", "place", "fix"),
         [
             ("[bot]\nname = bubbot\n", "line 2, column 8", "put a text in quotes"),
+            ("[trace]\nport = 1\n[server]\nopenai = True", "line 4, column 10", "write true in small letters"),
+            ("[model]\ntags = ['True', False]", "line 2, column 17", "write false in small letters"),
+            ("[bot]\nname = Truely\n", "line 2, column 8", "put a text in quotes"),
             ("[bot]\nname bubbot\n", "line 2, column 6", "write a setting as key = value"),
             ("[bot]\nname = 'a\n", "line 3, column end", "close the quotes"),
             ("[bot]\nname = 'a'\nname = 'b'\n", "line 3, column 11", "keep one"),

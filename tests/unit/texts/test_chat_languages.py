@@ -303,14 +303,14 @@ CONVERSATION = (
     ),
     (
         ",nothingsuch",
-        "There is no command ,nothingsuch. ,help lists them all.",
-        "没有 ,nothingsuch 这个命令。,help 可列出全部命令。",
+        "There is no command ,nothingsuch. ,help all lists them all.",
+        "没有 ,nothingsuch 这个命令。,help all 可列出全部命令。",
     ),
     (",serch", "There is no command ,serch. Did you mean ,search?", "没有 ,serch 这个命令。您是否想用 ,search？"),
     (
         ",help nothingsuch",
-        "There is no command ,nothingsuch. ,help lists them all.",
-        "没有 ,nothingsuch 这个命令。,help 可列出全部命令。",
+        "There is no command ,nothingsuch. ,help all lists them all.",
+        "没有 ,nothingsuch 这个命令。,help all 可列出全部命令。",
     ),
     (
         ",help why",

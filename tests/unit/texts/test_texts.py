@@ -365,8 +365,10 @@ class TestTexts:
         )
         assert slashes.with_command_prefix(",").say("no_name") == Texts().say("no_name")
         chinese = Texts("zh").with_command_prefix("/")
-        assert chinese.say("no_command", command="/x") == "没有 /x 这个命令。/help 可列出全部命令。"
-        assert slashes.say("no_command", command=",as typed") == "There is no command ,as typed. /help lists them all."
+        assert chinese.say("no_command", command="/x") == "没有 /x 这个命令。/help all 可列出全部命令。"
+        assert (
+            slashes.say("no_command", command=",as typed") == "There is no command ,as typed. /help all lists them all."
+        )
 
     def test_values_with_braces_are_values(self) -> None:
         assert (

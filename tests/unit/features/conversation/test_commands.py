@@ -409,7 +409,7 @@ class TestContext:
 async def test_quit_is_for_terminals(memory_store: InMemoryStore) -> None:
     async with running(memory_store, ScriptedModel()) as bench:
         assert (await bench.say(",quit")).text == ",quit works in a terminal only."
-        assert ",quit" not in (await bench.say(",help")).text
+        assert ",quit" not in (await bench.say(",help all")).text
 
 
 async def test_models_are_not_offered_the_commands_about_the_conversation(memory_store: InMemoryStore) -> None:
@@ -426,3 +426,31 @@ async def test_a_handoff_anchor_written_elsewhere_opens_the_next_turns_window(me
         await bench.tape().append([replace(anchor("phase/x", {"summary": "s"}), date="2026-11-21T20:21:00+00:00")])
         await bench.say("two")
         assert await last_shown(bench) == ["two"]
+
+
+class TestHelp:
+    async def test_ten_commands_are_listed_unless_all_are_asked_for(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, ScriptedModel()) as bench:
+            short, whole = [(await bench.say(typed)).text for typed in (",help", ",help all")]
+            listed = [line for line in short.splitlines() if line.startswith(",")][:-1]
+            assert 4 <= len(listed) <= 10
+            assert short.splitlines()[-1].startswith(",help all lists every command")
+            assert set(listed) < set(whole.splitlines())
+            assert ",correct – Correct what was said in an entry" in whole.splitlines()
+
+    async def test_a_person_who_is_new_is_greeted_with_three_things_to_try(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, ScriptedModel()) as bench:
+            greeting = (await bench.say(",start")).text.splitlines()
+            assert greeting[0] == "Hello, I am bubbot. Write to me as you would to a person."
+            assert len([line for line in greeting if line.startswith("•")]) == 3
+
+    @pytest.mark.parametrize(
+        ("typed", "meant"), [(",cancel", ",stop"), (",clear", ",new"), (",CLEAR it", ",new"), (",settings", ",model")]
+    )
+    async def test_a_word_that_people_look_for_names_the_command(
+        self, memory_store: InMemoryStore, typed: str, meant: str
+    ) -> None:
+        async with running(memory_store, ScriptedModel()) as bench:
+            first, *lines = (await bench.say(typed)).text.splitlines()
+            assert first.endswith("You may want:")
+            assert f"{meant} – " in "\n".join(lines)

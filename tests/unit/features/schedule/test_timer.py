@@ -61,6 +61,21 @@ class TestDue:
             await bot.passes(hours=17)
             assert bot.texts[-1] == "stretch"
 
+    @pytest.mark.parametrize(
+        ("typed", "answer"),
+        [
+            (",remind 5pm", "what shall I remind you of? Say it behind the time: ,remind 5pm: TEXT"),
+            (",remind at 8pm:", "what shall I remind you of? Say it behind the time: ,remind at 8pm: TEXT"),
+            (",remind 晚上八点：", "what shall I remind you of? Say it behind the time: ,remind 晚上八点: TEXT"),
+            (",schedule @daily", "what shall I do then? Say it behind the time: ,schedule @daily: PROMPT"),
+        ],
+    )
+    @virtual
+    async def test_a_time_alone_asks_for_the_text(self, typed: str, answer: str) -> None:
+        async with timed(InMemoryStore(), said()) as bot:
+            assert await bot.say(typed) == answer
+            assert await bot.names() == []
+
     @virtual
     async def test_a_mere_clock_keeps_the_days_of_a_job_that_is_named_by_two_words(self) -> None:
         async with timed(InMemoryStore(), said()) as bot:
@@ -76,7 +91,7 @@ class TestDue:
     async def test_what_is_not_sure_is_asked_and_plans_nothing(self) -> None:
         async with timed(InMemoryStore(), said()) as bot:
             assert "both look like a time" in await bot.say(",remind tomorrow call Ann at 5pm")
-            assert "say what the job does" in await bot.say(",remind in 5m")
+            assert "what shall I remind you of" in await bot.say(",remind in 5m")
             assert await bot.say(",schedules") == "Nothing is scheduled here."
 
     @virtual

@@ -202,6 +202,12 @@ class TestConfig:
         home.config.write_text('[bot]\npersona_file = "none.md"\n')
         assert level(read_config(home, None)[1], "config.persona") == "problem"
 
+    @plants("config.server")
+    @pytest.mark.parametrize("text", ["port = 9391", 'token = "abc"', "openai = true"])
+    def test_a_server_with_which_the_bot_does_not_start(self, home: Home, text: str) -> None:
+        home.config.write_text(f"[server]\n{text}\n")
+        assert level(read_config(home, None)[1], "config.server") == "problem"
+
     @plants("config.budget")
     def test_a_budget_that_cannot_be_reckoned_with(self, home: Home) -> None:
         home.config.write_text('[budget]\ncurrency = "EUR"\n')

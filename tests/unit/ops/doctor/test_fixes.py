@@ -149,6 +149,7 @@ class TestSettings:
         "config.renamed",
         "config.unowned",
         "config.persona",
+        "config.server",
         "config.budget",
         "config.open",
         "model.unknown",
@@ -159,6 +160,7 @@ class TestSettings:
         for text, wanted in (
             ('[bot]\nnmae = "x"\n', "config.invalid"),
             ('[bot]\npersona_file = "none.md"\n', "config.persona"),
+            ("[server]\nport = 9391\n", "config.server"),
             ('[model]\nname = "scripted"\n[schedule]\nfailures = 3\n', "config.renamed"),
             ('[model]\nname = "scripted"\n[lottery]\nday = 3\n', "config.unowned"),
             ('[budget]\ncurrency = "EUR"\n', "config.budget"),

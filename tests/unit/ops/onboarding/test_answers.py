@@ -89,7 +89,7 @@ def test_a_name_as_an_owner_is_refused_with_the_reason() -> None:
         (answers.parse_bot_name, "a\nb", "of one line"),
         (answers.parse_bot_name, "x" * 65, "1 to 64"),
         (answers.parse_bot_name, "a\ud800", "not UTF-8"),
-        (answers.parse_language, "english", "language tag"),
+        (answers.parse_language, "english", "the tag of a language"),
         (answers.parse_address, "localhost:11434", "http://"),
         (answers.parse_model_name, "fidibus", "provider/model"),
         (answers.parse_model_name, "opnai/gpt-4o", "did you mean 'openai/gpt-4o'"),

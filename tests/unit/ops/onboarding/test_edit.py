@@ -58,8 +58,8 @@ def test_a_commented_section_is_switched_on_and_the_rest_of_it_stays() -> None:
     ]
 
 
-def test_what_has_no_line_gets_one_below_its_section() -> None:
-    assert '[log]\nformat = "x"\nlevel = "debug"' in set_key(WRITTEN, ("log",), "format", "x")
+def test_what_has_no_line_gets_one_behind_the_last_of_its_section() -> None:
+    assert '[log]\nlevel = "debug"\nformat = "x"' in set_key(WRITTEN, ("log",), "format", "x")
 
 
 def test_what_has_no_section_gets_one_at_the_end() -> None:
@@ -133,7 +133,7 @@ def test_a_value_with_a_line_of_its_own_is_changed_without_tomlkit_reading_the_r
     text = '[bot]\n#name = "me" # who\nname = "x" # mine\n#language = "en"\n[log]\nname = "z"\n'
     assert set_key(text, BOT, "name", "y") == text.replace('"x"', '"y"')
     assert set_key(text, BOT, "language", "zh") == text.replace('#language = "en"', 'language = "zh"')
-    assert set_key(text, BOT, "persona", "kind") == text.replace("[bot]", '[bot]\npersona = "kind"')
+    assert set_key(text, BOT, "persona", "kind") == text.replace("# mine\n", '# mine\npersona = "kind"\n')
     assert read == ['name = "x" # mine\n', 'language = "en"\n']
 
 

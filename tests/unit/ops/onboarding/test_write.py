@@ -11,7 +11,7 @@ import pytest
 
 from bubbot.errors import ConfigError
 from bubbot.home import Home
-from bubbot.ops.onboarding.existing import ExistingConfig, read_existing
+from bubbot.ops.onboarding.existing import ExistingConfig, read_example, read_existing
 from bubbot.ops.onboarding.write import write
 
 OLD, NEW = '[bot]\nname = "old"\n', '[bot]\nname = "new"\n'
@@ -117,5 +117,5 @@ def test_a_disk_that_is_full_leaves_everything_as_it_was(home: Home) -> None:
 def test_a_disk_that_is_full_leaves_no_new_home_behind(home: Home) -> None:
     present = read_existing(home, None)
     with full_disk(), pytest.raises(ConfigError, match="nothing was changed"):
-        write(home, present, present.base_text, {secret(home): "new"}, stamp="T", check=lambda _: None)
+        write(home, present, read_example(), {secret(home): "new"}, stamp="T", check=lambda _: None)
     assert not home.path.parent.exists()
