@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from operator import attrgetter
+from types import NoneType
 from zoneinfo import ZoneInfo
 
 from bubbot.errors import ConfigError
@@ -87,8 +88,6 @@ class ContextView:
         Raises:
             ConfigError: its strategy is not installed, or in another version.
         """
-        style, stamps = dict(data["style"]), data["style"]["stamps"]
-        style["stamps"] = None if stamps is None else ZoneInfo(stamps)
         selector, version = data["selector"], data.get("strategy_version", 1)
         try:
             strategy = strategies.find(selector)
@@ -104,7 +103,7 @@ class ContextView:
             )
         return cls(
             selector,
-            MessageStyle(**style),
+            _read_style(data["style"]),
             data["budget"],
             data.get("asking", False),
             data.get("fork", ""),
@@ -144,3 +143,24 @@ class ContextView:
         if not opening or not is_in_context(opening[0]):
             return None
         return None if opening[0].name == SESSION_START and not self.style.bootstrap else opening[0]
+
+
+def records_view(step: JsonObject) -> bool:
+    """Return true if the data of a step records a view: a call for a purpose has none, and an imported one may be anything."""
+    view = step.get("view")
+    if not isinstance(view, Mapping) or type(view.get("selector")) is not str:
+        return False
+    if type(view.get("budget", False)) not in (int, NoneType) or type(view.get("fork", "")) is not str:
+        return False
+    if type(view.get("strategy_version", 1)) is not int:
+        return False
+    try:
+        _read_style(view["style"])
+    except (KeyError, TypeError, ValueError):
+        return False
+    return True
+
+
+def _read_style(data: JsonObject) -> MessageStyle:
+    stamps = data["stamps"]
+    return MessageStyle(**{**data, "stamps": None if stamps is None else ZoneInfo(stamps)})

@@ -50,6 +50,7 @@ from bubbot.models.unconfigured import UnconfiguredModel
 from bubbot.ports.channel import Role, UnparsedUpdate
 from bubbot.ports.tool import HelpTopic, Tool
 from bubbot.ports.turn import AcceptedInbound, Status
+from bubbot.runtime.context.strategy import KERNEL_STRATEGIES
 from bubbot.runtime.messages import too_old_text
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
@@ -136,7 +137,7 @@ def list_translated_tools() -> list[Tool]:
         *hand_tools(),
         *explain_tools(unused, unused, ""),
         replay_tool(unused, unused, unused),
-        *agent_tools(SubTaskService(AgentsSettings(), tuple)),
+        *agent_tools(SubTaskService(AgentsSettings(), tuple, KERNEL_STRATEGIES)),
     ]
     return [each for each in tools if not each.is_reserved]
 

@@ -21,6 +21,7 @@ from bubbot.ports.model import ModelReply
 from bubbot.ports.tool import INSIDE, READS_OWN, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.ports.usage import BudgetSubject
+from bubbot.runtime.compose import rebuild_request
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind, TapeEntry, event
 from bubbot.tape.store import TapeStore
@@ -82,6 +83,15 @@ async def are_errors(bench: Bench) -> list[bool]:
         if entry.kind == Kind.TOOL_RESULT and "fork" not in entry.meta
         for result in entry.payload["results"]
     ]
+
+
+async def step_ids(bench: Bench) -> list[int]:
+    return [entry.id for entry in await bench.entries() if entry.name == "loop.step"]
+
+
+def ends(step: Mapping[str, Any]) -> list[int]:
+    """The last entries of what a step was shown."""
+    return [high for low, high in step["shown"] if type(low) is int]
 
 
 def of_fork(entries: Sequence[TapeEntry], fork: str) -> list[int]:
@@ -258,6 +268,51 @@ class TestWhatItLeaves:
         assert (ended["merged"], ended["entries"], ended["result"]) == (False, (), "gold")
         assert result.startswith(f"gold\n\n[Sub-task task: only its result was kept, entry #{entries[2].id}, fork ")
         assert await memory_store.forks() == []
+
+    @pytest.mark.law("T13")
+    @pytest.mark.parametrize(
+        ("first", "inside"),
+        [
+            (",fork dig", [calls("tape_info")]),
+            ("go", [calls("tape_info")]),
+            ("go", [run("inner", mode="result"), run("inner")]),
+            ("both", [calls("tape_info")]),
+        ],
+        ids=["beside", "one", "nested", "parallel"],
+    )
+    async def test_what_a_discarded_one_was_shown_can_be_built_again(
+        self, store: TapeStore, first: str, inside: Sequence[Mapping[str, Any]]
+    ) -> None:
+        task = run("dig", mode="result", tools="tape.info,agent.run")
+        model = scripted(
+            go=[task, says("done")],
+            both=[both(task, task), says("done")],
+            dig=[*inside, says("gold")],
+            inner=[calls("tape_info"), says("inner done")],
+        )
+        async with running(store, model, options()) as bench:
+            await bench.say("the hotel has a sauna")
+            await bench.say(first)
+            steps = await bench.events("loop.step")
+            sent = {request.digest(): request.as_bytes() for request in bench.requests}
+            assert {step["request"] for step in steps} == set(sent)
+            for step in steps:
+                rebuilt = await rebuild_request(step, bench.tape(), strategies=OWN_STRATEGIES)
+                assert rebuilt.as_bytes() == sent[step["request"]]
+            discarded = [step for step in steps if step.get("purpose", "").startswith("agent:")]
+            assert len(discarded) >= 2
+            assert all(
+                high < step_id
+                for step_id, step in zip(await step_ids(bench), steps, strict=True)
+                for high in ends(step)
+            )
+            if first == ",fork dig":  # it sees the conversation, and its answer names what it rests on
+                (asked,) = [
+                    entry.id
+                    for entry in await bench.entries()
+                    if "sauna" in str(entry.payload.get("content")) and entry.payload["role"] == "user"
+                ]
+                assert all(any(low <= asked <= high for low, high in step["shown"]) for step in discarded)
 
     async def test_all_of_it_if_it_changed_something(self, memory_store: InMemoryStore) -> None:
         ran = list[str]()
