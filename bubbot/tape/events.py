@@ -298,6 +298,7 @@ class InboundReceived(TypedDict):
     origin: NotRequired[str]
     model: NotRequired[str]
     instructions: NotRequired[str]
+    is_one_shot: NotRequired[bool]
     provenance: NotRequired[str]
 
 
