@@ -17,7 +17,15 @@ from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 from bubbot.concurrency import is_being_cancelled
-from bubbot.errors import BubbotError, ConfigError, DeliveryFailed, FeatureFailed, ModelCallDenied, ToolSignal
+from bubbot.errors import (
+    BubbotError,
+    ConfigError,
+    DeliveryFailed,
+    FeatureFailed,
+    ModelCallDenied,
+    StrategyFailed,
+    ToolSignal,
+)
 from bubbot.feature import Apply, Feature, FindModel
 from bubbot.log import redact
 from bubbot.ports.channel import Inbound, Outbound, Receipt, Role
@@ -30,8 +38,11 @@ from bubbot.ports.turn import AcceptedInbound, SourcedReply, Turn, TurnGate, Tur
 from bubbot.records import dataclass
 from bubbot.runtime.attachments import AttachmentResult, Fetch, TakesAttachments, UnfetchedAttachments
 from bubbot.runtime.compose import ChooseSelector, PromptSection, PromptText
+from bubbot.runtime.context.repair import find_fault
+from bubbot.runtime.context.strategy import ContextInput, ContextStrategy, ModelContext
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.handle import Clock, TapeHandle
+from bubbot.tape.query import Slice, TapeQuery
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +89,16 @@ class FeatureProblems:
         """Record that the bot goes on without a feature, with all it has."""
         self._problems[name] = FeatureProblem(name, redact(reason), timestamp(self._now()), is_left_out=True)
         log.warning("feature %s left out: %s", name, reason, exc_info=error, extra={"action": "plugin.broken"})
+
+    def record_strategy(self, selector: str, error: BubbotError) -> None:
+        """Record that a context strategy failed. Each request asks it again: what it says again is not logged again."""
+        name, reason = (
+            f"context strategy {selector}",
+            error.problem if isinstance(error, StrategyFailed) else str(error),
+        )
+        known = self._problems.get(name)
+        if known is None or known.reason != redact(reason):
+            self.record(name, reason, error)
 
     def record(
         self, name: str, reason: str, error: BaseException | None = None, *, level: int = logging.WARNING
@@ -528,6 +549,50 @@ def _run_in_thread(work: Callable[[], object], timeout: float) -> object:
     if not results:
         raise TimeoutError(f"it was not built within {timeout:g} seconds")
     return results[0]
+
+
+def guard_strategy(strategy: ContextStrategy) -> ContextStrategy:
+    """Let the context strategy of a package raise nothing but `StrategyFailed`, which names it, and return what can be used."""
+
+    def guard(hook: str, call: Callable[..., T], check: Callable[..., str]) -> Callable[..., T]:
+        def guarded(*arguments: Any) -> T:
+            try:
+                value = call(*arguments)
+                problem = check(value, *arguments)
+            except (Exception, SystemExit) as error:
+                raise StrategyFailed(strategy.name, f"{hook}: {_describe(error)}") from error
+            if problem:
+                raise StrategyFailed(strategy.name, f"{hook}: {problem}")
+            return value
+
+        return guarded
+
+    def fold_safely(fold: Callable[[ContextInput], ModelContext]) -> Callable[[ContextInput], ModelContext]:
+        def build(source: ContextInput) -> ModelContext:
+            context: object = fold(source)
+            if not isinstance(context, ModelContext):
+                raise TypeError(f"it returned a {type(context).__name__}")
+            return ModelContext(tuple(context.context_messages), tuple(context.facts))
+
+        return guard("fold", build, find_fault)
+
+    def list_further(tape: str, entries: Sequence[TapeEntry]) -> Sequence[TapeQuery]:
+        return tuple(strategy.find_further(tape, entries))
+
+    def check_further(queries: Sequence[object], tape: str, _entries: object) -> str:
+        is_usable = all(isinstance(query, TapeQuery) and query.tape == tape for query in queries)
+        return "" if is_usable else "it returned something else than queries on the tape"
+
+    def check_part(part: object, _argument: str) -> str:
+        return "" if isinstance(part, Slice) else f"it returned a {type(part).__name__}"
+
+    return replace(
+        strategy,
+        fold=fold_safely(strategy.fold),
+        earlier={version: fold_safely(fold) for version, fold in strategy.earlier.items()},
+        part=guard("part", strategy.part, check_part),
+        find_further=guard("find_further", list_further, check_further),
+    )
 
 
 def _describe(error: BaseException) -> str:

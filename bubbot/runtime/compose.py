@@ -10,7 +10,7 @@ from dataclasses import field, replace
 from functools import partial
 from typing import Any, TypeAlias
 
-from bubbot.errors import AnchorNotFound, ConfigError, EntryNotFound
+from bubbot.errors import AnchorNotFound, BubbotError, ConfigError, EntryNotFound
 from bubbot.ports.model import Model, ModelRequest, ModelTraits, ToolSpec, ToolSpecs
 from bubbot.ports.settings import AUTO_SELECTOR
 from bubbot.ports.turn import EntryRef, Turn, find_no_quote
@@ -25,7 +25,7 @@ from bubbot.runtime.context.attachments import (
 from bubbot.runtime.context.selectors import MessageStyle
 from bubbot.runtime.context.strategy import KERNEL_STRATEGIES, ContextStrategies, ModelContext
 from bubbot.runtime.context.tokens import estimate_size, estimate_tokens
-from bubbot.runtime.context.view import ContextView, records_view
+from bubbot.runtime.context.view import CONTEXT_VERSION, ContextView, records_view
 from bubbot.runtime.prompt import PromptSettings, render_prompt
 from bubbot.runtime.shown import ForeignWords, QuotesAddresses, ShownTexts
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical
@@ -70,6 +70,11 @@ Recompose: TypeAlias = Callable[[Turn, JsonObject], Awaitable[tuple[ModelRequest
 """Build the request of a recorded step as this code would; see `RequestComposer.recompose`."""
 
 
+def log_strategy_failure(selector: str, error: BubbotError) -> None:
+    """Log that a strategy failed."""
+    log.warning("context strategy %s failed: %s", selector, error, extra={"action": "context.strategy"})
+
+
 @dataclass(frozen=True, slots=True)
 class ContextPolicy:
     """The settings from which a context is built.
@@ -84,6 +89,7 @@ class ContextPolicy:
         image_bytes: bytes at most of these images.
         strategies: those among which the selector names one.
         choices: ask what a chat has chosen for itself; the first answer replaces the selector.
+        on_strategy_failure: called if a strategy of a package fails, with its selector; `window` takes its place.
     """
 
     selector: str = AUTO_SELECTOR
@@ -95,6 +101,7 @@ class ContextPolicy:
     image_bytes: int = MAX_REQUEST_IMAGE_BYTES
     strategies: ContextStrategies = KERNEL_STRATEGIES
     choices: Sequence[ChooseSelector] = ()
+    on_strategy_failure: Callable[[str, BubbotError], None] = log_strategy_failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,18 +190,13 @@ class RequestComposer:
         )
         if budget is None:
             budget = _budget(traits.context_tokens, system, tools)
-        strategies = self._settings.strategies
-        view = ContextView(
-            selector,
-            style,
-            budget,
-            ends_with_user=bool(turn.message_ids),
-            fork=turn.tape.id if turn.is_subtask else "",
-            strategies=strategies,
-        )
-        if (start := await find_start(turn.tape, view)) is not None:
-            view = replace(view, start=start)
-        context, answers = await read_context(turn.tape, view)
+        try:
+            view, context, answers = await self._read(turn, selector, style, budget)
+        except (ConfigError, AnchorNotFound) as error:  # a package's strategy ends no turn (T12)
+            if self._settings.strategies.is_own(selector):
+                raise
+            self._settings.on_strategy_failure(selector, error)
+            view, context, answers = await self._read(turn, "window", style, budget)
         ids = context.ids
         foreign = await _find_foreign(turn.tape, answers, ids, foreign)
         request = ModelRequest(system, context.messages, tools, self._settings.parameters, context.texts)
@@ -205,6 +207,28 @@ class RequestComposer:
         return ComposedRequest(
             request, model, context, view.as_json(), head, ids, is_compacting, prompt_shown, foreign, find_quote
         )
+
+    async def _read(
+        self, turn: Turn, selector: str, style: MessageStyle, budget: int | None
+    ) -> tuple[ContextView, ModelContext, Sequence[Sequence[TapeEntry]]]:
+        """Read the context of the next request; return it with its view, and with all that was read.
+
+        Raises:
+            ConfigError: the strategy cannot be loaded, or fails.
+            AnchorNotFound: there is no such part of the tape.
+        """
+        view = ContextView(
+            selector,
+            style,
+            budget,
+            ends_with_user=bool(turn.message_ids),
+            answered=tuple(turn.message_ids),
+            fork=turn.tape.id if turn.is_subtask else "",
+            strategies=self._settings.strategies,
+        )
+        if (start := await find_start(turn.tape, view)) is not None:
+            view = replace(view, start=start)
+        return view, *await read_context(turn.tape, view)
 
     async def recompose(self, turn: Turn, step: JsonObject) -> tuple[ModelRequest, Mapping[str, Sequence[Span]]]:
         """Build the request of a recorded step of an answer as this code would: its prompt, its tools, its messages.
@@ -223,7 +247,8 @@ class RequestComposer:
         """
         strategies = self._settings.strategies
         strategy = strategies.find(step["view"]["selector"])
-        view = ContextView.from_json({**step["view"], "strategy_version": strategy.version}, strategies)
+        current = {"strategy_version": strategy.version, "version": CONTEXT_VERSION}
+        view = ContextView.from_json({**step["view"], **current}, strategies)
         traits = ModelTraits(short_prompt=not view.style.bootstrap, tools=view.style.tools)
         system, shown, _ = await self._system(turn, traits)
         context, _ = await read_context(turn.tape, view)

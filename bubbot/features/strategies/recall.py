@@ -50,7 +50,7 @@ LINE_TOKENS = 20
 MAX_STEPS_READ = 8
 """The newest steps among which that of the conversation is looked for: sub-tasks and summaries write some, too."""
 _STRATEGIES = ContextStrategies((RETRIEVAL,))
-_CURRENT = {"selector": RETRIEVAL.name, "strategy_version": RETRIEVAL.version, "fork": ""}
+_CURRENT = {"selector": RETRIEVAL.name, "strategy_version": RETRIEVAL.version, "fork": "", "answered": ()}
 
 FindEntries: TypeAlias = Callable[[ForkedTape, Sequence[str], datetime | None, int], Awaitable[Sequence[Sequence[int]]]]
 """Find the entries that hold each word, up to a date, newest first and so many at most of each."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from operator import attrgetter
 from types import NoneType
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from bubbot.errors import ConfigError
 from bubbot.records import dataclass
+from bubbot.runtime.context.repair import NEWEST, repair_messages, show_answered
 from bubbot.runtime.context.selectors import MessageStyle, ensure_user_last, is_in_context
 from bubbot.runtime.context.strategy import (
     KERNEL_STRATEGIES,
@@ -20,14 +23,17 @@ from bubbot.runtime.context.strategy import (
 )
 from bubbot.tape.anchor import SESSION_START
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
-from bubbot.tape.handle import CORRECTION
+from bubbot.tape.handle import CORRECTION, spans_of
 from bubbot.tape.query import IdRanges, OpeningAnchor, Slice, TapeQuery, Window
 from bubbot.tape.view import QueryAnswers
 
-CONTEXT_VERSION = 3
+CONTEXT_VERSION = 4
 """The version of the message format, recorded with each step. Requests of other versions cannot all be rebuilt exactly: version 2
-did not escape tags and line ends in what an anchor hands over."""
+did not escape tags and line ends in what an anchor hands over. Those of version 3 can: there was no repair of what a strategy
+chose."""
+REPAIRED_SINCE_VERSION = 4
 _STYLE_VALUES = attrgetter(*MessageStyle.__slots__)
+_ID = attrgetter("id")
 _SHOWN = (Kind.MESSAGE, Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.EVENT)
 
 
@@ -43,12 +49,14 @@ class ContextView:
         budget: tokens; None: unlimited.
         ends_with_user: the messages are for a model that answers now, so they never end with its own words, which some
             providers refuse.
+        answered: the entries that the running turn answers, with their ids of that time: they are always shown.
         fork: the fork of the sub-task that is shown them; empty: of none. What other sub-tasks wrote is not shown.
         heavy: see `View`.
         strategies: those among which the selector names one.
         version: of the strategy; None for the current one.
         start: the first entry to read, if the strategy needs none before it (see `ContextStrategy.start_event`). It
             changes what is read and not what is built, so that no record needs it.
+        is_repaired: the kernel repairs what the strategy chose; false for the requests of earlier versions.
         strategy: the strategy that the selector names.
 
     Raises:
@@ -64,6 +72,8 @@ class ContextView:
     strategies: ContextStrategies = field(default=KERNEL_STRATEGIES, repr=False, compare=False)
     version: int | None = None
     start: int | None = None
+    answered: tuple[int, ...] = ()
+    is_repaired: bool = True
     strategy: ContextStrategy = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -77,8 +87,15 @@ class ContextView:
         zone = self.style.stamps
         style = dict(zip(MessageStyle.__slots__, _STYLE_VALUES(self.style), strict=True))
         style["stamps"] = None if zone is None else str(zone)
-        data = {"selector": self.selector, "style": style, "budget": self.budget, "asking": self.ends_with_user}
+        data: dict[str, Any] = {
+            "selector": self.selector,
+            "style": style,
+            "budget": self.budget,
+            "asking": self.ends_with_user,
+        }
         data |= {"version": CONTEXT_VERSION, "strategy_version": self.strategy.version}
+        if self.answered:
+            data["answered"] = self.answered
         return data | ({"fork": self.fork} if self.fork else {})
 
     @classmethod
@@ -109,6 +126,8 @@ class ContextView:
             data.get("fork", ""),
             strategies=strategies,
             version=None if strategy.version == version else version,
+            answered=tuple(data.get("answered", ())),
+            is_repaired=data.get("version", 1) >= REPAIRED_SINCE_VERSION,
         )
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
@@ -125,19 +144,41 @@ class ContextView:
         )
 
     def further_queries(self, tape: str, answers: QueryAnswers) -> tuple[TapeQuery, ...]:
-        """Build what the strategy reads besides, by the answers of the first queries."""
-        return tuple(self.strategy.find_further(tape, answers[1]))
+        """Build what is read besides: the answered messages that the part does not have, then what the strategy names."""
+        further = self.strategy.find_further(tape, answers[1])
+        missing = self._find_unread(answers[1])
+        return (TapeQuery(tape, IdRanges(tuple(spans_of(missing)))), *further) if missing else tuple(further)
+
+    def _find_unread(self, entries: Sequence[TapeEntry]) -> list[int]:
+        """List the answered messages that are not among the entries of the part, which are ascending."""
+        unread, newest = [], entries[-NEWEST:]
+        for number in self.answered:
+            for entry in newest:
+                if entry.id == number:
+                    break
+            else:
+                place = bisect_left(entries, number, key=_ID)
+                if place == len(entries) or entries[place].id != number:
+                    unread.append(number)
+        return unread
 
     def fold(self, answers: QueryAnswers) -> ModelContext:
         """Build the context from the answers of the first queries, followed by those of the further ones."""
         opening, entries, *further = answers
+        unread = further.pop(0) if further and self._find_unread(entries) else ()
         if [True for entry in entries if "fork" in entry.meta]:  # seldom: of sub-tasks
             entries = tuple([entry for entry in entries if entry.is_shown_to(self.fork)])
         source = ContextInput(self._opening(opening), entries, self.style, self.budget, further)
         context = self.strategy.fold(source)
-        if not self.ends_with_user:
-            return context
-        return ModelContext(ensure_user_last(context.context_messages), context.facts)
+        messages = context.context_messages
+        if self.is_repaired:
+            if self.answered:
+                readable = sorted((*unread, *entries), key=_ID) if unread else entries
+                messages = show_answered(messages, self.answered, readable, self.style)
+            messages = repair_messages(messages, self.style)
+        if self.ends_with_user:
+            messages = ensure_user_last(messages)
+        return context if messages is context.context_messages else ModelContext(messages, context.facts)
 
     def _opening(self, opening: Sequence[TapeEntry]) -> TapeEntry | None:
         if not opening or not is_in_context(opening[0]):
@@ -152,7 +193,10 @@ def records_view(step: JsonObject) -> bool:
         return False
     if type(view.get("budget", False)) not in (int, NoneType) or type(view.get("fork", "")) is not str:
         return False
-    if type(view.get("strategy_version", 1)) is not int:
+    if {type(view.get("strategy_version", 1)), type(view.get("version", 1))} != {int}:
+        return False
+    answered = view.get("answered", ())
+    if not isinstance(answered, (list, tuple)) or any(type(number) is not int for number in answered):
         return False
     try:
         _read_style(view["style"])

@@ -34,6 +34,7 @@ from bubbot.errors import (
     ModelRepeatsCall,
     ModelStepLimit,
     ModelUnavailable,
+    StrategyFailed,
     TapeCorrupt,
 )
 from bubbot.features.access.tools import access_tools
@@ -241,7 +242,7 @@ class TestLanguages:
 
     def test_the_errors_of_models_and_installed_features_are_told_by_kind(self) -> None:
         kinds = {one.kind for one in vars(errors).values() if isinstance(one, type) and issubclass(one, ModelError)}
-        assert set(_table("error.")) == kinds | {FeatureFailed.kind}
+        assert set(_table("error.")) == kinds | {FeatureFailed.kind, StrategyFailed.kind}
 
     @pytest.mark.parametrize(
         "error",
@@ -251,6 +252,7 @@ class TestLanguages:
             ModelCallsRefused("tape_info", 3),
             ModelEmptyAnswer(),
             FeatureFailed("odd", "prompt: no"),
+            StrategyFailed("odd", "fold: no"),
         ],
     )
     def test_an_error_is_translated_from_what_it_says_in_english(self, error: BubbotError) -> None:
