@@ -24,8 +24,8 @@ from bubbot.records import dataclass
 from bubbot.runtime.tool_list import unwrap_call
 from bubbot.runtime.turns import read_calls
 from bubbot.tape import entry as make
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry
-from bubbot.tape.provenance import Source
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, text_field
+from bubbot.tape.provenance import Source, most_foreign, source_of
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.view import QueryAnswers
 from bubbot.texts import NOT_RUN, OUTCOME_UNKNOWN
@@ -54,7 +54,8 @@ class EffectRun:
         """Run the tool; if the call acts outside, after its begin is durable. This is innermost: nothing changes it any more."""
         effect = call.plan.effect if call.plan else call.tool.effect
         if not call.tool.acts_outside and effect.kind is not EffectKind.OUTSIDE:
-            return await _run_tool(call, call.turn)
+            turn = replace(call.turn, call_id=self.call_id) if call.tool.is_parallel else call.turn
+            return await _run_tool(call, turn)
         if self.is_begun and effect.once is Repeat.NEVER:
             raise ToolFailed(f"{call.tool.name} began before, and must not run twice; its outcome is unknown")
         return await self.act(call, effect.once)
@@ -92,29 +93,57 @@ def _new_key(turn: Turn, call_id: str, digest: str) -> str:
 def missing_results(delta: Iterable[TapeEntry], fork: str) -> list[TapeEntry]:
     """Build the results of the calls that have none, as a fork was left (T12).
 
+    A sub-task that ended has written what came of it, and that is the result of its call.
+
     Args:
         delta: what the fork holds.
         fork: its id if it is a fork of a fork; empty for the fork of a turn.
     """
-    missing: list[tuple[str, str]] = []
+    missing: list[dict[str, Any]] = []
+
+    def find(call: object, *contents: str) -> dict[str, Any] | None:
+        found = (item for item in missing if item["tool_call_id"] == call)
+        return next((item for item in found if not contents or item["content"] in contents), None)
+
+    source = Source.OWN
     for entry in delta:
-        if entry.meta.get("fork", "") != fork:
+        writer = entry.meta.get("fork", "")
+        if entry.kind == Kind.EVENT and writer and _caller_of(writer) == fork:
+            if (ended := _read_ended(entry)) and (item := find(entry.data["call"], OUTCOME_UNKNOWN)) is not None:
+                item.clear()
+                item |= ended
+                source = most_foreign(source, source_of(entry))
+        if writer != fork:
             continue
         if entry.kind == Kind.TOOL_CALL:
             outside = entry.payload.get("outside", ())
-            missing += [
-                (call["id"], NOT_RUN if call["id"] in outside else OUTCOME_UNKNOWN) for call in entry.payload["calls"]
-            ]
+            for call in entry.payload["calls"]:
+                content = NOT_RUN if call["id"] in outside else OUTCOME_UNKNOWN
+                missing.append({"tool_call_id": call["id"], "content": content, "is_error": True})
         elif entry.name == EFFECT_BEGIN:
-            waiting = (entry.payload["data"]["call"], NOT_RUN)
-            if waiting in missing:
-                missing[missing.index(waiting)] = (waiting[0], OUTCOME_UNKNOWN)
+            if (item := find(entry.payload["data"]["call"], NOT_RUN)) is not None:
+                item["content"] = OUTCOME_UNKNOWN
         elif entry.kind == Kind.TOOL_RESULT:
-            for answered in (result["tool_call_id"] for result in entry.payload["results"]):
-                if (place := next((n for n, (call, _) in enumerate(missing) if call == answered), None)) is not None:
-                    del missing[place]  # once: models reuse ids
-    items = [{"tool_call_id": call, "content": content, "is_error": True} for call, content in missing]
-    return [make.tool_result(items, provenance=str(Source.OWN))] if items else []
+            for result in entry.payload["results"]:
+                if (item := find(result["tool_call_id"])) is not None:
+                    missing.remove(item)  # once: models reuse ids
+    return [make.tool_result(missing, provenance=str(source))] if missing else []
+
+
+def _caller_of(fork: str) -> str:
+    """Return the fork that this one is a fork of; empty for the fork of a turn."""
+    parent = fork.rpartition("/")[0]
+    return parent if "/" in parent else ""
+
+
+def _read_ended(entry: TapeEntry) -> dict[str, Any] | None:
+    """Read the result of a call from the fact that it ended, which a sub-task writes before its caller does."""
+    data = entry.data
+    call, result = text_field(data, "call"), text_field(data, "result")
+    if not call or not result:
+        return None
+    item = {"tool_call_id": call, "content": result}
+    return item if data.get("status") == "answered" else {**item, "is_error": True}
 
 
 @dataclass(frozen=True, slots=True)

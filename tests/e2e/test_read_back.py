@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import signal
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,9 @@ from bubbot.app.bot import open_app
 from bubbot.home import Home
 from bubbot.settings.loader import ModelSettings, Settings
 from bubbot.tape.entry import event, thaw
+from bubbot.texts import OUTCOME_UNKNOWN
 from tests.e2e import bot
+from tests.e2e.test_control import until
 from tests.e2e.test_trace import GIVE_UP, Browser, tape_of
 from tests.tapes import whole
 
@@ -86,6 +90,38 @@ async def test_a_question_that_an_earlier_version_asked_is_named_as_not_kept(tmp
     assert "agent:fork: step 1" in told(home, "ask", ",why ffffffff")
     pages = step_pages(home)
     assert "was not kept" in pages[-1]
+
+
+def has_ended(home: Path) -> bool:
+    """Whether the open fork of a turn holds the end of a sub-task, on the disk."""
+    with closing(sqlite3.connect(home / "bubbot.db")) as database:
+        return any("agent/ended" in text for (text,) in database.execute("SELECT entries FROM fork_batches"))
+
+
+def test_a_sub_task_that_ended_before_a_kill_is_told_with_its_result(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    tasks = [{"name": "agent_run", "arguments": {"task": task}} for task in ("dig here", "be slow")]
+    rules = [
+        {"when": "be slow", "steps": [{"text": "late", "delay": 60}]},
+        {"when": "dig here", "steps": [{"text": "gold"}]},
+        {"when": "go", "steps": [{"calls": tasks}, {"text": "done"}]},
+    ]
+    (home / "script.json").write_text(json.dumps({"rules": rules, "default": [{"text": "hm"}]}))
+    env = {"BUBBOT_MODEL__SCRIPT": str(home / "script.json")}
+    with bot.opened(home, "chat", **env) as chat:
+        chat.type("go")
+        until(lambda: (home / "bubbot.db").exists() and has_ended(home))
+        chat.process.send_signal(signal.SIGKILL)
+        assert chat.process.wait(GIVE_UP) != 0
+    rules[2] = {"when": "go", "steps": [{"text": "done"}]}
+    (home / "script.json").write_text(json.dumps({"rules": rules, "default": [{"text": "hm"}]}))
+    assert "done" in bot.said(home, "hello", env=env)
+    (results,) = [entry["payload"]["results"] for entry in bot.entries(home) if entry["kind"] == "tool_result"]  # type: ignore[index]
+    told = {result["tool_call_id"]: result["content"] for result in results}
+    (ended,) = [entry["payload"]["data"] for entry in bot.entries(home) if "agent/ended" in str(entry)]  # type: ignore[index]
+    assert told.pop(ended["call"]) == "gold"
+    assert [*told.values()] == [OUTCOME_UNKNOWN]
 
 
 @pytest.mark.parametrize("place", ["ask", "chat"])

@@ -65,7 +65,7 @@ class SubTaskService:
             raise ToolFailed(turn.result_texts.say("agent_too_deep", depth=self.settings.max_depth))
         tasks = turn.metadata.setdefault(RunningTasks, RunningTasks(self.settings.max_parallel))
         assert isinstance(tasks, RunningTasks)
-        task = SubTask(order, depth, turn.find_metadata(SubTask))
+        task = SubTask(order, depth, turn.find_metadata(SubTask), turn.call_id)
         ended = await self._take_up(turn, task, tasks)
         if ended is None:
             async with AsyncExitStack() as stack:
@@ -156,6 +156,8 @@ class SubTaskService:
             "tools": [tool.name for writer, tool in self._list_calls(fork, task) if writer == fork.id],
             "usage": {"input_tokens": task.input_tokens, "output_tokens": task.output_tokens},
         }
+        if task.call:
+            data["call"] = task.call
         return make.event(ENDED, data)
 
     def _list_calls(self, fork: ForkedTape, task: SubTask) -> list[tuple[str, Tool]]:

@@ -25,7 +25,7 @@ from bubbot.runtime.compose import rebuild_request
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind, TapeEntry, event
 from bubbot.tape.store import TapeStore
-from bubbot.texts import Texts
+from bubbot.texts import OUTCOME_UNKNOWN, Texts
 from tests.turns import HOME, WAIT, Bench, Options, calls, running, says
 
 
@@ -554,6 +554,9 @@ class TestAfterAnInterruption:
             assert isinstance(model, ScriptedModel)
             prompts = [request.messages[-1] for request in model.requests]
         assert sorted(ran) == ["get.stuck 3", "look.up 1", "look.up 1", "send.out 2"]
+        third = OUTCOME_UNKNOWN if is_killed else "sub-task was stopped"
+        assert found[:2] == ["first answer", "first answer"]  # as the interrupted attempt left them
+        assert third in found[2]
         for text in found[-3:-1]:
             assert text.startswith("first answer\n\n[Sub-task task: entries #")
         assert found[-3] != found[-2]  # equal orders are answered by an attempt each
