@@ -216,13 +216,14 @@ def _failure_text(error: BubbotError, texts: Texts) -> str:
 
 
 def _cite(turn: Turn, ended: TapeEntry) -> str:
-    """Name the entries of a sub-task, and what it used. The entries of a fork of a fork have no ids yet: `+n`."""
+    """Name the entries of a sub-task, and what it used. Those of a fork of a fork have no ids yet: the fork names them."""
     data, texts = ended.data, turn.result_texts
-    spans = data["entries"] or [[ended.id, ended.id]]
-    base, sign = (turn.tape.base, "+") if turn.is_subtask and spans[0][0] > turn.tape.base else (0, "#")
-    low, high = spans[0][0] - base, spans[-1][-1] - base
-    entries = f"{sign}{low}" if low == high else f"{sign}{low}-{sign}{high}"
     tokens = data["usage"]["input_tokens"] + data["usage"]["output_tokens"]
+    if turn.is_subtask:
+        return texts.say("agent_cited_fork", name=data["name"], fork=data["fork"], steps=data["steps"], tokens=tokens)
+    spans = data["entries"] or [[ended.id, ended.id]]
+    low, high = spans[0][0], spans[-1][-1]
+    entries = f"#{low}" if low == high else f"#{low}-#{high}"
     if turn.runs_command:  # people find the fork on the tape
         return texts.say("agent_entries", entries=entries, steps=data["steps"], tokens=tokens)
     return texts.say(

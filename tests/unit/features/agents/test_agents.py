@@ -148,8 +148,18 @@ class TestASubTask:
             first, second = await results(bench)
             (refused,) = [text for text in await results(bench, None) if text not in (first, second)]
         assert first.startswith("A sub-task cannot be given the tool owners.only; it can be given: ")
+        assert not first.endswith(": .")
         assert refused == "owners.only is not available here"
         assert ran == []
+
+    async def test_where_it_can_be_given_no_tool_it_says_so(self, memory_store: InMemoryStore) -> None:
+        model = scripted(
+            go=[run("task", tools=["agent.run"]), says("done")], task=[run("inner", tools="x"), says("ok")]
+        )
+        async with running(memory_store, model, options(agents=AgentsSettings(max_depth=2))) as bench:
+            await bench.say("go")
+            told = (await results(bench, None))[0]
+        assert told == "A sub-task cannot be given the tool x; here it can be given none."
 
     async def test_several_run_at_once_and_each_is_attributable(self, memory_store: InMemoryStore) -> None:
         inside = list[int]()
@@ -386,7 +396,7 @@ class TestHowItEnds:
     @pytest.mark.parametrize(
         ("task", "arguments", "said"),
         [
-            ("loop", {"steps": 2}, "The sub-task made 2 model calls, as many as it may, without a result."),
+            ("loop", {"steps": 2}, "The sub-task has used up its model calls (2) without a result."),
             ("loop", {}, "The sub-task kept calling tape_info with the same arguments."),
             ("dear", {"budget": 10}, "The sub-task has used up its budget: 10 of 10 tokens are left, and"),
             ("down", {}, "The sub-task failed: "),
@@ -440,9 +450,7 @@ class TestHowItEnds:
         assert found[0].startswith("A sub-task cannot be given the tool agent.run")
         assert found[1] == "agent.run is not available here"
         assert [data["status"] for data in ended] == ["answered", "answered"]
-        (low, high), first = ended[0]["entries"][0], ended[1]["entries"][0][0]
-        own = f"+{low - first + 1}-+{high - first + 1}"  # counted from the first entry of the fork
-        assert found[2].startswith(f"inner done\n\n[Sub-task task: entries {own}, fork ")
+        assert found[2].startswith(f"inner done\n\n[Sub-task task: fork {ended[0]['fork']}; steps: ")
 
     async def test_a_stop_ends_it_and_leaves_no_open_fork(self, store: TapeStore) -> None:
         begun = asyncio.Event()
