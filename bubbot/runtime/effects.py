@@ -21,6 +21,7 @@ from bubbot.ports.model import ToolCall
 from bubbot.ports.tool import EffectKind, Repeat, Tool, ToolArgs, ToolOutput, digest_call
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
+from bubbot.runtime.context.selectors import BLANK_MESSAGE_TEXT
 from bubbot.runtime.tool_list import unwrap_call
 from bubbot.runtime.turns import read_calls
 from bubbot.tape import entry as make
@@ -99,51 +100,58 @@ def missing_results(delta: Iterable[TapeEntry], fork: str) -> list[TapeEntry]:
         delta: what the fork holds.
         fork: its id if it is a fork of a fork; empty for the fork of a turn.
     """
-    missing: list[dict[str, Any]] = []
-
-    def find(call: object, *contents: str) -> dict[str, Any] | None:
-        found = (item for item in missing if item["tool_call_id"] == call)
-        return next((item for item in found if not contents or item["content"] in contents), None)
-
-    source = Source.OWN
+    calls = _OpenCalls()
     for entry in delta:
         writer = entry.meta.get("fork", "")
-        if entry.kind == Kind.EVENT and writer and _caller_of(writer) == fork:
-            if (ended := _read_ended(entry)) and (item := find(entry.data["call"], OUTCOME_UNKNOWN)) is not None:
-                item.clear()
-                item |= ended
-                source = most_foreign(source, source_of(entry))
-        if writer != fork:
-            continue
+        if writer == fork:
+            calls.take(entry)
+        elif writer and entry.kind == Kind.EVENT and _caller_of(writer) == fork:
+            calls.end(entry)
+    return [make.tool_result(calls.results, provenance=str(calls.source))] if calls.results else []
+
+
+@dataclass
+class _OpenCalls:
+    """The calls of a fork that have no result; `results` are those that they get, as foreign as `source`."""
+
+    results: list[dict[str, Any]] = field(default_factory=list)
+    source: Source = Source.OWN
+
+    def take(self, entry: TapeEntry) -> None:
+        """Take an entry of the fork: calls, a begin or results."""
         if entry.kind == Kind.TOOL_CALL:
             outside = entry.payload.get("outside", ())
             for call in entry.payload["calls"]:
                 content = NOT_RUN if call["id"] in outside else OUTCOME_UNKNOWN
-                missing.append({"tool_call_id": call["id"], "content": content, "is_error": True})
+                self.results.append({"tool_call_id": call["id"], "content": content, "is_error": True})
         elif entry.name == EFFECT_BEGIN:
-            if (item := find(entry.payload["data"]["call"], NOT_RUN)) is not None:
-                item["content"] = OUTCOME_UNKNOWN
+            if (waiting := self._find(entry.payload["data"]["call"], NOT_RUN)) is not None:
+                waiting["content"] = OUTCOME_UNKNOWN
         elif entry.kind == Kind.TOOL_RESULT:
             for result in entry.payload["results"]:
-                if (item := find(result["tool_call_id"])) is not None:
-                    missing.remove(item)  # once: models reuse ids
-    return [make.tool_result(missing, provenance=str(source))] if missing else []
+                if (waiting := self._find(result["tool_call_id"])) is not None:
+                    self.results.remove(waiting)  # once: models reuse ids
+
+    def end(self, entry: TapeEntry) -> None:
+        """Take the fact that a call ended, which a sub-task writes before its caller writes the result."""
+        call = text_field(entry.data, "call")
+        if not call or "result" not in entry.data or (waiting := self._find(call, OUTCOME_UNKNOWN)) is None:
+            return
+        waiting["content"] = text_field(entry.data, "result") or BLANK_MESSAGE_TEXT
+        if entry.data.get("status") == "answered":
+            del waiting["is_error"]
+        self.source = most_foreign(self.source, source_of(entry))
+
+    def _find(self, call: str, *contents: str) -> dict[str, Any] | None:
+        """Find the oldest call with this id, and with one of these results if any are given."""
+        found = (item for item in self.results if item["tool_call_id"] == call)
+        return next((item for item in found if not contents or item["content"] in contents), None)
 
 
 def _caller_of(fork: str) -> str:
     """Return the fork that this one is a fork of; empty for the fork of a turn."""
     parent = fork.rpartition("/")[0]
     return parent if "/" in parent else ""
-
-
-def _read_ended(entry: TapeEntry) -> dict[str, Any] | None:
-    """Read the result of a call from the fact that it ended, which a sub-task writes before its caller does."""
-    data = entry.data
-    call, result = text_field(data, "call"), text_field(data, "result")
-    if not call or not result:
-        return None
-    item = {"tool_call_id": call, "content": result}
-    return item if data.get("status") == "answered" else {**item, "is_error": True}
 
 
 @dataclass(frozen=True, slots=True)
