@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from bubbot.app.guard import guard_strategy
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import StrategyFailed
-from bubbot.runtime.context.repair import RESULT_NOT_SHOWN
 from bubbot.runtime.context.selectors import ContextMessage, MessageStyle, select_messages
 from bubbot.runtime.context.strategy import ContextInput, ContextStrategy, ModelContext
-from bubbot.runtime.context.view import ContextView
+from bubbot.runtime.context.view import RESULT_NOT_SHOWN, ContextView
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import IdRanges, Slice, Window, evaluate
 from tests.property.test_context_pairing import ORDINARY, TAPES, asks, context_of, gives, on_tape

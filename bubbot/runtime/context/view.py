@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
+from itertools import chain
 from operator import attrgetter
 from types import NoneType
 from typing import Any
@@ -12,8 +13,15 @@ from zoneinfo import ZoneInfo
 
 from bubbot.errors import ConfigError
 from bubbot.records import dataclass
-from bubbot.runtime.context.repair import NEWEST, repair_messages, show_answered
-from bubbot.runtime.context.selectors import MessageStyle, ensure_user_last, is_in_context
+from bubbot.runtime.context.selectors import (
+    CALLS,
+    CONTINUES_MESSAGE,
+    ContextMessage,
+    MessageStyle,
+    ensure_user_last,
+    is_in_context,
+    select_messages,
+)
 from bubbot.runtime.context.strategy import (
     KERNEL_STRATEGIES,
     ContextInput,
@@ -32,6 +40,10 @@ CONTEXT_VERSION = 4
 did not escape tags and line ends in what an anchor hands over. Those of version 3 can: there was no repair of what a strategy
 chose."""
 REPAIRED_SINCE_VERSION = 4
+NEWEST = 64
+"""The newest entries or messages among which what a turn answers is looked for first."""
+RESULT_NOT_SHOWN = "[this result is not shown here]"
+"""The result of a call whose own one the strategy left out."""
 _STYLE_VALUES = attrgetter(*MessageStyle.__slots__)
 _ID = attrgetter("id")
 _SHOWN = (Kind.MESSAGE, Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.EVENT)
@@ -208,3 +220,81 @@ def records_view(step: JsonObject) -> bool:
 def _read_style(data: JsonObject) -> MessageStyle:
     stamps = data["stamps"]
     return MessageStyle(**{**data, "stamps": None if stamps is None else ZoneInfo(stamps)})
+
+
+def repair_messages(messages: tuple[ContextMessage, ...], style: MessageStyle) -> tuple[ContextMessage, ...]:
+    """Make messages that any provider accepts (T12); return them as they are if they are so.
+
+    Each call is followed by its result, or by one that says that it is not shown; a result without a call is left out, as
+    is a second call with an id. The first message is not the assistant's if the style says so.
+    """
+    if not _are_paired(messages):
+        messages = tuple(_pair(messages))
+    if messages and not style.first_assistant and messages[0].message["role"] != "user":
+        return (ContextMessage({"role": "user", "content": CONTINUES_MESSAGE}, ()), *messages)
+    return messages
+
+
+def _are_paired(messages: Sequence[ContextMessage]) -> bool:
+    """Return true if every call has its results right behind it, in order. Every step asks of all messages: no call for each."""
+    waiting: tuple[str, ...] = ()
+    for each in messages:
+        if each.message["role"] == "tool":
+            if waiting[:1] != (each.message["tool_call_id"],):
+                return False
+            waiting = waiting[1:]
+        elif waiting:
+            return False
+        else:
+            waiting = each.calls
+    calls = [*chain.from_iterable(map(CALLS, messages))]
+    return not waiting and len(calls) == len({*calls})
+
+
+def _pair(messages: Sequence[ContextMessage]) -> Iterator[ContextMessage]:
+    results: dict[str, ContextMessage] = {}
+    for each in messages:
+        if each.message["role"] == "tool":
+            results.setdefault(each.message["tool_call_id"], each)
+    seen = set[str]()
+    for each in messages:
+        if each.message["role"] == "tool" or not seen.isdisjoint(each.calls):
+            continue
+        seen.update(each.calls)
+        yield each
+        for call in each.calls:
+            missing = {"role": "tool", "tool_call_id": call, "content": RESULT_NOT_SHOWN}
+            yield results.get(call) or ContextMessage(missing, ())
+
+
+def show_answered(
+    messages: tuple[ContextMessage, ...], answered: Sequence[int], entries: Sequence[TapeEntry], style: MessageStyle
+) -> tuple[ContextMessage, ...]:
+    """Insert the messages that are answered and not shown (T10), each before what is newer; return the rest as it is.
+
+    Args:
+        messages: what the strategy chose.
+        answered: the entries that the running turn answers.
+        entries: hold these, ascending.
+        style: of the messages.
+    """
+    newest = messages[-NEWEST:]
+    for number in answered:
+        for each in newest:
+            if number in each.ids:
+                break
+        else:
+            break
+    else:
+        return messages
+    missing = {*answered}.difference(*[each.ids for each in messages])
+    if not missing:
+        return messages
+    shown = list(messages)
+    for each in select_messages(entries, style):
+        if missing.isdisjoint(each.ids):
+            continue
+        last = max(each.ids)
+        place = next((at for at, other in enumerate(shown) if other.ids and min(other.ids) > last), len(shown))
+        shown.insert(place, each)
+    return tuple(shown)
