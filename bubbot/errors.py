@@ -84,6 +84,19 @@ class UsageError(ConfigError):
     kind = "usage"
 
 
+class StrategyFailed(ConfigError):
+    """The code of an installed context strategy raised, or returned what no request can be made of; `problem` says which."""
+
+    kind = "strategy_failed"
+    strategy: str = ""
+    problem: str = ""
+
+    def __init__(self, strategy: str, problem: str) -> None:
+        super().__init__(f"The installed context strategy {strategy} failed: {problem}.")
+        self.strategy = strategy
+        self.problem = problem
+
+
 class AddressUnavailable(ConfigError):
     """An address cannot be listened on: another program has it still, or its network is not up yet."""
 

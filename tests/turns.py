@@ -462,7 +462,7 @@ def _parts(
     ]
     features += options.features
     if options.agents is not None:
-        features.append(agents_feature(options.agents, lambda: tuple(found)))
+        features.append(agents_feature(options.agents, lambda: tuple(found), options.compose.strategies))
     found = Toolbox([*(tool for feature in features for tool in feature.tools), *options.tools])
     settings = replace(
         options.compose,

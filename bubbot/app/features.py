@@ -248,7 +248,7 @@ class BotFeatures:
             ),
             "search": search_feature,
             "files": lambda: files_feature(self._home.path, settings.tools.files),
-            "agents": lambda: agents_feature(settings.agents, list_tools),
+            "agents": lambda: agents_feature(settings.agents, list_tools, self.strategies),
             "topics": lambda: topics_feature(settings.topics, self._kernel.read_session),
             "why": lambda: why_feature(self.strategies, settings.trace.address),
             "explain": lambda: explain_feature(

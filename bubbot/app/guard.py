@@ -2,22 +2,34 @@
 
 A `FeatureGuard` wraps all that a feature gives. Nothing of it ends the bot: a failure is recorded and logged, and either
 passed over or turned into a `FeatureFailed`, which fails the turn with a sentence that names the feature.
-`docs/howto/add-a-feature.md` has the table. Errors of bubbot itself, such as a full store, pass through a turn as always.
+`guard_strategy` does the same for a context strategy. `docs/howto/add-a-feature.md` has the table. Errors of bubbot itself,
+such as a full store, pass through a turn as always.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import re
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any, NoReturn, TypeVar
 
 from bubbot.concurrency import is_being_cancelled
-from bubbot.errors import BubbotError, ConfigError, DeliveryFailed, FeatureFailed, ModelCallDenied, ToolSignal
+from bubbot.errors import (
+    BubbotError,
+    ConfigError,
+    DeliveryFailed,
+    FeatureFailed,
+    ModelCallDenied,
+    StrategyFailed,
+    ToolSignal,
+)
 from bubbot.feature import Apply, Feature, FindModel
 from bubbot.log import redact
 from bubbot.ports.channel import Inbound, Outbound, Receipt, Role
@@ -30,10 +42,15 @@ from bubbot.ports.turn import AcceptedInbound, SourcedReply, Turn, TurnGate, Tur
 from bubbot.records import dataclass
 from bubbot.runtime.attachments import AttachmentResult, Fetch, TakesAttachments, UnfetchedAttachments
 from bubbot.runtime.compose import ChooseSelector, PromptSection, PromptText
-from bubbot.tape.entry import TapeEntry, timestamp
+from bubbot.runtime.context.selectors import ContextMessage
+from bubbot.runtime.context.strategy import ContextInput, ContextStrategy, ModelContext
+from bubbot.tape.entry import Kind, TapeEntry, timestamp
 from bubbot.tape.handle import Clock, TapeHandle
+from bubbot.tape.query import Slice, TapeQuery
 
 log = logging.getLogger(__name__)
+
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -78,6 +95,16 @@ class FeatureProblems:
         """Record that the bot goes on without a feature, with all it has."""
         self._problems[name] = FeatureProblem(name, redact(reason), timestamp(self._now()), is_left_out=True)
         log.warning("feature %s left out: %s", name, reason, exc_info=error, extra={"action": "plugin.broken"})
+
+    def record_strategy(self, selector: str, error: BubbotError) -> None:
+        """Record that a context strategy failed. Each request asks it again: what it says again is not logged again."""
+        name, reason = (
+            f"context strategy {selector}",
+            error.problem if isinstance(error, StrategyFailed) else str(error),
+        )
+        known = self._problems.get(name)
+        if known is None or known.reason != redact(reason):
+            self.record(name, reason, error)
 
     def record(
         self, name: str, reason: str, error: BaseException | None = None, *, level: int = logging.WARNING
@@ -528,6 +555,113 @@ def _run_in_thread(work: Callable[[], object], timeout: float) -> object:
     if not results:
         raise TimeoutError(f"it was not built within {timeout:g} seconds")
     return results[0]
+
+
+def guard_strategy(strategy: ContextStrategy) -> ContextStrategy:
+    """Let the context strategy of a package raise nothing but `StrategyFailed`, which names it, and return what can be used."""
+
+    def guard(hook: str, call: Callable[..., T], check: Callable[..., str]) -> Callable[..., T]:
+        def guarded(*arguments: Any) -> T:
+            try:
+                value = call(*arguments)
+                problem = check(value, *arguments)
+            except (Exception, SystemExit) as error:
+                raise StrategyFailed(strategy.name, f"{hook}: {_describe(error)}") from error
+            if problem:
+                raise StrategyFailed(strategy.name, f"{hook}: {problem}")
+            return value
+
+        return guarded
+
+    def fold_safely(fold: Callable[[ContextInput], ModelContext]) -> Callable[[ContextInput], ModelContext]:
+        def build(source: ContextInput) -> ModelContext:
+            context: object = fold(source)
+            if not isinstance(context, ModelContext):
+                raise TypeError(f"it returned a {type(context).__name__}")
+            return ModelContext(tuple(context.context_messages), tuple(context.facts))
+
+        return guard("fold", build, _find_fault)
+
+    def list_further(tape: str, entries: Sequence[TapeEntry]) -> Sequence[TapeQuery]:
+        return tuple(strategy.find_further(tape, entries))
+
+    def check_further(queries: Sequence[object], tape: str, _entries: object) -> str:
+        is_usable = all(isinstance(query, TapeQuery) and query.tape == tape for query in queries)
+        return "" if is_usable else "it returned something else than queries on the tape"
+
+    def check_part(part: object, _argument: str) -> str:
+        return "" if isinstance(part, Slice) else f"it returned a {type(part).__name__}"
+
+    return replace(
+        strategy,
+        fold=fold_safely(strategy.fold),
+        earlier={version: fold_safely(fold) for version, fold in strategy.earlier.items()},
+        part=guard("part", strategy.part, check_part),
+        find_further=guard("find_further", list_further, check_further),
+    )
+
+
+def _find_fault(context: ModelContext, source: ContextInput) -> str:
+    """Describe what no request can be made of in a context of somebody else's strategy; empty if nothing is wrong."""
+    known = {entry.id for entry in chain(source.entries, *source.further)}
+    if source.opening is not None:
+        known.add(source.opening.id)
+    for each in context.context_messages:
+        if not isinstance(each, ContextMessage):
+            return f"it returned a {type(each).__name__} as a message"
+        if fault := _find_message_fault(each.message):
+            return f"it returned a message with {fault}"
+        if fault := _find_unknown(each.ids, known):
+            return f"it returned a message of {fault}"
+    facts: Sequence[object] = context.facts
+    if not all(isinstance(fact, TapeEntry) and fact.kind == Kind.EVENT for fact in facts):
+        return "it returned a fact that is no event"
+    return ""
+
+
+def _find_unknown(ids: object, known: set[int]) -> str:
+    if not isinstance(ids, tuple) or any(type(each) is not int for each in ids):
+        return "entries without ids"
+    unknown = [each for each in ids if each not in known]
+    return f"the entry {unknown[0]}, which it was not given" if unknown else ""
+
+
+def _find_message_fault(message: Mapping[str, Any]) -> str:
+    role, content = message.get("role"), message.get("content")
+    if role not in ("user", "assistant", "tool"):
+        return f"the role {role!r}"
+    calls = message.get("tool_calls")
+    if calls is not None and (role != "assistant" or not _are_calls(calls)):
+        return "calls that are none"
+    if role == "tool":
+        is_result = isinstance(content, str) and isinstance(message.get("tool_call_id"), str)
+        return "" if is_result else "a result that is none"
+    if isinstance(content, str):
+        return "" if content.strip() or calls else "no text"
+    return "" if isinstance(content, list) and content and all(map(_is_part, content)) else "a content that is none"
+
+
+def _is_part(part: object) -> bool:
+    if not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
+        return False
+    return part["type"] != "text" or (isinstance(part.get("text"), str) and bool(part["text"].strip()))
+
+
+def _are_calls(calls: object) -> bool:
+    if not isinstance(calls, (list, tuple)) or not calls:
+        return False
+    ids = [call.get("id") if isinstance(call, Mapping) else None for call in calls]
+    return all(map(_is_call, calls)) and all(isinstance(each, str) and each for each in ids) and len({*ids}) == len(ids)
+
+
+def _is_call(call: object) -> bool:
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(function, Mapping) or not isinstance(name := function.get("name"), str):
+        return False
+    try:
+        return bool(_TOOL_NAME.fullmatch(name)) and isinstance(json.loads(function.get("arguments", "")), dict)
+    except (ValueError, TypeError, RecursionError):
+        return False
 
 
 def _describe(error: BaseException) -> str:

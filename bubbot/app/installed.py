@@ -7,6 +7,7 @@ from dataclasses import field
 
 from bubbot import plugins
 from bubbot.app.events import OWN_REFERENCES
+from bubbot.app.guard import guard_strategy
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import ConfigError, EntryInvalid
 from bubbot.feature import FeatureFactory
@@ -146,7 +147,7 @@ def load_strategy(name: str) -> ContextStrategy:
         raise ConfigError(f"{label} is {type(strategy).__name__}, not a ContextStrategy.")
     if strategy.name != name:
         raise ConfigError(f"{label} is a strategy with another name: {strategy.name!r}.")
-    return strategy
+    return guard_strategy(strategy)
 
 
 def load_command_group(name: str) -> CommandGroup:

@@ -29,7 +29,6 @@ from bubbot.runtime.attachments import TakesAttachments, UnfetchedAttachments
 from bubbot.runtime.calls import ToolCallRunner, ToolLimits
 from bubbot.runtime.compose import ContextPolicy, RequestComposer
 from bubbot.runtime.context.attachments import MAX_IMAGES
-from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.loop import AgentLoop
 from bubbot.runtime.prompt import PromptSettings
 from bubbot.runtime.router import InputRouter
@@ -101,7 +100,7 @@ def build_session_deps(settings: Settings, services: TurnServices, models: Model
         for around in reversed(feature.around_choice):
             find_model = around(find_model)
     tools = ToolList(toolbox, settings.tools.schema_tokens)
-    policy = _context_policy(settings, features, services.features.strategies)
+    policy = _context_policy(settings, features, services.features)
     composer = RequestComposer(find_model, policy, tools.specs, toolbox.reads_web)
     loop = _build_loop(settings, services, features, toolbox=toolbox, tools=tools, composer=composer, models=models)
 
@@ -138,14 +137,15 @@ def _chain_intakes(features: Sequence[Feature]) -> TakesAttachments:
     return chain
 
 
-def _context_policy(settings: Settings, features: Sequence[Feature], strategies: ContextStrategies) -> ContextPolicy:
+def _context_policy(settings: Settings, features: Sequence[Feature], host: BotFeatures) -> ContextPolicy:
     return ContextPolicy(
         settings.context.selector,
         PromptSettings(settings.bot.name, settings.bot.read_persona()),
         sections=[section for feature in features for section in feature.prompt],
         rules=[rule for feature in features for rule in feature.rules],
         images=MAX_IMAGES if settings.attachments.images else 0,
-        strategies=strategies,
+        strategies=host.strategies,
+        on_strategy_failure=host.problems.record_strategy,
         choices=[feature.choose_selector for feature in features if feature.choose_selector],
     )
 

@@ -304,6 +304,7 @@ def build_inbound(
         attachments=tuple(file.attachment for file in files),
         model=model,
         instructions=instructions,
+        is_one_shot=True,
     )
 
 

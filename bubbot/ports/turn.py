@@ -211,6 +211,7 @@ class Turn:
         stored_calls: calls of an earlier turn that run before its model is asked, as they were stored then.
         effect_key: for a tool that acts outside: the idempotency key of the call that it runs, the same in each attempt
             at the turn; empty for any other.
+        call_id: for a tool whose calls run at the same time: the id of the model's call that it runs; empty for any other.
         answer_source: how foreign the words are that its commands answer with; they need not be in what it writes.
         after_results: called once, in order, when the running step's results are on the tape, before they are saved. Like
             `join` they are given the turn.
@@ -245,6 +246,7 @@ class Turn:
     shown: ShownEntries = field(default_factory=ShownEntries)
     stored_calls: Sequence[ToolCall] = ()
     effect_key: str = ""
+    call_id: str = ""
     answer_source: Source = Source.OWN
     after_results: list[Callable[[Turn], Awaitable[None]]] = field(default_factory=list)
     parent: Turn | None = None
@@ -295,6 +297,7 @@ class Turn:
             fixed_reply=None,
             stored_calls=(),
             effect_key="",
+            call_id="",
             shown=replace(self.shown),
             after_results=[],
             parent=self,

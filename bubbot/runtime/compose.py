@@ -8,9 +8,9 @@ from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from bubbot.errors import EntryNotFound
+from bubbot.errors import AnchorNotFound, BubbotError, ConfigError, EntryNotFound
 from bubbot.ports.model import Model, ModelRequest, ModelTraits, ToolSpec, ToolSpecs
 from bubbot.ports.settings import AUTO_SELECTOR
 from bubbot.ports.turn import EntryRef, Turn, find_no_quote
@@ -25,10 +25,11 @@ from bubbot.runtime.context.attachments import (
 from bubbot.runtime.context.selectors import MessageStyle
 from bubbot.runtime.context.strategy import KERNEL_STRATEGIES, ContextStrategies, ModelContext
 from bubbot.runtime.context.tokens import estimate_size, estimate_tokens
-from bubbot.runtime.context.view import ContextView
+from bubbot.runtime.context.view import CONTEXT_VERSION, ContextView, records_view
 from bubbot.runtime.prompt import PromptSettings, render_prompt
 from bubbot.runtime.shown import ForeignWords, QuotesAddresses, ShownTexts
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical
+from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import TapeHandle, ids_of, spans_of
 from bubbot.tape.provenance import VOUCHED, Source, find_foreign, find_vouched
 from bubbot.tape.query import IdRanges, OpeningAnchor, Span, TapeQuery
@@ -39,6 +40,8 @@ MAX_START_EVENTS = 8
 """The newest events among which a strategy's own is looked for; those of sub-tasks may be newer."""
 MAX_VOUCHED = 500
 """The newest events with which owners vouched; so many are found in memory. Of a tape with more all are read."""
+REQUEST_BLOBS = ("system", "tools", "messages")
+"""The fields of a step that name blobs of its request."""
 ANSWER_SHARE = 4
 """One part in four of a model's context is left for its answer."""
 
@@ -67,6 +70,11 @@ Recompose: TypeAlias = Callable[[Turn, JsonObject], Awaitable[tuple[ModelRequest
 """Build the request of a recorded step as this code would; see `RequestComposer.recompose`."""
 
 
+def log_strategy_failure(selector: str, error: BubbotError) -> None:
+    """Log that a strategy failed."""
+    log.warning("context strategy %s failed: %s", selector, error, extra={"action": "context.strategy"})
+
+
 @dataclass(frozen=True, slots=True)
 class ContextPolicy:
     """The settings from which a context is built.
@@ -81,6 +89,7 @@ class ContextPolicy:
         image_bytes: bytes at most of these images.
         strategies: those among which the selector names one.
         choices: ask what a chat has chosen for itself; the first answer replaces the selector.
+        on_strategy_failure: called if a strategy of a package fails, with its selector; `window` takes its place.
     """
 
     selector: str = AUTO_SELECTOR
@@ -92,6 +101,7 @@ class ContextPolicy:
     image_bytes: int = MAX_REQUEST_IMAGE_BYTES
     strategies: ContextStrategies = KERNEL_STRATEGIES
     choices: Sequence[ChooseSelector] = ()
+    on_strategy_failure: Callable[[str, BubbotError], None] = log_strategy_failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,18 +190,13 @@ class RequestComposer:
         )
         if budget is None:
             budget = _budget(traits.context_tokens, system, tools)
-        strategies = self._settings.strategies
-        view = ContextView(
-            selector,
-            style,
-            budget,
-            ends_with_user=bool(turn.message_ids),
-            fork=turn.tape.id if turn.is_subtask else "",
-            strategies=strategies,
-        )
-        if (start := await find_start(turn.tape, view)) is not None:
-            view = replace(view, start=start)
-        context, answers = await read_context(turn.tape, view)
+        try:
+            view, context, answers = await self._read(turn, selector, style, budget)
+        except (ConfigError, AnchorNotFound) as error:  # a package's strategy ends no turn (T12)
+            if self._settings.strategies.is_own(selector):
+                raise
+            self._settings.on_strategy_failure(selector, error)
+            view, context, answers = await self._read(turn, "window", style, budget)
         ids = context.ids
         foreign = await _find_foreign(turn.tape, answers, ids, foreign)
         request = ModelRequest(system, context.messages, tools, self._settings.parameters, context.texts)
@@ -202,6 +207,28 @@ class RequestComposer:
         return ComposedRequest(
             request, model, context, view.as_json(), head, ids, is_compacting, prompt_shown, foreign, find_quote
         )
+
+    async def _read(
+        self, turn: Turn, selector: str, style: MessageStyle, budget: int | None
+    ) -> tuple[ContextView, ModelContext, Sequence[Sequence[TapeEntry]]]:
+        """Read the context of the next request; return it with its view, and with all that was read.
+
+        Raises:
+            ConfigError: the strategy cannot be loaded, or fails.
+            AnchorNotFound: there is no such part of the tape.
+        """
+        view = ContextView(
+            selector,
+            style,
+            budget,
+            ends_with_user=bool(turn.message_ids),
+            answered=tuple(turn.message_ids),
+            fork=turn.tape.id if turn.is_subtask else "",
+            strategies=self._settings.strategies,
+        )
+        if (start := await find_start(turn.tape, view)) is not None:
+            view = replace(view, start=start)
+        return view, *await read_context(turn.tape, view)
 
     async def recompose(self, turn: Turn, step: JsonObject) -> tuple[ModelRequest, Mapping[str, Sequence[Span]]]:
         """Build the request of a recorded step of an answer as this code would: its prompt, its tools, its messages.
@@ -220,7 +247,8 @@ class RequestComposer:
         """
         strategies = self._settings.strategies
         strategy = strategies.find(step["view"]["selector"])
-        view = ContextView.from_json({**step["view"], "strategy_version": strategy.version}, strategies)
+        current = {"strategy_version": strategy.version, "version": CONTEXT_VERSION}
+        view = ContextView.from_json({**step["view"], **current}, strategies)
         traits = ModelTraits(short_prompt=not view.style.bootstrap, tools=view.style.tools)
         system, shown, _ = await self._system(turn, traits)
         context, _ = await read_context(turn.tape, view)
@@ -354,7 +382,8 @@ def parse_tools(text: str | bytes) -> tuple[ToolSpec, ...]:
 
 def find_recorded_part(step: JsonObject) -> Sequence[Sequence[int]]:
     """Return the id ranges that were the tape to a recorded step; early versions wrote its head alone."""
-    return step.get("as_of", ((1, step["head"]),))  # type: ignore[no-any-return]
+    spans = step.get("as_of", ((1, step.get("head", 0)),))
+    return spans if isinstance(spans, (list, tuple)) else ()
 
 
 async def rebuild_request(
@@ -369,16 +398,69 @@ async def rebuild_request(
         ConfigError: none of the strategies is the one that made it.
         EntryNotFound: the system prompt or the tool schemas are gone, or the step only says what a call took.
     """
-    if "system" not in step:
+    if not has_request(step):
         raise EntryNotFound("the request of this step was not kept")
-    system, tools = [(await tape.get_blob(step[name])).decode() for name in ("system", "tools")]
-    if "messages" in step:  # of a call for a purpose, whose messages no view makes
-        messages = json.loads(await tape.get_blob(step["messages"]))["messages"]
-        return ModelRequest(system, tuple(messages), parse_tools(tools), step["parameters"])
+    try:
+        system, tools = [(await tape.get_blob(step[name])).decode() for name in ("system", "tools")]
+        specs = parse_tools(tools)
+        if "messages" in step:  # of a call for a purpose, whose messages no view makes
+            messages = json.loads(await tape.get_blob(step["messages"]))["messages"]
+            return ModelRequest(system, tuple(messages), specs, step["parameters"])
+    except (ValueError, LookupError, TypeError) as error:  # an imported step may name any blob
+        raise EntryNotFound("the request of this step cannot be read") from error
     view = ContextView.from_json(step["view"], strategies)
     recorded = await tape.as_of(find_recorded_part(step))
-    context, _ = await read_context(recorded, view)
-    return ModelRequest(system, context.messages, parse_tools(tools), step["parameters"], context.texts)
+    try:
+        context, _ = await read_context(recorded, view)
+    except AnchorNotFound as error:
+        raise EntryNotFound(f"the window of this step is not on the tape: {error}") from error
+    return ModelRequest(system, context.messages, specs, step["parameters"], context.texts)
+
+
+def has_request(step: JsonObject) -> bool:
+    """Return true if the data of a step names all that its request is rebuilt from.
+
+    That of a fork which was thrown away is gone, earlier versions left a part of it, and an imported step may hold anything.
+    """
+    if not all(type(step.get(name)) is str for name in ("system", "tools", "request")):
+        return False
+    if not isinstance(step.get("parameters"), Mapping):
+        return False
+    if "messages" in step:
+        return type(step["messages"]) is str
+    return records_view(step)
+
+
+async def detach_step(
+    step: JsonObject, fork: ForkedTape, *, strategies: ContextStrategies = KERNEL_STRATEGIES
+) -> JsonObject:
+    """Build the data of a step of a fork that is thrown away, so that it needs none of what the fork wrote.
+
+    Its messages become a blob, since no view makes them any more, and it names the entries that the fork began with. If its
+    request cannot be built, nothing of that is kept.
+    """
+    base = fork.base
+    facts = {**step, "view": {}, "head": base, "as_of": [[1, base]] if base else []}
+    facts["shown"] = [span for each in step["shown"] if (span := _before(each, base)) is not None]
+    if "foreign" in step:
+        facts["foreign"] = {
+            source: [pair for pair in pairs if pair[0] != fork.name or pair[1] <= base]
+            for source, pairs in step["foreign"].items()
+        }
+    try:
+        request = await rebuild_request(step, fork, strategies=strategies)
+    except (ConfigError, EntryNotFound):
+        return {name: value for name, value in facts.items() if name not in REQUEST_BLOBS}
+    messages = canonical({"messages": list(request.messages)}).encode()
+    return {**facts, "messages": await fork.put_blob(messages)}
+
+
+def _before(span: Sequence[Any], base: int) -> Sequence[Any] | None:
+    """Cut what a step showed to the entries up to `base`; None if nothing is left. Those of other tapes stay."""
+    if type(span[0]) is str:
+        return span
+    low, high = span
+    return None if low > base else [low, min(high, base)]
 
 
 async def embed_images(request: ModelRequest, blob: Callable[[str], Awaitable[bytes]]) -> ModelRequest:

@@ -21,11 +21,12 @@ from bubbot.ports.model import ToolCall
 from bubbot.ports.tool import EffectKind, Repeat, Tool, ToolArgs, ToolOutput, digest_call
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
+from bubbot.runtime.context.selectors import BLANK_MESSAGE_TEXT
 from bubbot.runtime.tool_list import unwrap_call
 from bubbot.runtime.turns import read_calls
 from bubbot.tape import entry as make
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry
-from bubbot.tape.provenance import Source
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, text_field
+from bubbot.tape.provenance import Source, most_foreign, source_of
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.view import QueryAnswers
 from bubbot.texts import NOT_RUN, OUTCOME_UNKNOWN
@@ -54,7 +55,8 @@ class EffectRun:
         """Run the tool; if the call acts outside, after its begin is durable. This is innermost: nothing changes it any more."""
         effect = call.plan.effect if call.plan else call.tool.effect
         if not call.tool.acts_outside and effect.kind is not EffectKind.OUTSIDE:
-            return await _run_tool(call, call.turn)
+            turn = replace(call.turn, call_id=self.call_id) if call.tool.is_parallel else call.turn
+            return await _run_tool(call, turn)
         if self.is_begun and effect.once is Repeat.NEVER:
             raise ToolFailed(f"{call.tool.name} began before, and must not run twice; its outcome is unknown")
         return await self.act(call, effect.once)
@@ -92,29 +94,64 @@ def _new_key(turn: Turn, call_id: str, digest: str) -> str:
 def missing_results(delta: Iterable[TapeEntry], fork: str) -> list[TapeEntry]:
     """Build the results of the calls that have none, as a fork was left (T12).
 
+    A sub-task that ended has written what came of it, and that is the result of its call.
+
     Args:
         delta: what the fork holds.
         fork: its id if it is a fork of a fork; empty for the fork of a turn.
     """
-    missing: list[tuple[str, str]] = []
+    calls = _OpenCalls()
     for entry in delta:
-        if entry.meta.get("fork", "") != fork:
-            continue
+        writer = entry.meta.get("fork", "")
+        if writer == fork:
+            calls.take(entry)
+        elif writer and entry.kind == Kind.EVENT and _caller_of(writer) == fork:
+            calls.end(entry)
+    return [make.tool_result(calls.results, provenance=str(calls.source))] if calls.results else []
+
+
+@dataclass
+class _OpenCalls:
+    """The calls of a fork that have no result; `results` are those that they get, as foreign as `source`."""
+
+    results: list[dict[str, Any]] = field(default_factory=list)
+    source: Source = Source.OWN
+
+    def take(self, entry: TapeEntry) -> None:
+        """Take an entry of the fork: calls, a begin or results."""
         if entry.kind == Kind.TOOL_CALL:
             outside = entry.payload.get("outside", ())
-            missing += [
-                (call["id"], NOT_RUN if call["id"] in outside else OUTCOME_UNKNOWN) for call in entry.payload["calls"]
-            ]
+            for call in entry.payload["calls"]:
+                content = NOT_RUN if call["id"] in outside else OUTCOME_UNKNOWN
+                self.results.append({"tool_call_id": call["id"], "content": content, "is_error": True})
         elif entry.name == EFFECT_BEGIN:
-            waiting = (entry.payload["data"]["call"], NOT_RUN)
-            if waiting in missing:
-                missing[missing.index(waiting)] = (waiting[0], OUTCOME_UNKNOWN)
+            if (waiting := self._find(entry.payload["data"]["call"], NOT_RUN)) is not None:
+                waiting["content"] = OUTCOME_UNKNOWN
         elif entry.kind == Kind.TOOL_RESULT:
-            for answered in (result["tool_call_id"] for result in entry.payload["results"]):
-                if (place := next((n for n, (call, _) in enumerate(missing) if call == answered), None)) is not None:
-                    del missing[place]  # once: models reuse ids
-    items = [{"tool_call_id": call, "content": content, "is_error": True} for call, content in missing]
-    return [make.tool_result(items, provenance=str(Source.OWN))] if items else []
+            for result in entry.payload["results"]:
+                if (waiting := self._find(result["tool_call_id"])) is not None:
+                    self.results.remove(waiting)  # once: models reuse ids
+
+    def end(self, entry: TapeEntry) -> None:
+        """Take the fact that a call ended, which a sub-task writes before its caller writes the result."""
+        call = text_field(entry.data, "call")
+        if not call or "result" not in entry.data or (waiting := self._find(call, OUTCOME_UNKNOWN)) is None:
+            return
+        waiting["content"] = text_field(entry.data, "result") or BLANK_MESSAGE_TEXT
+        if entry.data.get("status") == "answered":
+            del waiting["is_error"]
+        self.source = most_foreign(self.source, source_of(entry))
+
+    def _find(self, call: str, *contents: str) -> dict[str, Any] | None:
+        """Find the oldest call with this id, and with one of these results if any are given."""
+        found = (item for item in self.results if item["tool_call_id"] == call)
+        return next((item for item in found if not contents or item["content"] in contents), None)
+
+
+def _caller_of(fork: str) -> str:
+    """Return the fork that this one is a fork of; empty for the fork of a turn."""
+    parent = fork.rpartition("/")[0]
+    return parent if "/" in parent else ""
 
 
 @dataclass(frozen=True, slots=True)

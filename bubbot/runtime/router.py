@@ -75,8 +75,9 @@ class RoutedInput:
 
     Attributes:
         replies: their answers, in order.
-        ask_model: the model is needed: for a message, after a command that failed, or because a command asks for it.
-        failure: a command failed in a turn that nobody is present to correct; the text that people get.
+        ask_model: the model is needed: for a message, after a command that failed in a chat, or because a command asks for it.
+        failure: a command failed in a turn that nobody is present to correct, or for a program that asked once; the text
+            that people get.
     """
 
     replies: list[str] = field(default_factory=list)
@@ -116,7 +117,8 @@ class InputRouter:
                 continue
             outcome = await self.run_command(turn, accepted.inbound.text)
             await turn.write_handoffs()
-            if not turn.is_typed and outcome.status != "ok":
+            has_failed = outcome.status == "error" if turn.is_typed else outcome.status != "ok"
+            if has_failed and (accepted.inbound.is_one_shot or not turn.is_typed):
                 routed.failure = _reply_text(turn, outcome)
                 return routed
             if outcome.status == "error" and await self._has_model(turn):

@@ -6,6 +6,7 @@ Imported entries may hold anything: what has another form counts as missing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from bubbot.ports.model import ToolCall
 from bubbot.records import dataclass
@@ -155,6 +156,17 @@ class StepRecord:
         """US dollars; None: unknown. Steps of earlier versions have only the cost that the model reported, if any."""
         cost = self.data.get("cost", self._usage.get("cost"))
         return float(cost) if isinstance(cost, int | float) else None
+
+    @property
+    def shown(self) -> tuple[tuple[int, int], ...]:
+        """The id ranges of this tape that the model was shown."""
+        return _read_spans(self.data.get("shown"))
+
+    @property
+    def shown_elsewhere(self) -> tuple[tuple[str, tuple[tuple[int, int], ...]], ...]:
+        """The other tapes of which the model was shown entries, with the id ranges."""
+        pairs = [pair for pair in _read_pairs(self.data.get("shown")) if isinstance(pair[0], str)]
+        return tuple([(tape, _read_spans(spans)) for tape, spans in pairs])
 
     @property
     def error(self) -> str:
@@ -313,6 +325,14 @@ def read_results(entry: TapeEntry) -> tuple[JsonObject, ...]:
 
 def _is_message(entry: TapeEntry, role: str) -> bool:
     return entry.kind == Kind.MESSAGE and entry.payload.get("role") == role
+
+
+def _read_pairs(value: object) -> list[tuple[Any, Any]]:
+    return [pair for pair in value if isinstance(pair, tuple) and len(pair) == 2] if isinstance(value, tuple) else []
+
+
+def _read_spans(value: object) -> tuple[tuple[int, int], ...]:
+    return tuple([(low, high) for low, high in _read_pairs(value) if type(low) is int and type(high) is int])
 
 
 def _number(value: JsonObject, key: str) -> int:

@@ -180,6 +180,7 @@ class Completions:
                 text,
                 timestamp(self._now()),
                 message=external_id,
+                is_one_shot=True,
             )
             client, accepted = CompletionClient(request), asyncio.Event()
             asking = asyncio.create_task(self._remote.ask(client, inbound, self._service, accepted.set))

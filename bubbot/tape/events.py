@@ -299,6 +299,7 @@ class InboundReceived(TypedDict):
     origin: NotRequired[str]
     model: NotRequired[str]
     instructions: NotRequired[str]
+    is_one_shot: NotRequired[bool]
     provenance: NotRequired[str]
 
 

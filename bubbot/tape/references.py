@@ -356,7 +356,7 @@ class RecordedState:
     @classmethod
     def parse(cls, spans: Sequence[Sequence[int]]) -> RecordedState:
         """Parse id ranges: those of what was entry 1, 2, 3 … of the tape then."""
-        ranges = [(low, high) for low, high in spans]
+        ranges = [(each[0], each[1]) for each in spans if _is_span(each)]  # imported ones may be anything
         base = ranges.pop(0)[1] if ranges and ranges[0][0] == 1 else 0
         return cls(base, tuple(ranges))
 

@@ -42,6 +42,7 @@ from bubbot.home import Home
 from bubbot.ports.channel import Inbound, Sender, UnparsedUpdate
 from bubbot.ports.model import ToolSpecs
 from bubbot.ports.tool import Effect, Tool, Toolbox
+from bubbot.runtime.context.strategy import KERNEL_STRATEGIES
 from bubbot.runtime.context.tokens import estimate_size
 from bubbot.runtime.tool_list import SCHEMA_TOKENS, ToolList
 from bubbot.settings.loader import ModelSettings, Settings, ToolSettings
@@ -158,7 +159,7 @@ def _tools() -> list[Tool]:
         *schedule_tools(unused),
         *access_tools(unused, unused),
         *approval_tools(unused),
-        *agent_tools(SubTaskService(AgentsSettings(), tuple)),
+        *agent_tools(SubTaskService(AgentsSettings(), tuple, KERNEL_STRATEGIES)),
     ]
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from bubbot.tape.entry import JsonObject
 from bubbot.tape.references import Spans
@@ -30,6 +30,7 @@ class AgentEnded(TypedDict):
     fork: str
     name: str
     order: str
+    call: NotRequired[str]
     status: str
     merged: bool
     entries: Spans

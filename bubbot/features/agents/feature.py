@@ -12,6 +12,7 @@ from bubbot.features.agents.tools import agent_tools
 from bubbot.ports.model import ModelTraits
 from bubbot.ports.tool import Tool
 from bubbot.ports.turn import Turn
+from bubbot.runtime.context.strategy import ContextStrategies
 
 SUBTASK_PROMPT = (
     "You work on one sub-task. Nobody is there to answer questions, and people do not read your messages: your last message "
@@ -20,16 +21,19 @@ SUBTASK_PROMPT = (
 )
 
 
-def agents_feature(settings: AgentsSettings, list_tools: Callable[[], Sequence[Tool]]) -> Feature:
+def agents_feature(
+    settings: AgentsSettings, list_tools: Callable[[], Sequence[Tool]], strategies: ContextStrategies
+) -> Feature:
     """Build the record.
 
     Args:
         settings: the limits.
         list_tools: returns all tools.
+        strategies: rebuild the requests of a sub-task whose entries are not kept.
     """
     return Feature(
         name="agents",
-        tools=agent_tools(SubTaskService(settings, list_tools)),
+        tools=agent_tools(SubTaskService(settings, list_tools, strategies)),
         prompt=(describe_subtask,),
         around_model=(keep_token_limit,),
     )

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from typing import Any
 
 from bubbot.concurrency import run_uninterrupted
 from bubbot.errors import BubbotError, LeaseLost, ModelRepeatsCall, ModelStepLimit, StoreError, TapeConflict, ToolFailed
@@ -17,12 +16,14 @@ from bubbot.features.agents.task import RUN_TOOL, RunningTasks, SubTask, TaskBud
 from bubbot.ports.text import clean
 from bubbot.ports.tool import EffectKind, Tool
 from bubbot.ports.turn import Turn
+from bubbot.runtime.compose import detach_step
+from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.effects import EFFECT_BEGIN, find_record
 from bubbot.runtime.tool_list import unwrap_call
 from bubbot.runtime.turns import read_calls
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import anchor
-from bubbot.tape.entry import JsonObject, TapeEntry, thaw
+from bubbot.tape.entry import TapeEntry, thaw
 from bubbot.tape.events import STEP_EVENT
 from bubbot.tape.fork import ForkedTape
 from bubbot.texts import Texts
@@ -31,10 +32,13 @@ log = logging.getLogger(__name__)
 
 
 class SubTaskService:
-    """Runs sub-tasks of turns under the settings; `list_tools` returns all tools."""
+    """Runs sub-tasks of turns under the settings; `list_tools` returns all tools, the strategies rebuild requests."""
 
-    def __init__(self, settings: AgentsSettings, list_tools: Callable[[], Sequence[Tool]]) -> None:
+    def __init__(
+        self, settings: AgentsSettings, list_tools: Callable[[], Sequence[Tool]], strategies: ContextStrategies
+    ) -> None:
         self.settings = settings
+        self._strategies = strategies
         self._list_tools = list_tools
 
     def available_tools(self, turn: Turn) -> dict[str, Tool]:
@@ -61,7 +65,7 @@ class SubTaskService:
             raise ToolFailed(turn.result_texts.say("agent_too_deep", depth=self.settings.max_depth))
         tasks = turn.metadata.setdefault(RunningTasks, RunningTasks(self.settings.max_parallel))
         assert isinstance(tasks, RunningTasks)
-        task = SubTask(order, depth, turn.find_metadata(SubTask))
+        task = SubTask(order, depth, turn.find_metadata(SubTask), turn.call_id)
         ended = await self._take_up(turn, task, tasks)
         if ended is None:
             async with AsyncExitStack() as stack:
@@ -128,8 +132,13 @@ class SubTaskService:
             return await self._close_with_result(fork, task, "failed", clean(str(error)))
 
     async def _close_with_result(self, fork: ForkedTape, task: SubTask, status: str, text: str) -> TapeEntry:
-        entries = [*_usage_entries(fork, task), self._end(fork, task, status, text, [])]
-        return (await fork.merge_instead(entries)).delta[-1]
+        steps = [await self._detach(entry, fork, task) for entry in fork.delta if entry.name == STEP_EVENT]
+        return (await fork.merge_instead([*steps, self._end(fork, task, status, text, [])])).delta[-1]
+
+    async def _detach(self, step: TapeEntry, fork: ForkedTape, task: SubTask) -> TapeEntry:
+        """Build the step of a discarded sub-task as a call with a purpose: its request and what it cost stay facts (T13)."""
+        data = await detach_step(thaw(step.data), fork, strategies=self._strategies)
+        return make.event(STEP_EVENT, {"purpose": f"agent:{task.order.name}", **data})
 
     def _end(
         self, fork: ForkedTape, task: SubTask, status: str, text: str, entries: Sequence[Sequence[int]]
@@ -147,6 +156,8 @@ class SubTaskService:
             "tools": [tool.name for writer, tool in self._list_calls(fork, task) if writer == fork.id],
             "usage": {"input_tokens": task.input_tokens, "output_tokens": task.output_tokens},
         }
+        if task.call:
+            data["call"] = task.call
         return make.event(ENDED, data)
 
     def _list_calls(self, fork: ForkedTape, task: SubTask) -> list[tuple[str, Tool]]:
@@ -204,27 +215,15 @@ def _failure_text(error: BubbotError, texts: Texts) -> str:
     return texts.say("agent_failed", reason=texts.reason(error).rstrip("."))
 
 
-def _usage_entries(fork: ForkedTape, task: SubTask) -> list[TapeEntry]:
-    """Build the steps of a discarded sub-task as calls with a purpose: what they cost stays a fact (T13)."""
-    steps: list[dict[str, Any]] = [thaw(entry.data) for entry in fork.delta if entry.name == STEP_EVENT]
-    base: JsonObject = {
-        "view": {},
-        "head": fork.base,
-        "as_of": [[1, fork.base]] if fork.base else [],
-        "shown": [],
-    }
-    purpose = f"agent:{task.order.name}"
-    return [make.event(STEP_EVENT, {**step, **base, "purpose": step.get("purpose", purpose)}) for step in steps]
-
-
 def _cite(turn: Turn, ended: TapeEntry) -> str:
-    """Name the entries of a sub-task, and what it used. The entries of a fork of a fork have no ids yet: `+n`."""
+    """Name the entries of a sub-task, and what it used. Those of a fork of a fork have no ids yet: the fork names them."""
     data, texts = ended.data, turn.result_texts
-    spans = data["entries"] or [[ended.id, ended.id]]
-    base, sign = (turn.tape.base, "+") if turn.is_subtask and spans[0][0] > turn.tape.base else (0, "#")
-    low, high = spans[0][0] - base, spans[-1][-1] - base
-    entries = f"{sign}{low}" if low == high else f"{sign}{low}-{sign}{high}"
     tokens = data["usage"]["input_tokens"] + data["usage"]["output_tokens"]
+    if turn.is_subtask:
+        return texts.say("agent_cited_fork", name=data["name"], fork=data["fork"], steps=data["steps"], tokens=tokens)
+    spans = data["entries"] or [[ended.id, ended.id]]
+    low, high = spans[0][0], spans[-1][-1]
+    entries = f"#{low}" if low == high else f"#{low}-#{high}"
     if turn.runs_command:  # people find the fork on the tape
         return texts.say("agent_entries", entries=entries, steps=data["steps"], tokens=tokens)
     return texts.say(

@@ -70,6 +70,7 @@ class SubTask:
         order: what it is asked for.
         depth: 1 for a sub-task of a turn, 2 for one of that.
         parent: the sub-task that it is one of; None for one of a turn.
+        call: the id of the model's call that orders it; empty for a command.
         attempt: the fork of an interrupted attempt at it that it continues; empty for none.
         steps: model calls so far.
         input_tokens: tokens that its models read, those of its own sub-tasks included.
@@ -80,6 +81,7 @@ class SubTask:
     order: TaskOrder
     depth: int
     parent: SubTask | None = None
+    call: str = ""
     attempt: str = ""
     steps: int = 0
     input_tokens: int = 0

@@ -77,7 +77,8 @@ def _order_run(service: SubTaskService, turn: Turn, args: RunArgs) -> TaskOrder:
     else:
         if unknown := [name for name in args.tools if name not in available]:
             names = ", ".join(dict.fromkeys(each.name for each in available.values()))
-            raise ToolRetry(turn.result_texts.say("agent_no_tool", name=unknown[0], names=names))
+            sentence = "agent_no_tool" if names else "agent_no_tools"
+            raise ToolRetry(turn.result_texts.say(sentence, name=unknown[0], names=names))
         tools = [available[name] for name in args.tools]
     return _order(service, turn, args.task, tools, name=args.name, steps=args.steps, tokens=args.budget, mode=args.mode)
 

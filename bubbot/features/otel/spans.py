@@ -29,7 +29,7 @@ from bubbot.ports.model import ToolCall
 from bubbot.records import dataclass
 from bubbot.runtime.tool_list import unwrap_call
 from bubbot.runtime.turns import read_calls, read_results
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, objects_of
 from bubbot.tape.events import STEP_EVENT, TURN_END, TURN_START
 
 AttributeValue: TypeAlias = str | int | float | Sequence[str]
@@ -228,7 +228,7 @@ class TurnSpans:
         # What the model wrote stands before its step: it is output, and the messages before it are input.
         output, scope.output = scope.output, None
         before = scope.messages[:-1] if output is not None else scope.messages
-        attempts = [attempt for attempt in data.get("attempts", ()) if isinstance(attempt, Mapping)]
+        attempts = [*objects_of(data.get("attempts"))]
         for place, attempt in enumerate(attempts):
             is_last = place == len(attempts) - 1
             self._add_call(step, attempt, place, before=before, output=output if is_last else None)
@@ -276,7 +276,8 @@ class TurnSpans:
         }
         if (first := attempt.get("first_text_ms")) is not None:
             attributes[Name.FIRST_CHUNK] = _millis(first) / 1e9
-        usage = attempt.get("usage") or {}
+        found = attempt.get("usage")
+        usage = found if isinstance(found, Mapping) else {}
         for name, key in (
             (Name.INPUT_TOKENS, "input_tokens"),
             (Name.OUTPUT_TOKENS, "output_tokens"),
@@ -492,7 +493,7 @@ def _text_of(message: Mapping[str, Any]) -> str:
 
 def _error_type(data: JsonObject) -> str:
     """Return the kind of the error that ended a step: that of its last call, if one failed."""
-    kinds = [str(attempt["kind"]) for attempt in data.get("attempts", ()) if attempt.get("kind")]
+    kinds = [str(attempt["kind"]) for attempt in objects_of(data.get("attempts")) if attempt.get("kind")]
     return kinds[-1] if kinds else str(data.get("status", ""))
 
 

@@ -15,11 +15,12 @@ from bubbot.ports.turn import Turn
 from bubbot.runtime.answer import route_assistant
 from bubbot.runtime.compose import embed_images, rebuild_request
 from bubbot.runtime.context.strategy import ContextStrategies
+from bubbot.runtime.context.view import records_view
 from bubbot.runtime.turns import StepRecord, TurnRecord, discarded_steps, read_calls, read_results
 from bubbot.tape.entry import TapeEntry, canonical
 from bubbot.tape.events import TURN_ENDS
-from bubbot.tape.handle import TapeHandle
-from bubbot.tape.query import IdRanges, TapeQuery
+from bubbot.tape.handle import TapeHandle, ids_of
+from bubbot.tape.query import IdRanges, TapeQuery, cut_spans
 from bubbot.tape.service import TapeService
 
 PURPOSE = "replay"
@@ -69,7 +70,7 @@ async def find_turns(tape: TapeHandle, first: int, last: int) -> AsyncIterator[T
 
 
 def _answering_steps(turn: TurnRecord) -> list[StepRecord]:
-    return [step for step in turn.answering_steps if step.data.get("view")]
+    return [step for step in turn.answering_steps if records_view(step.data)]
 
 
 async def _rerun_turn(
@@ -80,15 +81,16 @@ async def _rerun_turn(
     Raises:
         ReplayDenied: a budget ended it.
     """
-    step = _answering_steps(turn)[0].data
-    request = await embed_images(await rebuild_request(step, tape, strategies=strategies), tape.get_blob)
+    step = _answering_steps(turn)[0]
+    request = await embed_images(await rebuild_request(step.data, tape, strategies=strategies), tape.get_blob)
     outer = await tape.open_fork(stamp={"turn": host.id})
     fork = await outer.fork(stamp={"origin": PURPOSE})
     child = host.derive(fork, origin=PURPOSE, message_ids=(), allowed_tools=frozenset())
     record, messages = _RecordedResults(turn), [dict(message) for message in request.messages]
     called: list[str] = []
     text = error = ""
-    shown = [each for span in step["shown"] if type(span[0]) is int for each in range(span[0], span[1] + 1)]
+    head = await tape.head()
+    shown = ids_of(cut_spans(step.shown, head), head)
     try:
         for _ in range(MAX_STEPS):
             reply = await child.runner.ask(

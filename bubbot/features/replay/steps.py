@@ -48,7 +48,7 @@ async def _replay_step(
     except ConfigError:
         return ReplayedStep(entry.id, "unknown")
     recorded: Recorded = "equal" if digest == step["request"] else "different"
-    if "messages" in step or not step.get("view"):  # a call for a purpose: no view made it, so that none makes it again
+    if "messages" in step:  # a call for a purpose: no view made it, so that none makes it again
         return ReplayedStep(entry.id, recorded, unknown=PARTS)
     turn, is_whole = await _build_turn(host, tape, entry)
     try:

@@ -9,11 +9,11 @@ from dataclasses import replace
 from bubbot.errors import BubbotError, EntryNotFound
 from bubbot.ports.model import NANOS_PER_USD, ModelPrice, Usage
 from bubbot.records import dataclass
-from bubbot.runtime.compose import estimate_fixed_tokens, parse_tools
+from bubbot.runtime.compose import estimate_fixed_tokens, has_request, parse_tools
 from bubbot.runtime.context.strategy import ContextStrategies, ModelContext
 from bubbot.runtime.context.tokens import estimate_context_tokens
-from bubbot.runtime.context.view import ContextView
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry
+from bubbot.runtime.context.view import ContextView, records_view
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, text_field
 from bubbot.tape.events import STEP_EVENT
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import OpeningAnchor, TapeQuery
@@ -93,7 +93,7 @@ async def compare_strategies(tape: TapeHandle, deps: CompareDeps) -> ContextComp
     # The style and the room are those of the last request; its strategy need not be one that is installed.
     style = ContextView.from_json({**recorded, "selector": "window", "strategy_version": 1}).style
     fixed = await _read_fixed_tokens(tape, data)
-    price = deps.find_price(str(data.get("answered") or data["model"]))
+    price = deps.find_price(text_field(data, "answered") or text_field(data, "model"))
     opening = (await tape.fetch([TapeQuery(tape.name, OpeningAnchor(), missing="empty")]))[0]
     base = ContextView("window", style, recorded["budget"], ends_with_user=True, strategies=deps.strategies)
     window = await _build(tape, base)
@@ -121,7 +121,13 @@ async def compare_strategies(tape: TapeHandle, deps: CompareDeps) -> ContextComp
             )
         )
     return ContextComparison(
-        tape.name, step.id, str(data["model"]), str(recorded["selector"]), recorded["budget"], fixed, tuple(compared)
+        tape.name,
+        step.id,
+        text_field(data, "model"),
+        str(recorded["selector"]),
+        recorded["budget"],
+        fixed,
+        tuple(compared),
     )
 
 
@@ -129,7 +135,7 @@ async def _find_step(tape: TapeHandle) -> TapeEntry:
     """Find the newest model call that shows the conversation; those with a purpose of their own do not."""
     query = TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(STEP_EVENT,), newest=True, limit=MAX_STEPS_SEARCHED)
     for entry in (await tape.fetch([query]))[0]:
-        if entry.data.get("view"):
+        if has_request(entry.data) and records_view(entry.data):
             return entry
     raise EntryNotFound("no model has been asked here yet, so there is no request to compare with: say something first")
 

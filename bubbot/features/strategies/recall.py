@@ -25,9 +25,9 @@ from bubbot.records import dataclass
 from bubbot.runtime.compose import find_start, request_token_limit
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.context.tokens import estimate_tokens
-from bubbot.runtime.context.view import ContextView
+from bubbot.runtime.context.view import ContextView, records_view
 from bubbot.tape.anchor import recalled_ranges
-from bubbot.tape.entry import Kind, TapeEntry, event
+from bubbot.tape.entry import Kind, TapeEntry, event, int_field
 from bubbot.tape.events import STEP_EVENT
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import TapeHandle, ids_of, spans_of
@@ -50,7 +50,7 @@ LINE_TOKENS = 20
 MAX_STEPS_READ = 8
 """The newest steps among which that of the conversation is looked for: sub-tasks and summaries write some, too."""
 _STRATEGIES = ContextStrategies((RETRIEVAL,))
-_CURRENT = {"selector": RETRIEVAL.name, "strategy_version": RETRIEVAL.version, "fork": ""}
+_CURRENT = {"selector": RETRIEVAL.name, "strategy_version": RETRIEVAL.version, "fork": "", "answered": ()}
 
 FindEntries: TypeAlias = Callable[[ForkedTape, Sequence[str], datetime | None, int], Awaitable[Sequence[Sequence[int]]]]
 """Find the entries that hold each word, up to a date, newest first and so many at most of each."""
@@ -145,15 +145,18 @@ async def _next_view(turn: Turn) -> tuple[ContextView, int | None]:
     if step is None or budget is None:
         return view, None
     size = (await turn.runner.find_model(turn)).traits.context_tokens
-    if size and "count" in step:  # a count is better than the estimate: what it left free is room
-        budget += max(request_token_limit(size) - step["count"]["tokens"], 0)
+    count = step.get("count")
+    if size and isinstance(count, Mapping) and (tokens := int_field(count, "tokens")):
+        budget += max(
+            request_token_limit(size) - tokens, 0
+        )  # a count is better than the estimate: what it left free is room
     return view, budget
 
 
 def _conversation_step(entry: TapeEntry) -> Mapping[str, Any] | None:
     """Return the data of a step of the conversation itself, which records its view."""
     data = entry.data if entry.is_shown_to("") else {}
-    return data if data.get("view") and not data.get("purpose") else None
+    return data if records_view(data) and not data.get("purpose") else None
 
 
 def find_terms(text: str) -> list[str]:

@@ -11,7 +11,7 @@ from bubbot.features.trace.entries import content_texts, pretty_arguments
 from bubbot.features.trace.words import Excerpt
 from bubbot.ports.model import ModelRequest, ToolSpecs
 from bubbot.records import dataclass
-from bubbot.runtime.compose import embed_images, rebuild_request
+from bubbot.runtime.compose import embed_images, has_request, rebuild_request
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.turns import read_call
 from bubbot.tape.boundary import TapeBoundary
@@ -197,13 +197,9 @@ class RequestReader:
 
 def step_data(step: TapeEntry) -> JsonObject:
     """Return the data of a step. Raise `EntryNotFound` if its request is not on the tape."""
-    if not _has_request(step):
+    if not has_request(step.data):
         raise EntryNotFound(f"the request of the step {step.id} was not kept")
     return step.data
-
-
-def _has_request(entry: TapeEntry) -> bool:
-    return entry.name == STEP_EVENT and {"system", "tools", "view"} <= entry.data.keys()
 
 
 def may_see_system(reader: TapeBoundary, step: JsonObject) -> bool:
@@ -211,7 +207,9 @@ def may_see_system(reader: TapeBoundary, step: JsonObject) -> bool:
 
     The memory of people and of workspaces stands there, which no grant of a session covers.
     """
-    pairs = [each for each in step.get("shown", ()) if isinstance(each, Sequence) and each and isinstance(each[0], str)]
+    if not isinstance(shown := step.get("shown", ()), Sequence):
+        return reader.viewer.sees_all
+    pairs = [each for each in shown if isinstance(each, Sequence) and each and isinstance(each[0], str)]
     return reader.viewer.sees_all or all(reader.may_read(pair[0]) for pair in pairs)
 
 
@@ -229,7 +227,7 @@ async def find_step_before(tape: TapeHandle, step: TapeEntry) -> TapeEntry | Non
     is_purpose = "messages" in step_data(step)
     for entry in (await tape.fetch([query]))[0]:
         is_same = entry.meta.get("fork", "") == fork and ("messages" in entry.data) == is_purpose
-        if is_same and _has_request(entry):
+        if is_same and has_request(entry.data):
             return entry
     return None
 

@@ -11,11 +11,11 @@ from bubbot.features.why.view import find_explained
 from bubbot.ports.channel import Role
 from bubbot.ports.tool import INSIDE, READS_STORED, CommandHelp, CommandPlace, HelpTopic, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
-from bubbot.runtime.compose import embed_images, rebuild_request
+from bubbot.runtime.compose import embed_images, has_request, rebuild_request
 from bubbot.runtime.context.strategy import ContextStrategies
-from bubbot.runtime.context.view import CONTEXT_VERSION
+from bubbot.runtime.context.view import CONTEXT_VERSION, records_view
 from bubbot.runtime.turns import TurnRecord
-from bubbot.tape.entry import JsonObject
+from bubbot.tape.entry import JsonObject, text_field
 from bubbot.tape.provenance import VOUCHED, Source, source_of
 
 _TRACE = r"[0-9a-f]{4,32}"
@@ -104,7 +104,7 @@ async def tape_vouch(turn: Turn, args: VouchArgs) -> str:
 
 def _find_requested(turn: TurnRecord) -> JsonObject | None:
     """Find the step whose request is printed: the last that led to the answer, else the last for a purpose; None: none."""
-    steps = turn.answering_steps or [step for step in turn.steps if "messages" in step.data]
+    steps = turn.answering_steps or [step for step in turn.steps if has_request(step.data)]
     return steps[-1].data if steps else None
 
 
@@ -117,8 +117,10 @@ async def _format_request(turn: Turn, step: JsonObject, strategies: ContextStrat
     is_equal = (await embed_images(request, turn.tape.get_blob)).digest() == step["request"]
     texts = turn.texts
     verdict = texts.say("why_equal" if is_equal else "why_not_equal")
-    if not is_equal and step["view"].get("version", 1) != CONTEXT_VERSION:
+    if not is_equal and records_view(step) and step["view"].get("version", 1) != CONTEXT_VERSION:
         verdict = texts.say("why_other_version")
     # Printed with the digests of images: the output goes onto the tape, which must not hold their bytes.
     # The translation for the provider adds the model's name and orders keys in its own way; nothing records that.
-    return f"{request.as_bytes().decode()}\n{texts.say('why_request', model=step['model'], verdict=verdict)}"
+    return (
+        f"{request.as_bytes().decode()}\n{texts.say('why_request', model=text_field(step, 'model'), verdict=verdict)}"
+    )

@@ -10,7 +10,7 @@ from bubbot.features.why.lineage import Lineage, LineageAnchor
 from bubbot.ports.channel import Role
 from bubbot.runtime.turns import StepRecord, TurnRecord
 from bubbot.tape.anchor import SESSION_START
-from bubbot.tape.entry import JsonObject, TapeEntry
+from bubbot.tape.entry import JsonObject, TapeEntry, int_field, text_field
 from bubbot.tape.provenance import Source
 from bubbot.texts import Texts
 
@@ -106,20 +106,26 @@ def _format_step(step: StepRecord, texts: Texts) -> list[str]:
         status=texts.status(step.status),
         cut=texts.say("why_cut") if data.get("finish") == "length" else "",
         models=step.model
-        if step.model == data["model"]
-        else texts.say("why_models", model=data["model"], answered=step.model),
+        if step.model == (asked := text_field(data, "model"))
+        else texts.say("why_models", model=asked, answered=step.model),
         input=step.input_tokens,
         output=step.output_tokens,
         cost=_format_cost(step, texts),
         elapsed=step.elapsed_ms,
-        shown=_format_shown(data["shown"]) or texts.say("none"),
-        request=data["request"][:12],
+        shown=_format_shown(step) or texts.say("none"),
+        request=text_field(data, "request")[:12],
     )
     lines = [texts.say("why_for", label=step.label, step=head) if step.label else head]
     lines += [
-        texts.say("why_failed", model=call["model"], elapsed=call["elapsed_ms"], error=call["error"]) for call in failed
+        texts.say(
+            "why_failed",
+            model=text_field(call, "model"),
+            elapsed=int_field(call, "elapsed_ms"),
+            error=text_field(call, "error"),
+        )
+        for call in failed
     ]
-    if step.error and step.error not in [call["error"] for call in failed]:
+    if step.error and step.error not in [call.get("error") for call in failed]:
         lines.append(f"  {step.error}")
     return lines
 
@@ -160,11 +166,10 @@ def _format_links(anchor: LineageAnchor, texts: Texts) -> str:
     return links + (texts.say("why_recalls", entries=_format_spans(anchor.recalls)) if anchor.recalls else "")
 
 
-def _format_shown(shown: Sequence[Sequence[Any]]) -> str:
+def _format_shown(step: StepRecord) -> str:
     """Write the id ranges that a step showed; those of another tape follow its name."""
-    own = _format_spans([pair for pair in shown if not isinstance(pair[0], str)])
-    others = [f"{tape} {_format_spans(spans)}" for tape, spans in (pair for pair in shown if isinstance(pair[0], str))]
-    return "; ".join([*([own] if own else []), *others])
+    own = [_format_spans(step.shown)] if step.shown else []
+    return "; ".join([*own, *[f"{tape} {_format_spans(spans)}" for tape, spans in step.shown_elsewhere]])
 
 
 def _format_spans(spans: Sequence[Sequence[int]]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 
 from bubbot.records import dataclass
+from bubbot.runtime.compose import find_recorded_part
 from bubbot.runtime.turns import TurnRecord
 from bubbot.tape.anchor import find_parents, recalled_ranges
 from bubbot.tape.entry import Kind, TapeEntry
@@ -106,8 +107,7 @@ async def read_step_lineage(tape: TapeHandle, turn: TurnRecord) -> Lineage | Non
     """Read the lineage of the window that the turn's last step was built from; None if there was none."""
     if not turn.steps:
         return None
-    step = turn.steps[-1].data
-    spans = step.get("as_of") or (((1, step["head"]),) if step.get("head") else ())
+    spans = find_recorded_part(turn.steps[-1].data)
     recorded = await tape.as_of(spans)
     opening = (await recorded.fetch([TapeQuery(tape.name, OpeningAnchor(), missing="empty")]))[0]
     return await tape.read(LineageView(RecordedState.parse(spans).current_id(opening[0].id))) if opening else None

@@ -139,9 +139,7 @@ async def explain(context: CommandContext, args: ExplainAnswer) -> CommandResult
                 step.id,
                 step.status,
                 text_field(step.data, "model"),
-                tuple(
-                    (low, high) for low, high in step.data.get("shown", ()) if type(low) is int
-                ),  # not of other tapes
+                step.shown,
                 text_field(step.data, "request"),
             )
             for step in found.steps

@@ -158,6 +158,7 @@ class Inbound(HasChat):
         provenance: how foreign its words are at least, whoever sent it: `world` for a forwarded message, and for one that
             another bot wrote for its sender; for an inbound that no channel received, how foreign the words are that it
             was made of.
+        is_one_shot: a command of the shell or another program asks this once, and takes a failure as the result.
     """
 
     channel: str
@@ -180,6 +181,7 @@ class Inbound(HasChat):
     instructions: str = ""
     press: PressedButton | None = None
     provenance: str = OWN_WORDS
+    is_one_shot: bool = False
 
     @property
     def is_typed(self) -> bool:

@@ -73,6 +73,7 @@ class ContextMessage:
         size: its bytes.
         is_nested: true if the message holds more than texts.
         has_parts: true if its content is not a text.
+        calls: the ids of its calls.
     """
 
     message: JsonObject
@@ -82,6 +83,7 @@ class ContextMessage:
     size: int = field(init=False, repr=False, compare=False)
     is_nested: bool = field(init=False, repr=False, compare=False)
     has_parts: bool = field(init=False, repr=False, compare=False)
+    calls: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         text = canonical(self.message).encode()
@@ -89,10 +91,13 @@ class ContextMessage:
         object.__setattr__(self, "size", len(text))
         object.__setattr__(self, "is_nested", {*map(type, self.message.values())} != {str})
         object.__setattr__(self, "has_parts", type(self.message["content"]) is not str)
+        calls = self.message.get("tool_calls", ())
+        object.__setattr__(self, "calls", tuple([call["id"] for call in calls]) if calls else ())
 
 
 # Every step looks at all messages of a window: these read a field of each without a line of Python.
 HAS_PARTS: Callable[[ContextMessage], bool] = attrgetter("has_parts")
+CALLS: Callable[[ContextMessage], tuple[str, ...]] = attrgetter("calls")
 _DELETES: Callable[[ContextMessage], int] = attrgetter("deletes")
 
 

@@ -156,6 +156,10 @@ class ContextStrategies:
         """Return these strategies and those that `load` loads by name, when they are asked for; ours come first."""
         return replace(self, installed=tuple(names), load=load)
 
+    def is_own(self, selector: str) -> bool:
+        """Return true if a selector names one of ours."""
+        return any(strategy.matches(selector) for strategy in self.own)
+
     @property
     def selectors(self) -> tuple[str, ...]:
         """How the strategies are written in the settings."""
@@ -163,8 +167,7 @@ class ContextStrategies:
 
     def has(self, selector: str) -> bool:
         """Return true if a selector is `auto`, or names a strategy that the bot has; nothing is loaded for that."""
-        is_own = selector == AUTO_SELECTOR or any(strategy.matches(selector) for strategy in self.own)
-        return is_own or selector.partition(":")[0] in self.installed
+        return selector == AUTO_SELECTOR or self.is_own(selector) or selector.partition(":")[0] in self.installed
 
     def resolve(self, selector: str, context_tokens: int | None) -> str:
         """Return the selector that `auto` stands for with a model of this context size; others stay."""

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
+from itertools import chain
 from operator import attrgetter
+from types import NoneType
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from bubbot.errors import ConfigError
 from bubbot.records import dataclass
-from bubbot.runtime.context.selectors import MessageStyle, ensure_user_last, is_in_context
+from bubbot.runtime.context.selectors import (
+    CALLS,
+    CONTINUES_MESSAGE,
+    ContextMessage,
+    MessageStyle,
+    ensure_user_last,
+    is_in_context,
+    select_messages,
+)
 from bubbot.runtime.context.strategy import (
     KERNEL_STRATEGIES,
     ContextInput,
@@ -19,14 +31,21 @@ from bubbot.runtime.context.strategy import (
 )
 from bubbot.tape.anchor import SESSION_START
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
-from bubbot.tape.handle import CORRECTION
+from bubbot.tape.handle import CORRECTION, spans_of
 from bubbot.tape.query import IdRanges, OpeningAnchor, Slice, TapeQuery, Window
 from bubbot.tape.view import QueryAnswers
 
-CONTEXT_VERSION = 3
+CONTEXT_VERSION = 4
 """The version of the message format, recorded with each step. Requests of other versions cannot all be rebuilt exactly: version 2
-did not escape tags and line ends in what an anchor hands over."""
+did not escape tags and line ends in what an anchor hands over. Those of version 3 can: there was no repair of what a strategy
+chose."""
+REPAIRED_SINCE_VERSION = 4
+NEWEST = 64
+"""The newest entries or messages among which what a turn answers is looked for first."""
+RESULT_NOT_SHOWN = "[this result is not shown here]"
+"""The result of a call whose own one the strategy left out."""
 _STYLE_VALUES = attrgetter(*MessageStyle.__slots__)
+_ID = attrgetter("id")
 _SHOWN = (Kind.MESSAGE, Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.EVENT)
 
 
@@ -42,12 +61,14 @@ class ContextView:
         budget: tokens; None: unlimited.
         ends_with_user: the messages are for a model that answers now, so they never end with its own words, which some
             providers refuse.
+        answered: the entries that the running turn answers, with their ids of that time: they are always shown.
         fork: the fork of the sub-task that is shown them; empty: of none. What other sub-tasks wrote is not shown.
         heavy: see `View`.
         strategies: those among which the selector names one.
         version: of the strategy; None for the current one.
         start: the first entry to read, if the strategy needs none before it (see `ContextStrategy.start_event`). It
             changes what is read and not what is built, so that no record needs it.
+        is_repaired: the kernel repairs what the strategy chose; false for the requests of earlier versions.
         strategy: the strategy that the selector names.
 
     Raises:
@@ -63,6 +84,8 @@ class ContextView:
     strategies: ContextStrategies = field(default=KERNEL_STRATEGIES, repr=False, compare=False)
     version: int | None = None
     start: int | None = None
+    answered: tuple[int, ...] = ()
+    is_repaired: bool = True
     strategy: ContextStrategy = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -76,8 +99,15 @@ class ContextView:
         zone = self.style.stamps
         style = dict(zip(MessageStyle.__slots__, _STYLE_VALUES(self.style), strict=True))
         style["stamps"] = None if zone is None else str(zone)
-        data = {"selector": self.selector, "style": style, "budget": self.budget, "asking": self.ends_with_user}
+        data: dict[str, Any] = {
+            "selector": self.selector,
+            "style": style,
+            "budget": self.budget,
+            "asking": self.ends_with_user,
+        }
         data |= {"version": CONTEXT_VERSION, "strategy_version": self.strategy.version}
+        if self.answered:
+            data["answered"] = self.answered
         return data | ({"fork": self.fork} if self.fork else {})
 
     @classmethod
@@ -87,8 +117,6 @@ class ContextView:
         Raises:
             ConfigError: its strategy is not installed, or in another version.
         """
-        style, stamps = dict(data["style"]), data["style"]["stamps"]
-        style["stamps"] = None if stamps is None else ZoneInfo(stamps)
         selector, version = data["selector"], data.get("strategy_version", 1)
         try:
             strategy = strategies.find(selector)
@@ -104,12 +132,14 @@ class ContextView:
             )
         return cls(
             selector,
-            MessageStyle(**style),
+            _read_style(data["style"]),
             data["budget"],
             data.get("asking", False),
             data.get("fork", ""),
             strategies=strategies,
             version=None if strategy.version == version else version,
+            answered=tuple(data.get("answered", ())),
+            is_repaired=data.get("version", 1) >= REPAIRED_SINCE_VERSION,
         )
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
@@ -126,21 +156,145 @@ class ContextView:
         )
 
     def further_queries(self, tape: str, answers: QueryAnswers) -> tuple[TapeQuery, ...]:
-        """Build what the strategy reads besides, by the answers of the first queries."""
-        return tuple(self.strategy.find_further(tape, answers[1]))
+        """Build what is read besides: the answered messages that the part does not have, then what the strategy names."""
+        further = self.strategy.find_further(tape, answers[1])
+        missing = self._find_unread(answers[1])
+        return (TapeQuery(tape, IdRanges(tuple(spans_of(missing)))), *further) if missing else tuple(further)
+
+    def _find_unread(self, entries: Sequence[TapeEntry]) -> list[int]:
+        """List the answered messages that are not among the entries of the part, which are ascending."""
+        unread, newest = [], entries[-NEWEST:]
+        for number in self.answered:
+            for entry in newest:
+                if entry.id == number:
+                    break
+            else:
+                place = bisect_left(entries, number, key=_ID)
+                if place == len(entries) or entries[place].id != number:
+                    unread.append(number)
+        return unread
 
     def fold(self, answers: QueryAnswers) -> ModelContext:
         """Build the context from the answers of the first queries, followed by those of the further ones."""
         opening, entries, *further = answers
+        unread = further.pop(0) if further and self._find_unread(entries) else ()
         if [True for entry in entries if "fork" in entry.meta]:  # seldom: of sub-tasks
             entries = tuple([entry for entry in entries if entry.is_shown_to(self.fork)])
         source = ContextInput(self._opening(opening), entries, self.style, self.budget, further)
         context = self.strategy.fold(source)
-        if not self.ends_with_user:
-            return context
-        return ModelContext(ensure_user_last(context.context_messages), context.facts)
+        messages = context.context_messages
+        if self.is_repaired:
+            if self.answered:
+                readable = sorted((*unread, *entries), key=_ID) if unread else entries
+                messages = show_answered(messages, self.answered, readable, self.style)
+            messages = repair_messages(messages, self.style)
+        if self.ends_with_user:
+            messages = ensure_user_last(messages)
+        return context if messages is context.context_messages else ModelContext(messages, context.facts)
 
     def _opening(self, opening: Sequence[TapeEntry]) -> TapeEntry | None:
         if not opening or not is_in_context(opening[0]):
             return None
         return None if opening[0].name == SESSION_START and not self.style.bootstrap else opening[0]
+
+
+def records_view(step: JsonObject) -> bool:
+    """Return true if the data of a step records a view: a call for a purpose has none, and an imported one may be anything."""
+    view = step.get("view")
+    if not isinstance(view, Mapping) or type(view.get("selector")) is not str:
+        return False
+    if type(view.get("budget", False)) not in (int, NoneType) or type(view.get("fork", "")) is not str:
+        return False
+    if {type(view.get("strategy_version", 1)), type(view.get("version", 1))} != {int}:
+        return False
+    answered = view.get("answered", ())
+    if not isinstance(answered, (list, tuple)) or any(type(number) is not int for number in answered):
+        return False
+    try:
+        _read_style(view["style"])
+    except (KeyError, TypeError, ValueError):
+        return False
+    return True
+
+
+def _read_style(data: JsonObject) -> MessageStyle:
+    stamps = data["stamps"]
+    return MessageStyle(**{**data, "stamps": None if stamps is None else ZoneInfo(stamps)})
+
+
+def repair_messages(messages: tuple[ContextMessage, ...], style: MessageStyle) -> tuple[ContextMessage, ...]:
+    """Make messages that any provider accepts (T12); return them as they are if they are so.
+
+    Each call is followed by its result, or by one that says that it is not shown; a result without a call is left out, as
+    is a second call with an id. The first message is not the assistant's if the style says so.
+    """
+    if not _are_paired(messages):
+        messages = tuple(_pair(messages))
+    if messages and not style.first_assistant and messages[0].message["role"] != "user":
+        return (ContextMessage({"role": "user", "content": CONTINUES_MESSAGE}, ()), *messages)
+    return messages
+
+
+def _are_paired(messages: Sequence[ContextMessage]) -> bool:
+    """Return true if every call has its results right behind it, in order. Every step asks of all messages: no call for each."""
+    waiting: tuple[str, ...] = ()
+    for each in messages:
+        if each.message["role"] == "tool":
+            if waiting[:1] != (each.message["tool_call_id"],):
+                return False
+            waiting = waiting[1:]
+        elif waiting:
+            return False
+        else:
+            waiting = each.calls
+    calls = [*chain.from_iterable(map(CALLS, messages))]
+    return not waiting and len(calls) == len({*calls})
+
+
+def _pair(messages: Sequence[ContextMessage]) -> Iterator[ContextMessage]:
+    results: dict[str, ContextMessage] = {}
+    for each in messages:
+        if each.message["role"] == "tool":
+            results.setdefault(each.message["tool_call_id"], each)
+    seen = set[str]()
+    for each in messages:
+        if each.message["role"] == "tool" or not seen.isdisjoint(each.calls):
+            continue
+        seen.update(each.calls)
+        yield each
+        for call in each.calls:
+            missing = {"role": "tool", "tool_call_id": call, "content": RESULT_NOT_SHOWN}
+            yield results.get(call) or ContextMessage(missing, ())
+
+
+def show_answered(
+    messages: tuple[ContextMessage, ...], answered: Sequence[int], entries: Sequence[TapeEntry], style: MessageStyle
+) -> tuple[ContextMessage, ...]:
+    """Insert the messages that are answered and not shown (T10), each before what is newer; return the rest as it is.
+
+    Args:
+        messages: what the strategy chose.
+        answered: the entries that the running turn answers.
+        entries: hold these, ascending.
+        style: of the messages.
+    """
+    newest = messages[-NEWEST:]
+    for number in answered:
+        for each in newest:
+            if number in each.ids:
+                break
+        else:
+            break
+    else:
+        return messages
+    missing = {*answered}.difference(*[each.ids for each in messages])
+    if not missing:
+        return messages
+    shown = list(messages)
+    for each in select_messages(entries, style):
+        if missing.isdisjoint(each.ids):
+            continue
+        last = max(each.ids)
+        place = next((at for at, other in enumerate(shown) if other.ids and min(other.ids) > last), len(shown))
+        shown.insert(place, each)
+    return tuple(shown)

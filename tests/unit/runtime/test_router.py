@@ -335,6 +335,17 @@ class TestRunning:
                 '<command name="odd.one" status="error">\nValueError: &lt;/command&gt; &amp; &lt;b&gt; now\n</command>'
             )
 
+    @pytest.mark.parametrize("text", [",odd.one now", ",odd.one wait"])
+    async def test_a_program_that_asks_once_gets_the_error_and_no_model_is_asked(
+        self, memory_store: InMemoryStore, text: str
+    ) -> None:
+        async with running(memory_store, ScriptedModel(), ODD) as bench:
+            result = await bench.say(text, is_one_shot=True)
+            assert (result.status, bench.requests) == ("failed", [])
+            assert "ValueError: " in result.text or "stopped after 0.05 seconds" in result.text
+            assert await statuses(bench) == {"error"}
+            assert (await bench.say(",odd.one cannot", is_one_shot=True)).status == "answered"
+
     async def test_one_that_hangs_goes_to_the_model_too(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, ScriptedModel(), ODD) as bench:
             assert "stopped after 0.05 seconds" in (await bench.say(",odd.one wait")).text

@@ -34,6 +34,7 @@ from bubbot.errors import (
     ModelRepeatsCall,
     ModelStepLimit,
     ModelUnavailable,
+    StrategyFailed,
     TapeCorrupt,
 )
 from bubbot.features.access.tools import access_tools
@@ -50,6 +51,7 @@ from bubbot.models.unconfigured import UnconfiguredModel
 from bubbot.ports.channel import Role, UnparsedUpdate
 from bubbot.ports.tool import HelpTopic, Tool
 from bubbot.ports.turn import AcceptedInbound, Status
+from bubbot.runtime.context.strategy import KERNEL_STRATEGIES
 from bubbot.runtime.messages import too_old_text
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
@@ -136,7 +138,7 @@ def list_translated_tools() -> list[Tool]:
         *hand_tools(),
         *explain_tools(unused, unused, ""),
         replay_tool(unused, unused, unused),
-        *agent_tools(SubTaskService(AgentsSettings(), tuple)),
+        *agent_tools(SubTaskService(AgentsSettings(), tuple, KERNEL_STRATEGIES)),
     ]
     return [each for each in tools if not each.is_reserved]
 
@@ -240,7 +242,7 @@ class TestLanguages:
 
     def test_the_errors_of_models_and_installed_features_are_told_by_kind(self) -> None:
         kinds = {one.kind for one in vars(errors).values() if isinstance(one, type) and issubclass(one, ModelError)}
-        assert set(_table("error.")) == kinds | {FeatureFailed.kind}
+        assert set(_table("error.")) == kinds | {FeatureFailed.kind, StrategyFailed.kind}
 
     @pytest.mark.parametrize(
         "error",
@@ -250,6 +252,7 @@ class TestLanguages:
             ModelCallsRefused("tape_info", 3),
             ModelEmptyAnswer(),
             FeatureFailed("odd", "prompt: no"),
+            StrategyFailed("odd", "fold: no"),
         ],
     )
     def test_an_error_is_translated_from_what_it_says_in_english(self, error: BubbotError) -> None:

@@ -21,10 +21,11 @@ from bubbot.ports.model import ModelReply
 from bubbot.ports.tool import INSIDE, READS_OWN, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.ports.usage import BudgetSubject
+from bubbot.runtime.compose import rebuild_request
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind, TapeEntry, event
 from bubbot.tape.store import TapeStore
-from bubbot.texts import Texts
+from bubbot.texts import OUTCOME_UNKNOWN, Texts
 from tests.turns import HOME, WAIT, Bench, Options, calls, running, says
 
 
@@ -84,6 +85,15 @@ async def are_errors(bench: Bench) -> list[bool]:
     ]
 
 
+async def step_ids(bench: Bench) -> list[int]:
+    return [entry.id for entry in await bench.entries() if entry.name == "loop.step"]
+
+
+def ends(step: Mapping[str, Any]) -> list[int]:
+    """The last entries of what a step was shown."""
+    return [high for low, high in step["shown"] if type(low) is int]
+
+
 def of_fork(entries: Sequence[TapeEntry], fork: str) -> list[int]:
     return [entry.id for entry in entries if entry.meta.get("fork") == fork]
 
@@ -138,8 +148,18 @@ class TestASubTask:
             first, second = await results(bench)
             (refused,) = [text for text in await results(bench, None) if text not in (first, second)]
         assert first.startswith("A sub-task cannot be given the tool owners.only; it can be given: ")
+        assert not first.endswith(": .")
         assert refused == "owners.only is not available here"
         assert ran == []
+
+    async def test_where_it_can_be_given_no_tool_it_says_so(self, memory_store: InMemoryStore) -> None:
+        model = scripted(
+            go=[run("task", tools=["agent.run"]), says("done")], task=[run("inner", tools="x"), says("ok")]
+        )
+        async with running(memory_store, model, options(agents=AgentsSettings(max_depth=2))) as bench:
+            await bench.say("go")
+            told = (await results(bench, None))[0]
+        assert told == "A sub-task cannot be given the tool x; here it can be given none."
 
     async def test_several_run_at_once_and_each_is_attributable(self, memory_store: InMemoryStore) -> None:
         inside = list[int]()
@@ -259,6 +279,51 @@ class TestWhatItLeaves:
         assert result.startswith(f"gold\n\n[Sub-task task: only its result was kept, entry #{entries[2].id}, fork ")
         assert await memory_store.forks() == []
 
+    @pytest.mark.law("T13")
+    @pytest.mark.parametrize(
+        ("first", "inside"),
+        [
+            (",fork dig", [calls("tape_info")]),
+            ("go", [calls("tape_info")]),
+            ("go", [run("inner", mode="result"), run("inner")]),
+            ("both", [calls("tape_info")]),
+        ],
+        ids=["beside", "one", "nested", "parallel"],
+    )
+    async def test_what_a_discarded_one_was_shown_can_be_built_again(
+        self, store: TapeStore, first: str, inside: Sequence[Mapping[str, Any]]
+    ) -> None:
+        task = run("dig", mode="result", tools="tape.info,agent.run")
+        model = scripted(
+            go=[task, says("done")],
+            both=[both(task, task), says("done")],
+            dig=[*inside, says("gold")],
+            inner=[calls("tape_info"), says("inner done")],
+        )
+        async with running(store, model, options()) as bench:
+            await bench.say("the hotel has a sauna")
+            await bench.say(first)
+            steps = await bench.events("loop.step")
+            sent = {request.digest(): request.as_bytes() for request in bench.requests}
+            assert {step["request"] for step in steps} == set(sent)
+            for step in steps:
+                rebuilt = await rebuild_request(step, bench.tape(), strategies=OWN_STRATEGIES)
+                assert rebuilt.as_bytes() == sent[step["request"]]
+            discarded = [step for step in steps if step.get("purpose", "").startswith("agent:")]
+            assert len(discarded) >= 2
+            assert all(
+                high < step_id
+                for step_id, step in zip(await step_ids(bench), steps, strict=True)
+                for high in ends(step)
+            )
+            if first == ",fork dig":  # it sees the conversation, and its answer names what it rests on
+                (asked,) = [
+                    entry.id
+                    for entry in await bench.entries()
+                    if "sauna" in str(entry.payload.get("content")) and entry.payload["role"] == "user"
+                ]
+                assert all(any(low <= asked <= high for low, high in step["shown"]) for step in discarded)
+
     async def test_all_of_it_if_it_changed_something(self, memory_store: InMemoryStore) -> None:
         ran = list[str]()
         model = scripted(
@@ -331,7 +396,7 @@ class TestHowItEnds:
     @pytest.mark.parametrize(
         ("task", "arguments", "said"),
         [
-            ("loop", {"steps": 2}, "The sub-task made 2 model calls, as many as it may, without a result."),
+            ("loop", {"steps": 2}, "The sub-task has used up its model calls (2) without a result."),
             ("loop", {}, "The sub-task kept calling tape_info with the same arguments."),
             ("dear", {"budget": 10}, "The sub-task has used up its budget: 10 of 10 tokens are left, and"),
             ("down", {}, "The sub-task failed: "),
@@ -385,9 +450,7 @@ class TestHowItEnds:
         assert found[0].startswith("A sub-task cannot be given the tool agent.run")
         assert found[1] == "agent.run is not available here"
         assert [data["status"] for data in ended] == ["answered", "answered"]
-        (low, high), first = ended[0]["entries"][0], ended[1]["entries"][0][0]
-        own = f"+{low - first + 1}-+{high - first + 1}"  # counted from the first entry of the fork
-        assert found[2].startswith(f"inner done\n\n[Sub-task task: entries {own}, fork ")
+        assert found[2].startswith(f"inner done\n\n[Sub-task task: fork {ended[0]['fork']}; steps: ")
 
     async def test_a_stop_ends_it_and_leaves_no_open_fork(self, store: TapeStore) -> None:
         begun = asyncio.Event()
@@ -499,6 +562,9 @@ class TestAfterAnInterruption:
             assert isinstance(model, ScriptedModel)
             prompts = [request.messages[-1] for request in model.requests]
         assert sorted(ran) == ["get.stuck 3", "look.up 1", "look.up 1", "send.out 2"]
+        third = OUTCOME_UNKNOWN if is_killed else "sub-task was stopped"
+        assert found[:2] == ["first answer", "first answer"]  # as the interrupted attempt left them
+        assert third in found[2]
         for text in found[-3:-1]:
             assert text.startswith("first answer\n\n[Sub-task task: entries #")
         assert found[-3] != found[-2]  # equal orders are answered by an attempt each

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from bubbot.features.why.commands import WhyArgs
-from bubbot.features.why.view import MAX_TURNS_SEARCHED, TurnSpansView, WhyView
+from bubbot.features.why.view import LastAnswerView, TurnSpansView, WhyView
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
 from bubbot.runtime.context import selectors
 from bubbot.runtime.context import view as context
 from bubbot.stores.inmemory import InMemoryStore
+from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.query import TapeQuery
-from tests.turns import HOME, Bench, Played, calls, running, says
+from bubbot.tape.service import TapeService
+from tests.turns import Bench, Played, calls, running, says
 from tests.unit.runtime.test_recovery import cut_off
 
 
@@ -67,13 +71,43 @@ class TestTheView:
             assert list(found) == sorted(found, reverse=True)
             assert len(found) == 3
 
-    async def test_the_cost_does_not_grow_with_the_tape(self, memory_store: InMemoryStore) -> None:
+    async def test_the_cost_does_not_grow_with_the_turns_since(
+        self, memory_store: InMemoryStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         async with running(memory_store, ScriptedModel()) as bench:
-            for number in range(2 * MAX_TURNS_SEARCHED):
-                await bench.say(str(number))
-            (query,) = TurnSpansView().queries(HOME)
-            assert len((await bench.tape().fetch([query]))[0]) == 2 * MAX_TURNS_SEARCHED + 1
-            assert len(await spans(bench)) == MAX_TURNS_SEARCHED
+            answered = await bench.say("hello")
+            read = list[int]()
+            for _ in range(2):
+                for _ in range(20):
+                    await bench.say(",tape.info")
+                tape, fetched = bench.tape(), list[int]()
+                fetch = tape.fetch
+
+                async def count(
+                    queries: Sequence[TapeQuery], fetch: Any = fetch, fetched: list[int] = fetched
+                ) -> list[tuple[TapeEntry, ...]]:
+                    answers: list[tuple[TapeEntry, ...]] = await fetch(queries)
+                    fetched.append(sum(map(len, answers)))
+                    return answers
+
+                monkeypatch.setattr(tape, "fetch", count)
+                found = await tape.read(LastAnswerView())
+                assert found is not None
+                assert found.id == answered.turn_id
+                read.append(sum(fetched) - len(found.entries))
+            assert read == [3, 3]  # besides the turn: a step, a start, an end
+
+    async def test_what_ran_in_no_finished_turn_is_passed_over(self, tape: TapeService) -> None:
+        step = event("loop.step", {"step": 1, "status": "ok"})
+        start, end = event("turn/start", {}), event("turn/end", {"status": "answered"})
+        assert await tape.read(LastAnswerView()) is None
+        await tape.append([step, start.with_meta({"turn": "a"}, ""), step])  # cut off: nothing ended it
+        assert await tape.read(LastAnswerView()) is None
+        stored = await tape.append([each.with_meta({"turn": "b"}, "") for each in (start, step, end)])
+        await tape.append([step, start.with_meta({"turn": "c"}, ""), step])  # imported, and the running turn
+        found = await tape.read(LastAnswerView())
+        assert found is not None
+        assert (found.id, [step.id for step in found.steps]) == ("b", [stored[1].id])
 
     @pytest.mark.law("T8")
     async def test_looking_writes_nothing(self, memory_store: InMemoryStore) -> None:
@@ -169,9 +203,9 @@ class TestByTrace:
             for _ in range(3):  # an id with two digits begins none of the later ones
                 await bench.say(",tape.info")
             first = await bench.say("hello")
-            for _ in range(MAX_TURNS_SEARCHED + 1):
+            for _ in range(21):
                 await bench.say(",tape.info")
-            assert (await bench.say(",why")).text == "No model has answered here yet."
+            assert (await bench.say(",why")).text.startswith(f"turn {first.turn_id} (")
             assert (await bench.say(f",why turn={first.turn_id}")).text.startswith(f"turn {first.turn_id} (")
 
     async def test_a_trace_of_no_turn_is_refused(self, memory_store: InMemoryStore) -> None:

@@ -1,0 +1,166 @@
+"""Steps that hold less than a step, or something else: older versions left a part of them, and imports hold anything.
+
+Whatever reads recorded steps takes each of them, and says of its request that it was not kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bubbot.app.bot import Bot, open_app
+from bubbot.app.events import OWN_REFERENCES
+from bubbot.app.strategies import OWN_STRATEGIES
+from bubbot.errors import BubbotError, EntryNotFound
+from bubbot.features.conversation.info import parse_step_usage
+from bubbot.features.otel.content import Exposure
+from bubbot.features.otel.spans import TurnSpans
+from bubbot.features.replay.events import REPLAY_TAPE
+from bubbot.features.strategies.compare import CompareDeps, compare_strategies
+from bubbot.features.trace.request import RequestReader
+from bubbot.features.why.foreign import read_foreign
+from bubbot.features.why.formats import format_explanation
+from bubbot.features.why.lineage import read_step_lineage
+from bubbot.home import Home
+from bubbot.ports.channel import Inbound, Sender
+from bubbot.runtime.compose import rebuild_request
+from bubbot.runtime.turns import TurnRecord
+from bubbot.settings.loader import ModelSettings, Settings
+from bubbot.tape.boundary import OWNER, TapeBoundary
+from bubbot.tape.entry import TapeEntry, message, thaw
+from bubbot.tape.entry import event as tape_event
+from bubbot.tape.query import TapeQuery
+from bubbot.tape.service import TapeService
+from bubbot.texts import Texts
+from tests.tapes import whole
+
+ODD: tuple[Any, ...] = (None, -7, "odd", ["odd"], [[1, "x"]], {"odd": 1})
+MAKES_REQUEST = frozenset({"view", "system", "tools", "parameters", "request"})
+
+
+def break_step(step: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Build steps that lack a field or have another value there; then those of a discarded sub-task of earlier versions."""
+    broken = [{name: value for name, value in step.items() if name != gone} for gone in step]
+    broken += [{**step, name: odd} for name in step for odd in ODD]
+    view = step["view"]
+    views = [{name: value for name, value in view.items() if name != gone} for gone in view]
+    views += [{**view, name: odd} for name in view for odd in ODD]
+    views += [{**view, "style": {**view["style"], name: odd}} for name in view["style"] for odd in ODD]
+    broken += [{**step, "view": each} for each in views]
+    broken += [{**step, "messages": odd} for odd in ODD]
+    return [*broken, {}, {**step, "view": {}, "shown": [], "purpose": "agent:fork"}, {**step, "view": {}, "shown": []}]
+
+
+@asynccontextmanager
+async def opened(home: Path) -> AsyncIterator[Bot]:
+    settings = Settings(model=ModelSettings(name="scripted"))
+    async with open_app(settings, Home(home), channel_settings={"write": lambda _: None}) as bot:
+        yield bot
+
+
+async def say(bot: Bot, text: str, chat: str = "default") -> str:
+    """Say something at the terminal."""
+    return (
+        await bot.ask(Inbound("stdin", f"{chat} {text}", chat, Sender("0", "owner"), text, "2026-11-21T20:21:00Z"))
+    ).text
+
+
+async def write_turns(tape: TapeService, steps: list[dict[str, Any]]) -> list[list[TapeEntry]]:
+    """Write a turn for each of these steps."""
+    entries = list[TapeEntry]()
+    for number, step in enumerate(steps):
+        turn = [
+            tape_event("turn/start", {"attempt": 1, "session": tape.session, "inbounds": []}),
+            message("user", f"hello {number}"),
+            message("assistant", "You said: hello"),
+            tape_event("loop.step", step),
+            tape_event("turn/end", {"status": "answered"}),
+        ]
+        entries += [replace(each, meta={"turn": f"{number:032x}"}) for each in turn]
+    stored = await tape.append(entries)
+    return [list(stored[place : place + len(turn)]) for place in range(0, len(stored), len(turn))]
+
+
+@pytest.fixture
+async def broken(tmp_path: Path) -> AsyncIterator[tuple[Bot, TapeService, list[list[TapeEntry]]]]:
+    """A chat whose turns have broken steps, one each."""
+    async with opened(tmp_path) as bot:
+        assert await say(bot, "hello") == "You said: hello"
+        tape = bot.tape("stdin:default")
+        (step,) = [entry for entry in await whole(bot.store, tape.name) if entry.name == "loop.step"]
+        yield bot, tape, await write_turns(tape, break_step(thaw(step.data)))
+
+
+Broken = tuple[Bot, TapeService, list[list[TapeEntry]]]
+
+
+class TestReadersOfSteps:
+    async def test_a_replay_names_each_of_them_and_goes_on(self, broken: Broken) -> None:
+        bot, _, turns = broken
+        text = await say(bot, ",replay chat=default", "replay")
+        facts = [entry.data for entry in (await bot.store.fetch([TapeQuery(REPLAY_TAPE)]))[0]]
+        assert facts, text
+        fact = facts[0]
+        assert text.startswith(f"Requests built again: {len(fact['steps'])}; "), text
+        outcomes = {step["entry"][1]: step["recorded"] for step in fact["steps"]}
+        discarded = turns[-1][3].id, turns[-2][3].id
+        assert [outcomes[each] for each in discarded] == ["gone", "gone"]
+        assert f"#{discarded[0]}: not kept" in await say(bot, f",replay chat=default first={discarded[1]}", "replay")
+
+    async def test_the_turns_run_again_as_far_as_they_can(self, broken: Broken) -> None:
+        bot, _, _ = broken
+        text = await say(bot, ",replay chat=default again=yes", "replay")
+        assert text.startswith("Turns run again with scripted: "), text
+
+    async def test_a_request_is_rebuilt_or_an_error_of_ours_says_why_not(self, broken: Broken) -> None:
+        _, tape, turns = broken
+        problems = set[type]()
+        for entry in [entry for turn in turns for entry in turn if entry.name == "loop.step"]:
+            try:
+                await rebuild_request(entry.data, tape, strategies=OWN_STRATEGIES)
+            except BubbotError as error:
+                problems.add(type(error))
+                continue
+            assert entry.data.keys() >= MAKES_REQUEST
+        assert EntryNotFound in problems
+
+    async def test_the_trace_page_shows_each_of_them(self, broken: Broken) -> None:
+        bot, tape, turns = broken
+        reader = TapeBoundary(bot.store, OWNER, workspace="", references=OWN_REFERENCES)
+        requests = RequestReader(OWN_STRATEGIES)
+        problems = [(await requests.read(reader, tape, turn[3])).problem for turn in turns]
+        assert "was not kept" in problems[-1]
+        assert "was not kept" in problems[-2]
+
+    async def test_an_explanation_tells_what_is_known(self, broken: Broken) -> None:
+        bot, tape, turns = broken
+        texts = Texts()
+        for turn in turns:
+            record = TurnRecord.of(turn)
+            lineage, foreign = await read_step_lineage(tape, record), await read_foreign(tape, record)
+            told = format_explanation(record, texts, lineage, foreign)
+            assert f"(entries {turn[0].id} to {turn[-1].id})" in told
+        trace = str(turns[-2][0].meta["turn"])
+        assert "agent:fork: step 1" in await say(bot, f",why {trace}")
+
+    async def test_spans_are_built_of_each_of_them(self, broken: Broken) -> None:
+        _, _, turns = broken
+        for turn in turns:
+            assert TurnSpans(turn, Exposure("full", str, b"key")).build()
+
+    async def test_the_newest_one_stops_no_comparison_and_no_turn(self, broken: Broken) -> None:
+        bot, tape, turns = broken
+        deps = CompareDeps(OWN_STRATEGIES, lambda _: None)
+        first = turns[0][0].id
+        for turn in turns[::4]:
+            parse_step_usage(turn[3])
+            recorded = await tape.as_of([[1, first - 1], [turn[0].id, turn[-1].id]])
+            with suppress(EntryNotFound):  # its blobs did not come along
+                assert (await compare_strategies(recorded, deps)).step <= turns[0][3].id
+        assert await say(bot, "and now?") == "You said: and now?"
+        assert "You said" in await say(bot, ",fork and beside it?")
