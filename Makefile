@@ -38,7 +38,7 @@ soak: $(VENV)/.dev  ## the daemon under load, measured: some minutes; SOAK="--he
 bench: $(VENV)/.dev  ## what everything costs beside plain baselines: up to half an hour; BENCH="--help" tells what it takes
 	@$(VENV)/bin/python -m benchmarks.bench $(BENCH)
 
-mutants: $(VENV)/.dev  ## whether a test fails if the code is wrong: 100 mutants, about a quarter of an hour; MUTANTS="--seed 7" draws others
+mutants: $(VENV)/.dev  ## whether a test fails if the code is wrong: 100 mutants, about a quarter of an hour; MUTANTS="--seed 7" draws others, MUTANTS="--only features/web/ bubbot/ops/" from these files
 	@$(VENV)/bin/python -m benchmarks.mutants $(MUTANTS)
 
 pictures: $(VENV)/.dev  ## draw docs/pictures again, from the program as it is; PICTURES="doctor status" draws some of them

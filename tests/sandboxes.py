@@ -11,7 +11,7 @@ from importlib.util import find_spec
 import pytest
 
 from bubbot.features.shell.rules import MIN_ABI
-from bubbot.features.shell.sandbox import LANDLOCK_PACKAGES, SEARCH_PATH
+from bubbot.features.shell.sandbox import LANDLOCK_PACKAGE, SEARCH_PATH
 
 LANDLOCK_CREATE_RULESET, WITH_VERSION = 444, 1
 
@@ -31,8 +31,8 @@ def find_obstacle(name: str) -> str:
         return ""
     if name == "bwrap":
         return _find_obstacle_to_namespaces()
-    if missing := [package for package in LANDLOCK_PACKAGES if find_spec(package) is None]:
-        return f"the packages {', '.join(missing)} are missing"
+    if find_spec(LANDLOCK_PACKAGE) is None:
+        return f"the package {LANDLOCK_PACKAGE} is missing"
     version = ctypes.CDLL(None).syscall(LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), WITH_VERSION)
     return "" if version >= MIN_ABI else f"Landlock has version {version}"
 

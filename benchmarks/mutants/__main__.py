@@ -100,7 +100,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--folders", nargs="+", default=FOLDERS, metavar="NAME", help=f"tests to use; all: {' '.join(FOLDERS)}"
     )
-    parser.add_argument("--only", default="", help="draw from files whose path contains this text")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=(),
+        metavar="TEXT",
+        help="draw from files whose path contains one of these, such as /ops/",
+    )
     options = parser.parse_args(arguments)
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
@@ -108,12 +114,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         root = sandboxes[0].root
         drawn = draw(root, PACKAGES, seed=options.seed, count=options.count, only=options.only)
         if not drawn:
-            parser.error(f"--only {options.only!r} --count {options.count} leave nothing to change")
+            parser.error(f"--only {' '.join(options.only)} --count {options.count} leave nothing to change")
         commit = subprocess.run(
             ["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=True
         ).stdout
         belongs = [f"commit {commit.strip()}", f"seed {options.seed}", f"count {options.count}"]
-        belongs += [f"only {options.only!r}", f"folders {' '.join(options.folders)}"]
+        belongs += [f"only {' '.join(options.only)}", f"folders {' '.join(options.folders)}"]
         if options.map and options.map.exists():
             try:
                 known = Map.load(options.map, belongs)

@@ -63,13 +63,13 @@ class Mutant:
         return source[: self.start] + self.after.encode() + source[self.end :]
 
 
-def draw(root: Path, packages: Sequence[str], *, seed: int, count: int, only: str = "") -> list[Mutant]:
+def draw(root: Path, packages: Sequence[str], *, seed: int, count: int, only: Sequence[str] = ()) -> list[Mutant]:
     """Draw `count` mutants: the same for the same sources and seed, in the order of files and lines.
 
-    With `only` they are of files whose path contains this text.
+    With `only` they are of files whose path contains one of these texts.
     """
     paths = [path for package in packages for path in sorted((root / package).rglob("*.py"))]
-    chosen = [path for path in paths if only in path.relative_to(root).as_posix()]
+    chosen = [path for path in paths if not only or any(text in path.relative_to(root).as_posix() for text in only)]
     sites = [one for path in chosen for one in mutants(root, path)]
     random.Random(seed).shuffle(sites)
     drawn: list[Mutant] = []

@@ -5,6 +5,7 @@ A field declares its default, bounds and description once; errors, the example c
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -111,8 +112,17 @@ Id = Annotated[str, "id"]
 OptionalWhole = Annotated[int | None, BeforeValidator(refuse_bool), BeforeValidator(blank_to_none)]
 
 
-def _split_items(value: object) -> object:
-    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+def split_items(value: object) -> object:
+    """Make a list of a text that may come from the environment: JSON, or items with commas between them."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    if text.startswith("["):
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            raise ValueError('a list such as a,b or ["a", "b"]') from None
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def matches(pattern: str, description: str) -> AfterValidator:
@@ -129,7 +139,7 @@ def matches(pattern: str, description: str) -> AfterValidator:
 Name = Annotated[str, matches(r"\S([^\x00-\x1f\x7f]{0,62}\S)?", "a text of one line, 1 to 64 characters")]
 Label = Annotated[Name, "label"]
 """The name of a table that people choose."""
-Names = Annotated[list[str], BeforeValidator(_split_items)]
+Names = Annotated[list[str], BeforeValidator(split_items)]
 
 
 class SettingsSection(BaseModel):

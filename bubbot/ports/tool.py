@@ -120,7 +120,7 @@ class Power(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a tool declares about its calls. Undeclared means the worst of each.
+    """What a tool declares about its calls. Undeclared means the worst of each, except that it does not touch the workspace.
 
     Attributes:
         kind: what it does.
@@ -131,6 +131,8 @@ class Effect:
         is_web: its results are pages of the web, or lists of them: an address in them was shown to the model, and reading
             it tells nobody anything new. False for whatever may repeat what a model wrote, such as files and old entries.
         power: what an inside effect has power over.
+        in_workspace: it may change files in the workspace of its chat, or run what is there. What a person allowed to run
+            there is another thing once somebody else's words were written.
     """
 
     kind: EffectKind = EffectKind.OUTSIDE
@@ -139,6 +141,7 @@ class Effect:
     has_network: bool = True
     is_web: bool = False
     power: Power = Power.NONE
+    in_workspace: bool = False
 
     def __str__(self) -> str:
         """Write it in words, for the reference."""

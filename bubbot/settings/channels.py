@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from bubbot.errors import ConfigError
 from bubbot.identity import numeric_id
-from bubbot.ports.settings import Id, Name, Number, SettingsSection, Whole, format_errors
+from bubbot.ports.settings import Id, Name, Number, SettingsSection, Whole, format_errors, split_items
 from bubbot.settings.values import DAY_SECONDS
 
 KINDS_REQUIRING_TOKEN = frozenset({"telegram", "discord"})
@@ -20,21 +20,8 @@ CHANNEL_KINDS = KINDS_REQUIRING_TOKEN | LINE_BUFFERED_KINDS
 """Kinds of channel that are part of bubbot."""
 
 
-def _split_items(value: object) -> object:
-    """Make a list of a value that may come from the environment: JSON, or words with commas between them."""
-    if isinstance(value, str):
-        text = value.strip()
-        if text.startswith("["):
-            try:
-                return json.loads(text)
-            except (ValueError, RecursionError):
-                raise ValueError("a list such as 1,2 or [1, 2]") from None
-        return [part.strip() for part in text.split(",") if part.strip()]
-    return [value] if isinstance(value, int) and not isinstance(value, bool) else value
-
-
 def _parse_ids(value: object) -> object:
-    items = _split_items(value)
+    items = [value] if isinstance(value, int) and not isinstance(value, bool) else split_items(value)
     if not isinstance(items, list):
         return items
     try:
@@ -55,7 +42,7 @@ def _to_lower(value: object) -> object:
 
 
 IdList = Annotated[list[Id], BeforeValidator(_parse_ids)]
-NameList = Annotated[list[str], AfterValidator(_check_names), BeforeValidator(_split_items)]
+NameList = Annotated[list[str], AfterValidator(_check_names), BeforeValidator(split_items)]
 Busy = Annotated[Literal["queue", "steer", "drop"], BeforeValidator(_to_lower)]
 
 

@@ -24,6 +24,10 @@ from typing import Any
 
 FACTS: dict[str, Any] = json.loads(sys.argv[1])
 LIBC = ctypes.CDLL(None, use_errno=True)
+COLUMN = {"x86_64": 0, "aarch64": 1}[os.uname().machine]
+CALLS = {
+    "keyctl": (250, 219)[COLUMN], "add_key": (248, 217)[COLUMN], "request_key": (249, 218)[COLUMN], "io_uring_setup": 425,
+}  # fmt: skip
 ALLOWED_VARIABLES = {"PATH", "HOME", "TMPDIR", "LANG", "TERM", "PAGER", "PWD", "OLDPWD", "SHLVL", "_", "LC_CTYPE"}
 
 
@@ -311,6 +315,63 @@ def set_host_name() -> None:
     name = socket.gethostname()
     socket.sethostname(name)
     if FACTS["sandbox"] == "bwrap":
+        raise Closed
+
+
+def make_uring() -> None:
+    check(LIBC.syscall(CALLS["io_uring_setup"], 1, ctypes.create_string_buffer(120)))
+
+
+def open_netlink() -> None:
+    socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+
+
+def open_socket_of_kernel() -> None:
+    socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET, 0)
+
+
+def leave_set_uid_file() -> None:
+    Path("set-uid").write_text("x")
+    Path("set-uid").chmod(0o4755)
+
+
+def leave_set_uid_file_by_descriptor() -> None:
+    with Path("set-uid").open("w") as file:
+        os.fchmod(file.fileno(), 0o6755)
+
+
+def make_set_uid_file() -> None:
+    Path("made").unlink(missing_ok=True)
+    os.close(os.open("made", os.O_CREAT | os.O_WRONLY, 0o4700))
+
+
+def make_set_uid_node() -> None:
+    Path("node").unlink(missing_ok=True)
+    os.mknod("node", stat.S_IFREG | 0o4700)
+
+
+# --- keys of the kernel ---
+
+
+def read_key_of_bot() -> None:
+    text = ctypes.create_string_buffer(100)
+    check(LIBC.syscall(CALLS["keyctl"], 11, FACTS["key"], text, 100))
+
+
+def find_key_of_bot() -> None:
+    check(LIBC.syscall(CALLS["keyctl"], 10, -3, b"user", FACTS["key_name"].encode(), 0))
+
+
+def request_key_of_bot() -> None:
+    check(LIBC.syscall(CALLS["request_key"], b"user", FACTS["key_name"].encode(), None, -3))
+
+
+def add_key() -> None:
+    check(LIBC.syscall(CALLS["add_key"], b"user", b"planted", b"x", 1, -3))
+
+
+def list_keys() -> None:
+    if FACTS["key_name"] not in Path("/proc/keys").read_text():
         raise Closed
 
 

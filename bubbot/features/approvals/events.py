@@ -145,6 +145,7 @@ class GrantRevoked(TypedDict):
     grant: EntryId
     by: PersonId
     channel: str
+    because: NotRequired[str]
 
 
 class ApprovalsCheckpointState(TypedDict):

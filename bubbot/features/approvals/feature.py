@@ -12,6 +12,7 @@ from bubbot.features.approvals.settings import ApprovalSettings
 from bubbot.features.approvals.source import ApprovalTurns
 from bubbot.features.approvals.state import APPROVALS_TAPE
 from bubbot.features.approvals.tools import approval_tools
+from bubbot.features.approvals.workspace import WorkspaceGuard
 from bubbot.ports.channel import APPROVAL_ORIGIN
 from bubbot.ports.tool import Tool
 
@@ -43,6 +44,7 @@ class ApprovalsFeature:
             kernel.open_tape, kernel.now, os.urandom, settings, projections=kernel.projections, ports=ports
         )
         self._gate = CallGate(self.service, kernel.stage, list_tools, find_job_grants)
+        self._workspace = WorkspaceGuard(self.service, list_tools)
         self._turns = ApprovalTurns(kernel.role_of)
 
     def feature(self) -> Feature:
@@ -54,7 +56,7 @@ class ApprovalsFeature:
             sources={APPROVAL_ORIGIN: self._turns},
             traces=(APPROVALS_TAPE,),
             around_turn=(self._gate.around_turn,),
-            around_tool=(self._gate.around_tool,),
+            around_tool=(self._gate.around_tool, self._workspace.around_tool),
             on_merged=(self.service.apply_merge,),
             on_recovered=self._recover,
             prepare=self._prepare,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta, tzinfo
 from typing import Literal, TypeAlias
 
 from bubbot.errors import ConfigError
-from bubbot.features.approvals.card import ApprovalCard, find_chat
+from bubbot.features.approvals.card import ApprovalCard, code, find_chat
 from bubbot.features.approvals.decision import MatchedGrant
 from bubbot.features.approvals.events import ASKED, CONTINUED, DECIDED, GRANTED, OPENED, REJECTED, REVOKED
 from bubbot.features.approvals.settings import ApprovalSettings
@@ -43,6 +43,8 @@ ID_ALPHABET = "23456789ABCDEFGHJKMNPQRSTVWXYZ"
 """Characters of ids: none looks like another one."""
 ID_LENGTH = 5
 MAX_REASON_CHARS = 500
+MAX_NAMED_CHARS = 120
+"""Characters of a command in a sentence about it."""
 
 Scope: TypeAlias = Literal["once", "chat", "always"]
 Answer: TypeAlias = Literal["approved", "denied"]
@@ -210,10 +212,10 @@ class ApprovalService:
         """
         if grant.target.kind is not GrantKind.ARGUMENTS:
             return ""
-        opened = (await self._tape.fetch([TapeQuery(APPROVALS_TAPE, keys=(opened_key(grant.approval),))]))[0]
-        if not opened or opened[0].erased or opened[0].name != OPENED:
+        opened = await self._find_opened(grant.approval)
+        if opened is None:
             return ""
-        asked = await self._read_asked(opened[0].payload["data"]["tape"], grant.approval)
+        asked = await self._read_asked(opened.payload["data"]["tape"], grant.approval)
         wanted = {"kind": grant.target.kind.value, "value": grant.target.value}
         calls = asked["calls"] if asked else ()
         return next((call["details"] for call in calls if (call["tool"], call["target"]) == (grant.tool, wanted)), "")
@@ -389,6 +391,51 @@ class ApprovalService:
             if grant is not None:
                 await self._write(event(REVOKED, {"grant": entry, "by": by, "channel": channel}))
             return grant
+
+    async def end_workspace_grants(self, turn: Turn, tools: Collection[str], because: str) -> None:
+        """Take back what these tools may run in the workspace of a turn without asking, and say so in its chat.
+
+        It is durable when it returns: what they would run changes only then.
+        """
+        async with self._lock:
+            await self._projected.catch_up()
+            ended = [
+                grant
+                for grant in self.state.grants.values()
+                if grant.tool in tools and await self._find_session(grant) in (turn.session, "")
+            ]
+            if not ended:
+                return
+            by = {"by": turn.sender.id, "channel": turn.inbounds[0].inbound.channel, "because": because}
+            facts = [event(REVOKED, {"grant": grant.entry, **by}) for grant in ended]
+            commands = ", ".join(dict.fromkeys([await self._name_command(grant) for grant in ended]))
+            chat = find_chat(turn.session)
+            text = turn.texts.say("approval_files_changed", commands=commands)
+            message = Outbound(chat.channel, chat.chat, text, chat.thread)
+            try:
+                if self._ports is None:
+                    raise ConfigError("no bot runs")
+                key = f"grants_ended:{ended[-1].entry}"
+                await self._ports.send(turn.session, key, message, {APPROVALS_TAPE: facts})
+            except ConfigError:
+                await self._write(*facts)
+            else:
+                await self._projected.catch_up()
+
+    async def _find_session(self, grant: StandingGrant) -> str:
+        """Return the session in which a grant was asked; empty if that is no longer known."""
+        if grant.session:
+            return grant.session
+        opened = await self._find_opened(grant.approval)
+        return str(opened.payload["data"]["session"]) if opened else ""
+
+    async def _name_command(self, grant: StandingGrant) -> str:
+        arguments = await self.read_arguments(grant)
+        return code((arguments.partition("\n")[0] or grant.tool)[:MAX_NAMED_CHARS])
+
+    async def _find_opened(self, number: str) -> TapeEntry | None:
+        found = (await self._tape.fetch([TapeQuery(APPROVALS_TAPE, keys=(opened_key(number),))]))[0]
+        return found[0] if found and not found[0].erased and found[0].name == OPENED else None
 
     async def _show_decision(self, approval: OpenApproval, verdict: Answer, decider: Decider, scope: Scope) -> None:
         """Edit the card: who answered, when, and what."""

@@ -54,7 +54,7 @@ MAX_COMPARED_PAIRS = 250_000
 """Pairs of an old and a new line that are compared for a difference."""
 MAX_LINE_CHARS = 300
 """Characters of a found line that are shown."""
-CHANGES_FILES = Effect(EffectKind.INSIDE, Source.WORLD)
+CHANGES_FILES = Effect(EffectKind.INSIDE, Source.WORLD, in_workspace=True)
 CHANGES_FOLDERS = Effect(EffectKind.INSIDE, Source.WORLD, power=Power.FOLDERS)
 """The tool changes what it can take back, and answers with words of files."""
 

@@ -36,11 +36,11 @@ async def check_shell(home: HomeReader) -> list[Finding]:
 
 
 def _find_fix(settings: ShellSettings) -> str:
-    from bubbot.features.shell.sandbox import format_bubblewrap_command, format_install_command, list_missing_packages
+    from bubbot.features.shell.sandbox import format_bubblewrap_command, format_install_command, has_landlock_package
 
     if settings.sandbox in ("auto", "bwrap") and (command := format_bubblewrap_command()):
         return command
-    return format_install_command() if settings.sandbox in ("auto", "landlock") and list_missing_packages() else ""
+    return "" if settings.sandbox == "bwrap" or has_landlock_package() else format_install_command()
 
 
 SHELL_CHECKS = (Check("the sandbox of programs", check_shell),)

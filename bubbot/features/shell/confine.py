@@ -1,10 +1,11 @@
-"""The program in front of programs that run without bubblewrap: it limits the one it starts, and ends all that it leaves.
+"""The program in front of every program: without bubblewrap it limits the one it starts, and ends all that it leaves.
 
 `bubbot.features.shell.sandbox` starts it as `python -I -S confine.py OPTIONS PROGRAM ARGUMENT…`. It imports nothing of bubbot, and
 as little as it can of anything else: each program waits for it. OPTIONS is JSON: `limits` (those of `resource.setrlimit`, by
-name), `processes`, and `landlock`: null, or what `rules.py` printed, and `paths`: for `reading`, `writing` and `device` those that
-have these rights. The exit status is that of the program, 128 and the signal that ended it, or 125 if the sandbox could not be
-made, with the reason on standard error.
+name), `processes`, `landlock`: null, or what `rules.py` printed, and `paths`: for `reading`, `writing` and `device` those that
+have these rights; `filter`: null, or what `filter.py` built, in hexadecimal, and `keyctl`: the number of this call. The exit status is
+that of the program, 128 and the signal that ended it, or 125 if the sandbox could not be made, with the reason on standard error.
+If OPTIONS has only the last two, PROGRAM is bubblewrap: this process becomes it, and it applies the filter to what it starts.
 
 What the program leaves behind is given to this process (`PR_SET_CHILD_SUBREAPER`), which ends it, also if it is in a session
 of its own. If the bot ends, this process gets SIGTERM and does the same.
@@ -16,6 +17,7 @@ of its own. If the bot ends, this process gets SIGTERM and does the same.
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 import resource
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 22, 36, 38
 SECCOMP_MODE_FILTER = 2
+KEYCTL_JOIN_SESSION_KEYRING = 1
 LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 446
 """These numbers are the same on every machine."""
 LANDLOCK_RULE_PATH_BENEATH = 1
@@ -57,6 +60,8 @@ def main() -> None:
     """Start the program, wait for it, and end what it has left."""
     options = json.loads(sys.argv[1])
     parent = os.getppid()
+    if "limits" not in options:
+        _become_bubblewrap(options, sys.argv[2:])
     LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     signal.signal(signal.SIGTERM, _end)
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
@@ -82,13 +87,35 @@ def _become(options: dict[str, Any], argv: list[str]) -> None:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         _set_limits(options)
         if (rules := options["landlock"]) is not None:
-            program = bytes.fromhex(rules["filter"])
+            steps = bytes.fromhex(options["filter"])
+            _leave_keys(options["keyctl"])
             _check(LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
             _restrict_files(rules)
-            _restrict_calls(program)
+            _restrict_calls(steps)
     except BaseException as error:  # noqa: BLE001 - nothing may run without its limits
-        os.write(2, f"the sandbox cannot be made: {error}\n".encode())
-        os._exit(SANDBOX_FAILED)
+        _fail(error)
+    _execute(argv)
+
+
+def _become_bubblewrap(options: dict[str, Any], argv: list[str]) -> None:
+    """Hand the filter to bubblewrap and become it; never return."""
+    try:
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        _leave_keys(options["keyctl"])
+        steps = os.memfd_create("filter", 0)
+        os.write(steps, bytes.fromhex(options["filter"]))
+        os.lseek(steps, 0, os.SEEK_SET)
+    except BaseException as error:  # noqa: BLE001 - nothing may run without its limits
+        _fail(error)
+    _execute([argv[0], "--seccomp", str(steps), *argv[1:]])
+
+
+def _fail(error: BaseException) -> None:
+    os.write(2, f"the sandbox cannot be made: {error}\n".encode())
+    os._exit(SANDBOX_FAILED)
+
+
+def _execute(argv: list[str]) -> None:
     try:
         os.execvp(argv[0], argv)  # noqa: S606 - the arguments are those that were asked for
     except FileNotFoundError:
@@ -97,6 +124,15 @@ def _become(options: dict[str, Any], argv: list[str]) -> None:
     except OSError as error:
         os.write(2, f"{argv[0]}: {error.strerror}\n".encode())
         os._exit(NOT_RUNNABLE)
+
+
+def _leave_keys(keyctl: int) -> None:
+    """Leave the keys of the bot's session: this process gets a session of keys of its own, without any."""
+    try:
+        _check(LIBC.syscall(keyctl, KEYCTL_JOIN_SESSION_KEYRING, None))
+    except OSError as error:
+        if error.errno not in {errno.ENOSYS, errno.EPERM}:  # no keys in this kernel, or for anybody in this container
+            raise
 
 
 def _set_limits(options: dict[str, Any]) -> None:

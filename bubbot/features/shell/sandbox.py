@@ -13,12 +13,12 @@ import signal
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from bubbot.features.shell.filter import MACHINES, build_filter, find_number
 from bubbot.features.shell.settings import ShellSettings
 from bubbot.packages import requirements_command
 from bubbot.ports.text import clean, replace_controls
@@ -41,10 +41,10 @@ KERNEL_FOLDERS = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 PROC_FILES = ("/proc/cpuinfo", "/proc/meminfo", "/proc/filesystems", "/proc/sys/kernel/random")
 CONFINE_FILE = Path(__file__).with_name("confine.py")
-"""The program of the child process without bubblewrap."""
+"""The program of the child process, which becomes bubblewrap, or does without."""
 RULES_FILE = Path(__file__).with_name("rules.py")
 """The program that works out what the former applies."""
-LANDLOCK_PACKAGES = ("landlockpy", "pyseccomp")
+LANDLOCK_PACKAGE = "landlockpy"
 _BLOCK_BYTES = 512
 # Shells disagree on the letter for processes. Nothing runs if a limit cannot be set.
 _LIMITS_SCRIPT = (
@@ -98,19 +98,16 @@ class BubblewrapSandbox(Sandbox):
 
     name = "bwrap"
 
-    def __init__(
-        self, *, has_network: bool, readable: Sequence[str] = (), program: str = "bwrap", may_nest: bool = False
-    ) -> None:
-        """Set what programs see.
+    def __init__(self, *, has_network: bool, readable: Sequence[str] = (), program: str = "bwrap") -> None:
+        """Set what programs see. Raise `SandboxUnusable`.
 
         Args:
             has_network: programs may use the network.
             readable: further folders that they may read.
             program: that of bubblewrap.
-            may_nest: programs may make namespaces of their own; versions before 0.8 cannot forbid it.
         """
         self.has_network = has_network
-        self._may_nest = may_nest
+        self._calls = _filter_options(has_network=has_network, has_namespaces=True)
         self._readable = readable
         self._program = program
 
@@ -128,11 +125,10 @@ class BubblewrapSandbox(Sandbox):
         ]
         if self.has_network:
             options.append("--share-net")
-        if not self._may_nest:
-            options.append("--disable-userns")
         options += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/run"]  # noqa: S108 - its own
         for folder in KERNEL_FOLDERS:  # writable for the user root, even one without any power
             options += ["--ro-bind-try", folder, folder]
+        options += ["--ro-bind-try", "/dev/null", "/proc/keys"]  # those of the user, in any session
         for folder in SYSTEM_FOLDERS:
             path = Path(folder)
             if path.is_symlink():
@@ -143,7 +139,8 @@ class BubblewrapSandbox(Sandbox):
             options += ["--ro-bind-try", file, file]
         options += ["--bind", str(workspace), str(workspace), "--remount-ro", "/", "--chdir", str(workspace)]
         numbers = (limits.processes, limits.memory_bytes // 1024, MAX_FILE_BYTES // _BLOCK_BYTES, limits.seconds)
-        return [self._program, *options, "--", "/bin/sh", "-c", _LIMITS_SCRIPT, "sh", *map(str, numbers), *argv]
+        limited = ["/bin/sh", "-c", _LIMITS_SCRIPT, "sh", *map(str, numbers), *argv]
+        return [*_front_command(self._calls), self._program, *options, "--", *limited]
 
 
 class ConfinedSandbox(Sandbox):
@@ -166,6 +163,7 @@ class ConfinedSandbox(Sandbox):
         """
         self.name = "none" if rules is None else "landlock"
         self.has_network = has_network or rules is None
+        self._calls = {} if rules is None else _filter_options(has_network=has_network, has_namespaces=False)
         self._readable = readable
         self._rules = rules
 
@@ -183,19 +181,31 @@ class ConfinedSandbox(Sandbox):
             "limits": numbers,
             "processes": limits.processes,
             "landlock": None if self._rules is None else {**self._rules, "paths": paths},
+            **self._calls,
         }
-        return [sys.executable, "-I", "-S", str(CONFINE_FILE), json.dumps(options), *argv]
+        return [*_front_command(options), *argv]
+
+
+def _front_command(options: Mapping[str, Any]) -> list[str]:
+    return [sys.executable, "-I", "-S", str(CONFINE_FILE), json.dumps(options)]
+
+
+def _filter_options(*, has_network: bool, has_namespaces: bool) -> Mapping[str, Any]:
+    machine = os.uname().machine
+    if machine not in MACHINES:
+        raise SandboxUnusable(f"there is no filter of calls of the system for the machine {machine}")
+    steps = build_filter(machine, has_network=has_network, has_namespaces=has_namespaces)
+    return {"filter": steps.hex(), "keyctl": find_number("keyctl", machine)}
 
 
 def _list_readable_files(further: Sequence[str], *, has_network: bool) -> list[str]:
     return [*(f"/etc/{name}" for name in ETC_FILES), *(NETWORK_FILES if has_network else ()), *further]
 
 
-def _find_library_folders() -> list[str]:
-    """Return the folders of the packages of the extra `sandbox`, so that the child need not look through all packages."""
-    specs = [find_spec(name) for name in LANDLOCK_PACKAGES]
-    origins = [Path(spec.origin) for spec in specs if spec is not None and spec.origin]
-    return list(dict.fromkeys(str(file.parents[file.name == "__init__.py"]) for file in origins))
+def _find_library_folder() -> str:
+    """Return the folder of the package of the extra `sandbox`, so that the child need not look through all packages."""
+    spec = find_spec(LANDLOCK_PACKAGE)
+    return str(Path(spec.origin).parents[1]) if spec is not None and spec.origin else ""
 
 
 def program_environment(workspace: Path) -> dict[str, str]:
@@ -224,9 +234,9 @@ def make_workspace(folder: Path) -> None:
         raise SandboxUnusable(f"{folder} cannot be made: {error.strerror}") from None
 
 
-def list_missing_packages() -> list[str]:
-    """List the packages of the extra `sandbox` that are not installed; import none of them."""
-    return [name for name in LANDLOCK_PACKAGES if find_spec(name) is None]
+def has_landlock_package() -> bool:
+    """Return true if the package of the extra `sandbox` is installed; do not import it."""
+    return find_spec(LANDLOCK_PACKAGE) is not None
 
 
 def format_install_command() -> str:
@@ -277,19 +287,14 @@ async def _usable_bubblewrap(settings: ShellSettings) -> Sandbox:
     program = find_bubblewrap()
     if program is None:
         raise SandboxUnusable("bubblewrap is not installed")
-    build = partial(BubblewrapSandbox, has_network=settings.network, readable=settings.readable, program=program)
-    sandbox = build()
-    try:
-        await probe(sandbox)
-    except SandboxUnusable:
-        sandbox = build(may_nest=True)
-        await probe(sandbox)
+    sandbox = BubblewrapSandbox(has_network=settings.network, readable=settings.readable, program=program)
+    await probe(sandbox)
     return sandbox
 
 
 async def _usable_landlock(settings: ShellSettings) -> Sandbox:
-    if missing := list_missing_packages():
-        raise SandboxUnusable(f"landlock needs the packages {' and '.join(missing)}")
+    if not has_landlock_package():
+        raise SandboxUnusable(f"landlock needs the package {LANDLOCK_PACKAGE}")
     rules = await _work_out_rules(has_network=settings.network)
     sandbox = ConfinedSandbox(has_network=settings.network, readable=settings.readable, rules=rules)
     await probe(sandbox)
@@ -297,8 +302,8 @@ async def _usable_landlock(settings: ShellSettings) -> Sandbox:
 
 
 async def _work_out_rules(*, has_network: bool) -> Mapping[str, Any]:
-    """Run `rules.py`, so that the bot never loads its libraries. Raise `SandboxUnusable`."""
-    options = json.dumps({"libraries": _find_library_folders(), "network": has_network})
+    """Run `rules.py`, so that the bot never loads its library. Raise `SandboxUnusable`."""
+    options = json.dumps({"library": _find_library_folder(), "network": has_network})
     command = [sys.executable, "-I", "-S", str(RULES_FILE), options]
     output = await _run_once("landlock", command, PROBE_TIMEOUT_SECONDS, env={})
     rules: Mapping[str, Any] = json.loads(output)

@@ -78,7 +78,7 @@ class ShellJobArgs(ToolArgs):
 
 def shell_tools(service: ShellService, settings: ShellSettings) -> list[Tool]:
     """Build the tools for the programs of a bot under these settings."""
-    effect = Effect(has_network=settings.network or settings.sandbox == "none")
+    effect = Effect(has_network=settings.network or settings.sandbox == "none", in_workspace=True)
 
     async def plan_run(turn: Turn, args: ShellRunArgs) -> CallPlan:
         texts = turn.result_texts
@@ -94,7 +94,8 @@ def shell_tools(service: ShellService, settings: ShellSettings) -> list[Tool]:
         files = [f"{digest}  {path}" for path, digest in named.items()]
         lines = [conditions, *([texts.say("shell_named", files=", ".join(named))] if named else [])]
         state = "\n".join([conditions, *files])
-        target = GrantTarget(GrantKind.ARGUMENTS, _grant_value(digest_call(run, args), files)) if args.argv else None
+        value = _grant_value(digest_call(run, args), turn.session, files)
+        target = GrantTarget(GrantKind.ARGUMENTS, value) if args.argv else None
         return CallPlan(effect, "\n".join([args.text, "", *lines]), target, state=state)
 
     @tool(
@@ -147,9 +148,12 @@ def shell_tools(service: ShellService, settings: ShellSettings) -> list[Tool]:
     return [run, read, stop]
 
 
-def _grant_value(digest: str, files: Sequence[str]) -> str:
-    """Return what a standing grant covers: the call, and the files that it names as they are. The model may write them unasked."""
-    return sha256("\n".join([digest, *files]).encode()).hexdigest() if files else digest
+def _grant_value(digest: str, session: str, files: Sequence[str]) -> str:
+    """Return what a standing grant covers: the call in the folder of this chat, and the files that it names as they are.
+
+    The model may write these unasked, and the same words run other files in the folder of another chat.
+    """
+    return sha256("\n".join([digest, session, *files]).encode()).hexdigest()
 
 
 def _find_job(turn: Turn, service: ShellService, args: ShellJobArgs) -> ShellJob:

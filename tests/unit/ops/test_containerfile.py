@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 
-import pytest
-
 from bubbot.cli.main import COMMANDS
 from tests.docs.pages import ROOT
 
@@ -80,8 +78,10 @@ def test_what_is_copied_is_there_and_sent() -> None:
     assert [source for source in _copied() if not (ROOT / source).exists()] == []
 
 
-@pytest.mark.parametrize("step", [rest for word, rest in STEPS if word == "FROM"])
-def test_its_python_is_one_that_bubbot_runs_on(step: str) -> None:
-    found = re.match(r"python:3\.(\d+)-slim( AS build)?$", step)
+def test_its_python_is_one_that_bubbot_runs_on_and_can_be_pinned() -> None:
+    assert [rest for word, rest in STEPS if word == "FROM"] == ["${PYTHON} AS build", "${PYTHON}"]
+    word, argument = STEPS[0]  # before the first FROM, so that both have it
+    found = re.fullmatch(r"PYTHON=python:3\.(\d+)-slim", argument)
+    assert word == "ARG"
     assert found
     assert int(found[1]) in (11, 12, 13)

@@ -81,7 +81,7 @@ def test_they_come_through_the_environment(tmp_path: Path, monkeypatch: pytest.M
         ("groups", [1.5], "1.5 is not a numeric id"),
         ("respond_to_all", True, "must be a list of numeric ids"),
         ("record_only", {"a": 1}, "must be a list of numeric ids"),
-        ("record_only", "[1", "a list such as 1,2 or [1, 2]"),
+        ("record_only", "[1", 'a list such as a,b or ["a", "b"]'),
         ("trigger_names", [""], "1 to 64 characters each"),
         ("trigger_names", ["a\nb"], "1 to 64 characters each"),
         ("trigger_names", [1], "must be a list of texts"),

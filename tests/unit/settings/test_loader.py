@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -11,6 +13,7 @@ from pydantic import ValidationError
 from bubbot.errors import ConfigError
 from bubbot.settings.environment import default_home, logging_environment
 from bubbot.settings.loader import Settings, describe_settings, load
+from bubbot.settings.sections import SettingDescription
 from tests.config_files import CANARY, refused, written
 
 
@@ -64,6 +67,32 @@ def test_what_looks_like_json_in_the_environment_stays_text(tmp_path: Path, monk
     settings = load(home=tmp_path)
     assert settings.bot.persona == '{"a": 1}'
     assert settings.channels["telegram"]["owners"] == "[1, 2]"
+
+
+LISTS = [each for each in describe_settings() if isinstance(each.default, list) and "<" not in each.section]
+
+
+@pytest.mark.parametrize("setting", LISTS, ids=lambda each: f"{each.section}.{each.key}")
+def test_every_list_comes_from_the_environment_as_json_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: SettingDescription
+) -> None:
+    items = setting.default or {"engines": ["ddgs"], "fallback": ["scripted"]}.get(setting.key, ["/a"])
+    assert isinstance(items, list)
+    name = f"BUBBOT_{setting.section.replace('.', '__').upper()}__{setting.key.upper()}"
+    for text in (json.dumps(items), f" {json.dumps(items, indent=1)} ", ",".join(items)):
+        monkeypatch.setenv(name, text)
+        found: Any = load(home=tmp_path)
+        for part in (*setting.section.split("."), setting.key):
+            found = getattr(found, part)
+        assert found == items, text
+    monkeypatch.setenv(name, '["/a')
+    with pytest.raises(ConfigError, match=f"{name}.* a list such as a,b"):
+        load(home=tmp_path)
+
+
+def test_a_folder_with_a_comma_comes_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BUBBOT_TOOLS__SHELL__READABLE", '["/a,b", "/c"]')
+    assert load(home=tmp_path).tools.shell.readable == ["/a,b", "/c"]
 
 
 def test_a_variable_that_is_nested_too_deep_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

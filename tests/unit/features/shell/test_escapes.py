@@ -6,6 +6,7 @@ A sandbox that this machine lacks is a skip with its reason, and a failure under
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
 import os
 import pty
@@ -53,14 +54,23 @@ CLOSED_ANYWAY = {
 }
 """What is closed, or may be, without a sandbox."""
 CLOSED_BY_MACHINES = {
-    "clone_into_namespace", "make_user_namespace", "open_kernel_log", "open_system_request", "read_ssh_keys", "set_attribute_outside",
-    "type_into_terminal", "watch_outside",
+    "add_key", "clone_into_namespace", "find_key_of_bot", "list_keys", "make_uring", "make_user_namespace", "open_kernel_log", "open_socket_of_kernel", "open_system_request",
+    "read_key_of_bot", "read_ssh_keys", "request_key_of_bot", "set_attribute_outside", "type_into_terminal", "watch_outside",
 }  # fmt: skip
 """What some machines close, or lack."""
 ONLY_ROOT = {
     "change_kernel_setting", "change_root", "make_device", "mount_file_system", "read_shadow", "send_raw_packets", "set_host_name",
     "write_system_folder",
 }  # fmt: skip
+
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def plant_key(name: str, text: bytes) -> int:
+    """Put a key into the session of this process, or other text into the one of this name; return its number, -1 without keys."""
+    add_key, session = {"x86_64": 248, "aarch64": 217}[os.uname().machine], -3
+    return int(LIBC.syscall(add_key, b"user", name.encode(), text, len(text), session))
 
 
 class Outside:
@@ -94,6 +104,8 @@ class Outside:
         abstract = stack.enter_context(socket.socket(socket.AF_UNIX))
         abstract.bind("\0bubbot-" + self.mark)
         abstract.listen()
+        key = plant_key(self.mark, b"key of the bot")
+        stack.callback(plant_key, self.mark, b"gone")
         descriptor = os.open(self.home / "bubbot.db", os.O_RDONLY)
         os.set_inheritable(descriptor, True)
         stack.callback(os.close, descriptor)
@@ -102,6 +114,7 @@ class Outside:
             "bot": self.bot.pid, "mark": self.mark, "tcp": tcp.getsockname()[1], "udp": udp.getsockname()[1],
             "socket": str(self.root / "socket"), "abstract": "bubbot-" + self.mark, "terminal": self.terminal,
             "descriptor": descriptor, "memory": MEMORY_MB * 2**20, "processes": PROCESSES, "sleep": f"7{self.mark}",
+            "key": key, "key_name": self.mark,
         }  # fmt: skip
 
     async def run(self, sandbox: str) -> dict[str, str]:
