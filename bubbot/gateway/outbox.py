@@ -101,13 +101,19 @@ class Outbox:
         await self._tape.shard(intent.session).append([abandoned_entry(intent.id, reason)], if_absent=True)
 
     async def enqueue(
-        self, session: str, key: str, parts: tuple[MessagePart, ...], also: Mapping[str, Sequence[TapeEntry]]
+        self,
+        session: str,
+        key: str,
+        parts: tuple[MessagePart, ...],
+        also: Mapping[str, Sequence[TapeEntry]],
+        *,
+        inbound: int = 0,
     ) -> OutboxMessage:
         """Record an intent that no turn merges, with entries of other tapes in the same transaction.
 
-        `key` names its cause.
+        `key` names its cause; `inbound` is the one that it answers.
         """
-        entry = intent_entry(session, key, parts)
+        entry = intent_entry(session, key, parts, inbound=inbound)
         tape = self._tape.shard(session)
         return intent_from((await tape.append([entry], if_absent=True, other_tapes=also))[0])
 
