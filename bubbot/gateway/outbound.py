@@ -235,10 +235,7 @@ class Deliverer:
             await self._settled(message.session)
         async with self._chat_lock(message.parts[0].chat):
             if resumed:  # it may have been delivered in the meantime
-                message = next(
-                    (each for each in await self._outbox.pending() if _is_same(each, message)),
-                    replace(message, parts=()),
-                )
+                message = await self._outbox.refresh(message)
             for index in range(len(message.parts)):
                 if index not in message.sent and not await self._deliver_part(message, index, resumed=resumed):
                     return
@@ -473,11 +470,6 @@ class Deliverer:
 def receipt_of(result: object) -> Receipt:
     """Return what the adapter's `send` returned if it is a receipt, else an empty one."""
     return result if isinstance(result, Receipt) else Receipt()
-
-
-def _is_same(one: OutboxMessage, other: OutboxMessage) -> bool:
-    """Return true for one message read twice; ids are those of the session's outbox tape."""
-    return (one.session, one.id) == (other.session, other.id)
 
 
 def part_key(message: OutboxMessage, index: int) -> str:

@@ -184,6 +184,12 @@ class Outbox:
                 )
         return tuple(heapq.merge(*found, key=lambda message: message.date))
 
+    async def refresh(self, message: OutboxMessage) -> OutboxMessage:
+        """Return a message with the parts that have a receipt by now; without parts if it is not pending any more."""
+        projected = self._pending[self.tapes.index(self.tape_of(message.session))]
+        found = (await projected.catch_up()).get(message.id)
+        return replace(message, sent=found.sent) if found else replace(message, parts=())
+
     async def sessions_with_file(self, digest: str) -> tuple[str, ...]:
         """Return the sessions of the open intents with a file of this digest."""
         messages = [
