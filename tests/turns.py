@@ -387,7 +387,7 @@ async def _bench(
     options.on_shared(shared)
     memory, forgotten = KeptMemory(clock, shared, options.memory), list[str]()
     channel.blob = outgoing_blob_reader(store, outbox, lambda session: session)
-    parts = _parts(model, replace(options, show=show), (inbox.name, outbox.name), memory, forgotten)
+    parts = _parts(model, replace(options, show=show), (*inbox.tapes, *outbox.tapes), memory, forgotten)
     features = parts.features
     deps = SessionDeps(
         loop=parts.loop,

@@ -114,6 +114,7 @@ class ChannelRuntime:
         notify_owner: NotifyOwner | None = None,
     ) -> None:
         """Put a gate, which speaks with these texts, between channel and runtime."""
+        self.deliverer.texts = texts
         rules = GatePolicy(
             self.policy.admission,
             self.policy.access,

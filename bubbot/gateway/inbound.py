@@ -506,7 +506,7 @@ class InboundGate:
         outbound = Outbound(inbound.channel, inbound.chat, text, inbound.thread, replied_to)
         key, parts = f"{outcome}:{accepted.id}", tuple(self._link.split(outbound))
         also = {self._inbox.tape_of(inbound.session): [fact]}
-        await self._deliver(await self._outbox.enqueue(inbound.session, key, parts, also))
+        await self._deliver(await self._outbox.enqueue(inbound.session, key, parts, also, inbound=accepted.id))
         return True
 
     def _in_home_chat(self, event: EventT) -> EventT:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import datetime
 from functools import lru_cache, reduce
 from operator import attrgetter
 from typing import Any
 
+from bubbot.gateway.outbox_views import DELIVERY_ABANDONED, OUTBOX_PROJECTION
 from bubbot.ports.channel import (
     OWN_WORDS,
     Attachment,
@@ -22,6 +23,7 @@ from bubbot.ports.channel import (
     Sender,
 )
 from bubbot.ports.inbox import INBOUND_DONE, INBOUND_INTERRUPTED
+from bubbot.ports.outbox import INTENT, RECEIPT
 from bubbot.ports.session_names import CHAT_MOVED, add_move
 from bubbot.ports.text import clean
 from bubbot.records import dataclass
@@ -45,7 +47,7 @@ _TEXT_EVENTS = (
     RECEIVED,
     UNPARSED,
     MESSAGE_CHANGED,
-    "outbox/intent",
+    INTENT,
     "outbox/preview",
     "outbox/preview-begin",
 )
@@ -335,25 +337,58 @@ def _seconds_of(time: str) -> float:
 class SessionTraceView:
     """The entries of a tape with text of one session, by declared references: those that an erasure has to reach.
 
+    An erasure covers what was there when somebody asked for it: messages and changes that still wait are left out, and
+    so is what came after the request, with its answers. An erasure by age leaves out undelivered messages, too.
+
     Attributes:
         session: the session.
         events: the names of the events of features, beside those of inbox and outbox.
         references: which of their fields name sessions.
+        asking: the inbounds that ask for the erasure; empty for one by age.
     """
 
     session: str
     events: tuple[str, ...] = ()
     references: ReferenceRegistry = KERNEL_REFERENCES
+    asking: Collection[int] = ()
     heavy: bool = True
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Read every event with a session id."""
-        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(*_TEXT_EVENTS, *self.events)),)
+        """Read every event with a session id, and what tells which of them are open."""
+        ends = (INBOUND_DONE, RECEIPT, DELIVERY_ABANDONED)
+        return (
+            TapeQuery(tape, kinds=(Kind.EVENT,), names=(*_TEXT_EVENTS, *self.events)),
+            TapeQuery(tape, kinds=(Kind.EVENT,), names=ends),
+        )
 
     def fold(self, answers: QueryAnswers) -> tuple[int, ...]:
         """Return the ids of the session's entries."""
+        open_ids = _open_ids(answers)
         return tuple(
             entry.id
             for entry in answers[0]
-            if not entry.erased and self.session in self.references.find_sessions(entry)
+            if not entry.erased
+            and self.session in self.references.find_sessions(entry)
+            and not self._is_left_out(entry, is_open=entry.id in open_ids)
         )
+
+    def fold_undelivered(self, answers: QueryAnswers) -> tuple[int, ...]:
+        """Return the ids of the intents among them that nobody will deliver any more."""
+        intents = {entry.id for entry in answers[0] if entry.name == INTENT}
+        return tuple(sorted(_open_ids(answers) & intents & set(self.fold(answers))))
+
+    def _is_left_out(self, entry: TapeEntry, *, is_open: bool) -> bool:
+        newest = max(self.asking, default=None)
+        if entry.name == INTENT:
+            return is_open if newest is None else entry.data.get("inbound", 0) > newest
+        if entry.name in (RECEIVED, MESSAGE_CHANGED):
+            return entry.id not in self.asking and (is_open or (newest is not None and entry.id > newest))
+        return False
+
+
+def _open_ids(answers: QueryAnswers) -> set[int]:
+    """Return the ids of the inbounds, changes and intents that are open."""
+    facts = sorted((entry for found in answers for entry in found if not entry.erased), key=attrgetter("id"))
+    waiting = INBOX_PROJECTION.apply({}, [entry for entry in facts if INBOX_PROJECTION.selects(entry)])
+    undelivered = OUTBOX_PROJECTION.apply({}, [entry for entry in facts if OUTBOX_PROJECTION.selects(entry)])
+    return {*waiting, *undelivered}

@@ -15,13 +15,22 @@ from bubbot.errors import DeliveryFailed, LeaseLost
 from bubbot.gateway.outbox import Outbox
 from bubbot.gateway.outbox_views import LiveMessage
 from bubbot.log import bind
-from bubbot.ports.channel import Channel, FindsMessages, MessagePart, Outbound, Receipt, SupportsEditing
+from bubbot.ports.channel import (
+    Channel,
+    FindsMessages,
+    MarksRepeats,
+    MessagePart,
+    Outbound,
+    Receipt,
+    SupportsEditing,
+)
 from bubbot.ports.middleware import AroundDelivery, CallNext, PartDelivery, wrap
 from bubbot.ports.outbox import OutboxMessage
 from bubbot.ports.store import no_wait_for_room
 from bubbot.records import dataclass
 from bubbot.tape.handle import Clock
 from bubbot.tape.query import parse_moment
+from bubbot.texts import Texts
 
 log = logging.getLogger(__name__)
 
@@ -187,6 +196,7 @@ class Deliverer:
     Attributes:
         on_chat_unreachable: called for an unreachable chat, with the id its session began with, and the reason.
         on_delivery: called with the outcome of each attempt.
+        texts: the sentence below a part that may have arrived before.
     """
 
     def __init__(
@@ -206,6 +216,7 @@ class Deliverer:
     ) -> None:
         self.on_chat_unreachable: Callable[[str, str], Awaitable[None]] = ignore_unreachable_chat
         self.on_delivery: Callable[[DeliveryOutcome], None] = lambda _: None
+        self.texts = Texts()
         self._settled = wait_until_settled
         self._take_unshown = take_unshown
         self._one_lane = one_lane
@@ -223,29 +234,37 @@ class Deliverer:
         self._is_idle = asyncio.Event()
         self._is_idle.set()
 
-    async def deliver(self, message: OutboxMessage, *, resumed: bool = False) -> None:
-        """Send the parts that have no receipt. What cannot be sent stays open and is logged."""
+    async def deliver(self, message: OutboxMessage, *, resumed: bool = False, is_first: bool = True) -> None:
+        """Send the parts that have no receipt. What cannot be sent stays open and is logged.
+
+        Args:
+            message: the message.
+            resumed: an earlier process left it; its parts may have been sent.
+            is_first: it is the first that this process left in its chat. One message is sent after another, so that of
+                the others nobody has begun one.
+        """
         if not message.parts:
             return
         with bind(session=message.session, turn=message.turn):  # one task delivers the messages of several turns
-            await self._deliver_parts(message, resumed=resumed)
+            await self._deliver_parts(message, resumed=resumed, is_begun=resumed and is_first)
 
-    async def _deliver_parts(self, message: OutboxMessage, *, resumed: bool) -> None:
+    async def _deliver_parts(self, message: OutboxMessage, *, resumed: bool, is_begun: bool) -> None:
         if self._settled is not None:
             await self._settled(message.session)
         async with self._chat_lock(message.parts[0].chat):
             if resumed:  # it may have been delivered in the meantime
-                message = next(
-                    (each for each in await self._outbox.pending() if _is_same(each, message)),
-                    replace(message, parts=()),
-                )
+                message = await self._outbox.refresh(message)
             for index in range(len(message.parts)):
-                if index not in message.sent and not await self._deliver_part(message, index, resumed=resumed):
+                if index in message.sent:
+                    continue
+                if not await self._deliver_part(message, index, resumed=resumed, is_begun=is_begun):
                     return
+                is_begun = False
 
-    def enqueue(self, message: OutboxMessage, *, resumed: bool = False) -> None:
-        """Deliver a message in the background, after what its chat already waits for."""
-        self._enqueue(message.parts[0].chat if message.parts else "", partial(self.deliver, message, resumed=resumed))
+    def enqueue(self, message: OutboxMessage, *, resumed: bool = False, is_first: bool = True) -> None:
+        """Deliver a message in the background, after what its chat already waits for; see `deliver`."""
+        deliver = partial(self.deliver, message, resumed=resumed, is_first=is_first)
+        self._enqueue(message.parts[0].chat if message.parts else "", deliver)
 
     def enqueue_notice(self, outbound: Outbound) -> None:
         """Send a notice that is not in the outbox in the background, after what its chat already waits for."""
@@ -283,11 +302,14 @@ class Deliverer:
         pending = [each for each in await self._outbox.pending() if session is None or each.session == session]
         if pending:
             await self._outbox.write_checkpoint()  # fails before anything is sent again if the store takes no receipts
+        places: set[tuple[str, str]] = set()
         for message in pending:
+            place = (message.parts[0].chat, message.session)  # turns of a session end one after another
             if queued:
-                self.enqueue(message, resumed=True)
+                self.enqueue(message, resumed=True, is_first=place not in places)
             else:
-                await self.deliver(message, resumed=True)
+                await self.deliver(message, resumed=True, is_first=place not in places)
+            places.add(place)
         return len(pending)
 
     async def notify(self, outbound: Outbound) -> None:
@@ -318,13 +340,13 @@ class Deliverer:
         chat = self._where(part.chat)
         return part if chat == part.chat else replace(part, chat=chat)
 
-    async def _deliver_part(self, message: OutboxMessage, index: int, *, resumed: bool) -> bool:
+    async def _deliver_part(self, message: OutboxMessage, index: int, *, resumed: bool, is_begun: bool) -> bool:
         """Send one part and record its receipt; return False if it did not arrive."""
         live = None
         if index == _live_part_index(message) and not self._take_unshown(message.session, message.inbound):
             live = await self._outbox.live_message(message.inbound, message.session)
         try:
-            receipt, how = await self._send_until_arrived(message, index, live, again=resumed)
+            receipt, how = await self._send_until_arrived(message, index, live, again=resumed, is_begun=is_begun)
         except DeliveryFailed as error:
             log.warning("message not delivered: %s", error, extra={"action": "deliver.failed"})
             self.on_delivery("failed")
@@ -343,9 +365,17 @@ class Deliverer:
         return True
 
     async def _send_until_arrived(
-        self, message: OutboxMessage, index: int, live: LiveMessage | None, *, again: bool
+        self, message: OutboxMessage, index: int, live: LiveMessage | None, *, again: bool, is_begun: bool
     ) -> tuple[Receipt, ArrivalKind]:
-        """Send a part until it arrives or further tries are useless. `again`: it may have been sent before."""
+        """Send a part until it arrives or further tries are useless.
+
+        Args:
+            message: the message.
+            index: the place of the part.
+            live: the message that the part replaces, if it is the answer to it.
+            again: it may have been sent before.
+            is_begun: somebody began to send it, and nobody heard what became of that; only then it is marked.
+        """
         part, tries = self._at_current_chat(replace(message.parts[index], key=part_key(message, index))), 0
         while True:
             await self._has_room()
@@ -357,10 +387,10 @@ class Deliverer:
                 if part.edits:
                     return await self._edit(part, message.session), ""  # changing it twice does no harm
                 if again:
-                    return await self._find_or_send(part, message)
+                    return await self._find_or_send(part, message, is_begun=is_begun)
                 return await self._send(part, message.session), ""
             except DeliveryFailed as error:
-                again = again or error.maybe
+                again, is_begun = again or error.maybe, is_begun or error.maybe
                 wait = self._retry_wait(error, tries, message)
                 if wait is None:
                     raise
@@ -423,13 +453,21 @@ class Deliverer:
         except DeliveryFailed as error:
             log.debug("live answer stays in the old chat: %s", error, extra={"action": "live.moved"})
 
-    async def _find_or_send(self, part: MessagePart, message: OutboxMessage) -> tuple[Receipt, ArrivalKind]:
-        """Search for a part that may have been sent, if the platform can be asked; send it if it is not there."""
-        if not isinstance(self._channel, FindsMessages):
-            return await self._send(part, message.session), "resumed"
+    async def _find_or_send(
+        self, part: MessagePart, message: OutboxMessage, *, is_begun: bool
+    ) -> tuple[Receipt, ArrivalKind]:
+        """Search for a part that may have been sent, if the platform can be asked; send it if it is not there.
+
+        Where nobody can tell, a part that was begun is marked: it looks like a second answer otherwise.
+        """
+        channel, marked = self._channel, part
+        if is_begun and isinstance(channel, MarksRepeats):
+            marked = channel.mark_repeat(part, self.texts.say("sent_again"))
+        if not isinstance(channel, FindsMessages):
+            return await self._send(marked, message.session), "resumed"
         try:
             for message_id in await call_adapter(
-                self._channel.find(part, message.date), self._retry_policy.call_timeout_seconds
+                channel.find(part, message.date), self._retry_policy.call_timeout_seconds
             ):
                 if not await self._outbox.has_receipt(message_id):
                     return Receipt(message_id), "found"
@@ -437,7 +475,7 @@ class Deliverer:
             if not error.permanent:
                 raise
             log.debug("sent part not searched for: %s", error, extra={"action": "deliver.not_found"})
-            return await self._send(part, message.session), "resumed"
+            return await self._send(marked, message.session), "resumed"
         return await self._send(part, message.session), "missing"
 
     async def _send(self, part: MessagePart, session: str) -> Receipt:
@@ -473,11 +511,6 @@ class Deliverer:
 def receipt_of(result: object) -> Receipt:
     """Return what the adapter's `send` returned if it is a receipt, else an empty one."""
     return result if isinstance(result, Receipt) else Receipt()
-
-
-def _is_same(one: OutboxMessage, other: OutboxMessage) -> bool:
-    """Return true for one message read twice; ids are those of the session's outbox tape."""
-    return (one.session, one.id) == (other.session, other.id)
 
 
 def part_key(message: OutboxMessage, index: int) -> str:

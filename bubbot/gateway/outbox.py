@@ -101,13 +101,19 @@ class Outbox:
         await self._tape.shard(intent.session).append([abandoned_entry(intent.id, reason)], if_absent=True)
 
     async def enqueue(
-        self, session: str, key: str, parts: tuple[MessagePart, ...], also: Mapping[str, Sequence[TapeEntry]]
+        self,
+        session: str,
+        key: str,
+        parts: tuple[MessagePart, ...],
+        also: Mapping[str, Sequence[TapeEntry]],
+        *,
+        inbound: int = 0,
     ) -> OutboxMessage:
         """Record an intent that no turn merges, with entries of other tapes in the same transaction.
 
-        `key` names its cause.
+        `key` names its cause; `inbound` is the one that it answers.
         """
-        entry = intent_entry(session, key, parts)
+        entry = intent_entry(session, key, parts, inbound=inbound)
         tape = self._tape.shard(session)
         return intent_from((await tape.append([entry], if_absent=True, other_tapes=also))[0])
 
@@ -177,6 +183,12 @@ class Outbox:
                     [replace(intent_from(entry), sent=messages[entry.id].sent) for entry in entries if not entry.erased]
                 )
         return tuple(heapq.merge(*found, key=lambda message: message.date))
+
+    async def refresh(self, message: OutboxMessage) -> OutboxMessage:
+        """Return a message with the parts that have a receipt by now; without parts if it is not pending any more."""
+        projected = self._pending[self.tapes.index(self.tape_of(message.session))]
+        found = (await projected.catch_up()).get(message.id)
+        return replace(message, sent=found.sent) if found else replace(message, parts=())
 
     async def sessions_with_file(self, digest: str) -> tuple[str, ...]:
         """Return the sessions of the open intents with a file of this digest."""

@@ -9,14 +9,22 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 
 from aiohttp import web
-from aiohttp.typedefs import Handler
+from aiohttp.typedefs import Handler, Middleware
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from bubbot.errors import BubbotError
 from bubbot.gateway.health.snapshot import BackupStatus, ChannelState, HealthSnapshot
 from bubbot.gateway.metrics import Metrics
 from bubbot.records import dataclass
-from bubbot.server.listener import HttpAddress, HttpConnections, HttpLimits, listen, suspend_deadline
+from bubbot.server.listener import (
+    HttpAddress,
+    HttpConnections,
+    HttpLimits,
+    HttpRefused,
+    check_host,
+    listen,
+    suspend_deadline,
+)
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +57,16 @@ class HealthProbe:
 
 
 @asynccontextmanager
-async def serve_health(address: HttpAddress, probe: HealthProbe, metrics: Metrics) -> AsyncIterator[int]:
+async def serve_health(
+    address: HttpAddress, probe: HealthProbe, metrics: Metrics, hosts: Sequence[str] = ()
+) -> AsyncIterator[int]:
     """Answer until the block ends; yield the port.
+
+    Args:
+        address: where to listen.
+        probe: reads the bot.
+        metrics: what `/metrics` reports.
+        hosts: further names of this machine in requests.
 
     Raises:
         ConfigError: the address cannot be used.
@@ -60,7 +76,10 @@ async def serve_health(address: HttpAddress, probe: HealthProbe, metrics: Metric
         web.get("/ready", _ready_handler(probe)),
         web.get("/metrics", _metrics_handler(probe, metrics)),
     ]
-    async with listen(address, routes, HttpConnections(HEALTH_HTTP_LIMITS), [_track_request]) as port:
+    names = (address.host, *hosts)
+    async with listen(
+        address, routes, HttpConnections(HEALTH_HTTP_LIMITS), [_track_request, _refuse_pages(names)]
+    ) as port:
         sampling = asyncio.create_task(_sample(metrics))
         url_host = f"[{address.host}]" if ":" in address.host else address.host
         log.info(
@@ -87,6 +106,21 @@ async def serve_health(address: HttpAddress, probe: HealthProbe, metrics: Metric
 async def _track_request(request: web.Request, handler: Handler) -> web.StreamResponse:
     with suspend_deadline(request):
         return await handler(request)
+
+
+def _refuse_pages(names: Sequence[str]) -> Middleware:
+    """Build a middleware that lets no page of a browser read what it says, except that the process lives."""
+
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.path != "/live" and "Host" in request.headers:  # old probes send none; browsers always do
+            try:
+                check_host(request, "health", names)
+            except HttpRefused as refused:
+                return web.Response(status=refused.status, text=f"{refused}\n")
+        return await handler(request)
+
+    return check
 
 
 async def _live(_request: web.Request) -> web.Response:

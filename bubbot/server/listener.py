@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import ipaddress
 import logging
+import re
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
@@ -22,6 +24,10 @@ from bubbot.errors import AddressUnavailable, ConfigError
 from bubbot.records import dataclass
 
 log = logging.getLogger(__name__)
+
+HTTP_MISDIRECTED = 421
+_HOST = re.compile(r"(\[[^\[\]/?#@\\\s]+\]|[^\[\]:/?#@\\\s]+)(?::\d{0,5})?")
+"""A name or an address, and perhaps a port. Some parsers also read a name behind `@` or before `/`: not here."""
 
 HTTP_BAD_REQUEST, HTTP_TOO_LARGE, HTTP_UNSUPPORTED_MEDIA = 400, 413, 415
 LINGERING_SECONDS = 2.0
@@ -221,6 +227,31 @@ class HttpRefused(Exception):
         super().__init__(reason)
         self.status = status
         self.reason = reason
+
+
+def check_host(request: web.Request, section: str, names: Sequence[str]) -> None:
+    """Refuse a request under a foreign name, as after DNS rebinding.
+
+    Args:
+        request: its host has to be one of these names, localhost, or an IP address, which no foreign name can be made
+            to mean.
+        section: that of the settings with `hosts`, for the reason.
+        names: what this bot is called.
+
+    Raises:
+        HttpRefused: it is another one.
+    """
+    match = _HOST.fullmatch(request.host)
+    name = match[1].strip("[]").lower() if match else ""
+    try:
+        is_ours = name in ("localhost", *map(str.lower, names)) or bool(ipaddress.ip_address(name))
+    except ValueError:
+        is_ours = False
+    if not is_ours:
+        reason = (
+            f"the host {request.host[:100]!r} is not a name of this bot: add it to [{section}] hosts if it is yours"
+        )
+        raise HttpRefused(HTTP_MISDIRECTED, reason)
 
 
 CONNECTIONS = web.AppKey("connections", HttpConnections)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging
-import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from hmac import compare_digest
@@ -15,15 +13,13 @@ from bubbot.errors import BubbotError
 from bubbot.records import dataclass
 from bubbot.server.api import Api
 from bubbot.server.completions import Completions, completion_error
-from bubbot.server.listener import HttpAddress, HttpConnections, HttpLimits, HttpRefused, listen
+from bubbot.server.listener import HttpAddress, HttpConnections, HttpLimits, HttpRefused, check_host, listen
 from bubbot.server.routes import Admit, admission, api_routes, error_response, errors_as
 
 log = logging.getLogger(__name__)
 
 NETWORK_LIMITS = HttpLimits(connections=64, body_bytes=32 * 2**20)
-_HOST = re.compile(r"(\[[^\[\]/?#@\\\s]+\]|[^\[\]:/?#@\\\s]+)(?::\d{0,5})?")
-"""A name or an address, and perhaps a port. Some parsers also read a name behind `@` or before `/`: not here."""
-HTTP_UNAUTHORIZED, HTTP_FORBIDDEN, HTTP_MISDIRECTED = 401, 403, 421
+HTTP_UNAUTHORIZED, HTTP_FORBIDDEN = 401, 403
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +66,9 @@ def _render_error(request: web.Request, status: int, error: BubbotError) -> web.
 def _admit_owner(settings: NetworkSettings) -> Admit:
     """Build the check of a request: the name it is sent to, the page it comes from, the token."""
     token = settings.token.encode()
-    names = {name.lower() for name in (settings.host, *settings.hosts, "localhost")}
 
     def admit(request: web.Request) -> None:
-        if not _is_ours(request.host, names):
-            raise HttpRefused(
-                HTTP_MISDIRECTED,
-                f"the host {request.host[:100]!r} is not a name of this bot: add it to [server] hosts if it is yours",
-            )
+        check_host(request, "server", (settings.host, *settings.hosts))
         origins = request.headers.getall("Origin", [])
         if any(origin.partition("://")[2] != request.host for origin in origins):
             raise HttpRefused(HTTP_FORBIDDEN, "pages of other sites may not use this bot")
@@ -86,15 +77,3 @@ def _admit_owner(settings: NetworkSettings) -> Admit:
             raise HttpRefused(HTTP_UNAUTHORIZED, "the token is missing or wrong: send [server] token as a bearer token")
 
     return admit
-
-
-def _is_ours(host: str, names: set[str]) -> bool:
-    """Return true for a name of this bot or an IP address, which no foreign name can be made to mean."""
-    match = _HOST.fullmatch(host)
-    if match is None:
-        return False
-    name = match[1].strip("[]").lower()
-    try:
-        return name in names or bool(ipaddress.ip_address(name))
-    except ValueError:
-        return False

@@ -6,9 +6,7 @@ is changed here but that cookie.
 
 from __future__ import annotations
 
-import ipaddress
 import logging
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeAlias
@@ -20,7 +18,15 @@ from aiohttp.typedefs import Handler, Middleware
 from bubbot.errors import AccessError, BubbotError, ConfigError, EntryNotFound
 from bubbot.ports.pages import LoginForm, PageAnswer, PageRequest, Pages
 from bubbot.records import dataclass
-from bubbot.server.listener import HttpAddress, HttpConnections, HttpLimits, HttpRefused, listen, suspend_deadline
+from bubbot.server.listener import (
+    HttpAddress,
+    HttpConnections,
+    HttpLimits,
+    HttpRefused,
+    check_host,
+    listen,
+    suspend_deadline,
+)
 from bubbot.tape.boundary import Viewer
 
 log = logging.getLogger(__name__)
@@ -41,9 +47,8 @@ HEADERS = {
 }
 TOKEN_PARAMETER = "token"  # noqa: S105 - the name of a parameter
 MAX_TOKEN_CHARS = 500
-HTTP_SEE_OTHER, HTTP_BAD_REQUEST, HTTP_FORBIDDEN, HTTP_NOT_FOUND, HTTP_MISDIRECTED = 303, 400, 403, 404, 421
+HTTP_SEE_OTHER, HTTP_BAD_REQUEST, HTTP_FORBIDDEN, HTTP_NOT_FOUND = 303, 400, 403, 404
 HTTP_SERVER_ERROR = 500
-_HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(?::\d{1,5})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +114,6 @@ class PageServer:
         self._pages = pages
         self._address = address
         self._admit = admit
-        self._names = {name.lower() for name in (address.host, *address.hosts, "localhost")}
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes."""
@@ -162,23 +166,10 @@ class PageServer:
 
     def _check_origin(self, request: web.Request) -> None:
         """Refuse requests under a foreign name, as after DNS rebinding, and those that pages of other sites make."""
-        match = _HOST.fullmatch(request.host)
-        if match is None or not self._is_ours(match[1]):
-            raise HttpRefused(
-                HTTP_MISDIRECTED,
-                f"the host {request.host[:100]!r} is not a name of this bot: add it to [{self._address.section}] hosts "
-                "if it is yours",
-            )
+        check_host(request, self._address.section, (self._address.host, *self._address.hosts))
         for origin in request.headers.getall("Origin", []):
             if origin.partition("://")[2] != request.host:
                 raise HttpRefused(HTTP_FORBIDDEN, "pages of other sites may not use this one")
-
-    def _is_ours(self, host: str) -> bool:
-        name = host.strip("[]").lower()
-        try:
-            return name in self._names or bool(ipaddress.ip_address(name))
-        except ValueError:
-            return False
 
     @property
     def _cookie(self) -> str:

@@ -199,6 +199,9 @@ class HealthSettings(SettingsSection):
         description="The port of `/live`, `/ready` and `/metrics`; 0 for any that is free.",
         examples=[9464],
     )
+    hosts: Names = Field(
+        default=[], description="Names by which programs reach it, besides `host`, localhost and IP addresses."
+    )
 
 
 class ServerSettings(SettingsSection):

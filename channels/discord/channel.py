@@ -37,7 +37,7 @@ class DiscordChannel:
     """The adapter for Discord; its settings are `DiscordSettings`.
 
     Implements `Channel`, `SupportsClose`, `SupportsTyping`, `SupportsEditing`, `FetchesAttachments`, `FindsMessages`,
-    `HasCommandMenu`, `ReportsHealth`, `AcknowledgesInteractions` and `VerifiesCredentials`.
+    `MarksRepeats`, `HasCommandMenu`, `ReportsHealth`, `AcknowledgesInteractions` and `VerifiesCredentials`.
     """
 
     def __init__(
@@ -94,6 +94,10 @@ class DiscordChannel:
     async def find(self, part: MessagePart, since: str) -> Sequence[str]:
         """Find the bot's own messages that may be this part."""
         return await self._sender.find(part, since)
+
+    def mark_repeat(self, part: MessagePart, sentence: str) -> MessagePart:
+        """See `MarksRepeats`."""
+        return text.mark_repeat(part, sentence)
 
     @property
     def edit_interval(self) -> float:

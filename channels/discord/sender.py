@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -24,6 +25,7 @@ from channels.discord.errors import (
     to_delivery_failed,
 )
 from channels.discord.interactions import OpenInteractions
+from channels.discord.own_messages import PAGE_MESSAGES, OwnMessages
 from channels.discord.settings import DiscordSettings
 from channels.markdown.marked_text import is_visible
 from channels.platform.labels import shorten_label
@@ -39,8 +41,9 @@ SECONDARY_STYLE = 2
 """The style of a grey button."""
 MAX_ROWS, MAX_ROW_BUTTONS, MAX_LABEL_CHARS = 5, 5, 80
 SEARCH_PAGES = 5
-SEARCH_PAGE_MESSAGES = 100
-"""Messages in a page of a search for an own message; at most `SEARCH_PAGES` pages are searched."""
+"""Pages of a channel's messages that one search reads at most."""
+MAX_LISTED_CHANNELS = 100
+"""Channels whose own messages are kept after a search."""
 SEARCH_MARGIN = timedelta(seconds=60)
 _DISCORD_EPOCH = datetime(2015, 1, 1, tzinfo=UTC)
 _REPLY_REFUSED_CODES = (160002,)
@@ -64,6 +67,7 @@ class DiscordSender:
         self._interactions = interactions
         self._duplicates = duplicates
         self._own_id = ""
+        self._own: OrderedDict[str, OwnMessages] = OrderedDict()
 
     async def send(self, part: MessagePart) -> Receipt:
         """Send a part; as the response to an interaction if it replies to one. Raise `DeliveryFailed`.
@@ -73,6 +77,8 @@ class DiscordSender:
         channel_id = _channel_id(part.chat, part.thread)
         if part.file is None and not is_visible(part.text):
             return Receipt()
+        if own := self._own.get(channel_id):
+            own.note_sent(part)
         payload, files = self._payload(part, part.text), await self._uploads(part.file)
         try:
             return Receipt(await self._send_payload(part, channel_id, payload, files))
@@ -120,39 +126,39 @@ class DiscordSender:
         await self._interactions.dismiss(message)
 
     async def find(self, part: MessagePart, since: str) -> Sequence[str]:
-        """Find own messages, see `FindsMessages.find`. Search at most 500 messages."""
+        """Find own messages, see `FindsMessages.find`. Read at most 500 further messages; what was read serves every part."""
         channel_id = _channel_id(part.chat, part.thread)
+        start = _search_start(since, part.reply_to)
         try:
             self._own_id = self._own_id or str((await self._api.call("GET", "/users/@me"))["id"])
-            ids = await self._find_own(channel_id, part, _search_start(since, part.reply_to))
+            own = self._listed(channel_id, start)
+            await self._read_on(channel_id, own, part)
         except (DiscordApiError, DiscordUnavailable) as error:
             raise to_delivery_failed(error) from None
-        except (KeyError, TypeError, AttributeError):
+        except (KeyError, TypeError, AttributeError, ValueError):
             raise DeliveryFailed("Discord's list of messages cannot be read") from None
-        return [str(number) for number in sorted(ids)]
+        if own.is_empty and part.reply_to.isdecimal():
+            # Even the replied message is missing: Discord lists none if the bot may not read the history.
+            raise DeliveryFailed("Discord shows no message there: may the bot read the history?", permanent=True)
+        return own.find(part, start)
 
-    async def _find_own(self, channel_id: str, part: MessagePart, after: int) -> list[int]:
-        ids: list[int] = []
-        for page in range(SEARCH_PAGES):
-            messages = await self._api.call(
-                "GET",
-                f"/channels/{channel_id}/messages",
-                params={"after": str(after), "limit": str(SEARCH_PAGE_MESSAGES)},
-            )
-            if not messages:
-                if not page and part.reply_to.isdecimal():
-                    # Even the replied message is missing: Discord lists none if the bot may not read the history.
-                    raise DeliveryFailed(
-                        "Discord shows no message there: may the bot read the history?", permanent=True
-                    )
+    def _listed(self, channel_id: str, start: int) -> OwnMessages:
+        """Return what is listed of a channel from `start` on; a new list if the one there is begins later or ends before."""
+        own = self._own.pop(channel_id, None)
+        if own is None or not own.reaches(start):
+            own = OwnMessages(start)
+        self._own[channel_id] = own
+        while len(self._own) > MAX_LISTED_CHANNELS:
+            self._own.popitem(last=False)
+        return own
+
+    async def _read_on(self, channel_id: str, own: OwnMessages, part: MessagePart) -> None:
+        """Read further pages of a list until it has the part, if that arrived."""
+        for _ in range(SEARCH_PAGES if own.must_read(part) else 0):
+            params = {"after": str(own.end), "limit": str(PAGE_MESSAGES)}
+            own.add_page(await self._api.call("GET", f"/channels/{channel_id}/messages", params=params), self._own_id)
+            if own.is_complete:
                 break
-            ids += [
-                int(item["id"]) for item in messages if item["author"]["id"] == self._own_id and _matches(part, item)
-            ]
-            after = max(int(item["id"]) for item in messages)
-            if len(messages) < SEARCH_PAGE_MESSAGES:
-                break
-        return ids
 
     def _payload(self, part: MessagePart, text: str) -> dict[str, Any]:
         flags = NO_PREVIEWS if part.has_no_link_previews else self._flags
@@ -248,19 +254,6 @@ def _search_start(since: str, reply_to: str) -> int:
     moment = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - SEARCH_MARGIN
     earliest = max(0, int((moment - _DISCORD_EPOCH) / timedelta(milliseconds=1))) << 22
     return min(earliest, int(reply_to) - 1) if reply_to.isdecimal() else earliest
-
-
-def _matches(part: MessagePart, message: dict[str, Any]) -> bool:
-    """Return true if a message has the part's text and file name."""
-    if str(message.get("content") or "").strip() != part.text.strip():
-        return False
-    names = [_normalize(str(file.get("filename"))) for file in message.get("attachments") or []]
-    return names == ([_normalize(part.file.name)] if part.file is not None else [])
-
-
-def _normalize(name: str) -> str:
-    """Reduce a file name to the characters that Discord preserves."""
-    return "".join(char for char in name if char.isascii() and char.isalnum()).lower()
 
 
 def _id(message: Any) -> str:

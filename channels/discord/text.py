@@ -7,7 +7,7 @@ from both ends of a message, and refuses an empty one. Formatting across a cut i
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bubbot.ports.channel import MessagePart, Outbound, OutboundFile
 from channels.discord.dialect import TABLE_COLUMNS, render
@@ -17,6 +17,8 @@ from channels.markdown.split import split_source
 
 DISCORD_MESSAGE_LIMIT = 2_000
 """UTF-16 code units of a message."""
+REPEAT_SENTENCE_ROOM = 64
+"""UTF-16 code units that each message leaves free for the sentence which says that it was sent again."""
 MARKS_MARGIN_UTF16 = 24
 """UTF-16 code units reserved for marks that are closed and reopened: more than all of them at once."""
 _FENCE = re.compile(r"(?:> )*```")
@@ -45,9 +47,16 @@ def split_answer(outbound: Outbound, layout: DiscordLayout | None = None) -> lis
     """
     layout = layout or DiscordLayout()
     source, blocks = extract_files(outbound.text, layout.long_blocks, used_names=[file.name for file in outbound.files])
-    rendered = split_markdown(render(source, table_columns=layout.table_columns), DISCORD_MESSAGE_LIMIT)
+    limit = DISCORD_MESSAGE_LIMIT - REPEAT_SENTENCE_ROOM
+    rendered = split_markdown(render(source, table_columns=layout.table_columns), limit)
     contents: list[str | OutboundFile] = [*filter(is_visible, rendered), *blocks, *outbound.files]
     return [_make_part(outbound, content, is_first=not number) for number, content in enumerate(contents)]
+
+
+def mark_repeat(part: MessagePart, sentence: str) -> MessagePart:
+    """Put a sentence in small letters below a part; return the part itself if there is no room."""
+    text = f"{part.text.rstrip()}\n\n-# {sentence}".lstrip("\n")
+    return replace(part, text=text) if count_utf16_units(text) <= DISCORD_MESSAGE_LIMIT else part
 
 
 def _make_part(outbound: Outbound, content: str | OutboundFile, *, is_first: bool) -> MessagePart:

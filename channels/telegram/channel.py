@@ -170,6 +170,10 @@ class TelegramChannel:
         """Send one part; as plain text if Telegram refuses its markup, without its topic if that is gone."""
         return await self._sender.send(part)
 
+    def mark_repeat(self, part: MessagePart, sentence: str) -> MessagePart:
+        """See `MarksRepeats`."""
+        return text.mark_repeat(part, sentence)
+
     @property
     def edit_interval(self) -> float:
         """Seconds between two edits; groups may allow fewer, which a 429 reports."""

@@ -22,6 +22,10 @@ from channels.telegram.dialect import parse_markdown
 
 TELEGRAM_MESSAGE_LIMIT = 4_096
 """UTF-16 code units of a message."""
+CAPTION_LIMIT = 1_024
+"""UTF-16 code units of the text below a file."""
+REPEAT_SENTENCE_ROOM = 64
+"""UTF-16 code units that each message leaves free for the sentence which says that it was sent again."""
 MAX_ENTITIES = 100
 """Marks that Telegram shows in one message."""
 _TYPES = {"strike": "strikethrough", "link": "text_link", "quote": "blockquote"}
@@ -49,12 +53,19 @@ def make_parts(outbound: Outbound, layout: TelegramLayout | None = None) -> list
     source, blocks = extract_files(outbound.text, layout.long_blocks, used_names=[file.name for file in outbound.files])
     pieces = split_marked(
         parse_markdown(source, table_columns=layout.table_columns),
-        TELEGRAM_MESSAGE_LIMIT,
+        TELEGRAM_MESSAGE_LIMIT - REPEAT_SENTENCE_ROOM,
         count_utf16_units,
         max_marks=MAX_ENTITIES,
     )
     contents = [piece for piece in map(_trim, pieces) if is_visible(piece.text)] + [*blocks, *outbound.files]
     return [_make_part(outbound, content, is_first=not index) for index, content in enumerate(contents)]
+
+
+def mark_repeat(part: MessagePart, sentence: str) -> MessagePart:
+    """Put a sentence below a part, behind all its entities; return the part itself if there is no room."""
+    text = f"{part.text}\n\n{sentence}" if part.text else sentence
+    limit = TELEGRAM_MESSAGE_LIMIT if part.file is None else CAPTION_LIMIT
+    return replace(part, text=text) if count_utf16_units(text) <= limit else part
 
 
 def strip_markup(part: MessagePart) -> MessagePart:

@@ -230,12 +230,14 @@ class TestFinding:
             room.say(guild.owner, f"{number}")
         sent = await out.sending.send(MessagePart(str(room.id), "hello"))
         assert list(await out.sending.find(MessagePart(str(room.id), "hello"), since)) == [sent.external_id]
-        for number in range(400):
+        for number in range(500):  # the search goes on where the last one ended
             room.say(guild.owner, f"{number}")
         await out.sending.send(MessagePart(str(room.id), "last"))
         server.log.clear()
         assert list(await out.sending.find(MessagePart(str(room.id), "last"), since)) == []
         assert len(server.calls("GET /channels/{}/messages")) == 5
+        assert len(await out.sending.find(MessagePart(str(room.id), "last"), since)) == 1
+        assert len(server.calls("GET /channels/{}/messages")) == 6
 
     async def test_without_the_history_looking_is_useless(self, server: Server, out: Outgoing) -> None:
         ann = server.user("Berta")

@@ -219,6 +219,8 @@ class Talk:
             for text in self.said[platform.name, person]:
                 seen = answers.pop(f"answer to <{text}>", 0)
                 missing += not seen
+                if platform.answers(person).count(f"answer to <{text}>") > 1:
+                    faults.append(f"{platform.name} {person}: the answer to {text!r} came again without a mark")
                 if seen > 1 and (platform.chat(person), f"answer to <{text}>") not in repeats:
                     faults.append(
                         f"{platform.name} {person}: the answer to {text!r} came {seen} times, no receipt says so"

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from bubbot.texts import Texts
 from tests.fakes.discordapi.server import Server as DiscordServer
 from tests.fakes.platform.faults import Drop, Slow
 from tests.fakes.platform.server import PlatformServer
 
 POST = "POST /channels/{}/messages"
 EDIT = "PATCH /channels/{}/messages/{}"
+MARK = re.compile(r"\n\n(-# )?" + re.escape(Texts().say("sent_again")) + "$")
+"""What stands below a message that was sent again."""
 ALWAYS = 1_000_000
 """Times that a fault comes which does not end."""
 QUIET = 0.5
@@ -119,5 +123,5 @@ class OnDiscord(Platform):
 
 
 def counted(platform: Platform, person: str) -> Counter[str]:
-    """What the bot has said to somebody, and how often."""
-    return Counter(platform.answers(person))
+    """What the bot has said to somebody, and how often; what was sent again counts as what it repeats."""
+    return Counter(MARK.sub("", text) for text in platform.answers(person))

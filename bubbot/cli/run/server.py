@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -43,7 +43,9 @@ async def serve(daemon: Daemon, reloader: Reloader, settings: Settings, home: Ho
             await stack.enter_async_context(serve_webhooks(daemon.webhook_channels, address))
             daemon.has_webhook_server = True
         if settings.health.port is not None:
-            await stack.enter_async_context(_serve_health(daemon, settings.health.host, settings.health.port))
+            await stack.enter_async_context(
+                _serve_health(daemon, settings.health.host, settings.health.port, settings.health.hosts)
+            )
         if settings.server.port is not None and daemon.quarantine is None:
             await stack.enter_async_context(_serve_network(daemon, api, settings, settings.server.port))
         if settings.trace.port is not None and daemon.quarantine is None:
@@ -97,7 +99,7 @@ def _make_api(daemon: Daemon, reloader: Reloader) -> Api:
 
 
 @asynccontextmanager
-async def _serve_health(daemon: Daemon, host: str, port: int) -> AsyncIterator[None]:
+async def _serve_health(daemon: Daemon, host: str, port: int, hosts: Sequence[str]) -> AsyncIterator[None]:
     from bubbot.gateway.metrics import Metrics
     from bubbot.server.health import HealthProbe, serve_health
     from bubbot.server.listener import HttpAddress
@@ -113,7 +115,7 @@ async def _serve_health(daemon: Daemon, host: str, port: int) -> AsyncIterator[N
         watch.is_disk_full,
         watch.is_database_replaced,
     )
-    async with serve_health(HttpAddress("health", host, port), probe, metrics):
+    async with serve_health(HttpAddress("health", host, port), probe, metrics, hosts):
         yield
 
 

@@ -6,7 +6,6 @@ that no entry names.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import count
@@ -199,8 +198,8 @@ async def _erase(context: CommandContext, archive: ExpiredTape, at: datetime) ->
 
 async def _traces(store: TapeStore, tape: str, archive: ExpiredTape) -> tuple[int, ...]:
     view = SessionTraceView(archive.session)
-    queries: Sequence[TapeQuery] = [replace(query, until=archive.at) for query in view.queries(tape)]
-    return view.fold(await store.fetch(queries))
+    traces, ends = view.queries(tape)
+    return view.fold(await store.fetch([replace(traces, until=archive.at), ends]))
 
 
 async def _find_replays(store: TapeStore, archive: ExpiredTape) -> tuple[int, ...]:

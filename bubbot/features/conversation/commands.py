@@ -9,6 +9,7 @@ from pydantic import Field
 
 from bubbot.errors import ToolRetry
 from bubbot.gateway.inbox_views import SessionTraceView
+from bubbot.gateway.outbox import abandoned_entry
 from bubbot.ports.channel import CommandInfo, Role
 from bubbot.ports.tool import (
     INSIDE,
@@ -258,9 +259,7 @@ def reset_tool(
         if args.how == "erase":
             tapes = [*traces, *await find_traces(turn)]
             forget(turn.session)  # first: a crash in between must not leave the files of an erased session behind
-            await turn.tape.reset(
-                archive=False, erase_also=await _collect_traces(turn, tapes, view_traces(turn.session))
-            )
+            await turn.tape.reset(archive=False, erase_also=await _collect_traces(turn, tapes, view_traces))
             if memory:
                 await memory.start_again(turn)
             return turn.texts.say("erased", count=head)
@@ -270,9 +269,17 @@ def reset_tool(
 
 
 async def _collect_traces(
-    turn: Turn, tapes: Sequence[str], view: SessionTraceView
+    turn: Turn, tapes: Sequence[str], view_traces: Callable[[str], SessionTraceView]
 ) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    return tuple([(tape, view.fold(await turn.tape.fetch(view.queries(tape)))) for tape in tapes])
+    """Find the entries to erase on these tapes; messages that did not arrive yet end with them."""
+    asking = frozenset(accepted.id for accepted in turn.inbounds)
+    view, traces = replace(view_traces(turn.session), asking=asking), []
+    for tape in tapes:
+        answers = await turn.tape.fetch(view.queries(tape))
+        traces.append((tape, view.fold(answers)))
+        if undelivered := view.fold_undelivered(answers):
+            turn.tape.stage(tape, [abandoned_entry(intent, "erased") for intent in undelivered])
+    return tuple(traces)
 
 
 def help_tool(tools: Callable[[], Sequence[Tool]]) -> Tool:

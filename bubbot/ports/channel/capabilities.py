@@ -122,6 +122,20 @@ class FindsMessages(Protocol):
         """
 
 
+@runtime_checkable
+class MarksRepeats(Protocol):
+    """A channel that can say below a part that it was sent again.
+
+    Not for platforms on which `MessagePart.key` alone makes one message of both.
+    """
+
+    def mark_repeat(self, part: MessagePart, sentence: str) -> MessagePart:
+        """Return the part with this sentence below it; the part itself if the platform would not take both.
+
+        Called for a part of which nobody can tell whether it arrived before.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class ChannelHealth:
     """The state of a channel's connection.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -42,7 +43,7 @@ async def door(
         lambda: snapshot.channels, lambda: snapshot.quarantine, told, lambda: 5, lambda: readiness, lambda: full
     )
     async with (
-        serve_health(HttpAddress("health", "127.0.0.1", 0), asked, Metrics()) as port,
+        serve_health(HttpAddress("health", "127.0.0.1", 0), asked, Metrics(), ["bot_1"]) as port,
         aiohttp.ClientSession() as session,
     ):
         yield session, f"http://127.0.0.1:{port}"
@@ -152,3 +153,35 @@ async def test_a_host_that_others_can_reach_is_warned_of(
 
 async def _never() -> HealthSnapshot:
     raise AssertionError
+
+
+@pytest.mark.parametrize("path", ["/ready", "/metrics"])
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("evil.example", 421),
+        ("127.0.0.1.evil.example:9464", 421),
+        ("bot@evil.example", 421),
+        ("", 421),
+        ("localhost:1", 200),
+        ("127.0.0.1", 200),
+        ("[::1]:9464", 200),
+        ("10.0.0.5:9464", 200),
+        ("Bot_1:9464", 200),
+    ],
+)
+async def test_a_page_under_a_foreign_name_reads_nothing(path: str, host: str, status: int) -> None:
+    """A name of a page's own that leads to this machine (DNS rebinding) is no name of the bot."""
+    async with door(FINE) as (session, address), session.get(f"{address}{path}", headers={"Host": host}) as answer:
+        assert answer.status == status
+        assert ("bubbot_" in await answer.text() or "channels" in await answer.text()) == (status == 200)
+
+
+async def test_probes_without_a_host_and_those_that_ask_only_for_life_are_answered() -> None:
+    async with door(FINE) as (session, address):
+        async with session.get(f"{address}/live", headers={"Host": "evil.example"}) as live:
+            assert live.status == 200
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(address.rpartition(":")[2]))
+        writer.write(b"GET /ready HTTP/1.0\r\n\r\n")
+        assert b" 200 " in await reader.readline()
+        writer.close()

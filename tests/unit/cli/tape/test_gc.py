@@ -10,8 +10,10 @@ from bubbot.app.tapes import new_id, now
 from bubbot.cli.tape.gc_change import CollectTapes, collect, plan_gc
 from bubbot.features.replay.events import REPLAY_TAPE, REPLAYED
 from bubbot.gateway.inbox import Inbox, inbox_tape
-from bubbot.ports.channel import Inbound, Sender
+from bubbot.gateway.outbox import Outbox, outbox_tape
+from bubbot.ports.channel import Inbound, MessagePart, Receipt, Sender
 from bubbot.ports.command import CommandContext
+from bubbot.ports.inbox import done_entry
 from bubbot.settings.loader import Settings
 from bubbot.settings.sections import StoreSettings
 from bubbot.stores.sqlite.store import SqliteStore
@@ -102,6 +104,31 @@ async def test_what_is_removed_is_told_and_a_second_run_finds_nothing(
     assert len(await whole(sqlite_store, "bubbot/home")) == 2
     audit = await sqlite_store.audit()
     assert (audit.entries, audit.damage) == (7, ())
+
+
+async def test_messages_that_still_wait_stay_when_an_archive_goes(
+    sqlite_store: SqliteStore, clock: SteppingClock
+) -> None:
+    """They came before the chat was archived, or while it was, and the bot has been off since."""
+    ids, services = CountingIds(), {}
+    for name in (inbox_tape("test"), outbox_tape("test")):
+        services[name] = TapeService(sqlite_store, name, now=clock, new_id=ids)
+    inbox, outbox = Inbox(services[inbox_tape("test")], ids), Outbox(services[outbox_tape("test")])
+    for text in ("answered", "waits"):
+        await inbox.accept(Inbound("test", text, "other", Sender("1", "Ada"), text, LONG_AGO))
+        await outbox.enqueue("test:other", text, (MessagePart("other", text),), {})
+    await inbox.append(done_entry([1], outcome="answered"))
+    await outbox.record_receipt((await outbox.pending())[0], 0, Receipt("p"))
+    tape = TapeService(sqlite_store, "other", now=clock, new_id=ids, session="test:other")
+    await tape.append([anchor(SESSION_START, {"owner": "human"}, meta={"session": "test:other"})])
+    await tape.reset()
+    await collect(desk(sqlite_store), CollectTapes(older=0))
+    assert [entry.erased for entry in await whole(sqlite_store, inbox.name)][:2] == [True, False]
+    assert [entry.erased for entry in await whole(sqlite_store, outbox.name)][:2] == [True, False]
+    inbox = Inbox(TapeService(sqlite_store, inbox.name, now=clock, new_id=ids), ids)
+    outbox = Outbox(TapeService(sqlite_store, outbox.name, now=clock, new_id=ids))
+    assert [accepted.inbound.text for accepted in await inbox.open_inbounds()] == ["waits"]
+    assert [message.parts[0].text for message in await outbox.pending()] == ["waits"]
 
 
 async def test_the_replays_of_an_archive_go_with_it(sqlite_store: SqliteStore, clock: SteppingClock) -> None:
