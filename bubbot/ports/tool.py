@@ -127,7 +127,7 @@ class Effect:
         has_network: it may reach the network or another chat; false for a program in a sandbox without one, and for what
             reads only things that are stored here.
         is_web: its results are pages of the web, or lists of them: an address in them was shown to the model, and reading
-            it tells nobody anything new. False for whatever may repeat what a model wrote, such as files and old entries.
+            it tells nobody anything new but which one was chosen. False for whatever may repeat what a model wrote, such as files and old entries.
         power: what an inside effect has power over.
     """
 
@@ -195,7 +195,11 @@ class CallPlan:
             shown whole.
         target: what a standing grant for such calls would name; None if each call needs a yes of its own.
         address: an address that the call reads. If it stood word for word in something that the model was shown, reading
-            it tells nobody anything new; an address that the model composed may carry what it knows.
+            it tells nobody anything new but which one was chosen; an address that the model composed may carry what it
+            knows.
+        site: the registrable domain of that address; empty without one.
+        query: the words that the call sends to others to look for. As with an address, words that the model composed may
+            carry what it knows.
         state: what the details rest on, such as the digest of a file: the call runs only while it is the same.
     """
 
@@ -203,6 +207,8 @@ class CallPlan:
     details: str
     target: GrantTarget | None = None
     address: str = ""
+    site: str = ""
+    query: str = ""
     state: str = ""
 
 

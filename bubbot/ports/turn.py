@@ -79,8 +79,28 @@ EntryRef: TypeAlias = tuple[str, int]
 """An entry, as the name of its tape and its id."""
 
 
-def find_no_quote(text: str) -> EntryRef | None:  # noqa: ARG001 - the signature of `ShownEntries.find_quote`
+@dataclass(frozen=True, slots=True)
+class AddressQuote:
+    """Where an address stands in what a turn was shown.
+
+    Attributes:
+        entry: the newest entry in which it stands, not written by the model.
+        choices: the addresses among which it was chosen: those that were shown, except in the message that is answered.
+        is_asked: it stands in the message that the turn answers, which a person wrote.
+    """
+
+    entry: EntryRef
+    choices: int
+    is_asked: bool
+
+
+def find_no_quote(text: str) -> AddressQuote | None:  # noqa: ARG001 - the signature of `ShownEntries.find_quote`
     """Find nothing: no entry was shown."""
+    return None
+
+
+def weigh_no_query(text: str) -> float | None:  # noqa: ARG001 - the signature of `ShownEntries.weigh_query`
+    """Find no word: no entry was shown."""
     return None
 
 
@@ -91,12 +111,15 @@ class ShownEntries:
     Attributes:
         world: entries with words from anywhere, newest first; not all of them, but one if there is one.
         people: entries with words of people who are not owners, with the role of each; as `world`.
-        find_quote: returns an entry, not written by the model, in which a text stands word for word; None without one.
+        find_quote: returns where an address stands word for word; None if it stands nowhere, or a model wrote it.
+        weigh_query: returns how many bits the words of a query tell: those that stand in the message that is answered
+            nothing, others that were shown the choice among them; None if one stands in neither.
     """
 
     world: tuple[EntryRef, ...] = ()
     people: tuple[tuple[EntryRef, Role], ...] = ()
-    find_quote: Callable[[str], EntryRef | None] = find_no_quote
+    find_quote: Callable[[str], AddressQuote | None] = find_no_quote
+    weigh_query: Callable[[str], float | None] = weigh_no_query
 
     @property
     def source(self) -> Source:

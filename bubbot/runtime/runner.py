@@ -158,7 +158,8 @@ class ModelRunner:
 
     def _note_shown(self, turn: Turn, composed: ComposedRequest) -> None:
         """Note what the step shows: the turn's words are as foreign from now on (T22)."""
-        turn.shown.find_quote = composed.find_quote
+        if composed.texts is not None:
+            turn.shown.find_quote, turn.shown.weigh_query = composed.texts.find_quote, composed.texts.weigh_query
         if not composed.foreign:
             return
         is_first = not turn.shown.world
