@@ -104,7 +104,8 @@ class Repeat(StrEnum):
 class Power(StrEnum):
     """What an inside effect has power over, if a person has to say more than that the tool may be used.
 
-    `memory`: it clears memory. `jobs`: it changes jobs of its own chat, which act later. `administration`: it changes
+    `memory`: it clears memory, or drops lines of it. `jobs`: it adds jobs to its own chat, or runs them. `stop_jobs`: it
+    removes, pauses or edits them, so that what a person relies on may not happen. `administration`: it changes
     who may do what, the configuration, skills, or the jobs of other chats. `folders`: it changes files of a person, which
     other programs may obey before anybody takes that back.
     """
@@ -112,6 +113,7 @@ class Power(StrEnum):
     NONE = ""
     MEMORY = "memory"
     JOBS = "jobs"
+    STOP_JOBS = "stop_jobs"
     FOLDERS = "folders"
     ADMINISTRATION = "administration"
 
@@ -164,6 +166,8 @@ CLEARS_MEMORY = Effect(EffectKind.INSIDE, Source.PEOPLE, power=Power.MEMORY)
 """The tool takes memory away."""
 CHANGES_JOBS = Effect(EffectKind.INSIDE, Source.PEOPLE, power=Power.JOBS)
 """The tool changes what happens later in its chat."""
+STOPS_JOBS = Effect(EffectKind.INSIDE, Source.PEOPLE, power=Power.STOP_JOBS)
+"""The tool takes away what would happen later in its chat."""
 ADMINISTERS = Effect(EffectKind.INSIDE, Source.PEOPLE, power=Power.ADMINISTRATION)
 """The tool changes who may do what, the configuration, or what happens in other chats."""
 

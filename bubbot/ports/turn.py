@@ -219,6 +219,7 @@ class Turn:
         texts: the bot's own sentences in the language of the chat.
         files: files to send with the answer.
         notices: sentences of the bot that precede the answer.
+        alerts: the same, which people get although there is no answer: a model cannot be silent about them.
         buttons: what tools offer as buttons below the answer, for its sender. If several offer some, none are shown:
             nobody could tell which belong to what.
         cause: what caused a turn that nobody typed, such as the id of a job; empty for turns of people.
@@ -255,6 +256,7 @@ class Turn:
     texts: Texts = field(default_factory=Texts)
     files: list[OutboundFile] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
+    alerts: list[str] = field(default_factory=list)
     buttons: list[tuple[Button, ...]] = field(default_factory=list)
     cause: str = ""
     time_limit_seconds: float = 0.0
@@ -340,6 +342,11 @@ class Turn:
         inbounds = (accepted.inbound for accepted in self.inbounds)
         is_private = all(inbound.direct and inbound.is_answered_by_person for inbound in inbounds)
         return self.role.at_least(Role.OWNER) and is_private
+
+    def alert(self, sentence: str) -> None:
+        """Tell people a sentence with the answer, or without one, if a model did what it says; a command says it itself."""
+        if not self.runs_command:
+            self.root.alerts.append(sentence)
 
     @property
     def result_texts(self) -> Texts:

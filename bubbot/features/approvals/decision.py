@@ -60,6 +60,7 @@ class EffectRow(StrEnum):
     READS_COMPOSED = "reads_composed"
     INSIDE = "inside"
     JOBS = "jobs"
+    STOP_JOBS = "stop_jobs"
     FOLDERS = "folders"
     MEMORY = "memory"
     ADMINISTRATION = "administration"
@@ -110,6 +111,7 @@ RULES: Mapping[EffectRow, Mapping[Caller, Rule]] = MappingProxyType(
             EffectRow.READS_COMPOSED: (Rule.RUN, Rule.EXACT_OR_ASK, Rule.ASK, Rule.GRANT_OR_REFUSE),
             EffectRow.INSIDE: (Rule.RUN, Rule.RUN, Rule.RUN, Rule.RUN),
             EffectRow.JOBS: (Rule.RUN, Rule.CONFIRM, Rule.CONFIRM_IF_TAINTED, Rule.RUN),
+            EffectRow.STOP_JOBS: (Rule.RUN, Rule.CONFIRM, Rule.CONFIRM, Rule.REFUSE),
             EffectRow.FOLDERS: (Rule.RUN, Rule.EXACT_OR_ASK, Rule.REFUSE, Rule.GRANT_OR_REFUSE),
             EffectRow.MEMORY: (Rule.CONFIRM, Rule.CONFIRM, Rule.CONFIRM, Rule.REFUSE),
             EffectRow.ADMINISTRATION: (Rule.CONFIRM, Rule.ASK, Rule.REFUSE, Rule.REFUSE),
@@ -233,6 +235,7 @@ def find_row(effect: Effect, *, is_composed: bool) -> EffectRow:
 _POWER_ROWS = {
     Power.NONE: EffectRow.INSIDE,
     Power.JOBS: EffectRow.JOBS,
+    Power.STOP_JOBS: EffectRow.STOP_JOBS,
     Power.FOLDERS: EffectRow.FOLDERS,
     Power.MEMORY: EffectRow.MEMORY,
     Power.ADMINISTRATION: EffectRow.ADMINISTRATION,

@@ -468,7 +468,7 @@ class TestQuotes:
         numbered = [entry.with_id(place) for place, entry in enumerate(entries, 1)]
         found = ShownTexts("t", numbered, lambda name: name == "web_get").find_quote(ADDRESS)
         assert found is None or found.entry[0] == "t"
-        return found and found.entry[1]
+        return None if found is None else found.entry[1]
 
     @staticmethod
     def said(text: str, **meta: Any) -> TapeEntry:

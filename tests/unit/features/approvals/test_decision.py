@@ -30,6 +30,7 @@ SEARCH = Effect(EffectKind.READ, Source.WORLD)
 STORED = Effect(EffectKind.READ, Source.WORLD, has_network=False)
 INSIDE = Effect(EffectKind.INSIDE)
 JOBS = Effect(EffectKind.INSIDE, power=Power.JOBS)
+STOPS = Effect(EffectKind.INSIDE, power=Power.STOP_JOBS)
 FOLDERS = Effect(EffectKind.INSIDE, power=Power.FOLDERS)
 MEMORY = Effect(EffectKind.INSIDE, power=Power.MEMORY)
 POWER = Effect(EffectKind.INSIDE, power=Power.ADMINISTRATION)
@@ -45,6 +46,7 @@ TABLE = {
     "an address that the model composed": (SEARCH, True, "run", "ask", "ask", "refuse", "run"),
     "inside": (INSIDE, False, "run", "run", "run", "run", "run"),
     "jobs of the own chat": (JOBS, False, "run", "confirm", "run", "run", "run"),
+    "removing, pausing, editing jobs": (STOPS, False, "run", "confirm", "confirm", "refuse", "refuse"),
     "a person's folder": (FOLDERS, False, "run", "ask", "refuse", "refuse", "run"),
     "clearing memory": (MEMORY, False, "confirm", "confirm", "confirm", "refuse", "refuse"),
     "access, config, other chats' jobs": (POWER, False, "confirm", "ask", "refuse", "refuse", "refuse"),
