@@ -104,6 +104,11 @@ def weigh_no_query(text: str) -> float | None:  # noqa: ARG001 - the signature o
     return None
 
 
+def stands_nowhere(address: str) -> bool:  # noqa: ARG001 - the signature of `ShownEntries.stands`
+    """Find no address: no entry was shown."""
+    return False
+
+
 @dataclass
 class ShownEntries:
     """What the steps of a turn have shown its model, as far as decisions about its calls rest on it.
@@ -114,12 +119,14 @@ class ShownEntries:
         find_quote: returns where an address stands word for word; None if it stands nowhere, or a model wrote it.
         weigh_query: returns how many bits the words of a query tell: those that stand in the message that is answered
             nothing, others that were shown the choice among them; None if one stands in neither.
+        stands: returns true if an address stands in the words of a person or a tool, and no model wrote it before.
     """
 
     world: tuple[EntryRef, ...] = ()
     people: tuple[tuple[EntryRef, Role], ...] = ()
     find_quote: Callable[[str], AddressQuote | None] = find_no_quote
     weigh_query: Callable[[str], float | None] = weigh_no_query
+    stands: Callable[[str], bool] = stands_nowhere
 
     @property
     def source(self) -> Source:

@@ -131,11 +131,11 @@ def list_addresses(text: str) -> frozenset[str]:
     Nothing is normalised. Of each place at which an address begins, one counts: without the punctuation that ends a
     sentence, and the marks and brackets around it. So the size of the set is the number of choices that it gives.
     """
-    found = (_read_address(text, match.start(), match.end()) for match in _SCHEME.finditer(text))
+    found = (read_address(text, match.start(), match.end()) for match in _SCHEME.finditer(text))
     return frozenset(address for address in found if address)
 
 
-def _read_address(text: str, start: int, host: int) -> str:
+def read_address(text: str, start: int, host: int) -> str:
     """Return the address that begins here; empty if it is a part of a longer one, or has no host."""
     before = text[max(start - MAX_TOKEN_CHARS, 0) : start]
     if before and not _BEFORE.fullmatch(before[-1]):
@@ -231,6 +231,20 @@ class ShownTexts:
             if address in addresses and not (is_page and is_composed):
                 found, is_asked = entry.id, is_asked or is_answered
         return None if found is None else AddressQuote((self.tape, found), len(choices), is_asked)
+
+    def stands(self, address: str) -> bool:
+        """Return true if an address stands in what a person or a tool said, and no model wrote it before."""
+        folded, is_composed = _fold(address), False
+        for entry in self.entries:
+            if entry.erased:
+                continue
+            if any(address in list_addresses(text) for text in _people_texts(entry)):
+                return True
+            is_composed = is_composed or any(folded in _fold(text) for text in _model_texts(entry))
+            results = () if is_composed else read_results(entry)
+            if any(address in list_addresses(text_field(result, "content")) for result in results):
+                return True
+        return False
 
     def weigh_query(self, query: str) -> float | None:
         """Return how many bits the choice of the words of a query tells; None if one of them stands nowhere.
