@@ -59,7 +59,7 @@ MAX_MESSAGES_READ = 2_000
 def inbound_data(inbound: Inbound) -> JsonObject:
     """Build the event data of an inbound. Half a surrogate pair, which no tape accepts, is replaced."""
     data: dict[str, Any] = {**_storable(inbound), "session": clean(inbound.session)}
-    for name in ("model", "instructions", "press"):  # few messages have them, and every message is stored
+    for name in ("model", "instructions", "press", "plain_text"):  # few messages have them, and every message is stored
         if not data[name]:
             del data[name]
     return data
@@ -116,6 +116,7 @@ def inbound_from(data: JsonObject) -> Inbound:
         instructions=data.get("instructions", ""),
         press=PressedButton(**press) if press else None,
         provenance=_provenance(data),
+        plain_text=data.get("plain_text", False),
     )
 
 

@@ -298,6 +298,7 @@ class InboundReceived(TypedDict):
     origin: NotRequired[str]
     model: NotRequired[str]
     instructions: NotRequired[str]
+    plain_text: NotRequired[bool]
     provenance: NotRequired[str]
 
 

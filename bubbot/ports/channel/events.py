@@ -158,6 +158,7 @@ class Inbound(HasChat):
         provenance: how foreign its words are at least, whoever sent it: `world` for a forwarded message, and for one that
             another bot wrote for its sender; for an inbound that no channel received, how foreign the words are that it
             was made of.
+        plain_text: it is no command, whatever it begins with: a program said it, which may pass on words of others.
     """
 
     channel: str
@@ -180,6 +181,7 @@ class Inbound(HasChat):
     instructions: str = ""
     press: PressedButton | None = None
     provenance: str = OWN_WORDS
+    plain_text: bool = False
 
     @property
     def is_typed(self) -> bool:
