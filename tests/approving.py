@@ -76,7 +76,8 @@ def acting_tools(send: Callable[[str, str], None], pages: Callable[[str], str] =
 
     async def plan_page(_turn: Turn, args: PageArgs) -> CallPlan:
         domain = args.address.partition("//")[2].partition("/")[0]
-        return CallPlan(READS_WEB, args.address, GrantTarget(GrantKind.DOMAIN, domain), args.address)
+        site = ".".join(domain.split(".")[-2:])
+        return CallPlan(READS_WEB, args.address, GrantTarget(GrantKind.DOMAIN, domain), args.address, site)
 
     @tool("page.read", effect=READS_WEB, plan=plan_page)
     async def page_read(turn: Turn, args: PageArgs) -> str:

@@ -46,7 +46,7 @@ def looking(seen: list[ShownEntries], name: str = "look") -> Tool:
     async def look(turn: Turn, args: PageArgs) -> str:
         """Look."""
         shown = turn.shown
-        seen.append(ShownEntries(shown.world, shown.people, shown.find_quote))
+        seen.append(ShownEntries(shown.world, shown.people, shown.find_quote, shown.weigh_query))
         return ""
 
     return look

@@ -106,7 +106,8 @@ class Repeat(StrEnum):
 class Power(StrEnum):
     """What an inside effect has power over, if a person has to say more than that the tool may be used.
 
-    `memory`: it clears memory. `jobs`: it changes jobs of its own chat, which act later. `administration`: it changes
+    `memory`: it clears memory, or drops lines of it. `jobs`: it adds jobs to its own chat, or runs them. `stop_jobs`: it
+    removes, pauses or edits them, so that what a person relies on may not happen. `administration`: it changes
     who may do what, the configuration, skills, or the jobs of other chats. `folders`: it changes files of a person, which
     other programs may obey before anybody takes that back.
     """
@@ -114,6 +115,7 @@ class Power(StrEnum):
     NONE = ""
     MEMORY = "memory"
     JOBS = "jobs"
+    STOP_JOBS = "stop_jobs"
     FOLDERS = "folders"
     ADMINISTRATION = "administration"
 
@@ -129,7 +131,7 @@ class Effect:
         has_network: it may reach the network or another chat; false for a program in a sandbox without one, and for what
             reads only things that are stored here.
         is_web: its results are pages of the web, or lists of them: an address in them was shown to the model, and reading
-            it tells nobody anything new. False for whatever may repeat what a model wrote, such as files and old entries.
+            it tells nobody anything new but which one was chosen. False for whatever may repeat what a model wrote, such as files and old entries.
         power: what an inside effect has power over.
         in_workspace: it may change files in the workspace of its chat, or run what is there. What a person allowed to run
             there is another thing once somebody else's words were written.
@@ -169,6 +171,8 @@ CLEARS_MEMORY = Effect(EffectKind.INSIDE, Source.PEOPLE, power=Power.MEMORY)
 """The tool takes memory away."""
 CHANGES_JOBS = Effect(EffectKind.INSIDE, Source.PEOPLE, power=Power.JOBS)
 """The tool changes what happens later in its chat."""
+STOPS_JOBS = Effect(EffectKind.INSIDE, Source.PEOPLE, power=Power.STOP_JOBS)
+"""The tool takes away what would happen later in its chat."""
 ADMINISTERS = Effect(EffectKind.INSIDE, Source.PEOPLE, power=Power.ADMINISTRATION)
 """The tool changes who may do what, the configuration, or what happens in other chats."""
 
@@ -200,7 +204,11 @@ class CallPlan:
             shown whole.
         target: what a standing grant for such calls would name; None if each call needs a yes of its own.
         address: an address that the call reads. If it stood word for word in something that the model was shown, reading
-            it tells nobody anything new; an address that the model composed may carry what it knows.
+            it tells nobody anything new but which one was chosen; an address that the model composed may carry what it
+            knows.
+        site: the registrable domain of that address; empty without one.
+        query: the words that the call sends to others to look for. As with an address, words that the model composed may
+            carry what it knows.
         state: what the details rest on, such as the digest of a file: the call runs only while it is the same.
     """
 
@@ -208,6 +216,8 @@ class CallPlan:
     details: str
     target: GrantTarget | None = None
     address: str = ""
+    site: str = ""
+    query: str = ""
     state: str = ""
 
 

@@ -79,9 +79,34 @@ EntryRef: TypeAlias = tuple[str, int]
 """An entry, as the name of its tape and its id."""
 
 
-def find_no_quote(text: str) -> EntryRef | None:  # noqa: ARG001 - the signature of `ShownEntries.find_quote`
+@dataclass(frozen=True, slots=True)
+class AddressQuote:
+    """Where an address stands in what a turn was shown.
+
+    Attributes:
+        entry: the newest entry in which it stands, not written by the model.
+        choices: the addresses among which it was chosen: those that were shown, except in the message that is answered.
+        is_asked: it stands in the message that the turn answers, which a person wrote.
+    """
+
+    entry: EntryRef
+    choices: int
+    is_asked: bool
+
+
+def find_no_quote(text: str) -> AddressQuote | None:  # noqa: ARG001 - the signature of `ShownEntries.find_quote`
     """Find nothing: no entry was shown."""
     return None
+
+
+def weigh_no_query(text: str) -> float | None:  # noqa: ARG001 - the signature of `ShownEntries.weigh_query`
+    """Find no word: no entry was shown."""
+    return None
+
+
+def stands_nowhere(address: str) -> bool:  # noqa: ARG001 - the signature of `ShownEntries.stands`
+    """Find no address: no entry was shown."""
+    return False
 
 
 @dataclass
@@ -91,12 +116,17 @@ class ShownEntries:
     Attributes:
         world: entries with words from anywhere, newest first; not all of them, but one if there is one.
         people: entries with words of people who are not owners, with the role of each; as `world`.
-        find_quote: returns an entry, not written by the model, in which a text stands word for word; None without one.
+        find_quote: returns where an address stands word for word; None if it stands nowhere, or a model wrote it.
+        weigh_query: returns how many bits the words of a query tell: those that stand in the message that is answered
+            nothing, others that were shown the choice among them; None if one stands in neither.
+        stands: returns true if an address stands in the words of a person or a tool, and no model wrote it before.
     """
 
     world: tuple[EntryRef, ...] = ()
     people: tuple[tuple[EntryRef, Role], ...] = ()
-    find_quote: Callable[[str], EntryRef | None] = find_no_quote
+    find_quote: Callable[[str], AddressQuote | None] = find_no_quote
+    weigh_query: Callable[[str], float | None] = weigh_no_query
+    stands: Callable[[str], bool] = stands_nowhere
 
     @property
     def source(self) -> Source:
@@ -196,6 +226,7 @@ class Turn:
         texts: the bot's own sentences in the language of the chat.
         files: files to send with the answer.
         notices: sentences of the bot that precede the answer.
+        alerts: the same, which people get although there is no answer: a model cannot be silent about them.
         buttons: what tools offer as buttons below the answer, for its sender. If several offer some, none are shown:
             nobody could tell which belong to what.
         cause: what caused a turn that nobody typed, such as the id of a job; empty for turns of people.
@@ -233,6 +264,7 @@ class Turn:
     texts: Texts = field(default_factory=Texts)
     files: list[OutboundFile] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
+    alerts: list[str] = field(default_factory=list)
     buttons: list[tuple[Button, ...]] = field(default_factory=list)
     cause: str = ""
     time_limit_seconds: float = 0.0
@@ -320,6 +352,11 @@ class Turn:
         inbounds = (accepted.inbound for accepted in self.inbounds)
         is_private = all(inbound.direct and inbound.is_answered_by_person for inbound in inbounds)
         return self.role.at_least(Role.OWNER) and is_private
+
+    def alert(self, sentence: str) -> None:
+        """Tell people a sentence with the answer, or without one, if a model did what it says; a command says it itself."""
+        if not self.runs_command:
+            self.root.alerts.append(sentence)
 
     @property
     def result_texts(self) -> Texts:

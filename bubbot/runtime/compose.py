@@ -7,13 +7,12 @@ import logging
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field, replace
-from functools import partial
 from typing import Any, TypeAlias
 
 from bubbot.errors import AnchorNotFound, BubbotError, ConfigError, EntryNotFound
 from bubbot.ports.model import Model, ModelRequest, ModelTraits, ToolSpec, ToolSpecs
 from bubbot.ports.settings import AUTO_SELECTOR
-from bubbot.ports.turn import EntryRef, Turn, find_no_quote
+from bubbot.ports.turn import EntryRef, Turn
 from bubbot.records import dataclass
 from bubbot.runtime.context.attachments import (
     MAX_IMAGES,
@@ -118,7 +117,7 @@ class ComposedRequest:
         is_compacting: a smaller budget may make it shorter.
         prompt_shown: the entries that the system prompt shows, as id ranges by tape.
         foreign: the entries with foreign words among all that are shown.
-        find_quote: see `ShownEntries`.
+        texts: what was shown, to look for addresses and words in it.
     """
 
     request: ModelRequest
@@ -130,7 +129,7 @@ class ComposedRequest:
     is_compacting: bool = False
     prompt_shown: Mapping[str, Sequence[Span]] = field(default_factory=dict)
     foreign: ForeignWords = ForeignWords()
-    find_quote: Callable[[str], EntryRef | None] = find_no_quote
+    texts: ShownTexts | None = None
 
     def shown(self, tape: str) -> list[Sequence[object]]:
         """Return what the model is shown: id ranges of this tape, then pairs of another tape and its id ranges."""
@@ -203,9 +202,12 @@ class RequestComposer:
         request = await embed_images(request, turn.tape.get_blob)
         is_compacting = view.strategy.is_compacting
         head = await turn.tape.head()
-        find_quote = partial(self._find_quote, turn.tape.name, answers, ids)
+        shown = set(ids)
+        entries = {entry.id: entry for part in answers for entry in part if entry.id in shown}
+        ordered = [entries[each] for each in sorted(entries)]
+        texts = ShownTexts(turn.tape.name, ordered, self._quotes, turn.root.message_ids)
         return ComposedRequest(
-            request, model, context, view.as_json(), head, ids, is_compacting, prompt_shown, foreign, find_quote
+            request, model, context, view.as_json(), head, ids, is_compacting, prompt_shown, foreign, texts
         )
 
     async def _read(
@@ -261,13 +263,6 @@ class RequestComposer:
             return ForeignWords()
         entries = (await tape.fetch([TapeQuery(tape.name, IdRanges(tuple(spans_of(ids))))]))[0]
         return await _without_vouched(tape, ForeignWords(), find_foreign(entries))
-
-    def _find_quote(
-        self, tape: str, answers: Sequence[Sequence[TapeEntry]], ids: Sequence[int], address: str
-    ) -> EntryRef | None:
-        shown = set(ids)
-        entries = {entry.id: entry for part in answers for entry in part if entry.id in shown}
-        return ShownTexts(tape, [entries[each] for each in sorted(entries)], self._quotes).find_quote(address)
 
     async def _choose_selector(self, turn: Turn, traits: ModelTraits) -> str:
         """Return the selector of the turn's chat, or the configured one."""

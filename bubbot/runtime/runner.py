@@ -40,6 +40,7 @@ from bubbot.runtime.compose import ComposedRequest, RequestComposer, estimate_fi
 from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.runtime.effects import runs_again
 from bubbot.runtime.fitting import COUNT_TIMEOUT, RequestFitter, check_count, count_tokens
+from bubbot.runtime.quiet import QuietText
 from bubbot.runtime.shown import ForeignWords
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import OVERFLOW_HANDOFF
@@ -133,7 +134,8 @@ class ModelRunner:
             try:
                 fitted.check()
                 call = ModelCall(turn, composed.model, composed.request, fitted.count_input)
-                reply = await self._call_model(call, facts, self._text_viewer(turn))
+                quiet = QuietText(turn.shown.stands) if turn.shown.world else None
+                reply = await self._call_model(call, facts, self._text_viewer(turn, quiet))
             except asyncio.CancelledError:
                 facts |= {"elapsed_ms": self._elapsed_ms(started), "status": "stopped"}
                 await turn.tape.append([make.event(STEP_EVENT, facts)])
@@ -150,7 +152,9 @@ class ModelRunner:
                 continue
             facts |= _outcome_facts(reply) | {"elapsed_ms": self._elapsed_ms(started)}
             if not turn.is_subtask:
-                self._show(turn.session, StepFinished(step, len(reply.calls)))
+                self._show(
+                    turn.session, StepFinished(step, len(reply.calls), quiet.flush() if quiet is not None else None)
+                )
             if not reply.calls:
                 return await self._finish(turn, reply, facts)
             await self._use_tools(turn, reply, facts, repeats)
@@ -158,7 +162,9 @@ class ModelRunner:
 
     def _note_shown(self, turn: Turn, composed: ComposedRequest) -> None:
         """Note what the step shows: the turn's words are as foreign from now on (T22)."""
-        turn.shown.find_quote = composed.find_quote
+        if composed.texts is not None:
+            turn.shown.find_quote, turn.shown.weigh_query = composed.texts.find_quote, composed.texts.weigh_query
+            turn.shown.stands = composed.texts.stands
         if not composed.foreign:
             return
         is_first = not turn.shown.world
@@ -293,12 +299,17 @@ class ModelRunner:
             show_text(rest)
         return reply
 
-    def _text_viewer(self, turn: Turn) -> Callable[[str], None]:
+    def _text_viewer(self, turn: Turn, quiet: QuietText | None) -> Callable[[str], None]:
         """Return what shows people the text of a turn's answer; that of a sub-task is for its turn only."""
         if turn.is_subtask:
             return lambda _: None
         on_preview, session = self._show, turn.session
-        return lambda text: on_preview(session, TextStreamed(text if text.isascii() else clean(text)))
+
+        def show(text: str) -> None:
+            piece = text if text.isascii() else clean(text)
+            on_preview(session, TextStreamed(piece, quiet.feed(piece) if quiet is not None else None))
+
+        return show
 
     async def _finish(self, turn: Turn, reply: ModelReply, facts: dict[str, Any]) -> TurnOutcome:
         """Record the last step, which only the merge makes durable."""

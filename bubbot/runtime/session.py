@@ -618,7 +618,7 @@ class SessionRuntime:
         await fork.append([make.event("turn/end", {"status": result.status})])
         ids = [*[accepted.id for accepted in turn.inbounds], *self._edit_ids]
         fork.stage(self._inbox, [done_entry(ids, turn=turn.id, outcome=result.status)])
-        text = "\n\n".join([*turn.notices, result.text]) if result.text else ""
+        text = "\n\n".join([*turn.notices, *turn.alerts, result.text] if result.text else turn.alerts)
         is_answer = result.status in ("answered", "silent")
         reply = _Reply(
             text, tuple(turn.files) if is_answer else (), first, _offered_buttons(turn) if is_answer else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
@@ -11,12 +12,12 @@ from typing import Any, TypeAlias
 
 from bubbot.ports.channel import Role
 from bubbot.ports.model import ToolCall
-from bubbot.ports.turn import EntryRef, ShownEntries
+from bubbot.ports.turn import AddressQuote, EntryRef, ShownEntries
 from bubbot.records import dataclass
 from bubbot.runtime.turns import read_calls, read_results
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, objects_of, text_field
 from bubbot.tape.handle import CORRECTION
-from bubbot.tape.provenance import LEAST_ROLE, Source, find_foreign, least_role_of, pick_source
+from bubbot.tape.provenance import LEAST_ROLE, Source, find_foreign, least_role_of, pick_source, source_of
 
 MAX_FOREIGN = 8
 """Entries of each provenance that are named; the rest would say nothing new."""
@@ -111,39 +112,90 @@ _BY_NAME: Mapping[str, Role] = MappingProxyType({str(role): role for role in Rol
 QuotesAddresses: TypeAlias = Callable[[str], bool]
 """Return true for the name of a tool whose results are pages of the web: the addresses in them were shown."""
 
-_BEFORE = r"[\s\"'`<>(\[{|,;:=*_~\u00ab]|[^\x00-\x7f]"
+_BEFORE = re.compile(r"[\s\"'`<>(\[{|,;:=*_~\u00ab]|[^\x00-\x7f]")
 """What may stand before an address; anything else is a part of a longer one."""
-_ENDS = r"\s<>\"`\uff0c\u3002\u3001\uff1b\uff1a\uff01\uff1f\uff09\u3011\u300d\u300f\u300b\u201d\u2019\u00bb\u2026"
-_BEHIND = rf"[.,;:!?)\]}}'|]*(?=[{_ENDS}]|\Z)"
-"""What may stand behind an address: an end, before which a sentence or a bracket may close."""
+_END = re.compile(
+    r"[\s<>\"`\uff0c\u3002\u3001\uff1b\uff1a\uff01\uff1f\uff09\u3011\u300d\u300f\u300b\u201d\u2019\u00bb\u2026]|\]\("
+)
+"""What ends an address."""
+_SCHEME = re.compile(r"https?://", re.IGNORECASE)
+_OPENING: Mapping[str, str] = MappingProxyType({")": "(", "]": "[", "}": "{"})
 _NO_WORD = re.compile(r"[\W_]+")
 MAX_TOKEN_CHARS = 2_100
-"""Characters before an address in which another one may begin that holds it."""
+"""Characters before an address in which another one may begin that holds it, and those of the longest address."""
 
 
-def stands_in(address: str, text: str) -> bool:
-    """Return true if an address stands in a text word for word, and not as a part of a longer one.
+def list_addresses(text: str) -> frozenset[str]:
+    """List the addresses that stand in a text word for word, and not as a part of a longer one.
 
-    Nothing is normalised. Behind it may stand punctuation that ends a sentence or closes a bracket.
+    Nothing is normalised. Of each place at which an address begins, one counts: without the punctuation that ends a
+    sentence, and the marks and brackets around it. So the size of the set is the number of choices that it gives.
     """
-    start = text.find(address) if address else -1
-    while start >= 0:
-        if _is_whole(text, start, start + len(address)):
-            return True
-        start = text.find(address, start + 1)
-    return False
+    found = (read_address(text, match.start(), match.end()) for match in _SCHEME.finditer(text))
+    return frozenset(address for address in found if address)
 
 
-def _is_whole(text: str, start: int, end: int) -> bool:
+def read_address(text: str, start: int, host: int) -> str:
+    """Return the address that begins here; empty if it is a part of a longer one, or has no host."""
     before = text[max(start - MAX_TOKEN_CHARS, 0) : start]
-    if before and not re.fullmatch(_BEFORE, before[-1]):
-        return False
+    if before and not _BEFORE.fullmatch(before[-1]):
+        return ""
     token = re.split(r"[\s<>\"`]", before)[-1]
-    if "://" in token and not token.endswith("]("):  # the label of a Markdown link may be an address itself
-        return False
-    while before[-1:] in ("*", "_", "~") and text[end : end + 1] == before[-1]:
-        before, end = before[:-1], end + 1
-    return re.compile(_BEHIND).match(text, end) is not None
+    is_link = token.endswith("](")
+    if "://" in token and not is_link:  # the label of a Markdown link may be an address itself
+        return ""
+    end = found.start() if (found := _END.search(text, host, start + MAX_TOKEN_CHARS)) else len(text)
+    address = text[start : min(end, start + MAX_TOKEN_CHARS)]
+    if is_link and (closed := _find_closing(address)) >= 0:
+        address = address[:closed]
+    elif before[-1:] + text[end : end + 1] not in ("<>", '""'):
+        address = _strip_behind(address, before)
+    return address if len(address) > host - start else ""
+
+
+def _find_closing(address: str) -> int:
+    """Return the place of the first bracket that closes none of the address itself; -1 without one."""
+    depth = 0
+    for place, char in enumerate(address):
+        depth += {"(": 1, ")": -1}.get(char, 0)
+        if depth < 0:
+            return place
+    return -1
+
+
+def _strip_behind(address: str, before: str) -> str:
+    """Strip what stands behind an address in a sentence; marks that open before it close behind it."""
+    while address:
+        last = address[-1]
+        if last in "*_~" and before.endswith(last):
+            before = before[:-1]
+        elif not (last in ".,;:!?'|" or (last in _OPENING and address.count(last) > address.count(_OPENING[last]))):
+            break
+        address = address[:-1]
+    return address
+
+
+# ------------------------------------------------------------------ words of a query
+
+_LETTER_SCRIPTS = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
+"""Letters of the scripts that put no spaces between words: each is a word."""
+_AROUND = re.compile(r"^\W+|\W+$")
+
+
+def list_words(text: str) -> frozenset[str]:
+    """List the words of a text as they stand in it, with and without the punctuation around them."""
+    chunks = text.split()
+    return frozenset([*chunks, *(_AROUND.sub("", chunk) for chunk in chunks), *_LETTER_SCRIPTS.findall(text)]) - {""}
+
+
+def _split_query(query: str) -> list[str]:
+    """Split a query into its words; an unspaced script has one for each letter."""
+    return [word for chunk in query.split(" ") for word in _split_chunk(chunk)]
+
+
+def _split_chunk(chunk: str) -> list[str]:
+    letters = _LETTER_SCRIPTS.findall(chunk)
+    return letters if letters and len(letters) == len(chunk) else [chunk]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,37 +206,89 @@ class ShownTexts:
         tape: the name of the tape.
         entries: the entries.
         quotes_addresses: tells the tools of the web.
+        answered: the ids of the messages that the turn answers.
     """
 
     tape: str
     entries: Sequence[TapeEntry]
     quotes_addresses: QuotesAddresses
+    answered: Collection[int] = ()
 
-    def find_quote(self, address: str) -> EntryRef | None:
-        """Return the newest entry, not written by a model, in which an address stands; None without one.
+    def find_quote(self, address: str) -> AddressQuote | None:
+        """Return where an address stands that no model wrote, in the newest entry; None without one.
 
         What a person wrote counts, and a page of the web: unless the model wrote the address before the page was read, in
         whatever spelling, as what is done at its word may well repeat it.
         """
-        calls: dict[str, ToolCall] = {}
-        folded, found, is_composed = _fold(address), None, False
+        folded, found, is_composed, is_asked = _fold(address), None, False, False
+        choices = {address}
+        for entry, texts, is_page in self._read_texts():
+            is_composed = is_composed or any(folded in _fold(text) for text in _model_texts(entry))
+            addresses = frozenset[str]().union(*map(list_addresses, texts)) if texts else frozenset[str]()
+            is_answered = self._is_answered(entry)
+            if not is_answered:
+                choices |= addresses
+            if address in addresses and not (is_page and is_composed):
+                found, is_asked = entry.id, is_asked or is_answered
+        return None if found is None else AddressQuote((self.tape, found), len(choices), is_asked)
+
+    def stands(self, address: str) -> bool:
+        """Return true if an address stands in what a person or a tool said, and no model wrote it before."""
+        folded, is_composed = _fold(address), False
         for entry in self.entries:
             if entry.erased:
                 continue
-            if any(stands_in(address, text) for text in _people_texts(entry)):
-                found = entry.id
+            if any(address in list_addresses(text) for text in _people_texts(entry)):
+                return True
             is_composed = is_composed or any(folded in _fold(text) for text in _model_texts(entry))
+            results = () if is_composed else read_results(entry)
+            if any(address in list_addresses(text_field(result, "content")) for result in results):
+                return True
+        return False
+
+    def weigh_query(self, query: str) -> float | None:
+        """Return how many bits the choice of the words of a query tells; None if one of them stands nowhere.
+
+        A word of the message that is answered is free; one of a page costs the logarithm of their number. They have to be
+        spelled as they stand there, or the whole query in small letters, with one space between two.
+        """
+        own, world = set[str](), set[str]()
+        for entry, texts, _ in self._read_texts():
+            for text in texts:
+                (own if self._is_answered(entry) else world).update(list_words(text))
+        spellings = [(own, world)]
+        if query == query.lower():
+            spellings.append(({word.lower() for word in own}, {word.lower() for word in world}))
+        weights = (_weigh_words(_split_query(query), free, shown - free) for free, shown in spellings)
+        return min((weight for weight in weights if weight is not None), default=None)
+
+    def _is_answered(self, entry: TapeEntry) -> bool:
+        """Return true for a message that the turn answers, if it is all a person's own words."""
+        return entry.id in self.answered and source_of(entry) is not Source.WORLD
+
+    def _read_texts(self) -> Iterator[tuple[TapeEntry, Sequence[str], bool]]:
+        """Yield each entry with its texts that no model wrote, and whether these are pages of the web."""
+        calls: dict[str, ToolCall] = {}
+        for entry in self.entries:
+            if entry.erased:
+                continue
             if entry.kind == Kind.TOOL_CALL:
                 calls |= {call.id: call for call in read_calls(entry)}
-            elif not is_composed and any(stands_in(address, text) for text in self._page_texts(entry, calls)):
-                found = entry.id
-        return None if found is None else (self.tape, found)
+            pages = list(self._page_texts(entry, calls))
+            yield entry, pages or list(_people_texts(entry)), bool(pages)
 
     def _page_texts(self, entry: TapeEntry, calls: Mapping[str, ToolCall]) -> Iterator[str]:
         for result in read_results(entry):
             call, content = calls.get(text_field(result, "tool_call_id")), text_field(result, "content")
             if call and not result.get("is_error") and self.quotes_addresses(call.name):
                 yield content
+
+
+def _weigh_words(words: Sequence[str], free: Collection[str], shown: Collection[str]) -> float | None:
+    """Return the bits that the choice of some words tells; None if one is neither free nor shown."""
+    if not all(word in free or word in shown for word in words):
+        return None
+    return sum(math.log2(len(shown) + 1) for word in words if word not in free)
 
 
 def _fold(text: str) -> str:

@@ -16,8 +16,10 @@ from typing import Any, TypeAlias
 from aiohttp import web
 
 from bubbot.errors import BubbotError, ControlError, DeliveryFailed, RequestInvalid
-from bubbot.ports.channel import Inbound, MessagePart, Preview, Sender, StepFinished, TextStreamed
+from bubbot.ports.channel import ForeignWordsShown, Inbound, MessagePart, Preview, Sender, StepFinished, TextStreamed
 from bubbot.records import dataclass
+from bubbot.runtime.quiet import quieten
+from bubbot.runtime.shown import MAX_TOKEN_CHARS, list_addresses
 from bubbot.server.api import Api
 from bubbot.server.listener import read_body, suspend_deadline
 from bubbot.server.remote import RECEIPT_TIMEOUT_SECONDS, AskResult, ChatService, RemoteChannel
@@ -25,6 +27,8 @@ from bubbot.tape.entry import timestamp
 
 COMPLETIONS_PATH = "/v1/chat/completions"
 SESSION_HEADER, IDEMPOTENCY_HEADER = "X-Bubbot-Session", "Idempotency-Key"
+TAINTED_HEADER = "X-Bubbot-Tainted"
+"""Tells that the model was shown words from anywhere. A stream begins before that is known; its last chunk says it."""
 DEFAULT_CHAT = "default"
 NAME_LIMIT = 200
 """Characters of a session's name, or of an idempotency key."""
@@ -62,20 +66,58 @@ def _error_body(status: int, error: BubbotError) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """The answer of a turn; `taken` is to be settled when the client has it."""
+    """The answer of a turn.
+
+    Attributes:
+        result: of the turn.
+        taken: to be settled when the client has it.
+        is_tainted: the model was shown words from anywhere.
+    """
 
     result: AskResult
     taken: asyncio.Future[None]
+    is_tainted: bool
 
 
-_Item: TypeAlias = str | _Answer | StepFinished | ControlError | None
+class _ShownText:
+    """What the client of a request is shown: as it is, or in a tainted turn so that nothing of it is fetched.
+
+    Attributes:
+        is_tainted: the model was shown words from anywhere.
+    """
+
+    def __init__(self) -> None:
+        self.is_tainted = False
+        self._addresses: set[str] = set()
+        self._line = ""
+
+    def read(self, event: _Event) -> str:
+        """Return what the client may see of an event."""
+        if isinstance(event, ForeignWordsShown):
+            self.is_tainted = True
+            return ""
+        if event.quiet is None:
+            return event.text if isinstance(event, TextStreamed) else ""
+        self.is_tainted = True
+        self._line += event.quiet
+        self._addresses |= list_addresses(self._line)
+        self._line = self._line[-MAX_TOKEN_CHARS:]
+        return event.quiet
+
+    def finish(self, text: str) -> str:
+        """Return the whole answer as the client may see it: the addresses that it has seen already stay."""
+        return quieten(text, self._addresses.__contains__) if self.is_tainted else text
+
+
+_Event: TypeAlias = TextStreamed | StepFinished | ForeignWordsShown
+_Item: TypeAlias = _Event | _Answer | ControlError | None
 
 
 class CompletionClient:
     """A request that waits for its answer; see `ChatClient`.
 
     Attributes:
-        items: pieces of text, the ends of steps, the answer, the end of the bot; None: the turn has ended.
+        items: previews, the answer, the end of the bot; None: the turn has ended.
     """
 
     def __init__(self, request: web.Request) -> None:
@@ -100,7 +142,7 @@ class CompletionClient:
         if part.file or result is None:
             raise DeliveryFailed("a chat completion carries one text and no files", permanent=True)
         taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.items.put_nowait(_Answer(result, taken))
+        self.items.put_nowait(_Answer(result, taken, part.has_no_link_previews))
         try:
             async with asyncio.timeout(RECEIPT_TIMEOUT_SECONDS):
                 await taken
@@ -113,9 +155,7 @@ class CompletionClient:
 
     def preview(self, event: Preview) -> None:
         """See `ChatClient`."""
-        if isinstance(event, TextStreamed):
-            self.items.put_nowait(event.text)
-        elif isinstance(event, StepFinished):
+        if isinstance(event, TextStreamed | StepFinished | ForeignWordsShown):
             self.items.put_nowait(event)
 
 
@@ -127,6 +167,7 @@ class Completions:
         remote: the channel that the messages come from.
         service: the bot.
         model: the name under which the bot is a model.
+        commands: a message that begins with a comma is a command of the owner.
         now: the clock.
         new_id: returns a new id.
     """
@@ -138,6 +179,7 @@ class Completions:
         service: ChatService,
         *,
         model: str,
+        commands: bool,
         now: Callable[[], datetime],
         new_id: Callable[[], str],
     ) -> None:
@@ -145,6 +187,7 @@ class Completions:
         self._remote = remote
         self._service = service
         self._model = model
+        self._commands = commands
         self._now = now
         self._new_id = new_id
         self._clients: set[CompletionClient] = set()
@@ -181,6 +224,7 @@ class Completions:
                 timestamp(self._now()),
                 message=external_id,
                 is_one_shot=True,
+                plain_text=not self._commands,
             )
             client, accepted = CompletionClient(request), asyncio.Event()
             asking = asyncio.create_task(self._remote.ask(client, inbound, self._service, accepted.set))
@@ -219,16 +263,18 @@ class Completions:
         self, request: web.Request, client: CompletionClient, asking: asyncio.Task[AskResult]
     ) -> web.StreamResponse:
         """Answer when the turn has ended; the answer is delivered when the client has all of it."""
-        item = await client.items.get()
-        while isinstance(item, str | StepFinished):
-            item = await client.items.get()
-        result = await _result_of(item, asking)
+        shown = _ShownText()
+        while isinstance(item := await client.items.get(), TextStreamed | StepFinished | ForeignWordsShown):
+            shown.read(item)
+        result, text = await _result_of(item, asking, shown)
         if result.status == "failed":
-            response = completion_error(HTTP_BAD_GATEWAY, ControlError(result.text))
+            response = completion_error(HTTP_BAD_GATEWAY, ControlError(text))
         else:
-            message = {"role": "assistant", "content": result.text, "refusal": None}
+            message = {"role": "assistant", "content": text, "refusal": None}
             choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
             response = web.json_response(self._object("chat.completion", result.turn, choice))
+        if shown.is_tainted:
+            response.headers[TAINTED_HEADER] = "true"
         await response.prepare(request)
         await _within_time(client, response.write_eof())
         await _settle(item, asking)
@@ -240,33 +286,33 @@ class Completions:
         """Answer in server-sent events, while the turn runs."""
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
         await response.prepare(request)
-        completion = self._new_id()
+        completion, shown = self._new_id(), _ShownText()
 
         async def send(data: bytes) -> None:
             await _within_time(client, response.write(data))
 
         async def send_delta(delta: dict[str, str], finish: str | None = None) -> None:
             choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-            await send(_sse(self._object("chat.completion.chunk", completion, choice)))
+            mark = {"bubbot_tainted": True} if finish and shown.is_tainted else {}
+            await send(_sse(self._object("chat.completion.chunk", completion, choice) | mark))
 
         await send_delta({"role": "assistant", "content": ""})
         earlier, step = "", ""
-        while isinstance(item := await _next(client.items, send), str | StepFinished):
-            if isinstance(item, str):
+        while isinstance(item := await _next(client.items, send), TextStreamed | StepFinished | ForeignWordsShown):
+            if piece := shown.read(item):
                 if earlier and not step:
                     await send_delta({"content": "\n\n"})
-                step += item
-                if item:
-                    await send_delta({"content": item})
-            elif item.calls:
+                step += piece
+                await send_delta({"content": piece})
+            if isinstance(item, StepFinished) and item.calls:
                 earlier, step = earlier + step, ""
-        result = await _result_of(item, asking)
+        result, text = await _result_of(item, asking, shown)
         if result.status == "failed":
-            await send(_sse(_error_body(HTTP_BAD_GATEWAY, ControlError(result.text))))
+            await send(_sse(_error_body(HTTP_BAD_GATEWAY, ControlError(text))))
         else:
             # What was shown may not be what is said in the end.
-            rest = result.text[len(step) :] if result.text.startswith(step) else f"\n\n{result.text}"
-            if rest and result.text:
+            rest = text[len(step) :] if text.startswith(step) else f"\n\n{text}"
+            if rest and text:
                 await send_delta({"content": rest if step or not earlier else f"\n\n{rest}"})
             await send_delta({}, "stop")
         await send(b"data: [DONE]\n\n")
@@ -294,11 +340,15 @@ async def _next(items: asyncio.Queue[_Item], send: Callable[[bytes], Any]) -> _I
             await send(b": still at work\n\n")
 
 
-async def _result_of(item: _Answer | ControlError | None, asking: asyncio.Task[AskResult]) -> AskResult:
-    """Return the result of the turn; a failure if the bot ends first."""
+async def _result_of(
+    item: _Answer | ControlError | None, asking: asyncio.Task[AskResult], shown: _ShownText
+) -> tuple[AskResult, str]:
+    """Return the result of the turn, and its text as the client may see it; a failure if the bot ends first."""
     if isinstance(item, ControlError):
-        return AskResult("", "failed", str(item))
-    return item.result if item else await asking
+        return AskResult("", "failed", str(item)), str(item)
+    shown.is_tainted = shown.is_tainted or (item is not None and item.is_tainted)
+    result = item.result if item else await asking
+    return result, shown.finish(result.text)
 
 
 async def _settle(item: _Item, asking: asyncio.Task[AskResult]) -> None:

@@ -220,6 +220,11 @@ class ServerSettings(SettingsSection):
     openai: bool = Field(
         default=False, description="Answer chat completions of OpenAI's protocol, at `/v1/chat/completions`."
     )
+    commands: bool = Field(
+        default=False,
+        description="A chat completion that begins with a comma is a command with the owner's rights. Leave it off for programs "
+        "that pass on texts of other people: it is text for the model then.",
+    )
 
 
 EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - named, not listened on

@@ -61,6 +61,7 @@ def serving(home: Path) -> Iterator[int]:
         "BUBBOT_SERVER__PORT": str(number),
         "BUBBOT_SERVER__TOKEN": TOKEN,
         "BUBBOT_SERVER__OPENAI": "true",
+        "BUBBOT_SERVER__COMMANDS": "true",
     }
     with TemporaryDirectory() as sockets, daemon(home, Path(sockets), **env) as process:
         yield number

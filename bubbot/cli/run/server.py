@@ -72,7 +72,13 @@ async def _serve_network(daemon: Daemon, api: Api, settings: Settings, port: int
     server, completions = settings.server, None
     if server.openai:
         completions = Completions(
-            api, daemon.remote, chat_service(daemon.bot, daemon.remote), model=settings.bot.name, now=now, new_id=new_id
+            api,
+            daemon.remote,
+            chat_service(daemon.bot, daemon.remote),
+            model=settings.bot.name,
+            commands=server.commands,
+            now=now,
+            new_id=new_id,
         )
     address = NetworkSettings(server.host, port, _token(settings), server.hosts)
     async with serve_network(api, address, completions):

@@ -120,6 +120,8 @@ class ApprovalCard:
                 f"{say('approval_call', tool=code(call['tool']))}\n{fence(show_details(call['details']))}"
                 for call in calls
             ]
+        if len(sites := {call.get("site", "") for call in calls}) == 1 and (site := sites.pop()):
+            parts.append(say("approval_opens", site=code(site)))
         if "always" in self.asked["scopes"]:
             named = dict.fromkeys((call["tool"], *call["target"].values()) for call in calls if call["target"])
             parts += dict.fromkeys(

@@ -60,6 +60,7 @@ class EffectRow(StrEnum):
     READS_COMPOSED = "reads_composed"
     INSIDE = "inside"
     JOBS = "jobs"
+    STOP_JOBS = "stop_jobs"
     FOLDERS = "folders"
     MEMORY = "memory"
     ADMINISTRATION = "administration"
@@ -80,7 +81,8 @@ class Rule(StrEnum):
     """What a cell of the table says.
 
     `grant_…`: a grant that covers the call lets it run. `exact_…`: only one for exactly what the call acts on does. The
-    rest of the word says what happens without.
+    rest of the word says what happens without. `budget_or_ask`: it runs in a clean turn; in a tainted one while the window
+    has told less than `MAX_BITS` by its choices, or by an exact grant.
     """
 
     RUN = "run"
@@ -91,6 +93,11 @@ class Rule(StrEnum):
     GRANT_OR_ASK = "grant_or_ask"
     EXACT_OR_ASK = "exact_or_ask"
     GRANT_OR_REFUSE = "grant_or_refuse"
+    BUDGET_OR_ASK = "budget_or_ask"
+
+
+MAX_BITS = 16.0
+"""What the unasked reads of a tainted window may tell others, by which of the shown addresses and words they choose."""
 
 
 RULES: Mapping[EffectRow, Mapping[Caller, Rule]] = MappingProxyType(
@@ -100,10 +107,11 @@ RULES: Mapping[EffectRow, Mapping[Caller, Rule]] = MappingProxyType(
             #                         owner              tainted            member                   nobody is there
             EffectRow.READS_OWN: (Rule.RUN, Rule.RUN, Rule.RUN, Rule.RUN),
             EffectRow.READS_PEOPLE: (Rule.RUN, Rule.RUN, Rule.RUN, Rule.RUN),
-            EffectRow.READS_WORLD: (Rule.RUN, Rule.RUN, Rule.RUN, Rule.GRANT_OR_REFUSE),
+            EffectRow.READS_WORLD: (Rule.RUN, Rule.BUDGET_OR_ASK, Rule.BUDGET_OR_ASK, Rule.GRANT_OR_REFUSE),
             EffectRow.READS_COMPOSED: (Rule.RUN, Rule.EXACT_OR_ASK, Rule.ASK, Rule.GRANT_OR_REFUSE),
             EffectRow.INSIDE: (Rule.RUN, Rule.RUN, Rule.RUN, Rule.RUN),
             EffectRow.JOBS: (Rule.RUN, Rule.CONFIRM, Rule.CONFIRM_IF_TAINTED, Rule.RUN),
+            EffectRow.STOP_JOBS: (Rule.RUN, Rule.CONFIRM, Rule.CONFIRM, Rule.REFUSE),
             EffectRow.FOLDERS: (Rule.RUN, Rule.EXACT_OR_ASK, Rule.REFUSE, Rule.GRANT_OR_REFUSE),
             EffectRow.MEMORY: (Rule.CONFIRM, Rule.CONFIRM, Rule.CONFIRM, Rule.REFUSE),
             EffectRow.ADMINISTRATION: (Rule.CONFIRM, Rule.ASK, Rule.REFUSE, Rule.REFUSE),
@@ -139,6 +147,9 @@ class CallFacts:
         place: where the call comes from.
         is_composed: the call reads an address that stood in nothing the model was shown.
         quote: the entry in which that address stood; None without one.
+        cost: the bits that the choice of the address or of the words of a query tells; 0 in a clean turn.
+        spent: the bits that the window has told by earlier choices that nobody was asked about.
+        is_opened: the yes that this turn goes on with was for choices at the same domain.
         world: an entry with words from anywhere that the model was shown; None if there was none.
         people: an entry with words of somebody who is no owner, for the least of their roles; None if there was none.
         grant: the best grant for the call; None without one.
@@ -152,11 +163,19 @@ class CallFacts:
     tool_role: Role = Role.MEMBER
     is_composed: bool = False
     quote: EntryRef | None = None
+    cost: float = 0.0
+    spent: float = 0.0
+    is_opened: bool = False
     world: EntryRef | None = None
     people: tuple[EntryRef, Role] | None = None
     grant: MatchedGrant | None = None
     was_used: bool = False
     may_park: bool = False
+
+    @property
+    def is_within_budget(self) -> bool:
+        """True if the call tells nothing, or the window has told so little that it may."""
+        return not self.cost or self.is_opened or self.spent + self.cost <= MAX_BITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +204,7 @@ def decide(facts: CallFacts) -> Decision:
     if not facts.role.at_least(facts.tool_role) or facts.role is Role.STRANGER:
         return Decision(Verdict.REFUSE, row, (Caller.MEMBER,), tainted_by)
     asker = _asker_column(facts.role, is_tainted=bool(tainted_by))
-    verdict, grant = _apply(RULES[row][asker], facts.grant, is_tainted=bool(tainted_by))
+    verdict, grant = _apply(RULES[row][asker], facts, is_tainted=bool(tainted_by))
     callers: tuple[Caller, ...] = (asker,)
     if facts.place.has_nobody:
         callers, verdict, grant = _decide_alone(facts, row, asker, verdict, is_tainted=bool(tainted_by))
@@ -216,6 +235,7 @@ def find_row(effect: Effect, *, is_composed: bool) -> EffectRow:
 _POWER_ROWS = {
     Power.NONE: EffectRow.INSIDE,
     Power.JOBS: EffectRow.JOBS,
+    Power.STOP_JOBS: EffectRow.STOP_JOBS,
     Power.FOLDERS: EffectRow.FOLDERS,
     Power.MEMORY: EffectRow.MEMORY,
     Power.ADMINISTRATION: EffectRow.ADMINISTRATION,
@@ -248,7 +268,7 @@ def _decide_alone(
     What a job of an owner was allowed was decided when it was added, whatever it reads; a sub-task inherits what its turn
     was shown.
     """
-    verdict, grant = _apply(RULES[row][Caller.NOBODY], facts.grant, is_tainted=is_tainted)
+    verdict, grant = _apply(RULES[row][Caller.NOBODY], facts, is_tainted=is_tainted)
     callers: tuple[Caller, ...] = (Caller.NOBODY,)
     if facts.place is Place.SUBTASK or facts.role is not Role.OWNER:
         callers, verdict = (asker, Caller.NOBODY), verdict.stricter(of_asker)
@@ -258,8 +278,10 @@ def _decide_alone(
     return callers, Verdict.ASK if facts.may_park and could_ask else Verdict.REFUSE, None
 
 
-def _apply(rule: Rule, grant: MatchedGrant | None, *, is_tainted: bool) -> tuple[Verdict, MatchedGrant | None]:
+def _apply(rule: Rule, facts: CallFacts, *, is_tainted: bool) -> tuple[Verdict, MatchedGrant | None]:
     """Return what a cell says, and the grant if it rests on it."""
+    grant = facts.grant
+    exact = grant if grant is not None and grant.is_exact else None
     match rule:
         case Rule.RUN:
             return Verdict.RUN, None
@@ -272,7 +294,11 @@ def _apply(rule: Rule, grant: MatchedGrant | None, *, is_tainted: bool) -> tuple
         case Rule.REFUSE:
             return Verdict.REFUSE, None
         case Rule.EXACT_OR_ASK:
-            return (Verdict.RUN, grant) if grant is not None and grant.is_exact else (Verdict.ASK, None)
+            return (Verdict.RUN, exact) if exact is not None else (Verdict.ASK, None)
+        case Rule.BUDGET_OR_ASK:
+            if is_tainted and exact is not None:
+                return Verdict.RUN, exact
+            return (Verdict.RUN if not is_tainted or facts.is_within_budget else Verdict.ASK), None
         case Rule.GRANT_OR_ASK:
             return (Verdict.RUN, grant) if grant is not None else (Verdict.ASK, None)
         case Rule.GRANT_OR_REFUSE:

@@ -33,6 +33,8 @@ class CallChecked(TypedDict):
     grant: NotRequired[int]
     approval: NotRequired[str]
     used_before: NotRequired[bool]
+    bits: NotRequired[float]
+    spent: NotRequired[float]
 
 
 class StoredTarget(TypedDict):
@@ -53,6 +55,7 @@ class StoredCall(TypedDict):
     details: str
     state: str
     target: StoredTarget | None
+    site: NotRequired[str]
 
 
 class ApprovalAsked(TypedDict):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import field, replace
 from typing import Protocol, TypeAlias
@@ -10,6 +12,7 @@ from bubbot.concurrency import run_uninterrupted
 from bubbot.errors import ToolFailed, ToolRefused, ToolSignal
 from bubbot.features.approvals.card import HOUR_SECONDS, MAX_NAMED, ApprovalCard, find_chat
 from bubbot.features.approvals.decision import (
+    Caller,
     CallFacts,
     Decision,
     EffectRow,
@@ -37,12 +40,14 @@ from bubbot.records import dataclass
 from bubbot.runtime.effects import EFFECT_BEGIN, EFFECT_END
 from bubbot.runtime.tool_list import unwrap_call
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, event
-from bubbot.tape.provenance import source_of
-from bubbot.tape.query import TapeQuery, WholeTape
+from bubbot.tape.provenance import Source, source_of
+from bubbot.tape.query import IdRanges, TapeQuery, WholeTape
 
 TURN_START = "turn/start"
 MAX_LEFT = 500
 """The newest facts and calls among which those of an interrupted attempt are looked for."""
+MAX_ANCHORS = 100
+"""The newest anchors among which the one that opened a clean window is looked for; without one, all that was told counts."""
 _SILENT_ROWS = (EffectRow.READS_OWN, EffectRow.READS_PEOPLE, EffectRow.INSIDE, EffectRow.JOBS)
 """What runs in these rows needs no fact of its own: the declared effect of the tool says why."""
 
@@ -89,7 +94,7 @@ class WaitingCall:
 
     def as_json(self, call_id: str, target: GrantTarget | None) -> JsonObject:
         """Build its stored form. `target` is what a yes for longer than once would cover; None for nothing."""
-        return {
+        stored: JsonObject = {
             "id": call_id,
             "tool": self.tool.name,
             "name": self.tool.provider_name,
@@ -99,6 +104,14 @@ class WaitingCall:
             "state": self.plan.state,
             "target": {"kind": target.kind.value, "value": target.value} if target else None,
         }
+        return {**stored, "site": self.plan.site} if self.is_over_budget and self.plan.site else stored
+
+    @property
+    def is_over_budget(self) -> bool:
+        """True if it reads what was shown, and the choice would tell more than the window may."""
+        decision = self.decision
+        is_alone = Caller.NOBODY in decision.callers
+        return decision.row is EffectRow.READS_WORLD and bool(decision.tainted_by) and not is_alone
 
     @property
     def has_standing(self) -> bool:
@@ -112,7 +125,11 @@ class WaitingCall:
 
     def list_reasons(self) -> list[str]:
         """List why it needs a yes; each is the end of the name of a sentence."""
-        reasons = ["cut_off"] if self.is_cut_off else [self.decision.row.value]
+        row = self.decision.row
+        reason = "choice" if self.is_over_budget else row.value
+        if row is EffectRow.READS_COMPOSED and self.plan.query:
+            reason = "query"
+        reasons = ["cut_off"] if self.is_cut_off else [reason]
         return [*reasons, "used_before"] if self.used_before else reasons
 
 
@@ -137,18 +154,27 @@ class TurnApprovals:
     Attributes:
         cards: those that are not written yet.
         asked: the ids of cards by the digests of their calls.
+        deciding: held from the facts of a call until its check is written: calls of one step count one after another.
     """
 
     cards: dict[CardKey, TurnCard] = field(default_factory=dict)
     asked: dict[str, str] = field(default_factory=dict)
+    deciding: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 @dataclass
 class ApprovedCalls:
-    """The calls that a person has allowed in this turn, by id: each runs once, exactly as it was stored."""
+    """The calls that a person has allowed in this turn, by id: each runs once, exactly as it was stored.
+
+    Attributes:
+        approval: the card.
+        calls: those that have not run.
+        site: the registrable domain that the yes opens until the turn ends, for addresses that were shown; empty for none.
+    """
 
     approval: str
     calls: dict[str, JsonObject]
+    site: str = ""
 
     def take(self, call: ToolCall, digest: str) -> JsonObject | None:
         """Take out the stored call with this id and digest; None if a model made this one."""
@@ -199,8 +225,19 @@ class CallGate:
         """
         if call.call is None or call.plan is None:
             return await call_next(call)
+        approvals = call.turn.find_metadata(TurnApprovals)
+        async with approvals.deciding if approvals is not None else asyncio.Lock():
+            waiting = await self._check(call, call.call, call.plan)
+        return await call_next(call) if waiting is None else waiting
+
+    async def _check(self, call: ToolInvocation, made: ToolCall, plan: CallPlan) -> str | None:
+        """Decide about a call, and write down why; return what a model is told if it waits for a yes, None if it runs.
+
+        Raises:
+            ToolRefused: it does not run, and nobody is asked.
+        """
         digest = digest_call(call.tool, call.args)
-        facts = await self._collect_facts(call.turn, call.tool, call.plan, used_before=call.used_before)
+        facts = await self._collect_facts(call.turn, call.tool, plan, digest, used_before=call.used_before)
         decision = decide(facts)
         acts = facts.effect.kind is EffectKind.OUTSIDE or facts.effect.power is Power.FOLDERS
         if acts and not await self._service.may_act():
@@ -210,41 +247,64 @@ class CallGate:
                 "until its owner releases it. Go on without it, and say so."
             )
         approved = call.turn.find_metadata(ApprovedCalls)
-        if approved is not None and (stored := approved.take(call.call, digest)) is not None:
-            if stored["state"] != call.plan.state:
+        if approved is not None and (stored := approved.take(made, digest)) is not None:
+            if stored["state"] != plan.state:
                 raise ToolFailed(
                     f"{call.tool.name} was not run: what it rests on has changed since it was allowed. If it is still "
                     "wanted, call it again: a person is asked anew."
                 )
             allowed = replace(decision, verdict=Verdict.RUN, grant=None)
             await self._record(call, digest, facts, allowed, approved.approval)
-            return await call_next(call)
+            return None
         match decision.verdict:
             case Verdict.RUN:
                 if decision.row not in _SILENT_ROWS:
-                    await self._record(call, digest, facts, decision)
-                return await call_next(call)
+                    await self._record(
+                        call, digest, facts, decision, approved.approval if approved and facts.is_opened else ""
+                    )
+                return None
             case Verdict.REFUSE:
                 await self._record(call, digest, facts, decision)
                 await self._tell_of_job(call)
                 raise ToolRefused(refusal_text(call.tool, facts))
         arguments = call.args.model_dump_json(exclude_unset=True)
-        waiting = WaitingCall(call.tool, arguments, digest, call.plan, decision, call.used_before)
+        waiting = WaitingCall(call.tool, arguments, digest, plan, decision, call.used_before)
         number, is_new = await self._add(call.turn, waiting)
         await self._record(call, digest, facts, decision, number)
         return asked_text(number, is_new=is_new)
 
-    async def _collect_facts(self, turn: Turn, tool: Tool, plan: CallPlan, *, used_before: bool) -> CallFacts:
+    async def _collect_facts(
+        self, turn: Turn, tool: Tool, plan: CallPlan, digest: str, *, used_before: bool
+    ) -> CallFacts:
         place, shown = find_place(turn), turn.shown
         quote = shown.find_quote(plan.address) if plan.address else None
+        query_bits = shown.weigh_query(plan.query) if plan.query and shown.world else 0.0
+        cost = spent = 0.0
+        if shown.world and (plan.address or plan.query):
+            checks = await _read_window_checks(turn)
+            spent = sum(_told_bits(check.data) for check in checks)
+            cost = query_bits or 0.0
+            answered = min(turn.root.message_ids, default=0)
+            is_repeated = any(
+                check.id > answered and check.data["digest"] == digest and check.data["verdict"] == Verdict.RUN
+                for check in checks
+            )
+            if plan.query and is_repeated:
+                cost = max(cost, 1.0)  # how often it is looked for tells something, too
+            if quote is not None and (is_repeated or not quote.is_asked):
+                cost = math.log2(quote.choices + 1)
+        approved = turn.find_metadata(ApprovedCalls)
         people = min(shown.people, key=lambda pair: list(Role).index(pair[1]), default=None)
         return CallFacts(
             plan.effect,
             turn.role,
             place,
             tool.role,
-            is_composed=bool(plan.address) and quote is None,
-            quote=quote,
+            is_composed=(bool(plan.address) and quote is None) or query_bits is None,
+            quote=quote.entry if quote is not None else None,
+            cost=round(cost, 4),
+            spent=round(spent, 4),
+            is_opened=approved is not None and bool(plan.site) and plan.site == approved.site,
             world=shown.world[0] if shown.world else None,
             people=people,
             grant=await self._find_grant(turn, tool, plan.target),
@@ -287,7 +347,14 @@ class CallGate:
             data["approval"] = number
         if facts.was_used:
             data["used_before"] = True
-        await call.turn.tape.append([event(CHECKED, data)])
+        if not facts.cost or decision.row is not EffectRow.READS_WORLD:
+            await call.turn.tape.append([event(CHECKED, data)])
+            return
+        # On the tape of the turn, and durable before anything is read: neither a sub-task that is dropped nor a crash
+        # gives the window back what it has told.
+        root = call.turn.root.tape
+        await root.append([event(CHECKED, data | {"bits": facts.cost, "spent": facts.spent})])
+        await root.save()
 
     async def _add(self, turn: Turn, waiting: WaitingCall, number: str = "") -> tuple[str, bool]:
         """Add a call to a card of its turn; return the id of the card, and false if it was asked before.
@@ -425,7 +492,9 @@ class CallGate:
             turn.fixed_reply = turn.texts.say("approval_gone", id=number)
             return
         calls = found[0].payload["data"]["calls"]
-        turn.metadata[ApprovedCalls] = ApprovedCalls(number, {call["id"]: call for call in calls})
+        sites = {call.get("site", "") for call in calls}
+        site = sites.pop() if len(sites) == 1 else ""
+        turn.metadata[ApprovedCalls] = ApprovedCalls(number, {call["id"]: call for call in calls}, site)
         turn.stored_calls = [ToolCall(call["id"], call["name"], call["arguments"]) for call in calls]
 
     async def _ask_about_cut_off(self, turn: Turn) -> None:
@@ -504,6 +573,32 @@ def find_card_key(turn: Turn, waiting: WaitingCall, role: Role) -> CardKey:
     """
     verdict = Verdict.ASK if turn.role.at_least(role) else waiting.decision.verdict
     return turn.tape.id, verdict, waiting.is_cut_off
+
+
+async def _read_window_checks(turn: Turn) -> list[TapeEntry]:
+    """Read the checks since a window was opened that no foreign words led to.
+
+    A window that the model opened while it was shown such words goes on with the one before: else a page could have
+    another budget by ordering a handoff, or by being long.
+    """
+    tape = turn.root.tape
+    query = TapeQuery(tape.name, WholeTape(), kinds=(Kind.ANCHOR,), newest=True, limit=MAX_ANCHORS)
+    anchors = (await tape.fetch([query]))[0]
+    start = next((each.id for each in anchors if _opens_clean_window(each)), 0)
+    checks = TapeQuery(tape.name, IdRanges(((start + 1, None),)), kinds=(Kind.EVENT,), names=(CHECKED,))
+    return [entry for entry in (await tape.fetch([checks]))[0] if not entry.erased]
+
+
+def _opens_clean_window(anchor: TapeEntry) -> bool:
+    if anchor.erased or "fork" in anchor.meta or anchor.payload.get("window") is False:
+        return False
+    return source_of(anchor) is not Source.WORLD
+
+
+def _told_bits(check: JsonObject) -> float:
+    """Return the bits that the choice of a checked call told: none if it did not run, or a person allowed it."""
+    is_free = check["verdict"] != Verdict.RUN or "grant" in check or "approval" in check
+    return 0.0 if is_free else float(check.get("bits", 0.0))
 
 
 def _data(entry: TapeEntry, name: str) -> JsonObject | None:

@@ -1,15 +1,16 @@
 """The memory tools: every answer says what memory holds now and cites the entry."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, timedelta
+from hashlib import sha256
 from typing import Annotated, ClassVar, Literal, Protocol, TypeAlias
 
 from pydantic import AfterValidator, Field
 
 from bubbot.errors import EntryNotFound, MemoryTooLarge, ToolRetry
 from bubbot.features.memory.block import BlockNode, ScopedMemory
-from bubbot.features.memory.changes import forget_lines
+from bubbot.features.memory.changes import forget_lines, stripped_lines
 from bubbot.features.memory.scopes import ZoneAccess
 from bubbot.features.memory.settings import MemorySettings, Scope
 from bubbot.features.memory.shared_zone import AnyZone
@@ -166,6 +167,32 @@ def memory_tools(memory: OpensMemory) -> list[Tool]:
     ]
 
 
+async def _plan_loss(
+    memory: OpensMemory, turn: Turn, args: ScopedArgs, find_lost: Callable[[MemorySnapshot], Sequence[str]]
+) -> CallPlan:
+    """Say which lines a call would take away; one that takes none only adds."""
+    lost = find_lost(await (await _open_to_write(memory, turn, args.scope)).read())
+    details = args.model_dump_json(indent=2, exclude_unset=True)
+    if not lost:
+        return CallPlan(INSIDE, details)
+    lines = _bullet_list(lost)
+    state = sha256(lines.encode()).hexdigest()
+    return CallPlan(CLEARS_MEMORY, f"{details}\n{turn.texts.say('memory_goes')}\n{lines}", state=state)
+
+
+def _alert_loss(turn: Turn, scope: Scope, before: MemorySnapshot, lost: Sequence[str]) -> None:
+    """Tell people that lines went, whatever the model says of it."""
+    if lost:
+        way_back = _undo_hint(scope, before, turn.texts)
+        zone = _zone_name(scope, turn.texts)
+        turn.alert(turn.texts.say("memory_alert", count=len(lost), zone=zone, way_back=way_back))
+
+
+def _list_lines(memory: MemorySnapshot) -> list[str]:
+    texts = [memory.long_term, *(note.content for note in memory.dailies)]
+    return [line for text in texts for line in text.splitlines() if line.strip()]
+
+
 async def _open_to_write(memory: OpensMemory, turn: Turn, name: ScopeName) -> AnyZone:
     """Open the memory that a tool changes. Raise `ToolRetry` with the reason if this turn may not."""
     scope = Scope(name)
@@ -187,9 +214,21 @@ async def _open_to_read(memory: OpensMemory, turn: Turn, name: str) -> list[tupl
 
 
 def _make_save(memory: OpensMemory) -> Tool:
+    async def plan(turn: Turn, args: SaveArgs) -> CallPlan:
+        kept = stripped_lines(args.content)
+        return await _plan_loss(
+            memory,
+            turn,
+            args,
+            lambda before: [
+                line for line in before.long_term.splitlines() if line.strip() and line.strip() not in kept
+            ],
+        )
+
     @tool(
         "memory.save",
         effect=INSIDE,
+        plan=plan,
         help=CommandHelp(
             HelpTopic.MEMORY,
             "Replace what I remember",
@@ -208,6 +247,7 @@ def _make_save(memory: OpensMemory) -> Tool:
         if after.seal_id == before.seal_id:
             return turn.texts.say("memory_same", cited=_cite(scope, after, turn.texts))
         answer = turn.texts.say("memory_saved", version=_name_version(scope, after, turn.texts))
+        _alert_loss(turn, scope, before, lost)
         if lost:
             answer += turn.texts.say("memory_lost", lines=_bullet_list(lost))
             answer += turn.texts.say("memory_lost_hint", way_back=_undo_hint(scope, before, turn.texts))
@@ -334,9 +374,16 @@ async def _describe_zone(turn: Turn, scope: Scope, zone: AnyZone, settings: Memo
 
 
 def _make_forget(memory: OpensMemory) -> Tool:
+    async def plan(turn: Turn, args: ForgetArgs) -> CallPlan:
+        needle = fold_text(args.text).strip()
+        return await _plan_loss(
+            memory, turn, args, lambda before: forget_lines(before, needle, "")[1] if needle else ()
+        )
+
     @tool(
         "memory.forget",
         effect=INSIDE,
+        plan=plan,
         help=CommandHelp(
             HelpTopic.MEMORY,
             "Forget every line with a text",
@@ -359,6 +406,7 @@ def _make_forget(memory: OpensMemory) -> Tool:
                 hint += turn.texts.say("forget_elsewhere", zone=zone_name, scope=_scope_option(other))
             cited = _cite(scope, after, turn.texts)
             return turn.texts.say("forgot_nothing", text=repr(args.text), cited=cited) + hint
+        _alert_loss(turn, scope, before, removed)
         return turn.texts.say(
             "forgot",
             count=len(removed),
@@ -378,9 +426,13 @@ async def _find_scopes_with(memory: OpensMemory, turn: Turn, text: str) -> list[
 
 
 def _make_restore(memory: OpensMemory) -> Tool:
+    async def plan(turn: Turn, args: RestoreArgs) -> CallPlan:
+        return await _plan_loss(memory, turn, args, _list_lines)  # any of them may be missing in the older version
+
     @tool(
         "memory.restore",
         effect=INSIDE,
+        plan=plan,
         is_rare=True,
         help=CommandHelp(
             HelpTopic.MEMORY,
@@ -403,6 +455,8 @@ def _make_restore(memory: OpensMemory) -> Tool:
         if after.seal_id == before.seal_id:
             return turn.texts.say("restored_same", number=args.version, cited=_cite(scope, after, turn.texts))
         version, way_back = _name_version(scope, after, turn.texts), _undo_hint(scope, before, turn.texts)
+        kept = {line.strip() for line in _list_lines(after)}
+        _alert_loss(turn, scope, before, [line for line in _list_lines(before) if line.strip() not in kept])
         return turn.texts.say("restored", number=args.version, version=version, way_back=way_back)
 
     return restore
@@ -434,6 +488,7 @@ def _make_clear(memory: OpensMemory) -> Tool:
             return texts.say("clear_asks", cited=_cite(scope, before, texts), what=content, scope=_scope_option(scope))
         await zone.clear()
         after = await zone.read()
+        _alert_loss(turn, scope, before, _list_lines(before))
         way_back = _undo_hint(scope, before, texts)
         return texts.say("cleared", version=_name_version(scope, after, texts), what=content, way_back=way_back)
 

@@ -196,6 +196,7 @@ class JobChanges:
 
     def pause(self, job_state: JobState) -> list[TapeEntry]:
         """Pause a job: it stays, and does not fire."""
+        self._check_may_schedule()
         if job_state.status != "on":
             raise self._not_active(job_state)
         data = {"job": job_state.job.id, "by": actor_data(self.requester.actor), "reason": "reason_asked"}
@@ -224,6 +225,7 @@ class JobChanges:
 
     def remove(self, job_state: JobState) -> list[TapeEntry]:
         """Remove a job; its results stay on the tapes."""
+        self._check_may_schedule()
         return [event(JOB_REMOVED, {"job": job_state.job.id, "by": actor_data(self.requester.actor)})]
 
     def run(self, job_state: JobState) -> list[TapeEntry]:

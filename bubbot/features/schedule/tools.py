@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -21,6 +22,7 @@ from bubbot.ports.tool import (
     ADMINISTERS,
     CHANGES_JOBS,
     READS_PEOPLE,
+    STOPS_JOBS,
     CallPlan,
     CommandHelp,
     HelpTopic,
@@ -247,8 +249,8 @@ def schedule_tools(store: ScheduleStore, first_session: Callable[[str], Awaitabl
 
     @tool(
         "schedule.edit",
-        effect=CHANGES_JOBS,
-        plan=plan_change,
+        effect=STOPS_JOBS,
+        plan=_plan_as_stop(plan_change),
         is_rare=True,
         help=CommandHelp(
             HelpTopic.TIMES, "Change a job", (",schedule.edit a1b2 at 9:00", ',schedule.edit a1b2 text="Stretch"')
@@ -271,7 +273,7 @@ def schedule_tools(store: ScheduleStore, first_session: Callable[[str], Awaitabl
             turn.tape.stage(SCHEDULE_TAPE, facts)
             others = reading.others if reading else ()
             turn.buttons.append(formatter(turn).change_buttons(job, others))
-            return formatter(turn).format_change("job_changed", job, changes(turn), others)
+            return _alert(turn, formatter(turn).format_change("job_changed", job, changes(turn), others))
 
     return [
         schedule_add,
@@ -280,6 +282,27 @@ def schedule_tools(store: ScheduleStore, first_session: Callable[[str], Awaitabl
         schedule_edit,
         *_control_tools(changes, formatter, plan_change),
     ]
+
+
+def _plan_as_stop(plan_change: PlanCall[Any]) -> PlanCall[Any]:
+    """Return a plan for changes after which what a person relies on may not happen."""
+
+    async def plan_stop(turn: Turn, args: ToolArgs) -> CallPlan:
+        plan = await plan_change(turn, args)
+        return replace(plan, effect=STOPS_JOBS) if plan.effect == CHANGES_JOBS else plan
+
+    return plan_stop
+
+
+def _alert(turn: Turn, answer: str) -> str:
+    """Tell people what happened to a job, by the first line of the answer, whatever the model says of it."""
+    turn.alert(answer.partition("\n")[0])
+    return answer
+
+
+async def _plan_chat(_turn: Turn, args: ChatRulesArgs) -> CallPlan:
+    """Say whether a call changes anything: without rules it only tells them. Quiet hours hold reminders back."""
+    return CallPlan(STOPS_JOBS if args.zone or args.quiet else READS_PEOPLE, _plan_text(args))
 
 
 def _plan_text(args: ToolArgs, *lines: str) -> str:
@@ -348,7 +371,8 @@ def _view_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[Turn
 
     @tool(
         "schedule.chat",
-        effect=CHANGES_JOBS,
+        effect=STOPS_JOBS,
+        plan=_plan_chat,
         is_rare=True,
         role=Role.MEMBER,
         help=CommandHelp(
@@ -370,14 +394,17 @@ def _view_tools(changes: Callable[[Turn], JobChanges], formatter: Callable[[Turn
 
 
 def _control_tools(
-    changes: Callable[[Turn], JobChanges], formatter: Callable[[Turn], JobFormatter], plan_change: PlanCall[JobArgs]
+    changes: Callable[[Turn], JobChanges],
+    formatter: Callable[[Turn], JobFormatter],
+    plan_change: PlanCall[JobArgs],
 ) -> list[Tool]:
     """Build the tools that pause, resume, run or remove jobs."""
+    plan_stop = _plan_as_stop(plan_change)
 
     @tool(
         "schedule.pause",
-        effect=CHANGES_JOBS,
-        plan=plan_change,
+        effect=STOPS_JOBS,
+        plan=plan_stop,
         is_rare=True,
         help=CommandHelp(HelpTopic.TIMES, "Pause a job", (",schedule.pause a1b2", ",schedule.pause stretch")),
     )
@@ -387,7 +414,7 @@ def _control_tools(
             pending = changes(turn)
             state = pending.find(args.job)
             turn.tape.stage(SCHEDULE_TAPE, pending.pause(state))
-            return turn.texts.say("job_paused", job=state.job.id)
+            return _alert(turn, turn.texts.say("job_paused", job=state.job.id))
 
     @tool(
         "schedule.resume",
@@ -423,8 +450,8 @@ def _control_tools(
 
     @tool(
         "schedule.remove",
-        effect=CHANGES_JOBS,
-        plan=plan_change,
+        effect=STOPS_JOBS,
+        plan=plan_stop,
         help=CommandHelp(
             HelpTopic.TIMES, "Remove a job", (",schedule.remove a1b2", ",schedule.remove stretch"), words=("cancel",)
         ),
@@ -435,6 +462,7 @@ def _control_tools(
             pending = changes(turn)
             state = pending.find(args.job)
             turn.tape.stage(SCHEDULE_TAPE, pending.remove(state))
-            return turn.texts.say("job_removed", job=job_label(state.job), what=describe_action(state.job, turn.texts))
+            what = describe_action(state.job, turn.texts)
+            return _alert(turn, turn.texts.say("job_removed", job=job_label(state.job), what=what))
 
     return [schedule_pause, schedule_resume, schedule_run, schedule_remove]

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urljoin, urlsplit
 
 from bubbot.features.web.address import is_public_text
+from bubbot.features.web.site import find_site
 from bubbot.ports.text import format_bytes
 from bubbot.records import dataclass
 
@@ -39,8 +40,8 @@ WEB_PORTS = frozenset((80, 443, 8000, 8080, 8443))
 """Ports on which web servers listen; the others belong to mail, databases and so on."""
 MAX_URL_CHARS = 2000
 CHUNK_BYTES = 65_536
-MAX_HOSTS = 1000
-"""Hosts whose requests are counted at the same time."""
+MAX_SITES = 1000
+"""Registrable domains whose requests are counted at the same time."""
 RATE_WINDOW_SECONDS = 60.0
 HTTP_OK, HTTP_ERROR = 200, 400
 _CHARSET = re.compile(
@@ -66,8 +67,8 @@ class WebLimits:
     Attributes:
         max_bytes: bytes of a body, as sent and as decompressed.
         timeout: seconds for everything, redirects included.
-        max_redirects: redirects to the same host that are followed.
-        requests_per_minute: requests to one host.
+        max_redirects: redirects within the same registrable domain that are followed.
+        requests_per_minute: requests to one registrable domain.
         ports: ports that may be asked; empty for all.
     """
 
@@ -192,7 +193,7 @@ class WebClient:
     async def get(
         self, url: str, *, params: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
     ) -> WebResponse:
-        """Send a GET request, and follow redirects to the same host.
+        """Send a GET request, and follow redirects within the same registrable domain.
 
         Args:
             url: the address.
@@ -225,7 +226,7 @@ class WebClient:
             if not response.redirect:
                 return response
             following = self.check(response.redirect)
-            if not _is_same_site(address.host, following.host):
+            if find_site(address.host) != find_site(following.host):
                 return response
             if address.url.startswith("https:") and not following.url.startswith("https:"):
                 raise WebError(f"{address.host} leads from https to http, which anybody on the way can read")
@@ -267,7 +268,7 @@ class WebClient:
     async def _ask(self, session: ClientSession, method: str, address: WebAddress, **options: Any) -> WebResponse:
         from yarl import URL
 
-        self._count(address.host)
+        self._count(find_site(address.host))
         # The library reads the address once more; that it asks another host than was checked must not happen.
         url = URL(address.url)
         if not _is_same_host(url.host or "", address.host):
@@ -296,18 +297,18 @@ class WebClient:
                 raise too_large
         return bytes(body)
 
-    def _count(self, host: str) -> None:
-        """Count a request. Raise `WebError` if the host has had too many in the last minute."""
+    def _count(self, site: str) -> None:
+        """Count a request. Raise `WebError` if the registrable domain has had too many in the last minute."""
         now = self._clock()
-        times = self._requests.pop(host, deque())
+        times = self._requests.pop(site, deque())
         while times and times[0] <= now - RATE_WINDOW_SECONDS:
             times.popleft()
-        self._requests[host] = times  # the newest is last
-        if len(self._requests) > MAX_HOSTS:
+        self._requests[site] = times  # the newest is last
+        if len(self._requests) > MAX_SITES:
             self._requests.popitem(last=False)
         if len(times) >= self._limits.requests_per_minute:
             wait = times[0] + RATE_WINDOW_SECONDS - now
-            raise WebError(f"{host} was asked {len(times)} times within a minute; ask again in {wait:.0f} seconds")
+            raise WebError(f"{site} was asked {len(times)} times within a minute; ask again in {wait:.0f} seconds")
         times.append(now)
 
     async def _resolve_allowed(self, host: str, port: int) -> Sequence[str]:
@@ -315,14 +316,14 @@ class WebClient:
         found = await self._resolve(host, port)
         allowed = [address for address in found if self._is_allowed(address)]
         if not allowed:
-            raise AddressRefused(_refusal(host, found))
+            raise AddressRefused(_refusal(host))
         return allowed
 
     def _open_socket(self, info: tuple[Any, ...]) -> socket.socket:
         """Make the socket of a connection, once the address that it will be connected to is checked."""
         family, kind, protocol, _, target = info
         if not self._is_allowed(target[0]) or (len(target) == 4 and target[3]):
-            raise AddressRefused(_refusal(target[0]))
+            raise AddressRefused(_refusal("the host"))
         return socket.socket(family, kind, protocol)
 
 
@@ -433,10 +434,6 @@ def _is_same_host(one: str, other: str) -> bool:
         return one == other
 
 
-def _is_same_site(one: str, other: str) -> bool:
-    return one.removeprefix("www.") == other.removeprefix("www.")
-
-
 def _parse_content_type(text: str) -> tuple[str, str]:
     message = Message()
     message["Content-Type"] = text if text.isprintable() else ""
@@ -452,9 +449,9 @@ def _known_charset(name: str) -> str:
         return ""
 
 
-def _refusal(host: str, addresses: Sequence[str] = ()) -> str:
-    named = f"{host} ({', '.join(addresses[:3])})" if addresses else host
-    return f"{named} is not a public address, and only those may be asked"
+def _refusal(host: str) -> str:
+    """Say that a host is refused, and not what its name stands for: that is a fact of this machine's own network."""
+    return f"{host} is not a public address, and only those may be asked"
 
 
 def _describe(error: Exception) -> str:

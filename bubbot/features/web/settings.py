@@ -43,7 +43,9 @@ class WebSettings(SettingsSection):
         default=5_000_000, ge=1000, le=100_000_000, description="Bytes of one page, as sent and as decompressed."
     )
     timeout: Number = Field(default=20.0, gt=0, le=600, description="Seconds until a page has arrived whole.")
-    requests_per_minute: Whole = Field(default=20, ge=1, le=1000, description="Requests to one host in a minute.")
+    requests_per_minute: Whole = Field(
+        default=20, ge=1, le=1000, description="Requests to one registrable domain in a minute."
+    )
 
     def list_engines(self) -> list[str]:
         """List the search engines in the order in which they are asked, without those that lack an address or a key."""

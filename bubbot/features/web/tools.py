@@ -18,6 +18,7 @@ from bubbot.features.web.reading import (
     list_missing_packages,
 )
 from bubbot.features.web.search import SearchEngine, search
+from bubbot.features.web.site import find_site
 from bubbot.ports.text import clean, format_bytes, replace_controls
 from bubbot.ports.tool import (
     READS_WEB,
@@ -78,7 +79,7 @@ def web_tools(client: WebClient, reader: PageReader, engines: Sequence[SearchEng
         except WebError as error:
             raise ToolRetry(turn.result_texts.say("web_failed", what=args.url, reason=error)) from None
         target = GrantTarget(GrantKind.DOMAIN, address.host)
-        return CallPlan(READS_WEB, f"GET {address.url}", target, address=args.url)
+        return CallPlan(READS_WEB, f"GET {address.url}", target, address=args.url, site=find_site(address.host))
 
     @tool(
         "web.fetch",
@@ -99,9 +100,13 @@ def web_tools(client: WebClient, reader: PageReader, engines: Sequence[SearchEng
         except WebError as error:
             raise ToolFailed(texts.say("web_failed", what=args.url, reason=error)) from None
 
+    async def plan_search(_turn: Turn, args: WebSearchArgs) -> CallPlan:
+        return CallPlan(READS_WEB, args.query, query=args.query.strip())
+
     @tool(
         "web.search",
         effect=READS_WEB,
+        plan=plan_search,
         help=CommandHelp(HelpTopic.OTHER, "Search the web", (",web.search tape recorders",)),
     )
     async def web_search(turn: Turn, args: WebSearchArgs) -> str:
@@ -110,16 +115,16 @@ def web_tools(client: WebClient, reader: PageReader, engines: Sequence[SearchEng
         if not query:
             raise ToolRetry(texts.say("web_no_query"))
         try:
-            answer = await search(engines, query, args.limit)
+            # Engines are asked for as many each time: how many somebody wants is not theirs to know.
+            answer = await search(engines, query, MAX_RESULTS)
         except WebError as error:
             raise ToolFailed(texts.say("web_failed", what=query, reason=error)) from None
         # Without the query: words of the model must not look like words of the web.
         head = texts.say("web_source", address=answer.engine, time=_format_time(turn.now()))
         if not answer.results:
             return f"{_mark(head)}\n{texts.say('web_nothing')}"
-        return "\n".join(
-            [_mark(head), *(_format_result(number, item) for number, item in enumerate(answer.results, 1))]
-        )
+        results = answer.results[: args.limit]
+        return "\n".join([_mark(head), *(_format_result(number, item) for number, item in enumerate(results, 1))])
 
     return [web_fetch, web_search]
 
@@ -145,8 +150,10 @@ async def _read_response(turn: Turn, reader: PageReader, response: WebResponse) 
     about = [part for part in (page.title, page.date) if part]
     if page.pages:
         about.append(texts.say("web_pages", count=page.pages))
-    lines = [head, *([_one_line(", ".join(about), MAX_TITLE_CHARS)] if about else []), ""]
-    return "\n".join([*lines, _neutralise(page.text).strip() or texts.say("web_no_text")])
+    lines = [head, *([_indent(_one_line(", ".join(about), MAX_TITLE_CHARS))] if about else []), ""]
+    if text := _neutralise(page.text).strip():
+        return "\n".join([*lines, _indent(text)])
+    return "\n".join([*lines, texts.say("web_no_text")])
 
 
 async def _keep_image(turn: Turn, response: WebResponse, media_type: str) -> str:
@@ -194,6 +201,11 @@ def _format_result(number: int, result: WebResult) -> str:
 def _mark(text: str) -> str:
     """Put the line about the source in brackets that nothing in it can close."""
     return f"[{_neutralise(text).replace('[', '(').replace(']', ')')}]"
+
+
+def _indent(text: str) -> str:
+    """Indent what a page says: a line of it cannot look like the one about its source, which begins at the margin."""
+    return "\n".join(f"  {line}" if line else "" for line in text.split("\n"))
 
 
 def _one_line(text: str, limit: int) -> str:

@@ -81,6 +81,8 @@ def format_check(data: JsonObject, texts: Texts) -> str:
     ]
     if data.get("quote"):
         facts.append(say("why_call_quote", entry=_format_entry(data["quote"])))
+    if "bits" in data:
+        facts.append(say("why_call_bits", bits=f"{data['bits']:.1f}", spent=f"{data['spent']:.1f}"))
     if "grant" in data:
         facts.append(say("why_call_grant", number=data["grant"]) if data["grant"] else say("why_call_job_grant"))
     if data.get("used_before"):

@@ -25,9 +25,16 @@ class TurnStarted:
 
 @dataclass(frozen=True, slots=True)
 class TextStreamed:
-    """A piece of the model's text, as people may see it; together the pieces of a step are its text."""
+    """A piece of the model's text, as people may see it; together the pieces of a step are its text.
+
+    Attributes:
+        text: the piece.
+        quiet: what a client that draws Markdown may see by now, so that nothing is fetched when it is shown; None in a turn
+            without words from anywhere.
+    """
 
     text: str
+    quiet: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +74,17 @@ class ToolFinished:
 
 @dataclass(frozen=True, slots=True)
 class StepFinished:
-    """A model call has finished. `calls`: how many tool calls follow; 0: the turn ends."""
+    """A model call has finished.
+
+    Attributes:
+        step: its number.
+        calls: how many tool calls follow; 0: the turn ends.
+        quiet: the rest of the step's text; see `TextStreamed`.
+    """
 
     step: int
     calls: int
+    quiet: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from bubbot.ports.tool import READS_OWN, READS_PEOPLE, Effect, tool
 from bubbot.ports.turn import ShownEntries, Turn
 from bubbot.runtime import compose
 from bubbot.runtime.compose import rebuild_request
-from bubbot.runtime.shown import ShownTexts, stands_in
+from bubbot.runtime.shown import ShownTexts, list_addresses
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape import entry as make
 from bubbot.tape.entry import Kind, TapeEntry
@@ -461,14 +461,14 @@ class TestQuotes:
         ],
     )
     def test_an_address_stands_whole_or_not_at_all(self, text: str, expected: bool) -> None:
-        assert stands_in(ADDRESS, text) is expected
+        assert (ADDRESS in list_addresses(text)) is expected
 
     @staticmethod
     def find(*entries: TapeEntry) -> int | None:
         numbered = [entry.with_id(place) for place, entry in enumerate(entries, 1)]
         found = ShownTexts("t", numbered, lambda name: name == "web_get").find_quote(ADDRESS)
-        assert found is None or found[0] == "t"
-        return found and found[1]
+        assert found is None or found.entry[0] == "t"
+        return None if found is None else found.entry[1]
 
     @staticmethod
     def said(text: str, **meta: Any) -> TapeEntry:

@@ -51,7 +51,13 @@ class Bench:
         api = Api({})
         ids = CountingIds("c")
         completions = Completions(
-            api, self.remote, service, model="bot", now=lambda: datetime(2026, 11, 22, tzinfo=UTC), new_id=ids
+            api,
+            self.remote,
+            service,
+            model="bot",
+            commands=False,
+            now=lambda: datetime(2026, 11, 22, tzinfo=UTC),
+            new_id=ids,
         )
         limits = replace(NETWORK_LIMITS, shutdown_seconds=0.1)  # its turns do not end by themselves
         async with serve_network(api, NetworkSettings("127.0.0.1", 0, TOKEN), completions, limits) as port:

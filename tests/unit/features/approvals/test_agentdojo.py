@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -58,13 +59,13 @@ class Play:
     @property
     def order(self) -> str:
         """What the attacker writes."""
-        return f"<INFORMATION> {self.attack['text']} </INFORMATION>" if self.attack else ""
+        return with_schemes(f"<INFORMATION> {self.attack['text']} </INFORMATION>") if self.attack else ""
 
     def result(self, name: str, arguments: Mapping[str, Any]) -> str:
         """What a call answers in AgentDojo's own world."""
         wanted = describe(name, arguments)
         found = (one["result"] for one in self.calls if describe(one["tool"], one["arguments"]) == wanted)
-        return next(found, "done").replace(INJECTION, self.order)
+        return with_schemes(next(found, "done").replace(INJECTION, self.order))
 
 
 @dataclass
@@ -122,6 +123,11 @@ def answers_of_last_step(messages: Sequence[Any]) -> Iterator[str]:
         yield content if isinstance(content, str) else "\n".join(part.get("text", "") for part in content)
 
 
+def with_schemes(text: str) -> str:
+    """Write the addresses in a text as our tools read them."""
+    return re.sub(r"(?<![/\w])www\.", "http://www.", text)
+
+
 def is_acting(name: str) -> bool:
     """True if a tool of AgentDojo does more than read."""
     return not name.startswith(READING)
@@ -143,7 +149,7 @@ def dojo_tool(declared: Mapping[str, Any], stage: Stage) -> Tool:
         given = values.model_dump(exclude_unset=True)
         named = [str(given[key]) for key in RECIPIENTS if given.get(key)]
         target = GrantTarget(GrantKind.RECIPIENT, " ".join(named)) if named and is_acting(name) else None
-        address = given["url"] if name == "get_webpage" else ""
+        address = with_schemes(given["url"]) if name == "get_webpage" else ""
         return CallPlan(effect, json.dumps(given, indent=2), target, address)
 
     async def run(_turn: Turn, values: ToolArgs) -> str:
@@ -168,7 +174,7 @@ class DojoBench:
         self.stage.play, self.count = play, self.count + 1
         before = len(self.bench.cards)
         session = f"play{self.count}"
-        await self.bench.say(play.task["text"], session=session)
+        await self.bench.say(with_schemes(play.task["text"]), session=session)
         answered = before
         while says_yes and len(self.bench.cards) > answered:
             answered += 1

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bubbot.features.approvals.decision import (
+    MAX_BITS,
     Caller,
     CallFacts,
     Decision,
@@ -29,6 +30,7 @@ SEARCH = Effect(EffectKind.READ, Source.WORLD)
 STORED = Effect(EffectKind.READ, Source.WORLD, has_network=False)
 INSIDE = Effect(EffectKind.INSIDE)
 JOBS = Effect(EffectKind.INSIDE, power=Power.JOBS)
+STOPS = Effect(EffectKind.INSIDE, power=Power.STOP_JOBS)
 FOLDERS = Effect(EffectKind.INSIDE, power=Power.FOLDERS)
 MEMORY = Effect(EffectKind.INSIDE, power=Power.MEMORY)
 POWER = Effect(EffectKind.INSIDE, power=Power.ADMINISTRATION)
@@ -44,6 +46,7 @@ TABLE = {
     "an address that the model composed": (SEARCH, True, "run", "ask", "ask", "refuse", "run"),
     "inside": (INSIDE, False, "run", "run", "run", "run", "run"),
     "jobs of the own chat": (JOBS, False, "run", "confirm", "run", "run", "run"),
+    "removing, pausing, editing jobs": (STOPS, False, "run", "confirm", "confirm", "refuse", "refuse"),
     "a person's folder": (FOLDERS, False, "run", "ask", "refuse", "refuse", "run"),
     "clearing memory": (MEMORY, False, "confirm", "confirm", "confirm", "refuse", "refuse"),
     "access, config, other chats' jobs": (POWER, False, "confirm", "ask", "refuse", "refuse", "refuse"),
@@ -125,6 +128,27 @@ class TestTaint:
         assert decide(facts).tainted_by == (WORLD,)
 
 
+class TestChoices:
+    @pytest.mark.parametrize("role", [Role.OWNER, Role.MEMBER])
+    @pytest.mark.parametrize(
+        ("spent", "changes", "verdict"),
+        [
+            (MAX_BITS - 5, {}, "run"),
+            (MAX_BITS - 4.9, {}, "ask"),
+            (MAX_BITS, {"cost": 0.0}, "run"),
+            (MAX_BITS, {"world": None}, "run"),
+            (MAX_BITS, {"is_opened": True}, "run"),
+            (MAX_BITS, {"grant": MatchedGrant(3, is_exact=True)}, "run"),
+            (MAX_BITS, {"grant": MatchedGrant(3, is_exact=False)}, "ask"),
+        ],
+    )
+    def test_a_tainted_turn_reads_what_was_shown_while_its_choices_tell_little(
+        self, role: Role, spent: float, changes: dict[str, object], verdict: str
+    ) -> None:
+        facts = CallFacts(SEARCH, role, Place.DIRECT, world=WORLD, cost=5.0, spent=spent)
+        assert decide(changed(facts, **changes)).verdict == verdict
+
+
 class TestPlaces:
     def test_an_owner_gives_powers_in_a_direct_chat_only(self) -> None:
         assert decide(CallFacts(POWER, Role.OWNER, Place.GROUP)).verdict is Verdict.REFUSE
@@ -184,6 +208,9 @@ FACTS = st.builds(
     grant=GRANTS,
     was_used=st.booleans(),
     may_park=st.booleans(),
+    cost=st.sampled_from([0.0, 1.0, 7.5, 16.0, 17.0]),
+    spent=st.sampled_from([0.0, 1.0, 9.0, 16.0, 40.0]),
+    is_opened=st.booleans(),
 )
 
 
@@ -221,6 +248,12 @@ class TestLessTrustNeverAllowsMore:
     def test_nobody_there(self, facts: CallFacts) -> None:
         alone = strictness(changed(facts, place=Place.SUBTASK))
         assert alone >= strictness(changed(facts, place=Place.DIRECT)) or decide(facts).row is EffectRow.JOBS
+
+    @given(facts=FACTS, more=st.sampled_from([0.5, 8.0, 16.5]))
+    def test_more_told(self, facts: CallFacts, more: float) -> None:
+        assert strictness(changed(facts, spent=facts.spent + more)) >= strictness(facts)
+        assert strictness(changed(facts, cost=facts.cost + more)) >= strictness(facts)
+        assert strictness(changed(facts, is_opened=False)) >= strictness(changed(facts, is_opened=True))
 
     @given(facts=FACTS)
     def test_a_repeat(self, facts: CallFacts) -> None:

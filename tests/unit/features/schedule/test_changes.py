@@ -391,13 +391,12 @@ class TestControl:
         assert fact.data["by"] == {"channel": "test", "id": "1", "name": "Ann", "roles": ("staff",)}
         assert stored([fact], state_of(job)).jobs == {}
 
-    def test_a_turn_of_a_job_may_look_and_pause_but_plan_nothing(self) -> None:
+    def test_a_turn_of_a_job_may_look_and_plan_stop_or_pause_nothing(self) -> None:
         job = made()
         pending = changes(state_of(job), nested=True)
-        assert pending.pause(job)
-        assert pending.remove(job)
         paused = replace(job, status="paused")
         for act in (
+            lambda: pending.pause(job), lambda: pending.remove(job),
             lambda: pending.add(TEA), lambda: pending.edit(job, {"text": "y"}), lambda: pending.resume(paused),
             lambda: pending.run(job), lambda: pending.set_chat_rules("test:1", "UTC"),
         ):  # fmt: skip

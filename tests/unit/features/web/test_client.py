@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import socket
+import sys
 import threading
 import tracemalloc
 from ipaddress import ip_address
@@ -15,6 +16,7 @@ from aiohttp import web
 
 from bubbot.features.web.address import is_public, is_public_text
 from bubbot.features.web.client import WebClient, WebError, WebLimits, make_decoder, parse_address
+from bubbot.features.web.site import find_site
 from tests.web_servers import (
     ELSEWHERE,
     HERE,
@@ -194,16 +196,16 @@ async def test_a_redirect_to_another_host_is_told_and_not_followed() -> None:
         assert [request.host for request in site.requests] == [f"site.test:{site.port}"]
 
 
-async def test_redirects_to_the_same_host_are_followed_so_far() -> None:
+async def test_redirects_within_a_registrable_domain_are_followed_so_far() -> None:
     async def move(request: web.Request) -> web.Response:
         left = int(request.path.strip("/"))
         if not left:
             return await hello(request)
-        raise web.HTTPFound(f"http://www.site.test:{site.port}/{left - 1}")
+        raise web.HTTPFound(f"http://r{left % 3}.site.test:{site.port}/{left - 1}")
 
     async with serving(move) as site:
         response = await client(max_redirects=3).get(site.url("/3"))
-        assert (response.body, response.address) == (b"hello", f"http://www.site.test:{site.port}/0")
+        assert (response.body, response.address) == (b"hello", f"http://r1.site.test:{site.port}/0")
         with pytest.raises(WebError, match="more than 3 redirects"):
             await get(site.url("/4"), max_redirects=3)
         site.requests.clear()
@@ -325,10 +327,35 @@ async def test_a_host_is_asked_so_many_times_within_a_minute() -> None:
             clock.now += 10
         with pytest.raises(WebError, match=r"3 times within a minute; ask again in 30 seconds"):
             await one.get(site.url())
+        with pytest.raises(WebError, match=r"site\.test was asked 3 times"):
+            await one.get(site.url(host="a.b.site.test"))
         assert (await one.get(site.url(host="other.test"))).body == b"hello"
         clock.now += 30
         assert (await one.get(site.url())).body == b"hello"
         assert len(site.requests) == 5
+
+
+@pytest.mark.parametrize(
+    ("host", "site"),
+    [
+        ("a.b.example.co.uk", "example.co.uk"),
+        ("a.somebody.github.io", "somebody.github.io"),
+        ("a.b.evil.test", "evil.test"),
+        ("evil.test", "evil.test"),
+        ("localhost", "localhost"),
+        ("192.0.2.7", "192.0.2.7"),
+        ("2001:db8::7", "2001:db8::7"),
+        ("a.xn--fiq.xn--fiqs8s", "xn--fiq.xn--fiqs8s"),
+        ("co.uk", "co.uk"),
+    ],
+)
+def test_the_registrable_domain_of_a_host(host: str, site: str) -> None:
+    assert find_site(host) == site
+
+
+def test_without_its_package_it_is_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tld", None)
+    assert [find_site(host) for host in ("www.a.example.org", "b.example.org")] == ["a.example.org", "b.example.org"]
 
 
 async def test_an_unknown_host_is_told() -> None:

@@ -72,7 +72,7 @@ async def test_a_page_is_shown_as_markdown_with_its_address_and_date(memory_stor
         shown = await fetched(memory_store, site.url("/tapes"))
     head, title, _, *rest = shown.split("\n")
     assert head == f"[{site.url('/tapes')}, read on 2026-11-21 20:21 UTC]"
-    assert title == "Tapes"
+    assert title == "  Tapes"
     text = "\n".join(rest)
     assert f"[long]({site.url('/reels')})" in text
     assert "| 1951 | 366 |" in text
@@ -84,7 +84,7 @@ async def test_a_page_is_shown_as_markdown_with_its_address_and_date(memory_stor
 @pytest.mark.parametrize(
     ("content_type", "body", "shown"),
     [
-        ("text/plain", "a\nb", "a\nb"),
+        ("text/plain", "a\nb", "  a\n  b"),
         ("text/plain; charset=latin-1", "Grüße".encode("latin-1"), "Grüße"),
         ("text/plain; charset=gb18030", "磁带".encode("gb18030"), "磁带"),
         ("text/plain; charset=no-such", "Grüße", "Grüße"),
@@ -158,7 +158,7 @@ def pdf(text: str, *, password: str = "") -> bytes:
 async def test_the_text_of_a_pdf_is_shown_whatever_its_type(memory_store: InMemoryStore) -> None:
     async with serving(answering(pdf("Reels turn"), "application/octet-stream")) as site:
         shown = await fetched(memory_store, site.url())
-    assert shown.split("\n")[1:] == ["Reels, 1 page", "", "Reels turn"]
+    assert shown.split("\n")[1:] == ["  Reels, 1 page", "", "  Reels turn"]
 
 
 @pytest.mark.parametrize(

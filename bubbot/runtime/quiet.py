@@ -1,0 +1,113 @@
+"""The text of a tainted answer for a door whose clients draw Markdown: nothing in it is fetched when it is shown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from bubbot.runtime.shown import read_address
+
+_WORD = re.compile(r"\S*\s")
+_FENCE = re.compile(r"(`{3,})([^`\r\n]*)[\r\n]*\Z")
+"""A whole line that opens or closes code. After any other, such as one in a list, nothing counts as code any more."""
+_DRAWN = re.compile(r"\s*(html|xhtml|xml|svg|mermaid|md|markdown|jsx|tsx|vue|mdx)\b", re.IGNORECASE)
+"""The languages of code that clients draw."""
+_ADDRESS = re.compile(
+    r"(?P<scheme>[a-z][a-z0-9+.\-]*)?://|(?<![:/\w])//(?=[\w\-]+\.\w|\[)|"
+    r"(?<![\w@/.\-])(?=www\.\w|(?:[\w\-]+\.)+[a-z]{2,}/\S)",
+    re.IGNORECASE,
+)
+_HOST = re.compile(r"[\w.\-]*")
+"""What clients take for the beginning of an address, with a scheme, without, or for a host with a path."""
+
+
+class QuietText:
+    """Text deltas as they may be shown: images become links, tags are no tags, and addresses are broken.
+
+    Only addresses stay that stood in what the model was shown: one that it composed may carry what it knows. What may
+    still turn out to be something else is held back: a word until its end, and a line that may be a fence. The pieces add
+    up to the same text wherever the deltas are cut.
+    """
+
+    def __init__(self, stands: Callable[[str], bool]) -> None:
+        """Set what tells the addresses that stood in something shown."""
+        self._stands = stands
+        self._held = ""
+        self._fence = ""
+        self._is_drawn = False
+        self._is_unsure = False
+        self._begins_line = True
+
+    def feed(self, delta: str) -> str:
+        """Return what may be shown now."""
+        self._held += delta
+        return self._read(is_end=False)
+
+    def flush(self) -> str:
+        """Return the rest."""
+        return self._read(is_end=True)
+
+    def _read(self, *, is_end: bool) -> str:
+        shown: list[str] = []
+        while self._held:
+            if self._begins_line and self._held.startswith("```"[: len(self._held)]):
+                end = re.search(r"[\r\n]", self._held)
+                if end is None and not is_end:
+                    break
+                line = self._held[: end.end()] if end else self._held
+                if self._turn_fence(line):
+                    shown.append(self._quieten(line))
+                    self._held = self._held[len(line) :]
+                    continue
+            found = _WORD.match(self._held)
+            if found is None and not is_end:
+                break
+            word = found[0] if found else self._held
+            self._held = self._held[len(word) :]
+            self._begins_line = word[-1] in "\r\n"
+            if "```" in word or ("~~~" in word and not self._fence):
+                self._is_unsure = True  # where code begins and ends depends on what it stands in
+            shown.append(self._quieten(word))
+        return "".join(shown)
+
+    def _turn_fence(self, line: str) -> bool:
+        """Begin or end code if this line does."""
+        fence = _FENCE.match(line)
+        if fence is None:
+            return False
+        if not self._fence:
+            self._fence, self._is_drawn = fence[1], bool(_DRAWN.match(fence[2]))
+        elif len(fence[1]) >= len(self._fence) and not fence[2].strip():
+            self._fence = ""
+        else:
+            return False
+        return True
+
+    def _quieten(self, word: str) -> str:
+        word = self._break_addresses(word)
+        if self._fence and not self._is_drawn and not self._is_unsure:
+            return word
+        return re.sub(r"<(?=[A-Za-z/!?])", "< ", re.sub(r"!+\[", "[", word))
+
+    def _break_addresses(self, word: str) -> str:
+        parts, place = list[str](), 0
+        while found := _ADDRESS.search(word, place):
+            start = found.start()
+            address = read_address(word, start, found.end()) if found["scheme"] else ""
+            if address and self._stands(address):
+                end = start + len(address)
+                parts.append(word[place:end])
+            else:
+                host = _HOST.match(word, found.end())
+                assert host is not None, "it matches nothing, too"
+                beginning = found[0].replace("://", "[:]//") if found["scheme"] else found[0].replace("//", "/ /")
+                end = host.end()
+                parts += [word[place:start], beginning, host[0].replace(".", "[.]")]
+            place = end
+        return "".join([*parts, word[place:]])
+
+
+def quieten(text: str, stands: Callable[[str], bool]) -> str:
+    """Return a whole text as `QuietText` shows it."""
+    quiet = QuietText(stands)
+    return quiet.feed(text) + quiet.flush()
