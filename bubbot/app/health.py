@@ -21,6 +21,7 @@ from bubbot.gateway.health.formatter import HealthFormatter
 from bubbot.gateway.health.snapshot import (
     ChannelState,
     ChannelStatus,
+    DiskProblem,
     HealthSnapshot,
     pending_deliveries,
 )
@@ -133,9 +134,11 @@ class HealthCollector:
     def _context(self, texts: Texts, role: Role = Role.OWNER) -> HealthContext:
         return HealthContext(texts, timestamp(self._now()), self.settings.bot.timezone, role)
 
-    def is_disk_full(self) -> bool:
-        """Return true if writing waits for room on the disk."""
-        return isinstance(self.store, WaitsForRoom) and self.store.is_full
+    def disk_problem(self) -> DiskProblem:
+        """Return why writing waits; empty if it does not."""
+        if not (isinstance(self.store, WaitsForRoom) and self.store.is_full):
+            return ""
+        return "read-only" if os.statvfs(self._home.path).f_flag & os.ST_RDONLY else "full"
 
     def is_database_replaced(self) -> bool:
         """Return true if the database was removed or replaced under this process."""
@@ -147,7 +150,7 @@ class HealthCollector:
 
     async def snapshot(self, texts: Texts | None = None, role: Role = Role.OWNER) -> HealthSnapshot:
         """Return the current health for a reader, in English by default. Raise a `StoreError` if the database cannot be read."""
-        log_summary, sources = recent_warnings(), self.sources
+        log_summary, sources, disk = recent_warnings(), self.sources, self.disk_problem()
         pending = [
             pending_deliveries(name, await channel_runtime.outbox.pending())
             for name, channel_runtime in list(sources.channel_runtimes.items())
@@ -168,7 +171,8 @@ class HealthCollector:
             newest=log_summary.newest,
             quarantine=self.quarantine,
             features=(*sources.features.problems, *unowned_sections(self.settings)),
-            full=self.is_disk_full(),
+            full=bool(disk),
+            readonly=disk == "read-only",
             replaced=self.is_database_replaced(),
             reports=self.features(texts or Texts(), role),
             loading=tuple(sources.loading_models()),

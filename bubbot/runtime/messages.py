@@ -183,9 +183,20 @@ def collect_notices(results: Mapping[int, AttachmentResult | None]) -> list[str]
 
 def too_old_text(texts: Texts, batch: Sequence[AcceptedInbound]) -> str:
     """Build the notice for messages that came while the bot was away for long."""
+    return texts.say("too_old", count=len(batch), when=_format_times(texts, batch))
+
+
+def gave_up_text(texts: Texts, batch: Sequence[AcceptedInbound]) -> str:
+    """Build the notice for messages whose turn was interrupted twice. It replies to the first, and counts them all."""
+    notice = texts.say("gave_up")
+    if len(batch) == 1:
+        return notice
+    return f"{notice} {texts.say('gave_up_together', count=len(batch), when=_format_times(texts, batch))}"
+
+
+def _format_times(texts: Texts, batch: Sequence[AcceptedInbound]) -> str:
     first, last = (accepted.inbound.time[:16].replace("T", " ") for accepted in (batch[0], batch[-1]))
-    when = texts.say("from_to", first=first, last=last) if len(batch) > 1 else first
-    return texts.say("too_old", count=len(batch), when=when)
+    return texts.say("from_to", first=first, last=last) if first != last else first
 
 
 def missing_edit_entries(

@@ -64,6 +64,7 @@ from bubbot.runtime.messages import (
     build_change_entries,
     collect_notices,
     find_sent_sources,
+    gave_up_text,
     message_entries,
     missing_edit_entries,
     too_old_text,
@@ -419,7 +420,7 @@ class SessionRuntime:
         if self._denial is not None:
             return await _record_denial(turn, self._denial)
         if max([accepted.attempts for accepted in turn.inbounds]) >= MAX_ATTEMPTS:
-            notice = turn.texts.say("gave_up")
+            notice = gave_up_text(turn.texts, turn.inbounds)
             await turn.tape.append([make.error("interrupted", notice)])
             log.warning("turn given up after repeated interruptions", extra={"action": "turn.failed"})
             return TurnOutcome("failed", turn.texts.add_trace(notice, turn.id))

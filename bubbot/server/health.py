@@ -13,7 +13,7 @@ from aiohttp.typedefs import Handler, Middleware
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from bubbot.errors import BubbotError
-from bubbot.gateway.health.snapshot import BackupStatus, ChannelState, HealthSnapshot
+from bubbot.gateway.health.snapshot import BackupStatus, ChannelState, DiskProblem, HealthSnapshot
 from bubbot.gateway.metrics import Metrics
 from bubbot.records import dataclass
 from bubbot.server.listener import (
@@ -43,7 +43,7 @@ class HealthProbe:
         snapshot: the whole state, for metrics.
         commits: transactions of the database so far.
         readiness: what features add to the answer of `/ready`.
-        is_disk_full: true while writing waits for room on the disk.
+        disk_problem: why writing waits; empty if it does not.
         is_database_replaced: true while nothing is written, because the database was removed or replaced.
     """
 
@@ -52,7 +52,7 @@ class HealthProbe:
     snapshot: Callable[[], Awaitable[HealthSnapshot]]
     commits: Callable[[], int]
     readiness: Callable[[], Mapping[str, object]] = dict
-    is_disk_full: Callable[[], bool] = bool
+    disk_problem: Callable[[], DiskProblem] = lambda: ""
     is_database_replaced: Callable[[], bool] = bool
 
 
@@ -141,9 +141,9 @@ def _ready_handler(probe: HealthProbe) -> Callable[[web.Request], Awaitable[web.
             body |= {"ready": False, "quarantine": backup.name}
         # Not a reason for 503, which may cut the bot off: people still have their commands.
         body = {**body, **probe.readiness(), **body}
-        if probe.is_disk_full():  # nothing is accepted until there is room
+        if problem := probe.disk_problem():  # nothing is accepted until it can be written
             is_ready = False
-            body |= {"ready": False, "disk": "full"}
+            body |= {"ready": False, "disk": problem}
         if probe.is_database_replaced():
             is_ready = False
             body |= {"ready": False, "database": "replaced"}

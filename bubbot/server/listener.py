@@ -25,6 +25,9 @@ from bubbot.records import dataclass
 
 log = logging.getLogger(__name__)
 
+ACCEPT_ERROR_SECONDS = 60.0
+"""Seconds between two lines about connections for which the system has no room."""
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 HTTP_MISDIRECTED = 421
 _HOST = re.compile(r"(\[[^\[\]/?#@\\\s]+\]|[^\[\]:/?#@\\\s]+)(?::\d{0,5})?")
 """A name or an address, and perhaps a port. Some parsers also read a name behind `@` or before `/`: not here."""
@@ -351,8 +354,33 @@ def _resting(connections: HttpConnections) -> Middleware:
     return rest_afterwards
 
 
+class AcceptErrorHandler:
+    """Handles the errors of an event loop: one line a minute if the system has no room for further connections.
+
+    The loop reports that up to a hundred times a second, each with a traceback. Other errors are reported as usual.
+    """
+
+    def __init__(self) -> None:
+        self._quiet_until = 0.0
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Log the error."""
+        error = context.get("exception")
+        if not ("socket" in context and isinstance(error, OSError) and error.errno in _EXHAUSTED):
+            loop.default_exception_handler(context)
+        elif loop.time() >= self._quiet_until:
+            self._quiet_until = loop.time() + ACCEPT_ERROR_SECONDS
+            log.error(
+                "no connection accepted: %s; it is tried again every second, and ulimit -n raises the limit of open files",
+                error.strerror,
+                extra={"action": "http.exhausted"},
+            )
+
+
 async def _bind(at: HttpAddress | socket.socket, protocol: Callable[[], HttpConnection]) -> asyncio.Server:
     loop = asyncio.get_running_loop()
+    if loop.get_exception_handler() is None:
+        loop.set_exception_handler(AcceptErrorHandler())
     if isinstance(at, socket.socket):
         return await loop.create_unix_server(protocol, sock=at)
     try:

@@ -118,7 +118,7 @@ async def _serve_health(daemon: Daemon, host: str, port: int, hosts: Sequence[st
         watch.snapshot,
         watch.commit_count,
         watch.readiness,
-        watch.is_disk_full,
+        watch.disk_problem,
         watch.is_database_replaced,
     )
     async with serve_health(HttpAddress("health", host, port), probe, metrics, hosts):

@@ -91,7 +91,7 @@ class HealthFormatter:
             text = say("st_quarantine_is", name=snapshot.quarantine.name, at=self.format_time(snapshot.quarantine.at))
             yield self._row("st_quarantine", text)
         if snapshot.full:
-            yield self._row("st_disk", say("st_disk_full"))
+            yield self._row("st_disk", say("st_disk_readonly" if snapshot.readonly else "st_disk_full"))
         if snapshot.replaced:
             yield self._row("st_database", say("st_replaced"))
         if snapshot.loading:

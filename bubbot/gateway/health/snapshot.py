@@ -13,6 +13,8 @@ from bubbot.records import dataclass
 
 ChannelStatus = Literal["", "running", "refused", "ended"]
 """The state of a channel; empty before it was started."""
+DiskProblem = Literal["", "full", "read-only"]
+"""Why nothing can be written; empty if it can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ class HealthSnapshot:
         quarantine: the backup the home was restored from, while nothing is sent to anybody outside.
         features: what is wrong with the features of installed packages. The bot is healthy without them.
         full: the bot waits for disk space for its database: nothing is accepted, acknowledged or sent.
+        readonly: it waits because that disk is mounted read-only.
         replaced: the database was removed or replaced under the bot: nothing is accepted, acknowledged or sent.
         reports: what its features report.
         loading: the models that are still loading; their first answers wait for that.
@@ -119,6 +122,7 @@ class HealthSnapshot:
     quarantine: BackupStatus | None = None
     features: tuple[FeatureProblem, ...] = ()
     full: bool = False
+    readonly: bool = False
     replaced: bool = False
     reports: tuple[FeatureHealth, ...] = ()
     loading: tuple[str, ...] = ()

@@ -12,8 +12,13 @@ def format_verdict(snapshot: HealthSnapshot) -> str:
             "Not answering: in quarantine, with no channel. `bubbot restore --release`, and then a new start, end that."
         )
     deaf = [channel.name for channel in snapshot.channels if not channel.is_receiving]
+    disk = (
+        "the disk is read-only, and the bot waits"
+        if snapshot.readonly
+        else "the disk is full, and the bot waits for room"
+    )
     causes = [
-        *(["the disk is full, and the bot waits for room"] if snapshot.full else []),
+        *([disk] if snapshot.full else []),
         *(["its database was removed or replaced: put it back, or restart the bot"] if snapshot.replaced else []),
         *([f"nothing is received from {', '.join(deaf)}"] if deaf else []),
         *(report.trouble for report in snapshot.reports if report.trouble),

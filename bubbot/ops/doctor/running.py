@@ -22,7 +22,7 @@ def check_running(home: Home, file: Path) -> Iterator[Finding]:
     snapshot = asyncio.run(_request_snapshot(home))
     if snapshot is None:
         return
-    if snapshot.full:
+    if snapshot.full and not snapshot.readonly:  # the home has a finding of its own then
         cause = (
             f"The running bot waits for disk space for {home.path}: nothing is accepted, acknowledged or sent until "
             "space is freed; then it continues by itself."

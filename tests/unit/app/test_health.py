@@ -6,10 +6,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from bubbot.app.bot import Bot, open_app
+from bubbot.app.health import HealthCollector
 from bubbot.app.offline import offline_snapshot
 from bubbot.app.tapes import now, open_tapes
 from bubbot.gateway.health.snapshot import as_json
@@ -17,6 +19,7 @@ from bubbot.home import Home
 from bubbot.ports.channel import ChannelHealth, Inbound, Outbound, Role, Sender
 from bubbot.settings.loader import ModelSettings, Settings
 from bubbot.texts import Texts
+from tests.e2e.small_disk import ROOT_ONLY, small_disk
 
 SETTINGS = Settings(model=ModelSettings(name="scripted"))
 
@@ -121,3 +124,28 @@ async def test_without_a_database_there_are_no_amounts(tmp_path: Path) -> None:
     values = as_json(await offline_snapshot(None, Home(tmp_path), SETTINGS, now=now))
     assert [values[key] for key in ("currency", "firings", "budget", "failing")] == ["USD", [], [], []]
     assert "database" not in values
+
+
+class FullStore:
+    """A store whose writes wait, as one on a disk that takes nothing."""
+
+    is_full = True
+
+    async def wait_for_room(self) -> None:
+        """See `WaitsForRoom`."""
+
+    def stop_waiting_for_room(self) -> None:
+        """See `WaitsForRoom`."""
+
+
+@ROOT_ONLY
+def test_a_disk_that_is_read_only_is_not_called_full(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "home", 1) as disk:
+        store, sources = cast("Any", FullStore()), cast("Any", None)
+        collector = HealthCollector(store, Home(disk.path), sources, SETTINGS, Texts(), now=now)
+        disk.fill()
+        assert collector.disk_problem() == "full"
+        disk.make_read_only()
+        assert collector.disk_problem() == "read-only"
+        collector.store = cast("Any", object())
+        assert collector.disk_problem() == ""

@@ -201,6 +201,7 @@ async def test_an_interrupted_batch_is_given_up_once(store: TapeStore) -> None:
         results = await bench.resume()
         assert {result.status for result in results} == {"failed"}
         assert bench.channel.texts == [results[0].text]
+        assert "That means 3 messages (2026-11-21 20:21 UTC)." in results[0].text
         assert bench.requests == []
         assert (await bench.recover()).inbounds == ()
 

@@ -14,7 +14,7 @@ import pytest
 from bubbot.errors import ConfigError, StoreUnavailable
 from bubbot.features.budget.health import budget_readiness
 from bubbot.features.budget.outages import ModelOutage
-from bubbot.gateway.health.snapshot import BackupStatus, HealthSnapshot
+from bubbot.gateway.health.snapshot import BackupStatus, DiskProblem, HealthSnapshot
 from bubbot.gateway.metrics import Metrics
 from bubbot.server.health import HealthProbe, serve_health
 from bubbot.server.listener import HttpAddress
@@ -29,7 +29,7 @@ async def door(
     snapshot: HealthSnapshot,
     error: Exception | None = None,
     *,
-    full: bool = False,
+    disk: DiskProblem = "",
     readiness: Mapping[str, object] = {},
 ) -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
     """A door before a bot that is like this."""
@@ -40,7 +40,7 @@ async def door(
         return snapshot
 
     asked = HealthProbe(
-        lambda: snapshot.channels, lambda: snapshot.quarantine, told, lambda: 5, lambda: readiness, lambda: full
+        lambda: snapshot.channels, lambda: snapshot.quarantine, told, lambda: 5, lambda: readiness, lambda: disk
     )
     async with (
         serve_health(HttpAddress("health", "127.0.0.1", 0), asked, Metrics(), ["bot_1"]) as port,
@@ -73,12 +73,13 @@ async def test_a_deaf_bot_is_alive_and_not_ready_and_says_why() -> None:
     assert set(told["channels"]) == {"work", "old", "gone", "new"}
 
 
-async def test_with_a_full_disk_the_bot_accepts_nothing_and_is_not_ready() -> None:
+@pytest.mark.parametrize("disk", ["full", "read-only"])
+async def test_while_the_disk_takes_nothing_the_bot_accepts_nothing_and_is_not_ready(disk: DiskProblem) -> None:
     async with (
-        door(FINE, full=True) as (session, address),
+        door(FINE, disk=disk) as (session, address),
         session.get(f"{address}/ready") as ready,
     ):
-        assert (ready.status, await ready.json()) == (503, {"ready": False, "channels": {}, "disk": "full"})
+        assert (ready.status, await ready.json()) == (503, {"ready": False, "channels": {}, "disk": disk})
 
 
 async def test_a_model_that_does_not_answer_is_named_and_the_bot_stays_ready() -> None:

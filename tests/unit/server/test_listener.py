@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+import os
+import resource
+import socket
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -220,3 +224,53 @@ async def test_clients_that_go_away_or_speak_no_http_leave_a_line_at_debug(caplo
     assert [one for one in caplog.records if one.levelno > logging.INFO] == []
     assert not any(one.exc_info for one in caplog.records if one.name.startswith(("bubbot", "aiohttp")))
     assert any("not HTTP" in one.getMessage() for one in caplog.records)
+
+
+@contextmanager
+def no_open_files() -> Iterator[None]:
+    """Leave this process no further open file for the block."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(link.name) for link in Path("/proc/self/fd").iterdir())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, hard))
+    taken: list[int] = []
+    try:
+        with suppress(OSError):
+            while True:
+                taken.append(os.dup(0))
+        yield
+    finally:
+        for number in taken:
+            os.close(number)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_a_bot_without_open_files_says_so_once_and_answers_when_it_has_some_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with healthy() as port:
+        clients = [socket.socket() for _ in range(5)]
+        for client in clients:
+            client.setblocking(False)
+        with no_open_files():
+            for client in clients:
+                with suppress(BlockingIOError):
+                    client.connect(("127.0.0.1", port))
+            async with asyncio.timeout(10):
+                while not caplog.records:  # noqa: ASYNC110 - the loop reports it, to nobody who waits
+                    await asyncio.sleep(0)
+            for _ in range(50):
+                await asyncio.sleep(0)
+        errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
+        assert [(record.name, record.exc_info) for record in errors] == [("bubbot.server.listener", None)]
+        loop = asyncio.get_running_loop()
+        for client in clients:
+            async with asyncio.timeout(30):
+                await loop.sock_sendall(client, b"GET /live HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                assert b" 200 " in await loop.sock_recv(client, 100)
+            client.close()
+
+
+async def test_other_errors_of_the_loop_are_reported_as_usual(caplog: pytest.LogCaptureFixture) -> None:
+    async with healthy():
+        asyncio.get_running_loop().call_exception_handler({"message": "odd", "exception": OSError(5, "broken")})
+    assert [(record.name, record.message) for record in caplog.records][-1] == ("asyncio", "odd")

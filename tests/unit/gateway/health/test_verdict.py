@@ -35,6 +35,7 @@ KEY = FeatureHealth(name="budget", trouble="no answer comes from m since 12:04: 
         ({"channels": (HEARD, DEAF)}, "In trouble: nothing is received from work."),
         ({"channels": (DEAF,)}, "Not answering: nothing is received from work."),
         ({"full": True}, "Not answering: the disk is full, and the bot waits for room."),
+        ({"full": True, "readonly": True}, "Not answering: the disk is read-only, and the bot waits."),
         (
             {"full": True, "channels": (HEARD, DEAF)},
             "Not answering: the disk is full, and the bot waits for room; nothing is received from work.",
