@@ -134,7 +134,7 @@ class _OpenCalls:
 
     def end(self, entry: TapeEntry) -> None:
         """Take the fact that a call ended, which a sub-task writes before its caller writes the result."""
-        call = text_field(entry.data, "call")
+        call = text_field(entry.data, "call_id")  # `call` would name one of the sub-task's own
         if not call or "result" not in entry.data or (waiting := self._find(call, OUTCOME_UNKNOWN)) is None:
             return
         waiting["content"] = text_field(entry.data, "result") or BLANK_MESSAGE_TEXT

@@ -120,7 +120,7 @@ def test_a_sub_task_that_ended_before_a_kill_is_told_with_its_result(tmp_path: P
     (results,) = [entry["payload"]["results"] for entry in bot.entries(home) if entry["kind"] == "tool_result"]  # type: ignore[index]
     told = {result["tool_call_id"]: result["content"] for result in results}
     (ended,) = [entry["payload"]["data"] for entry in bot.entries(home) if "agent/ended" in str(entry)]  # type: ignore[index]
-    assert told.pop(ended["call"]) == "gold"
+    assert told.pop(ended["call_id"]) == "gold"
     assert [*told.values()] == [OUTCOME_UNKNOWN]
 
 

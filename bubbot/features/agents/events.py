@@ -30,7 +30,7 @@ class AgentEnded(TypedDict):
     fork: str
     name: str
     order: str
-    call: NotRequired[str]
+    call_id: NotRequired[str]
     status: str
     merged: bool
     entries: Spans

@@ -157,7 +157,7 @@ class SubTaskService:
             "usage": {"input_tokens": task.input_tokens, "output_tokens": task.output_tokens},
         }
         if task.call:
-            data["call"] = task.call
+            data["call_id"] = task.call
         return make.event(ENDED, data)
 
     def _list_calls(self, fork: ForkedTape, task: SubTask) -> list[tuple[str, Tool]]:

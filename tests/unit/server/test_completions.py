@@ -81,6 +81,7 @@ async def test_the_end_of_the_bot_is_told_to_who_waits_for_an_answer(stream: boo
     async with asyncio.timeout(WAIT), bench.served() as port:
         asking = asyncio.create_task(complete(port, stream=stream))
         inbound, _ = await bench.accepted.get()
+        assert inbound.is_one_shot, "a command that fails is its answer"
         bench.remote.preview("stdin:default", TurnStarted(1, inbound.message))
         bench.remote.preview("stdin:default", TextStreamed("half an "))
     status, text = await asking
