@@ -16,7 +16,7 @@ chat: $(VENV)/.local  ## install the bot with its demonstration model and talk t
 
 install: $(VENV)/.base  ## the bot alone, without the demonstration model
 
-dist: $(VENV)/.base  ## the wheel, the sdist, constraints.txt and install.sh in dist/: the same bytes at each build of a commit
+dist: $(VENV)/.base  ## the wheel, the sdist, the locked versions and install.sh in dist/: the same bytes at each build of a commit
 	@$(VENV)/bin/python requirements/dist.py
 
 test: $(VENV)/.dev  ## every check and test

@@ -6,8 +6,8 @@ usage() {
     cat <<'TEXT'
 usage: sh install.sh [--dry-run] [--with uv|pipx|venv] [--uninstall]
 
-Installs the bubbot wheel beside this file with the versions of constraints.txt, into an environment of its own.
-Run it again to upgrade.
+Installs the bubbot wheel beside this file into an environment of its own, with the packages of requirements.txt: built ones,
+whose bytes have the hashes there. Run it again to upgrade.
 
   --dry-run    only print the commands
   --with WAY   uv, pipx, or venv: a plain environment in ~/.local/share/bubbot-venv, with a link in ~/.local/bin
@@ -92,8 +92,23 @@ if [ $# -ne 1 ] || [ ! -f "$1" ]; then
     fail "there has to be one bubbot-*.whl beside this file, in $here; \`make dist\` builds it"
 fi
 wheel=$1
-constraints=$here/constraints.txt
-[ -f "$constraints" ] || fail "constraints.txt is missing beside this file, in $here"
+locked=$here/requirements.txt
+[ -f "$locked" ] || fail "requirements.txt is missing beside this file, in $here"
+
+is_new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
+python=${PYTHON:-python3}
+if [ $way = uv ] && ! is_new_enough "$python"; then python=$(uv python find '>=3.11'); fi
+is_new_enough "$python" || fail "bubbot needs Python 3.11 or newer, and $python is none: PYTHON=python3.11 sh install.sh"
+
+# uv and pipx check no hashes. They get a folder with what pip has checked, and nothing else.
+checked=$data/bubbot-packages
+check_packages() {
+    [ -n "$dry" ] || trap 'rm -rf "$checked"' EXIT
+    run rm -rf "$checked"
+    run "$python" -m venv "$checked"
+    run "$checked/bin/python" -m pip download --disable-pip-version-check --quiet --no-deps --require-hashes \
+        --dest "$checked/packages" -r "$locked"
+}
 
 case $way in
     uv) env=$(uv tool dir)/bubbot ;;
@@ -107,16 +122,19 @@ if [ -x "$env/bin/python" ] && "$env/bin/python" -c "$find_model"; then model=1;
 
 echo "Installing $(basename "$wheel") with $way."
 case $way in
-    uv) run uv tool install --force -c "$constraints" "$wheel" ;;
-    # pipx splits its arguments for pip as a shell does.
-    pipx) run pipx install --force "--pip-args=-c '$constraints'" "$wheel" ;;
+    uv)
+        check_packages
+        run uv tool install --force --python "$python" --no-index --no-build --find-links "$checked/packages" "$wheel"
+        ;;
+    pipx)
+        check_packages
+        # pipx splits its arguments for pip as a shell does.
+        run pipx install --force --python "$python" "--pip-args=--no-index --find-links '$checked/packages'" "$wheel"
+        ;;
     venv)
-        python=${PYTHON:-python3}
-        "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
-            fail "bubbot needs Python 3.11 or newer, and $python is none: PYTHON=python3.11 sh install.sh"
         [ -x "$venv/bin/python" ] || run "$python" -m venv "$venv"
         pip=$venv/bin/python
-        run "$pip" -m pip install --disable-pip-version-check --quiet -c "$constraints" "$wheel"
+        run "$pip" -m pip install --disable-pip-version-check --quiet --no-deps --require-hashes -r "$locked"
         # Of the same version, too: pip itself would keep the older build.
         run "$pip" -m pip install --disable-pip-version-check --quiet --no-deps --force-reinstall "$wheel"
         [ ! -e "$link" ] || [ -L "$link" ] || fail "$link is there and was not made by this script: move it away"

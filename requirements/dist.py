@@ -1,4 +1,5 @@
-"""Builds what is released into a folder: the wheel, the sdist, `constraints.txt` with the locked versions, `install.sh`.
+"""Builds what is released into a folder: the wheel, the sdist, `constraints.txt` with the locked versions, `requirements.txt`
+with their hashes, `install.sh`.
 
 Usage: python requirements/dist.py [FOLDER]. The interpreter needs the locked setuptools (`make dist` sees to that). Two
 builds of one commit give the same bytes: only files that git knows go in, with one date (SOURCE_DATE_EPOCH, by default
@@ -36,6 +37,7 @@ def main() -> None:
         _write_sdist(source, target, wheel, date)
     constraints = _write_constraints(ROOT / "requirements" / "base.txt")
     (target / "constraints.txt").write_text(constraints, encoding="utf-8")
+    shutil.copy(ROOT / "requirements" / "base.txt", target / "requirements.txt")
     shutil.copy(ROOT / "install.sh", target)
     for file in sorted(target.iterdir()):
         print(f"{file.stat().st_size:>9}  {file.name}")  # noqa: T201

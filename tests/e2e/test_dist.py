@@ -10,7 +10,9 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from packaging.requirements import Requirement
@@ -117,6 +119,13 @@ def test_the_constraints_are_the_locked_versions(dist: Path) -> None:
     assert all("--hash" not in line for line in lines)
 
 
+def test_the_requirements_are_the_lock_with_its_hashes(dist: Path) -> None:
+    text = (dist / "requirements.txt").read_text(encoding="utf-8")
+    assert text == (ROOT / "requirements" / "base.txt").read_text(encoding="utf-8")
+    assert "--only-binary :all:" in text.splitlines()
+    assert text.count("==") <= text.count("--hash=sha256:")
+
+
 @pytest.mark.proof
 def test_what_the_wheel_installs_runs(dist: Path, tmp_path: Path) -> None:
     place = tmp_path / "place"
@@ -157,11 +166,36 @@ def test_what_the_wheel_installs_runs(dist: Path, tmp_path: Path) -> None:
     assert "ExecStart" in run("service", "install", "--user", "--dry-run")
 
 
+def make_wheel(folder: Path, name: str, version: str, *metadata: str, file: str = "") -> Path:
+    """Make a wheel with one module of its name, and perhaps a further file."""
+    path, information = folder / f"{name}-{version}-py3-none-any.whl", f"{name}-{version}.dist-info"
+    files = {
+        f"{name}.py": "",
+        f"{information}/METADATA": "\n".join(
+            ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", *metadata]
+        ),
+        f"{information}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    if file:
+        files[file] = ""
+    record = f"{information}/RECORD"
+    with zipfile.ZipFile(path, "w") as archive:
+        for inner, text in files.items():
+            archive.writestr(inner, text)
+        archive.writestr(record, "".join(f"{inner},,\n" for inner in [*files, record]))
+    return path
+
+
 class TestInstallScript:
     """`install.sh`, with programs that only print what they are told in the place of uv and pipx."""
 
     def run(
-        self, dist: Path, folder: Path, *arguments: str, programs: tuple[str, ...] = ()
+        self,
+        dist: Path,
+        folder: Path,
+        *arguments: str,
+        programs: tuple[str, ...] = (),
+        env: Mapping[str, str] = MappingProxyType({}),
     ) -> subprocess.CompletedProcess[str]:
         tools = folder / "tools"
         tools.mkdir(exist_ok=True)
@@ -176,6 +210,7 @@ class TestInstallScript:
                 )
                 (tools / name).chmod(0o755)
         environment = {"PATH": str(tools), "HOME": str(folder), "LOG": str(folder / "log"), "PYTHON": sys.executable}
+        environment.update(env)
         return subprocess.run(
             ["sh", dist / "install.sh", *arguments],
             env=environment,
@@ -188,12 +223,15 @@ class TestInstallScript:
     @pytest.mark.parametrize(
         ("programs", "wanted"),
         [
-            (("uv", "pipx"), "+ uv tool install --force -c {dist}/constraints.txt {wheel}"),
-            (("pipx",), "+ pipx install --force --pip-args=-c '{dist}/constraints.txt' {wheel}"),
             (
-                (),
-                "/bubbot-venv/bin/python -m pip install --disable-pip-version-check --quiet -c {dist}/constraints.txt {wheel}",
+                ("uv", "pipx"),
+                "+ uv tool install --force --python {python} --no-index --no-build --find-links {packages} {wheel}",
             ),
+            (
+                ("pipx",),
+                "+ pipx install --force --python {python} --pip-args=--no-index --find-links '{packages}' {wheel}",
+            ),
+            ((), "/bubbot-venv/bin/python -m pip install --disable-pip-version-check --quiet {checked}"),
         ],
     )
     def test_it_takes_what_is_there_and_a_dry_run_changes_nothing(
@@ -201,16 +239,51 @@ class TestInstallScript:
     ) -> None:
         done = self.run(dist, tmp_path, "--dry-run", programs=programs)
         assert done.returncode == 0, done.stderr
-        assert wanted.format(dist=dist, wheel=next(dist.glob("*.whl"))) in done.stdout
+        packages = tmp_path / ".local" / "share" / "bubbot-packages" / "packages"
+        checked = f"--no-deps --require-hashes -r {dist}/requirements.txt"
+        named = {"python": sys.executable, "packages": packages, "checked": checked, "wheel": next(dist.glob("*.whl"))}
+        assert wanted.format(**named) in done.stdout
+        download = f"-m pip download --disable-pip-version-check --quiet --no-deps --require-hashes --dest {packages}"
+        assert (download in done.stdout) is bool(programs)
         log = (tmp_path / "log").read_text() if (tmp_path / "log").exists() else ""
         assert " install" not in log
         assert {path.name for path in tmp_path.iterdir()} <= {"tools", "log"}
 
-    def test_it_runs_what_it_prints(self, dist: Path, tmp_path: Path) -> None:
-        done = self.run(dist, tmp_path, programs=("uv",))
-        assert done.returncode == 0, done.stderr
-        assert f"uv tool install --force -c {dist}/constraints.txt" in (tmp_path / "log").read_text()
-        assert "Run this script again to upgrade" in done.stdout
+    @pytest.mark.proof
+    @pytest.mark.parametrize(
+        ("way", "offered"),
+        [
+            *(("venv", offered) for offered in ("as locked", "with a file more", "as a source")),
+            *(("uv", offered) for offered in ("as locked", "with a file more")),
+            ("pipx", "with a file more"),
+        ],
+    )
+    def test_only_built_packages_with_their_hashes_are_installed(
+        self, dist: Path, tmp_path: Path, way: str, offered: str
+    ) -> None:
+        """It runs what it prints, with a bubbot that needs one package, from a folder."""
+        release, folder = tmp_path / "release", tmp_path / "offered"
+        for made in (release, folder):
+            made.mkdir()
+        shutil.copy(dist / "install.sh", release)
+        locked = make_wheel(folder, "helper", "1.0")
+        digest = hashlib.sha256(locked.read_bytes()).hexdigest()
+        (release / "requirements.txt").write_text(f"--only-binary :all:\nhelper==1.0 --hash=sha256:{digest}\n")
+        make_wheel(release, "bubbot", "0.0.2", "Requires-Dist: helper")
+        if offered == "with a file more":
+            make_wheel(folder, "helper", "1.0", file="planted.py")
+        elif offered == "as a source":
+            locked.unlink()
+            with tarfile.open(folder / "helper-1.0.tar.gz", "w:gz") as archive:
+                archive.add(release / "install.sh", "helper-1.0/setup.py")
+        env = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(folder)}
+        done = self.run(release, tmp_path, "--with", way, programs=("uv", "pipx"), env=env)
+        log = (tmp_path / "log").read_text() if (tmp_path / "log").exists() else ""
+        is_installed = bool([*tmp_path.rglob("site-packages/helper.py")]) if way == "venv" else " install " in log
+        assert (done.returncode == 0, is_installed) == (offered == "as locked",) * 2, done.stderr
+        assert ("Run this script again to upgrade" in done.stdout) is (offered == "as locked")
+        assert not (tmp_path / ".local" / "share" / "bubbot-packages").exists()
+        assert [*tmp_path.rglob("planted.py")] == []
 
     @pytest.mark.parametrize(
         ("arguments", "code", "told"),

@@ -83,7 +83,6 @@ def main() -> None:
 def _become(options: dict[str, Any], argv: list[str]) -> None:
     """Limit this process and become the program; never return."""
     try:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         _set_limits(options)
         if (rules := options["landlock"]) is not None:

@@ -9,6 +9,7 @@ import shutil
 import struct
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ ALL_CALLS = (
     | {"openat2": calls.OPENAT2}
 )
 SET_ID = 0o4755
+LIKE_NUMBERS = [number for numbers in ALL_CALLS.values() for number in numbers[:2] if number]
+"""Arguments that look like the number of a call: the filter must not take them for one."""
 OTHER_HALF = 1 << 32
 
 
@@ -41,11 +44,17 @@ def ask(machine: str, call: str | int, *arguments: int, network: bool = False, n
     """Return what the kernel would do, as its interpreter of filters does."""
     number = call if isinstance(call, int) else ALL_CALLS[call][[*MACHINES].index(machine)]
     words = struct.pack("<IIQ6Q", number, MACHINES[machine], 0, *arguments, *[0] * (6 - len(arguments)))
-    return interpret(build_filter(machine, has_network=network, has_namespaces=namespaces), words)
+    return interpret(read_steps(machine, network, namespaces), words)
 
 
-def interpret(program: bytes, words: bytes) -> int:
-    steps, position, value = [*struct.iter_unpack("=HBBI", program)], 0, 0
+@cache
+def read_steps(machine: str, network: bool, namespaces: bool) -> list[tuple[int, ...]]:
+    program = build_filter(machine, has_network=network, has_namespaces=namespaces)
+    return [*struct.iter_unpack("=HBBI", program)]
+
+
+def interpret(steps: list[tuple[int, ...]], words: bytes) -> int:
+    position, value = 0, 0
     while True:
         code, jump, jump_else, number = steps[position]
         position += 1
@@ -83,11 +92,17 @@ def test_no_program_makes_a_file_that_acts_as_the_bots_user(machine: str) -> Non
         if numbers[[*MACHINES].index(machine)] is not None:
             for bits, expected in ((0o755, ALLOWED), (0o4755, REFUSED), (0o2700, REFUSED), (0o1777, ALLOWED)):
                 assert ask(machine, call, *[0] * index, bits, namespaces=True) == expected, (call, bits)
+            for bits in LIKE_NUMBERS:
+                assert ask(machine, call, *[0] * index, bits, namespaces=True) == ALLOWED
     for call, (*numbers, index) in calls.CALLS_THAT_OPEN.items():
         if numbers[[*MACHINES].index(machine)] is not None:
             for flags, expected in ((os.O_CREAT, REFUSED), (0, ALLOWED), (os.O_TMPFILE & ~os.O_DIRECTORY, REFUSED)):
                 assert ask(machine, call, *[0] * index, flags, SET_ID, namespaces=True) == expected, (call, flags)
                 assert ask(machine, call, *[0] * index, flags, 0o755, namespaces=True) == ALLOWED
+            for value in LIKE_NUMBERS:
+                assert ask(machine, call, *[0] * index, os.O_CREAT, value, namespaces=True) == ALLOWED
+                if not value & os.O_CREAT:
+                    assert ask(machine, call, *[0] * index, value, SET_ID, namespaces=True) == ALLOWED
     assert ask(machine, "openat2", namespaces=True) == UNKNOWN
 
 
@@ -123,7 +138,7 @@ def test_namespaces_terminals_other_machines_and_newer_calls(machine: str) -> No
     for number in (calls.NEWEST_CALL + 1, 0x40000000 + 101, 2**32 - 1):
         assert ask(machine, number, namespaces=True) == UNKNOWN
     words = struct.pack("<IIQ6Q", 0, 0x40000003, 0, *[0] * 6)
-    assert interpret(build_filter(machine, has_network=True, has_namespaces=True), words) == KILLED
+    assert interpret(read_steps(machine, True, True), words) == KILLED
 
 
 def test_the_numbers_are_those_of_libseccomp() -> None:
