@@ -116,9 +116,7 @@ def check_answered(platform: Platform, facts: Facts) -> None:
     for tape, entry in facts.named(OUTBOX, "outbox/intent"):
         if not entry.erased:
             intents.setdefault(entry.payload["data"]["turn"], []).append((tape, entry))
-    arrived = {
-        (tape, entry.payload["data"]["intent"]) for tape, entry in facts.named(OUTBOX, "outbox/receipt")
-    }
+    arrived = {(tape, entry.payload["data"]["intent"]) for tape, entry in facts.named(OUTBOX, "outbox/receipt")}
     for said in platform.said.values():
         outcome, was_erased = facts.outcomes[said.token], bool(_resets_after(platform, facts, said, erase=True))
         match outcome["outcome"]:
@@ -253,4 +251,3 @@ def _tokens(entry: TapeEntry) -> list[str]:
         return []
     content: Any = [thaw(entry.payload), thaw(entry.meta)]
     return TOKEN.findall(json.dumps(content))
-

@@ -79,6 +79,9 @@ class Platform:
         acts: what the bot did outside.
         yes: the cards on which a person pressed yes, by the marks of their calls.
         on_update: called with the chat of each new update.
+        on_buttons: called with each post that has got buttons.
+        on_moment: called with `act` or `send` before something happens that a process may be killed before or after.
+        story: what happened, in order.
     """
 
     def __init__(self, rng: random.Random, *, is_searchable: bool) -> None:
@@ -90,6 +93,7 @@ class Platform:
         self.yes: dict[str, set[str]] = {}
         self.on_update: Callable[[str], None] = lambda _: None
         self.on_buttons: Callable[[Post], None] = lambda _: None
+        self.on_moment: Callable[[str], None] = lambda _: None
         self.story: list[str] = []
         self._updates: dict[str, deque[ChannelEvent]] = {}
         self._counts: Counter[str] = Counter()
@@ -132,7 +136,7 @@ class Platform:
         self._add(ButtonPress(CHANNEL, key, post.chat, post.id, who, button, TIME, direct=post.chat in DIRECT))
 
     def _add(self, event: ChannelEvent) -> None:
-        chat = event.chat  # type: ignore[union-attr]  # those that are made here have one
+        chat = event.chat
         self._counts[chat] += 1
         self._updates.setdefault(chat, deque()).append(event)
         self.story.append(f"{chat}: {_describe(event)}")
@@ -152,6 +156,11 @@ class Platform:
     def has_updates(self) -> bool:
         """True if something was not acknowledged."""
         return any(self._updates.values())
+
+    def act(self, token: str) -> None:
+        """Something happens outside."""
+        self.story.append(f"ACT {token}")
+        self.acts.append(token)
 
     def post(self, part: MessagePart) -> Receipt:
         """Show a message."""

@@ -23,7 +23,8 @@ from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime
 from bubbot.gateway.directory import ChannelDirectory
 from bubbot.ports.channel import ChannelEvent, MessagePart, Receipt, Receive
 from bubbot.ports.model import ModelReply, ModelRequest, TextDelta, ToolCall, Usage
-from bubbot.ports.tool import Toolbox
+from bubbot.ports.tool import CallPlan, GrantKind, GrantTarget, Tool, Toolbox, tool
+from bubbot.ports.turn import Turn
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.projection import ProjectionRunner
@@ -31,7 +32,7 @@ from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import Batch, ForkedSession, ForkRecord, ResetBatch, TapeSummary
 from bubbot.texts import Texts
-from tests.approving import acting_tools
+from tests.approving import POSTS, PostArgs
 from tests.doubles import CountingIds, SteppingClock
 from tests.simulation.platform import TOKEN, Platform
 from tests.turns import CHANNEL, Bench, KeptChannel, Options, Replying, running
@@ -225,6 +226,7 @@ class Adapter(KeptChannel):
 
     async def _reach(self, act: Callable[[], T], *, may_lose: bool = True) -> T:
         lot = self._outside.rng.random()
+        self._platform.on_moment("send")
         await self._outside.pause(0.5)
         if lot < 0.05 and may_lose:
             raise DeliveryFailed("the platform refuses it for now")
@@ -323,12 +325,7 @@ class Process:
         kernel = self._kernel(directory)
         approvals = ApprovalsFeature(kernel, ApprovalSettings(), lambda: tuple(toolbox[0]), lambda _: ()).feature()
 
-        def act(_name: str, what: str) -> None:
-            self.outside.check()
-            self._platform.story.append(f"ACT {what}")
-            self._platform.acts.append(what.partition(":")[0])
-
-        options = Options(tools=acting_tools(act), rules=self._policy, features=[approvals], clock=self._clock)
+        options = Options(tools=[self._make_tool()], rules=self._policy, features=[approvals], clock=self._clock)
         model = make_model(self.outside)
         async with running(self._connection, model, options, channel=self._adapter, life=self._name) as bench:
             runtimes[CHANNEL] = bench.line
@@ -343,6 +340,19 @@ class Process:
                 bench.app.take_up(session)
             self.bench = bench
             await self._adapter.run_chats(bench.gate.receive, chats)
+
+    def _make_tool(self) -> Tool:
+        async def plan(_turn: Turn, args: PostArgs) -> CallPlan:
+            return CallPlan(POSTS, f"to {args.to}", GrantTarget(GrantKind.RECIPIENT, args.to))
+
+        @tool("post.send", effect=POSTS, plan=plan)
+        async def post_send(turn: Turn, args: PostArgs) -> str:
+            """Send something to somebody."""
+            self._platform.on_moment("act")
+            await self.outside.reach(lambda: self._platform.act(args.to), 1.0)
+            return f"sent to {args.to}"
+
+        return post_send
 
     def _kernel(self, directory: ChannelDirectory) -> Kernel:
         new_id = CountingIds(f"{self._name}-feature")
@@ -369,4 +379,3 @@ class Process:
 
 async def _ignore_unreachable(_channel: str, _chat: str, _reason: str) -> None:
     """No chat of the simulation goes away."""
-

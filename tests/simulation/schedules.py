@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -25,9 +25,11 @@ from tests.simulation.process import Adapter, LiveAdapter, Outside, Process, Sea
 RESETS = (",new", ",reset archive")
 CHATS = {"1": ("1",), "2": ("2",), "work": ("1", "2", "3")}
 """The chats, with the people who are in them."""
-TEXTS = ("hello", "hello", "send it", "send it", "and then", ",status", ",stop", ",tape.info")
+TEXTS = ("hello", "hello", "send it", "send it", "send it", "and then", ",status", ",stop", ",tape.info")
 QUIET_SECONDS = 60.0
 MAX_STEPS = 100_000
+CHANCES = {"act": 0.4, "send": 0.04}
+"""How often a kill comes while something is done outside, or sent."""
 
 
 @dataclass
@@ -38,6 +40,7 @@ class Schedule:
         resets: what owners say to begin anew.
         adapter: builds the channel of each process.
         kills: the steps after which each process is killed; the one after the last lives on.
+        moments: how many further kills may come while something is done or sent.
     """
 
     seed: int
@@ -47,6 +50,7 @@ class Schedule:
     platform: Platform = field(init=False)
     store: InMemoryStore = field(init=False)
     kills: list[int] = field(init=False)
+    moments: int = field(init=False)
     steps: int = 0
     errors: list[str] = field(default_factory=list)
 
@@ -54,13 +58,12 @@ class Schedule:
         self.rng = random.Random(self.seed)
         self.store = InMemoryStore(tape_shards=self.rng.choice([1, 4]))
         self.platform = Platform(self.rng, is_searchable=self.rng.random() < 0.5)
-        self.kills = [self.rng.randint(20, 600) for _ in range(self.rng.randint(0, 5))]
+        self.kills = [self.rng.randint(20, 600) for _ in range(self.rng.randint(0, 4))]
+        self.moments = self.rng.randint(0, 2)
         adapters = [Adapter, LiveAdapter] if not self.platform.is_searchable else [SearchedAdapter]
         self.adapter = self.adapter or self.rng.choice(adapters)
-        self._policy = {
-            "debounce": self.rng.choice([0.0, 0.0, 1.0]),
-            "busy": self.rng.choice(["queue", "queue", "steer", "drop"]),
-        }
+        self._debounce = self.rng.choice([0.0, 0.0, 1.0])
+        self._busy = self.rng.choice(["queue", "queue", "steer", "drop"])
         self._clock = SteppingClock()
         self._people: set[asyncio.Task[None]] = set()
         self._process: Process | None = None
@@ -86,14 +89,15 @@ class Schedule:
         detangle.invariant(self._count_step)
         asyncio.get_running_loop().set_exception_handler(self._note_error)
         self.platform.on_buttons = self._answer_card
+        self.platform.on_moment = self._kill_soon
         for chat, people in CHATS.items():
             self._begin(self._talk(chat, people))
         for number in count():
             if await self._run_process(number):
                 return
 
-    def _begin(self, work: object) -> None:
-        task = asyncio.ensure_future(work)  # type: ignore[arg-type]
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
         self._people.add(task)
         task.add_done_callback(self._people.discard)
 
@@ -101,6 +105,12 @@ class Schedule:
         """Keep what a callback of the running process raised. What is left of a killed one may stumble."""
         if self._process is not None and self._process.outside.is_alive:
             self.errors.append(f"{context.get('message')}: {context.get('exception')!r}")
+
+    def _kill_soon(self, kind: str) -> None:
+        """Perhaps kill the process around this very moment."""
+        if self.moments and self.rng.random() < CHANCES[kind]:
+            self.moments -= 1
+            self._steps_left = self.rng.randint(1, 25)
 
     def _count_step(self) -> None:
         """Kill the running process after its last step."""
@@ -120,7 +130,7 @@ class Schedule:
             self.store,
             self.platform,
             clock=self._clock,
-            policy=rules(admission=_admission(), **self._policy),
+            policy=rules(self._debounce, admission=_admission(), busy=self._busy),
             name=f"life{number}",
             adapter=self.adapter,
         )
@@ -146,7 +156,7 @@ class Schedule:
     async def _wait_quiet(self, process: Process) -> None:
         """Return when people and platform have nothing left, and the bot does nothing."""
         while True:
-            while self._people or self.platform.has_updates or process.bench is None:
+            while self._people or self.platform.has_updates or process.bench is None:  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(1.0)
             await process.bench.quiet(10_000)
             await asyncio.sleep(QUIET_SECONDS)
