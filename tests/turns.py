@@ -16,6 +16,7 @@ from bubbot.errors import ConfigError, DeliveryFailed, FetchFailed
 from bubbot.feature import Feature, ReadSession, read_no_session
 from bubbot.features.agents.feature import agents_feature
 from bubbot.features.agents.settings import AgentsSettings
+from bubbot.features.approvals.events import SESSION_TRACE_EVENTS
 from bubbot.features.attachments.intake import AttachmentIntake
 from bubbot.features.attachments.tools import file_tools
 from bubbot.features.conversation.commands import find_no_traces
@@ -86,6 +87,8 @@ WAIT = 10.0
 """Seconds any wait of these tests may take."""
 CHANNEL = "test"
 HOME = "test:home"
+TRACE_EVENTS = (*ZONE_EVENTS, *SESSION_TRACE_EVENTS)
+"""The events of features with texts of sessions."""
 
 
 class Played(ScriptedModel):
@@ -444,7 +447,7 @@ def _parts(
         forget=forgotten.append,
         memory=memory,
         reserved_names=RESERVED_PREFIXES,
-        view_traces=lambda session: SessionTraceView(session, tuple(ZONE_EVENTS), OWN_REFERENCES),
+        view_traces=lambda session: SessionTraceView(session, TRACE_EVENTS, OWN_REFERENCES),
         find_traces=memory.feature().find_traces or find_no_traces,
     )
     files = Feature(name="attachments", tools=file_tools(options.max_file))
