@@ -99,7 +99,7 @@ class QuietText:
                 parts.append(word[place:end])
             else:
                 host = _HOST.match(word, found.end())
-                assert host is not None, "it matches nothing, too"
+                assert host is not None  # it matches nothing, too
                 beginning = found[0].replace("://", "[:]//") if found["scheme"] else found[0].replace("//", "/ /")
                 end = host.end()
                 parts += [word[place:start], beginning, host[0].replace(".", "[.]")]

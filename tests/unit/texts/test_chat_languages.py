@@ -31,9 +31,9 @@ CONVERSATION = (
         ),
         (
             "回合 first-N（条目 N 至 N）：已回答，回答是条目 N\n"
-            "第 N 步（条目 N）：调用工具，scripted，输入 N 令牌，输出 N 令牌，费用未知，N 毫秒；展示的条目：N, "
+            "第 N 步（条目 N）：调用工具，scripted，输入 N 词元，输出 N 词元，费用未知，N 毫秒；展示的条目：N, "
             "N；请求 D\n"
-            "第 N 步（条目 N）：完成，scripted，输入 N 令牌，输出 N 令牌，费用未知，N 毫秒；展示的条目：N, N, "
+            "第 N 步（条目 N）：完成，scripted，输入 N 词元，输出 N 词元，费用未知，N 毫秒；展示的条目：N, N, "
             "N, N；请求 D\n"
             "工具 tape_info（条目 N）\n"
             ",why yes 可显示 bubbot 生成的最后一个请求"
@@ -56,7 +56,7 @@ CONVERSATION = (
         ),
         (
             "回合 first-N（条目 N 至 N）：失败，没有回答\n"
-            "第 N 步（条目 N）：出错，scripted，输入 N 令牌，输出 N 令牌，费用未知，N 毫秒；展示的条目：N, N, "
+            "第 N 步（条目 N）：出错，scripted，输入 N 词元，输出 N 词元，费用未知，N 毫秒；展示的条目：N, N, "
             "N, N-N, N；请求 D\n"
             "  scripted 在 N 毫秒后失败：down\n"
             "错误 model_unavailable（条目 N）：down\n"
