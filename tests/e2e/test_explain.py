@@ -58,7 +58,7 @@ def test_a_person_asks_what_happened_and_replays_it(tmp_path: Path, monkeypatch:
     code, out, _ = run("explain", "trip", "Tell a lie.")
     assert (code, out.partition(". ")[0]) == (
         1,
-        "I found no answer whose sources hold, so I give none: #7 does not have the words that the model quoted",
+        "I found no answer whose sources hold, so I give none: #7 was not shown to the model",
     )
     assert run("explain", "trip", "Which hotel?")[:2] == (
         1,
