@@ -188,7 +188,9 @@ def _build_report(chat: str, question: str, result: AskResult, fact: Mapping[str
     if fact is None:
         return ExplainReport(chat, question, "failed", result.text)
     statements = tuple(
-        StatementLine(each["text"], each.get("quote", ""), tuple(CitedEntryLine(tape, entry) for tape, entry in each["cites"]))
+        StatementLine(
+            each["text"], each.get("quote", ""), tuple(CitedEntryLine(tape, entry) for tape, entry in each["cites"])
+        )
         for each in fact["statements"]
     )
     read = tuple(ReadEntries(tape, tuple(tuple(span) for span in spans)) for tape, spans in fact["read"])

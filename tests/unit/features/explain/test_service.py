@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bubbot.errors import AccessError
 from bubbot.features.explain import service, statements
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Preview, Role, TextStreamed
@@ -333,7 +334,7 @@ def _counting(grants: list[bool]) -> Callable[[str], bool]:
 GUARDS = {
     "words": (statements, "find_quotation", lambda words, _: words, "#2 leaves Rome at 19:55"),
     "shown": (service, "find_read", lambda _: _All(), "#3 leaves Rome at 18:40"),
-    "granted": (service, "AccessError", service.AccessError, "test:granted #2 LH410 leaves"),
+    "granted": (service, "AccessError", AccessError, "test:granted #2 LH410 leaves"),
     "tools": (service, "EXPLAIN_TOOLS", service.EXPLAIN_TOOLS | {"memory.save"}, "UNKNOWN"),
     "form": (
         statements,

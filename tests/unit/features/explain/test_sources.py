@@ -68,7 +68,7 @@ async def ask(bench: Bench, answer: str) -> str:
     """Let the model open everything and answer so; return what people get."""
     assert isinstance(bench.model, ExplainingModel)
     number = len(bench.model.plans)
-    calls = [("tape_read", {"ids": ["12-21"]}), ("explain_turn", {"entry": 21})]
+    calls: list[Any] = [("tape_read", {"ids": ["12-21"]}), ("explain_turn", {"entry": 21})]
     bench.model.plans[number] = Plan([[*range(2, 12)], ()], [answer, "UNKNOWN"], [False, True], "", calls)
     return (await bench.say(f",explain question {number}: why?")).text
 
