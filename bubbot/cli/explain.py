@@ -47,11 +47,13 @@ class StatementLine:
     """A statement.
 
     Attributes:
-        text: its words.
+        text: who said what and when.
+        quote: the sentences of the entry.
         cites: the entries that it rests on.
     """
 
     text: str
+    quote: str
     cites: tuple[CitedEntryLine, ...]
 
 
@@ -78,6 +80,7 @@ class ExplainReport:
         status: `founded`, `unknown` (the record does not tell), `unfounded` (no answer whose sources hold) or `failed`.
         text: what a person reads.
         statements: the answer; empty unless it is founded.
+        conclusion: what the model concludes, in its own words, which nothing checks; empty if it does not.
         read: the entries that the model was shown.
         problems: why answers of the model were refused, in order.
         steps: model calls.
@@ -89,6 +92,7 @@ class ExplainReport:
     status: str
     text: str
     statements: tuple[StatementLine, ...] = ()
+    conclusion: str = ""
     read: tuple[ReadEntries, ...] = ()
     problems: tuple[str, ...] = ()
     steps: int = 0
@@ -102,9 +106,9 @@ RESULTS = {"explain": ExplainReport}
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's help texts and options."""
     parser.description = (
-        "Ask what happened in a chat. The model reads the record of the chat with tools that change nothing; every statement "
-        "of its answer cites entries, and an answer whose citations do not hold is not given. `bubbot tape show CHAT` prints "
-        "the entries. The exit code is 1 without an answer."
+        "Ask what happened in a chat. The model reads the record of the chat with tools that change nothing and answers with "
+        "entries and their words; who said them and when comes from the record, and an answer that quotes what does not stand "
+        "there is not given. `bubbot tape show CHAT` prints the entries. The exit code is 1 without an answer."
     )
     parser.epilog = 'example: bubbot explain telegram:42 "why did you book the late train?"'
     parser.add_argument("chat", help="a session such as telegram:42 or default, or the name of a tape")
@@ -184,7 +188,9 @@ def _build_report(chat: str, question: str, result: AskResult, fact: Mapping[str
     if fact is None:
         return ExplainReport(chat, question, "failed", result.text)
     statements = tuple(
-        StatementLine(each["text"], tuple(CitedEntryLine(tape, entry) for tape, entry in each["cites"]))
+        StatementLine(
+            each["text"], each.get("quote", ""), tuple(CitedEntryLine(tape, entry) for tape, entry in each["cites"])
+        )
         for each in fact["statements"]
     )
     read = tuple(ReadEntries(tape, tuple(tuple(span) for span in spans)) for tape, spans in fact["read"])
@@ -194,6 +200,7 @@ def _build_report(chat: str, question: str, result: AskResult, fact: Mapping[str
         fact["status"],
         result.text,
         statements,
+        fact.get("conclusion", ""),
         read,
         tuple(fact["problems"]),
         fact["steps"],

@@ -43,7 +43,7 @@ class LyingModel:
         text = TRUTH if is_told else LIE
         found = [line for part in shown for line in part.replace("\n    ", " ").splitlines() if text in line]
         entry = found[0].partition(" ")[0] if found else "#3"
-        yield ModelReply(f"{text} [{entry}]", usage=Usage(1, 1))
+        yield ModelReply(f"{entry} {text}", usage=Usage(1, 1))
 
 
 def run(arguments: Sequence[str]) -> int:

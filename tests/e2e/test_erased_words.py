@@ -19,7 +19,7 @@ def write_script(path: Path, answer: bytes) -> Path:
             "when": "Why the train|cannot be used",
             "steps": [
                 {"calls": [{"name": "tape_search", "arguments": {"query": "train"}}]},
-                {"text": f'You wrote: "the train {SAID.decode()}". [#3]'},
+                {"text": f'#3 "the train {SAID.decode()}"'},
             ],
         },
     ]

@@ -9,20 +9,30 @@ import pytest
 
 from tests.e2e import inside
 
+WANTED = "Which train? Not later, and not before 18:00."
+ANSWER = "Your train to Rome is LH410, at 18:40."
 SCRIPT = {
     "rules": [
         {
             "when": "late train",
             "steps": [
                 {"calls": [{"name": "tape_search", "arguments": {"query": "train"}}]},
-                {"text": 'You wrote: "not before 18:00". [#3]\nThe answer named train LH410 at 18:40. [#7]'},
+                {
+                    "text": '#3 "not before 18:00"\n#7 "LH410, at 18:40"\n=> So an earlier train was out of the question.'
+                },
             ],
         },
-        {"when": "lie|cannot be used", "steps": [{"text": "The answer named train LH411. [#7]"}]},
+        {"when": "lie|cannot be used", "steps": [{"text": '#7 "LH411, at 18:40"'}]},
         {"when": "hotel", "steps": [{"text": "UNKNOWN"}]},
     ],
-    "default": [{"text": "Your train to Rome is LH410, at 18:40."}],
+    "default": [{"text": ANSWER}],
 }
+READ = [
+    f"owner (#0) wrote: “{WANTED}” [#3]",
+    f"the bot wrote: “{ANSWER}” [#7]",
+    "and nobody checked it: So an earlier train was out of the question.",
+]
+"""What people read, after the dates."""
 
 
 def test_a_person_asks_what_happened_and_replays_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,16 +45,21 @@ def test_a_person_asks_what_happened_and_replays_it(tmp_path: Path, monkeypatch:
         return done.returncode, done.stdout.decode(), done.stderr.decode()
 
     assert run("explain", "default", "Why the late train?")[0] == 4  # there is no home yet
-    run("ask", "--session", "trip", "Which train? Not later, and not before 18:00.")
+    run("ask", "--session", "trip", WANTED)
     code, out, err = run("explain", "trp", "Why the late train?")
     assert (code, out, err) == (1, "", "bubbot: there is no chat stdin:trp; bubbot tape list shows all tapes\n")
     code, out, _ = run("explain", "trip", 'Why the late train, chat="x"?')
-    assert (code, out) == (0, 'You wrote: "not before 18:00". [#3]\nThe answer named train LH410 at 18:40. [#7]\n')
+    assert (code, [line.partition(", ")[2] for line in out.splitlines()]) == (0, READ)
     report = json.loads(run("explain", "trip", "Why the late train?", "--json")[1])
     assert report["status"] == "founded"
     assert [each["cites"][0]["entry"] for each in report["statements"]] == [3, 7]
+    assert [each["quote"] for each in report["statements"]] == [WANTED, ANSWER]
+    assert report["conclusion"] == "So an earlier train was out of the question."
     code, out, _ = run("explain", "trip", "Tell a lie.")
-    assert (code, out.partition(",")[0]) == (1, "I found no answer whose sources hold")
+    assert (code, out.partition(". ")[0]) == (
+        1,
+        "I found no answer whose sources hold, so I give none: #7 was not shown to the model",
+    )
     assert run("explain", "trip", "Which hotel?")[:2] == (
         1,
         "The record of this chat does not tell. Entries read: none.\n",

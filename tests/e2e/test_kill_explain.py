@@ -33,12 +33,12 @@ class ExplainBench(Bench):
 
     def explanation_faults(self) -> list[str]:
         """What people were told beyond one true answer, and what the tapes say otherwise; a receipt says if it may repeat."""
-        told = [line for line in (self.home / "printed").read_text().splitlines() if line.startswith("The train")]
+        told = [line for line in (self.home / "printed").read_text().splitlines() if "wrote: “" in line]
         tape = self.entries(asyncio.run(default_session_tape(self.home)))
         facts = [entry.payload["data"] for entry in tape if entry.name == "explain/ended"]
         answered = [entry for entry in tape if entry.name == "command"]
         resumed = [each for each in self.entries("bubbot/outbox/stdin") if "resumed" in str(each.payload)]
-        faults = [f"told: {line}" for line in told if line != f"{TRUTH} [#3]"]
+        faults = [f"told: {line}" for line in told if not line.endswith(f" wrote: “{TRUTH}” [#3]")]
         faults += [f"cited: {fact['statements']}" for fact in facts if LIE in str(fact["statements"])]
         faults += [f"told {len(told)} times"] if not 1 <= len(told) <= 1 + len(resumed) else []
         return [

@@ -77,11 +77,11 @@ class LeakyModel:
         yield ModelReply(text, usage=usage)
 
     def _explain(self, newest: Mapping[str, Any], usage: Usage) -> ModelReply:
-        """Look at the turn before the question, then cite the first canary there."""
+        """Look at the turn before the question, then quote the first canary there."""
         if newest["role"] == "user":
             return ModelReply("", (self._call("explain_turn", {}),), "tool_calls", usage=usage)
         shown = _SHOWN.search(str(newest["content"]))
-        return ModelReply(f"It says {shown[2]}. [#{shown[1]}]" if shown else "UNKNOWN", usage=usage)
+        return ModelReply(f"#{shown[1]} {shown[2]}" if shown else "UNKNOWN", usage=usage)
 
     def _call(self, name: str, arguments: object) -> ToolCall:
         return ToolCall(f"call_{next(self._numbers)}", name, json.dumps(arguments))

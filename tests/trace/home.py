@@ -65,7 +65,7 @@ async def live(home: Path) -> World:
             await world.fire(job)
         for place in (AUDITED, OTHER):
             await world.say(place, f"At last: {world.canary()}")
-            assert "It says zq" in await world.say(place, f",explain What of {world.canary()}?")
+            assert "wrote: “" in await world.say(place, f",explain What of {world.canary()}?")
         await world.say(OWNER_CHAT, f",audit {AUDITOR} of {AUDITED.session}")
     await replay(home, {place.session: world.canary() for place in (AUDITED, OTHER)})
     return world

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from bubbot.tape.references import TapeEntryId, TapeSpans
 
@@ -10,9 +10,10 @@ EXPLAINED = "explain/ended"
 
 
 class CitedStatement(TypedDict):
-    """A statement, and the entries that it cites."""
+    """A statement, and the entries that it cites; since 2026-11-28 one, with the sentences that are quoted from it."""
 
     text: str
+    quote: NotRequired[str]
     cites: Sequence[TapeEntryId]
 
 
@@ -24,6 +25,7 @@ class ExplanationEnded(TypedDict):
     fork: str
     status: str
     statements: Sequence[CitedStatement]
+    conclusion: NotRequired[str]
     read: TapeSpans
     problems: Sequence[str]
     steps: int

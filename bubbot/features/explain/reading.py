@@ -24,6 +24,8 @@ from bubbot.tape.query import IdRanges, TapeQuery, format_date
 TURN_TOOL, CALLS_TOOL, DELIVERIES_TOOL = "explain.turn", "explain.calls", "explain.deliveries"
 UNKNOWN = "UNKNOWN"
 """The whole answer of a model that finds nothing."""
+CONCLUSION = "=>"
+"""The beginning of the one line in the words of the model."""
 MAX_TURN_ENTRIES = 200
 MAX_LINE_CHARS = 500
 MAX_DELIVERIES_READ = 400
@@ -130,13 +132,14 @@ async def read_deliveries(tape: TapeHandle) -> dict[str, list[TapeEntry]]:
 def format_entry(entry: TapeEntry, zone: tzinfo) -> str:
     """Write an entry on one line: its id, date, kind and content as JSON."""
     name = f" {entry.name}" if entry.name else ""
-    content = escape_json(encode(_content(entry)))
+    content = escape_json(encode(read_content(entry)))
     if len(content) > MAX_LINE_CHARS:
         content = f"{content[:MAX_LINE_CHARS]}…"
     return f"#{entry.id} {format_date(entry.date, zone, undated='-')} {entry.kind}{name}: {content}"
 
 
-def _content(entry: TapeEntry) -> Mapping[str, Any]:
+def read_content(entry: TapeEntry) -> Mapping[str, Any]:
+    """Return what an entry holds that is shown as JSON."""
     if data := entry.data:
         return {key: data[key] for key in _STEP_FIELDS if key in data} if entry.name == STEP_EVENT else data
     sender = entry.meta.get("sender")

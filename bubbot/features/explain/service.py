@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
-from datetime import tzinfo
 from typing import Any, Literal
 
 from bubbot.concurrency import run_uninterrupted
 from bubbot.errors import AccessError, BubbotError, ConfigError, EntryNotFound, LeaseLost, StoreError, ToolFailed
 from bubbot.feature import OpenCopy, ReadSession
-from bubbot.features.explain.claims import Evidence
 from bubbot.features.explain.events import EXPLAINED, ExplanationEnded
 from bubbot.features.explain.reading import (
     CALLS_TOOL,
@@ -22,29 +19,31 @@ from bubbot.features.explain.reading import (
     read_deliveries,
     read_turn,
 )
+from bubbot.features.explain.sources import read_source
 from bubbot.features.explain.statements import (
     AnswerInvalid,
     Citation,
     CitedEntry,
     Statement,
-    check_statements,
+    check_quotations,
     find_shown,
     parse_answer,
 )
 from bubbot.ports.channel import TERMINAL_CHANNEL
+from bubbot.ports.model import ToolCall
 from bubbot.ports.outbox import OUTBOX_PREFIX
 from bubbot.ports.text import clean
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.runtime.context.quoting import escape_tags
-from bubbot.runtime.turns import TurnRecord, discarded_steps, read_results
+from bubbot.runtime.turns import TurnRecord, discarded_steps, read_calls, read_results
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import anchor
 from bubbot.tape.corrections import Corrections
-from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.entry import Kind, TapeEntry, int_field
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import CORRECTION, TapeHandle, spans_of
-from bubbot.tape.query import IdRanges, TapeQuery, parse_moment
+from bubbot.tape.query import IdRanges, TapeQuery, format_date
 
 ExplainStatus = Literal["founded", "unknown", "unfounded", "failed"]
 """`founded`: each statement holds. `unknown`: the model found nothing. `unfounded`: no answer held. `failed`: no model answered."""
@@ -71,7 +70,8 @@ class Explanation:
         statements: the answer; empty unless it is founded.
         read: the entries that the model was shown.
         problems: why its answers were refused, in order.
-        reason: why no model answered.
+        reason: why no model answered, or why its last answer was refused.
+        conclusion: what the model concludes from the statements, in its own words; empty if it does not.
         tape: the name of the tape that it is about.
     """
 
@@ -81,6 +81,7 @@ class Explanation:
     problems: tuple[str, ...] = ()
     reason: str = ""
     tape: str = ""
+    conclusion: str = ""
 
 
 @dataclass(slots=True)
@@ -164,7 +165,7 @@ class ExplainService:
 
     async def _run(self, turn: Turn, attempt: _Attempt) -> Explanation:
         """Ask the model; once more if its answer does not hold."""
-        fork, problems = attempt.fork, list[str]()
+        fork, problems, reason = attempt.fork, list[str](), ""
         child = turn.derive(
             fork,
             origin=ORIGIN,
@@ -177,29 +178,37 @@ class ExplainService:
             for _ in range(ATTEMPTS):
                 answer = (await child.runner.run_model(child)).text
                 try:
-                    statements = await self._check(child, attempt, answer)
+                    statements, conclusion = await self._check(child, attempt, answer)
                 except AnswerInvalid as error:
                     problems.append(str(error))
+                    reason = error.describe(turn.texts)
                     repair = _REPAIR.format(problem=escape_tags(str(error)))
                     (asked,) = await fork.append([make.message("user", clean(repair))])
                     child.message_ids = [*child.message_ids, asked.id]
                 else:
                     status: ExplainStatus = "founded" if statements else "unknown"
-                    return Explanation(status, statements, find_read(attempt), tuple(problems))
+                    read = find_read(attempt)
+                    return Explanation(status, statements, read, tuple(problems), conclusion=conclusion)
         except (StoreError, LeaseLost):
             raise  # nothing can be recorded; what the fork saved is durable
         except BubbotError as error:
             await fork.append([make.error(error.kind, clean(str(error)))])
             reason = turn.texts.reason(error)
             return Explanation("failed", (), find_read(attempt), tuple(problems), reason)
-        return Explanation("unfounded", (), find_read(attempt), tuple(problems))
+        return Explanation("unfounded", (), find_read(attempt), tuple(problems), reason)
 
-    async def _check(self, child: Turn, attempt: _Attempt, answer: str) -> tuple[Statement, ...]:
-        """Read an answer and check each of its citations. Raise `AnswerInvalid` with the first that does not hold."""
-        statements = parse_answer(answer)
-        cited = {citation for statement in statements for citation in statement.citations}
-        check_statements(statements, find_read(attempt), await self._find_entries(child, attempt, cited))
-        return statements
+    async def _check(self, child: Turn, attempt: _Attempt, text: str) -> tuple[tuple[Statement, ...], str]:
+        """Read an answer and check it; return what people read, and its conclusion.
+
+        Raise `AnswerInvalid` with the first line that does not hold.
+        """
+        answer = parse_answer(text)
+        entries = await self._find_entries(child, attempt, {each.citation for each in answer.quotations})
+        # In a thread: a long entry takes a second.
+        statements = await asyncio.to_thread(
+            check_quotations, answer.quotations, find_read(attempt), entries, child.texts
+        )
+        return statements, answer.conclusion
 
     async def _find_entries(self, child: Turn, attempt: _Attempt, cited: set[Citation]) -> dict[Citation, CitedEntry]:
         """Find what there is of cited entries."""
@@ -207,11 +216,11 @@ class ExplainService:
         for tape in sorted({citation.tape for citation in cited}):
             ids = sorted(citation.entry for citation in cited if citation.tape == tape)
             if not tape:
-                entries = await _fetch(attempt.fork, [each for each in ids if each <= attempt.head])
+                entries = await _fetch(attempt.fork, [each for each in ids if each <= attempt.head], child)
                 attempt.tapes[tape] = attempt.fork.name
             elif tape.startswith(f"{OUTBOX_PREFIX}/"):
                 own = (await read_deliveries(attempt.fork)).get(tape, ())
-                entries = {entry.id: entry for entry in own if entry.id in ids}
+                entries = {entry.id: _cite(entry, {}, child) for entry in own if entry.id in ids}
                 attempt.tapes[tape] = tape
             else:
                 try:
@@ -221,13 +230,9 @@ class ExplainService:
                     continue
                 except (EntryNotFound, ConfigError):
                     continue
-                entries = await _fetch(other, ids)
+                entries = await _fetch(other, ids, child)
                 attempt.tapes[tape] = other.name
-            for each, entry in entries.items():
-                # In a thread: a long entry takes a second.
-                evidence = await asyncio.to_thread(read_evidence, entry, child.zone)
-                is_explanation = entry is not None and is_of_explanation(entry)
-                found[Citation(each, tape)] = CitedEntry(evidence, is_explanation=is_explanation)
+            found |= {Citation(each, tape): entry for each, entry in entries.items()}
         return found
 
     async def _close(self, turn: Turn, attempt: _Attempt, explanation: Explanation) -> None:
@@ -254,8 +259,8 @@ def find_read(attempt: _Attempt) -> frozenset[Citation]:
     return frozenset(each for each in find_shown(results) if each.tape or each.entry <= attempt.head)
 
 
-async def _fetch(tape: TapeHandle, ids: Sequence[int]) -> dict[int, TapeEntry | None]:
-    """Fetch entries by id; None for one whose words are gone."""
+async def _fetch(tape: TapeHandle, ids: Sequence[int], turn: Turn) -> dict[int, CitedEntry]:
+    """Find what there is of entries by their ids."""
     if not ids:
         return {}
     entries, events = await tape.fetch(
@@ -264,53 +269,35 @@ async def _fetch(tape: TapeHandle, ids: Sequence[int]) -> dict[int, TapeEntry | 
             TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(CORRECTION,)),
         ]
     )
-    hidden = Corrections.of(events).hidden
-    return {entry.id: None if entry.erased or entry.id in hidden else entry for entry in entries}
+    corrections, found = Corrections.of(events), dict[int, CitedEntry]()
+    for entry in entries:
+        if entry.erased or entry.id in corrections.hidden:
+            found[entry.id] = CitedEntry()
+            continue
+        corrected = int_field(entry.data, "corrects") if entry.name == CORRECTION else 0
+        newest = corrections.superseded.get(corrected or entry.id, 0)
+        cited = _cite(entry, await _find_calls(tape, entry), turn)
+        found[entry.id] = replace(cited, newest=newest if newest != entry.id else 0)
+    return found
+
+
+async def _find_calls(tape: TapeHandle, entry: TapeEntry) -> dict[str, ToolCall]:
+    """Find the calls before a result, by their ids; none of another entry."""
+    if entry.kind != Kind.TOOL_RESULT:
+        return {}
+    before = IdRanges(((1, entry.id),))
+    (calls,) = await tape.fetch([TapeQuery(tape.name, before, kinds=(Kind.TOOL_CALL,), newest=True, limit=1)])
+    return {call.id: call for each in calls for call in read_calls(each)}
+
+
+def _cite(entry: TapeEntry, calls: Mapping[str, ToolCall], turn: Turn) -> CitedEntry:
+    date = format_date(entry.date, turn.zone, undated=turn.texts.say("undated"))
+    return CitedEntry(read_source(entry, calls, turn.texts), date, is_explanation=is_of_explanation(entry))
 
 
 def is_of_explanation(entry: TapeEntry) -> bool:
     """Return true for what an explanation wrote: this one, one that was cut off, or an earlier one."""
     return entry.meta.get("origin") == ORIGIN or entry.name == EXPLAINED
-
-
-def read_evidence(entry: TapeEntry | None, zone: tzinfo) -> Evidence | None:
-    """Read an entry as evidence: its texts and numbers, who wrote it and when."""
-    if entry is None:
-        return None
-    sender = entry.meta.get("sender")
-    author = [str(sender.get("name", "")), str(sender.get("id", ""))] if isinstance(sender, Mapping) else []
-    is_own = entry.payload.get("role") == "assistant" or not author
-    labels = [
-        *author,
-        str(entry.kind).replace("_", " "),
-        entry.name or "",
-        *(["bot assistant bubbot"] if is_own else []),
-    ]
-    moment = parse_moment(entry.date)
-    local = moment.astimezone(zone) if moment else None
-    minute = local.hour * 60 + local.minute if local else -1
-    return Evidence.of(_texts(entry.payload), labels=labels, day=local.date() if local else None, minute=minute)
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Yield the texts and the numbers of a payload; JSON in a text, such as arguments, is read as well."""
-    if isinstance(value, str):
-        yield value
-        if value[:1] in "{[" and len(value) > 1:
-            try:
-                yield from _texts(json.loads(value))
-            except (ValueError, RecursionError):
-                return
-    elif isinstance(value, bool) or value is None:
-        return
-    elif isinstance(value, int | float):
-        yield f"{value:.9f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _texts(item)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _texts(item)
 
 
 def _describe(attempt: _Attempt, explanation: Explanation) -> ExplanationEnded:
@@ -326,9 +313,10 @@ def _describe(attempt: _Attempt, explanation: Explanation) -> ExplanationEnded:
         "fork": "" if attempt.copy else attempt.fork.id,
         "status": explanation.status,
         "statements": [
-            {"text": each.text, "cites": [(tapes[cited.tape], cited.entry) for cited in each.citations]}
+            {"text": each.text, "quote": each.quote, "cites": [(tapes[each.citation.tape], each.citation.entry)]}
             for each in explanation.statements
         ],
+        "conclusion": explanation.conclusion,
         "read": [(tape, [list(span) for span in spans_of(sorted(ids))]) for tape, ids in sorted(read.items())],
         "problems": list(explanation.problems),
         "steps": len(turn.steps),

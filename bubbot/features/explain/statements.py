@@ -1,11 +1,13 @@
-"""The answer of an explanation: statements that cite entries, and the one function that checks them.
+"""The answer of an explanation: what entries say, and the one function that checks it.
 
 The form is small, so that a model can be held to it:
 
-    The train leaves at 18:40. [#12]
-    - Ann booked the hotel "Roma" for two nights. [#15, telegram:42 #7]
+    #12 "It has to be direct, and not before 18:00."
+    telegram:42 #7 "The fair begins on Friday."
+    => So the evening train was the first that fits.
 
-Every line is a statement and ends with the entries that it rests on. `UNKNOWN` alone says that the tape does not tell.
+Each line is an entry and words that stand in it. At most one conclusion follows, in words of the model that nothing checks
+and that people read as such. `UNKNOWN` alone says that the tape does not tell.
 """
 
 from __future__ import annotations
@@ -13,25 +15,45 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from bubbot.features.explain.claims import Evidence, read_claims, split_sentences
-from bubbot.features.explain.reading import UNKNOWN
+from bubbot.features.explain.reading import CONCLUSION, UNKNOWN
+from bubbot.features.explain.sources import MAX_QUOTATION_CHARS, SourceText, find_quotation
 from bubbot.records import dataclass
+from bubbot.texts import Texts
 
-MAX_STATEMENTS = 30
-MAX_STATEMENT_CHARS = 600
-MAX_CITATIONS = 8
-MIN_SENTENCE_WORDS = 3
-"""Shorter pieces, such as `Dr.`, are no sentences of their own."""
+MAX_LINES = 30
+MAX_CONCLUSION_CHARS = 400
 
-_LINE = re.compile(r"(?:[-*•]\s+|\d{1,2}[.)]\s+)?(?P<text>.+)\[(?P<cited>[^\[\]]+)\][.。]?")
-_CITATION = re.compile(r"(?:(?P<tape>[^\s#,\[\]]{1,200})\s+)?#(?P<entry>[1-9]\d{0,11})")
-_MENTION = re.compile(r"(?<![\w&])#(\d{1,12})\b")
+_LINE = re.compile(
+    r"(?:[-*•]\s+|\d{1,2}[.)]\s+)?\[?(?:(?P<tape>[^\s#,\[\]]{1,200})\s+)?#(?P<entry>[1-9]\d{0,11})(?!\d)\]?(?P<words>.+)"
+)
+_LOOKS_FOUNDED = re.compile(r"#\d|[\[\]\"“”„«»「」『』]")
+"""What a conclusion may not hold: citations and quotations are for what was checked."""
 _SHOWN = re.compile(r"#(\d{1,12}) ")
 _QUOTED_FROM = re.compile(r"Quoted from ([^\s,]+), oldest first;")
 
 
 class AnswerInvalid(Exception):
-    """What a model wrote breaks the form, or a citation does not hold; the text says how."""
+    """What a model wrote breaks the form, or a citation does not hold."""
+
+    def __init__(self, sentence: str, words: str = "", **values: object) -> None:
+        """Set what is wrong.
+
+        Args:
+            sentence: the name of the sentence that says it.
+            words: those of the model that it is about; people do not read them.
+            values: those of the sentence.
+        """
+        super().__init__(sentence)
+        self.sentence, self.words, self.values = sentence, words, values
+
+    def describe(self, texts: Texts) -> str:
+        """Say what is wrong to people."""
+        return texts.say(self.sentence, **self.values)
+
+    def __str__(self) -> str:
+        """Say what is wrong to the model."""
+        problem = self.describe(Texts())
+        return f"{problem}: {_shorten(self.words)}" if self.words else problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +68,34 @@ class Citation:
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
-    """A line of an answer: its words, and the entries that it rests on."""
+class Quotation:
+    """A line of an answer: an entry, and words that are said to stand in it."""
 
+    citation: Citation
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a model answers; no quotations mean that it found nothing. `conclusion`: its own words, empty if there are none."""
+
+    quotations: tuple[Quotation, ...] = ()
+    conclusion: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What people read of an entry.
+
+    Attributes:
+        citation: the entry.
+        quote: the sentences of the entry.
+        text: these, with who said them and when.
+    """
+
+    citation: Citation
+    quote: str
     text: str
-    citations: tuple[Citation, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,52 +103,49 @@ class CitedEntry:
     """What there is of a cited entry.
 
     Attributes:
-        evidence: what it says; None for one whose words are gone: erased, or deleted by who wrote it.
+        source: what it says and in whose words; empty for one whose words are gone: erased, or deleted by who wrote it.
+        date: when it was written, as people read it.
         is_granted: the chat of the question may read it.
         is_explanation: an explanation wrote it, with what its model said wrongly; it founds nothing.
+        newest: the id of the newest version of what it says; 0 for its own.
     """
 
-    evidence: Evidence | None = None
+    source: tuple[SourceText, ...] = ()
+    date: str = ""
     is_granted: bool = True
     is_explanation: bool = False
+    newest: int = 0
 
 
-def parse_answer(text: str) -> tuple[Statement, ...]:
-    """Read the answer of a model; no statements mean that it found nothing.
+def parse_answer(text: str) -> Answer:
+    """Read the answer of a model.
 
     Raises:
         AnswerInvalid: it breaks the form.
     """
     lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
     if [line.rstrip(".") for line in lines] == [UNKNOWN]:
-        return ()
+        return Answer()
     if not lines:
-        raise AnswerInvalid("it is empty")
-    if len(lines) > MAX_STATEMENTS:
-        raise AnswerInvalid(f"it has {len(lines)} lines; {MAX_STATEMENTS} are allowed")
-    return tuple(map(_parse_line, lines))
+        raise AnswerInvalid("explain_wrong_empty")
+    if len(lines) > MAX_LINES:
+        raise AnswerInvalid("explain_wrong_long", limit=MAX_LINES)
+    conclusion = _parse_conclusion(lines.pop()) if lines[-1].startswith(CONCLUSION) and len(lines) > 1 else ""
+    return Answer(tuple(map(_parse_line, lines)), conclusion)
 
 
-def _parse_line(line: str) -> Statement:
+def _parse_conclusion(line: str) -> str:
+    conclusion = line.removeprefix(CONCLUSION).strip()
+    if not conclusion or len(conclusion) > MAX_CONCLUSION_CHARS or _LOOKS_FOUNDED.search(conclusion):
+        raise AnswerInvalid("explain_wrong_conclusion", line, limit=MAX_CONCLUSION_CHARS)
+    return conclusion
+
+
+def _parse_line(line: str) -> Quotation:
     match = _LINE.fullmatch(line)
-    shown = _shorten(line)
     if match is None:
-        raise AnswerInvalid(f"this line does not end with the entries that it rests on, such as [#12]: {shown}")
-    if len(match["text"]) > MAX_STATEMENT_CHARS:
-        raise AnswerInvalid(f"this line is longer than {MAX_STATEMENT_CHARS} characters: {shown}")
-    citations = []
-    for part in match["cited"].split(","):
-        cited = _CITATION.fullmatch(part.strip())
-        if cited is None:
-            raise AnswerInvalid(f"[{_shorten(match['cited'])}] is no list of entries, such as [#12, #15]: {shown}")
-        citations.append(Citation(int(cited["entry"]), cited["tape"] or ""))
-    if len(citations) > MAX_CITATIONS:
-        raise AnswerInvalid(f"this line cites {len(citations)} entries; {MAX_CITATIONS} are allowed: {shown}")
-    statement = Statement(match["text"].strip(), tuple(dict.fromkeys(citations)))
-    cited_ids = {citation.entry for citation in citations}
-    if strange := [number for number in map(int, _MENTION.findall(statement.text)) if number not in cited_ids]:
-        raise AnswerInvalid(f"#{strange[0]} is named in the words of this line and not cited at its end: {shown}")
-    return statement
+        raise AnswerInvalid("explain_wrong_line", line)
+    return Quotation(Citation(int(match["entry"]), match["tape"] or ""), match["words"])
 
 
 def find_shown(results: Iterable[str]) -> frozenset[Citation]:
@@ -123,56 +165,44 @@ def find_shown(results: Iterable[str]) -> frozenset[Citation]:
     return frozenset(shown)
 
 
-def check_statements(
-    statements: Sequence[Statement], shown: Collection[Citation], entries: Mapping[Citation, CitedEntry]
-) -> None:
-    """Check every citation of an answer.
+def check_quotations(
+    quotations: Sequence[Quotation], shown: Collection[Citation], entries: Mapping[Citation, CitedEntry], texts: Texts
+) -> tuple[Statement, ...]:
+    """Check every quotation of an answer, and write what people read; what two lines quote is written once.
 
     Args:
-        statements: the answer.
+        quotations: the answer.
         shown: the entries that the model was shown in this explanation.
         entries: what there is of the cited entries; one that does not exist is not among them.
+        texts: the language of what people read.
 
     Raises:
-        AnswerInvalid: the first citation that does not hold.
+        AnswerInvalid: the first quotation that does not hold.
     """
-    for statement in statements:
-        for citation in statement.citations:
-            problem = _find_problem(citation, shown, entries)
-            if problem:
-                raise AnswerInvalid(f"{citation} {problem}: {_shorten(statement.text)}")
-        _check_words(statement, [(each, entries[each].evidence) for each in statement.citations])
+    return tuple(dict.fromkeys(_check(each, shown, entries.get(each.citation), texts) for each in quotations))
 
 
-def _find_problem(citation: Citation, shown: Collection[Citation], entries: Mapping[Citation, CitedEntry]) -> str:
-    entry = entries.get(citation)
+def _check(quotation: Quotation, shown: Collection[Citation], entry: CitedEntry | None, texts: Texts) -> Statement:
+    cited, words = quotation.citation, quotation.words
     if entry is None:
-        return "does not exist"
+        raise AnswerInvalid("explain_wrong_missing", words, entry=cited)
     if not entry.is_granted:
-        return "may not be read from here"
-    if citation not in shown:
-        return "was not shown to you"
+        raise AnswerInvalid("explain_wrong_granted", words, entry=cited)
+    if cited not in shown:
+        raise AnswerInvalid("explain_wrong_shown", words, entry=cited)
     if entry.is_explanation:
-        return "belongs to an explanation, which founds nothing"
-    return "has no words any more" if entry.evidence is None else ""
-
-
-def _check_words(statement: Statement, cited: Sequence[tuple[Citation, Evidence | None]]) -> None:
-    """Raise `AnswerInvalid` if the words of a statement are not those of the entries that it cites."""
-    words = _MENTION.sub(" ", statement.text)
-    claims = read_claims(words)
-    evidence = Evidence()
-    for citation, each in cited:
-        own = each or Evidence()
-        if not own.supports(claims):
-            raise AnswerInvalid(f"{citation} says nothing of this: {_shorten(statement.text)}")
-        evidence += own
-    names = ", ".join(str(citation) for citation, _ in cited)
-    if missing := evidence.find_missing(claims):
-        raise AnswerInvalid(f"{missing} is not in {names}: {_shorten(statement.text)}")
-    for sentence in split_sentences(words):
-        if len(sentence.split()) >= MIN_SENTENCE_WORDS and not evidence.supports(read_claims(sentence)):
-            raise AnswerInvalid(f"{names} says nothing of this: {_shorten(sentence)}")
+        raise AnswerInvalid("explain_wrong_source", words, entry=cited)
+    if not entry.source:
+        raise AnswerInvalid("explain_wrong_gone", words, entry=cited)
+    if entry.newest:
+        raise AnswerInvalid("explain_wrong_old", words, entry=cited, newest=entry.newest)
+    for source in entry.source:
+        if quote := find_quotation(words, source.text):
+            if len(quote) > MAX_QUOTATION_CHARS:
+                raise AnswerInvalid("explain_wrong_quotation", words, entry=cited, limit=MAX_QUOTATION_CHARS)
+            text = texts.say("explain_statement", date=entry.date, lead=source.lead, quote=quote)
+            return Statement(cited, quote, text)
+    raise AnswerInvalid("explain_wrong_words", words, entry=cited)
 
 
 def _shorten(text: str) -> str:

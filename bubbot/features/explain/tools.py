@@ -16,7 +16,7 @@ from bubbot.texts import Texts
 
 if TYPE_CHECKING:
     from bubbot.features.explain.service import Explanation
-    from bubbot.features.explain.statements import Citation, Statement
+    from bubbot.features.explain.statements import Citation
 
 MAX_QUESTION_CHARS = 2_000
 TIMEOUT_SECONDS = 600.0
@@ -48,8 +48,8 @@ def explain_tools(read_session: ReadSession, open_copy: OpenCopy, page: str) -> 
         ),
     )
     async def session_explain(turn: Turn, args: ExplainArgs) -> str:
-        """Answer a question about what happened in this chat. Each statement cites the entries that it rests on; an answer
-        whose citations do not hold is not given."""
+        """Answer a question about what happened in this chat with what its entries say, in whose words and when; an answer
+        that quotes what does not stand there is not given."""
         # Imported here: a bot may run for long before somebody asks what happened.
         from bubbot.features.explain.service import ExplainService
 
@@ -65,18 +65,19 @@ def format_explanation(explanation: Explanation, texts: Texts, page: str) -> str
     read = _format_read(explanation.read, texts)
     match explanation.status:
         case "founded":
-            return "\n".join(_format_statement(each, page, explanation.tape) for each in explanation.statements)
+            lines = [
+                f"{each.text} [{_format_citation(each.citation, page, explanation.tape)}]"
+                for each in explanation.statements
+            ]
+            if explanation.conclusion:
+                lines.append(texts.say("explain_concluded", words=explanation.conclusion))
+            return "\n".join(lines)
         case "unknown":
             return texts.say("explain_unknown", entries=read)
         case "unfounded":
-            return texts.say("explain_unfounded", entries=read)
+            return texts.say("explain_unfounded", reason=explanation.reason, entries=read)
         case "failed":
             return texts.say("explain_failed", reason=explanation.reason.rstrip("."), entries=read)
-
-
-def _format_statement(statement: Statement, page: str, tape: str) -> str:
-    cited = [_format_citation(each, page, tape) for each in statement.citations]
-    return f"{statement.text} [{', '.join(cited)}]"
 
 
 def _format_citation(citation: Citation, page: str, tape: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bubbot.errors import AccessError
 from bubbot.features.explain import service, statements
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Preview, Role, TextStreamed
@@ -18,6 +19,7 @@ from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START, anchor
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.store import TapeStore
+from bubbot.texts import Texts
 from tests.explaining import (
     GRANTED,
     OTHER,
@@ -45,9 +47,12 @@ async def ask_many(store: TapeStore, seed: int, count: int, size: int) -> None:
             assert result.status == "answered"
             fact = event_of(await bench.entries())
             if fact["status"] == "founded":
-                given = plan.answers[len(fact["problems"])]
                 assert plan.is_true[len(fact["problems"])], (plan, result.text)
-                assert result.text == given
+                lines, read = result.text.split("\n"), plan.read[len(fact["problems"])]
+                assert [line for line, end in zip(lines, read, strict=True) if not line.endswith(end)] == [], (
+                    lines,
+                    read,
+                )
             else:
                 assert result.text.startswith(REFUSED), result.text
             tried = plan.is_true[: len(fact["problems"]) + 1]
@@ -95,17 +100,20 @@ async def explain(bench: Bench, *answers: str, opens: Sequence[int] = (), calls:
 
 
 TRAIN = "The train LH410 leaves Rome at 18:40 on 3 December."
+READ = f"2026-11-21 20:21, Ann (#1) wrote: “{TRAIN}” [#2]"
+"""What people read of it."""
 
 
 async def test_a_founded_answer_cites_its_entries_and_stays_out_of_the_conversation() -> None:
     async with explaining(InMemoryStore(), ExplainingModel()) as bench:
         await write(bench, TRAIN)
-        answer = "Ann said that train LH410 leaves at 6:40 pm. [#2]"
-        assert await explain(bench, answer, opens=[2]) == answer
+        answer = await explain(bench, '#2 "train LH410 leaves"\n=> So it is late.', opens=[2])
+        assert answer == f"{READ}\nThe model concludes, and nobody checked it: So it is late."
         fact = event_of(await bench.entries())
         assert fact["status"] == "founded"
         assert fact["read"] == ((HOME, ((2, 2),)),)
-        assert fact["statements"] == ({"text": answer.removesuffix(" [#2]"), "cites": ((HOME, 2),)},)
+        assert fact["statements"] == ({"text": READ.removesuffix(" [#2]"), "quote": TRAIN, "cites": ((HOME, 2),)},)
+        assert fact["conclusion"] == "So it is late."
         assert fact["tokens"] > 0
         steps = [entry for entry in await bench.entries() if entry.name == "loop.step"]
         assert len(steps) == fact["steps"] == 2
@@ -121,12 +129,12 @@ async def test_what_an_earlier_explanation_wrote_founds_nothing() -> None:
     async with explaining(InMemoryStore(), ExplainingModel()) as bench:
         await write(bench, TRAIN)
         lie = "The train leaves at 19:55."
-        assert (await explain(bench, f"{lie} [#2]", opens=[2])).startswith(REFUSED)
+        assert (await explain(bench, f"#2 {lie}", opens=[2])).startswith(REFUSED)
         written = [entry.id for entry in await bench.entries() if "19:55" in str(entry.payload)]
         assert len(written) == 5  # two answers, what was wrong with each, and the fact
         for each in written:
             calls = [("explain_turn", {"entry": each})]
-            assert (await explain(bench, f"{lie} [#{each}]", calls=calls)).startswith(REFUSED)
+            assert (await explain(bench, f"#{each} {lie}", calls=calls)).startswith(REFUSED)
             assert "belongs to an explanation" in str(event_of(await bench.entries())["problems"])
 
 
@@ -142,17 +150,27 @@ async def test_what_it_writes_itself_is_not_among_what_it_has_read() -> None:
 async def test_an_answer_is_repaired_once() -> None:
     async with explaining(InMemoryStore(), ExplainingModel()) as bench:
         await write(bench, TRAIN)
-        wrong, right = "The train leaves at 18:41. [#2]", "The train leaves at 18:40. [#2]"
-        assert await explain(bench, wrong, right, opens=[2]) == right
-        assert "18:41 is not in #2" in str(bench.requests[-1].messages)
-        assert event_of(await bench.entries())["problems"] == ("18:41 is not in #2: The train leaves at 18:41.",)
+        assert await explain(bench, "#2 leaves Rome at 18:41", "#2 leaves Rome at 18:40", opens=[2]) == READ
+        problem = "#2 does not have the words that the model quoted: leaves Rome at 18:41"
+        assert problem in str(bench.requests[-1].messages)
+        assert event_of(await bench.entries())["problems"] == (problem,)
 
 
 async def test_an_answer_that_does_not_hold_twice_is_not_given_and_says_what_was_read() -> None:
     async with explaining(InMemoryStore(), ExplainingModel()) as bench:
         await write(bench, TRAIN, "Thank you.")
-        text = await explain(bench, "It leaves at 18:41. [#2]", opens=[2, 3])
-        assert text == "I found no answer whose sources hold, so I give none. Entries read: #2, #3."
+        text = await explain(bench, "#2 It leaves at 18:41.", opens=[2, 3])
+        assert text == (
+            "I found no answer whose sources hold, so I give none: #2 does not have the words that the model quoted. "
+            "Entries read: #2, #3."
+        )
+
+
+async def test_the_reason_is_told_in_the_language_of_the_chat() -> None:
+    async with explaining(InMemoryStore(), ExplainingModel(), texts=Texts("zh")) as bench:
+        await write(bench, TRAIN)
+        text = await explain(bench, "#2 a bus", opens=[2])
+        assert text == "我没有找到出处站得住的答案，所以不作回答：#2 里没有模型所引的话。已读条目：#2。"
 
 
 async def test_a_model_that_finds_nothing_says_so() -> None:
@@ -164,12 +182,12 @@ async def test_a_model_that_finds_nothing_says_so() -> None:
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
-        ("The train leaves at 18:40. [#77]", "#77 does not exist"),
-        ("The train leaves at 18:40. [#3]", "#3 was not shown to you"),
-        ("LH410 was said. [test:other #2]", "test:other #2 may not be read from here"),
-        ("LH410 was said. [test:granted #2]", "test:granted #2 was not shown to you"),
-        ("The train leaves at 18:40. [bubbot/inbox/test #1]", "bubbot/inbox/test #1 may not be read from here"),
-        ("Question 0: why? [#6]", "#6 does not exist"),  # the question itself is no source
+        ("#77 leaves Rome at 18:40", "#77 does not exist"),
+        ("#3 leaves Rome at 18:40", "#3 was not shown to the model"),
+        ("test:other #2 LH410", "test:other #2 may not be read from here"),
+        ("test:granted #2 LH410", "test:granted #2 was not shown to the model"),
+        ("bubbot/inbox/test #1 leaves Rome at 18:40", "bubbot/inbox/test #1 may not be read from here"),
+        ("#6 question 0: why?", "#6 does not exist"),  # the question itself is no source
     ],
 )
 async def test_a_citation_that_does_not_hold_is_refused(answer: str, problem: str) -> None:
@@ -185,8 +203,8 @@ async def test_an_entry_of_a_granted_chat_is_cited_with_its_chat() -> None:
     async with explaining(InMemoryStore(), ExplainingModel()) as bench:
         await write(bench, "Hello")
         await write(bench, TRAIN, session=GRANTED)
-        answer = "Train LH410 leaves at 18:40. [test:granted #2]"
-        assert await explain(bench, answer, calls=[("chat_read", {"session": GRANTED})]) == answer
+        answer = await explain(bench, "test:granted #2 LH410 leaves", calls=[("chat_read", {"session": GRANTED})])
+        assert answer == READ.replace("[#2]", "[test:granted #2]")
 
 
 async def test_a_grant_that_is_gone_before_the_answer_founds_nothing() -> None:
@@ -196,7 +214,7 @@ async def test_a_grant_that_is_gone_before_the_answer_founds_nothing() -> None:
     ) as bench:
         await write(bench, "Hello")
         await write(bench, TRAIN, session=GRANTED)
-        answer = "Train LH410 leaves at 18:40. [test:granted #2]"
+        answer = "test:granted #2 LH410 leaves"
         assert (await explain(bench, answer, calls=[("chat_read", {"session": GRANTED})])).startswith(REFUSED)
         assert "may not be read from here" in event_of(await bench.entries())["problems"][0]
 
@@ -205,7 +223,7 @@ async def test_a_deleted_message_founds_nothing() -> None:
     async with explaining(InMemoryStore(), ExplainingModel()) as bench:
         await write(bench, TRAIN)
         await bench.tape().append([make.event("correction", {"corrects": 2, "hide": True}, sender={"id": "1"})])
-        assert (await explain(bench, "The train leaves at 18:40. [#2]", opens=[2])).startswith(REFUSED)
+        assert (await explain(bench, "#2 leaves Rome at 18:40", opens=[2])).startswith(REFUSED)
 
 
 async def test_turns_model_calls_and_deliveries_are_cited() -> None:
@@ -217,10 +235,13 @@ async def test_turns_model_calls_and_deliveries_are_cited() -> None:
         (intent, *_) = [entry for entry in await bench.entries("bubbot/outbox/test") if entry.name == "outbox/intent"]
         calls: list[Any] = [("explain_turn", {}), ("explain_calls", {}), ("explain_deliveries", {})]
         answer = (
-            f"The model was scripted and read {tokens} tokens. [#{step.id}]\n"
-            f'The text "When does the train leave?" was sent. [bubbot/outbox/test #{intent.id}]'
+            f'#{step.id} "usage":{{"input_tokens":{tokens}\nbubbot/outbox/test #{intent.id} When does the train leave?'
         )
-        assert await explain(bench, answer, calls=calls) == answer
+        first, second = (await explain(bench, answer, calls=calls)).split("\n")
+        assert "the record loop.step says: “" in first
+        assert f'"usage":{{"input_tokens":{tokens},' in first
+        assert "the record outbox/intent says: “" in second
+        assert "You said: When does the train leave?" in second
 
 
 async def test_so_many_of_the_newest_model_calls_are_listed_oldest_first() -> None:
@@ -241,9 +262,9 @@ async def test_the_deliveries_of_other_chats_are_not_told() -> None:
     async with explaining(InMemoryStore(), ExplainingModel()) as bench:
         await bench.say("A secret zq1x", chat="other")
         await bench.say("Hello")
-        assert (
-            await explain(bench, "zq1x was sent. [bubbot/outbox/test #1]", calls=[("explain_deliveries", {})])
-        ).startswith(REFUSED)
+        assert (await explain(bench, "bubbot/outbox/test #1 zq1x", calls=[("explain_deliveries", {})])).startswith(
+            REFUSED
+        )
         results = [str(entry.payload) for entry in await bench.entries() if entry.kind == Kind.TOOL_RESULT]
         assert len(results) == 2  # of the answer, and of its repair
         assert not [result for result in results if "zq1x" in result or "Hello" not in result]
@@ -270,7 +291,7 @@ async def test_the_words_of_an_explanation_are_not_shown_while_they_are_checked(
     shown: list[Preview] = []
     async with explaining(InMemoryStore(), ExplainingModel(), show=lambda _, event: shown.append(event)) as bench:
         await write(bench, TRAIN)
-        await explain(bench, "The train leaves at 18:41. [#2]", opens=[2])
+        await explain(bench, "#2 leaves Rome at 18:41", opens=[2])
         assert not [event for event in shown if isinstance(event, TextStreamed)]
 
 
@@ -278,7 +299,7 @@ async def test_what_an_explanation_was_shown_makes_its_answer_as_foreign() -> No
     async with explaining(InMemoryStore(), ExplainingModel()) as bench:
         start = anchor(SESSION_START, {"owner": "human"}, meta={"session": HOME})
         await bench.tape().append([start, said(TRAIN, provenance="world")])
-        await explain(bench, "The train leaves at 18:40. [#2]", opens=[2])
+        await explain(bench, "#2 leaves Rome at 18:40", opens=[2])
         (command,) = [entry for entry in await bench.entries() if entry.name == "command"]
         assert command.meta["provenance"] == "world"
 
@@ -311,11 +332,16 @@ def _counting(grants: list[bool]) -> Callable[[str], bool]:
 
 
 GUARDS = {
-    "words": (statements, "_check_words", lambda *_: None, "The train leaves at 19:55. [#2]"),
-    "shown": (service, "find_read", lambda _: _All(), "The train leaves at 18:40. [#3]"),
-    "granted": (statements, "_find_problem", lambda *_: "", "Train LH410 leaves at 18:40. [test:granted #2]"),
+    "words": (statements, "find_quotation", lambda words, _: words, "#2 leaves Rome at 19:55"),
+    "shown": (service, "find_read", lambda _: _All(), "#3 leaves Rome at 18:40"),
+    "granted": (service, "AccessError", AccessError, "test:granted #2 LH410 leaves"),
     "tools": (service, "EXPLAIN_TOOLS", service.EXPLAIN_TOOLS | {"memory.save"}, "UNKNOWN"),
-    "form": (service, "parse_answer", lambda text: (statements.Statement(text, ()),), "Yes."),
+    "form": (
+        statements,
+        "_parse_line",
+        lambda line: statements.Quotation(statements.Citation(2), line),
+        "leaves Rome at 18:40",
+    ),
 }
 
 
@@ -336,15 +362,15 @@ async def test_without_a_guard_a_lie_is_told(guard: str, monkeypatch: pytest.Mon
             text = await explain(bench, lie, opens=[2], calls=calls)
             memory = [entry for entry in await bench.entries() if (entry.name or "").startswith("memory")]
             obeyed = [entry for entry in memory if "Eve" in str(entry.payload)]
-            is_told = bool(obeyed) if guard == "tools" else text.startswith(lie.partition(" [")[0])
+            is_told = bool(obeyed) if guard == "tools" else not text.startswith(REFUSED)
             assert is_told is is_removed, text
 
 
 async def test_citations_are_links_if_there_is_a_page() -> None:
     async with explaining(InMemoryStore(), ExplainingModel(), page="http://localhost:8") as bench:
         await write(bench, TRAIN)
-        text = await explain(bench, "The train leaves at 18:40. [#2]", opens=[2])
-        assert text == "The train leaves at 18:40. [#2 http://localhost:8/session/test%3Ahome/entry/2]"
+        text = await explain(bench, "#2 leaves Rome at 18:40", opens=[2])
+        assert text == READ.replace("[#2]", "[#2 http://localhost:8/session/test%3Ahome/entry/2]")
 
 
 @pytest.mark.parametrize("role", [Role.OWNER, Role.ADMIN, Role.MEMBER])
@@ -361,9 +387,8 @@ async def test_whoever_asks_is_told_nothing_that_was_not_granted(role: Role) -> 
                 ("explain_deliveries", {}), ("explain_turn", {"entry": 1}), ("explain_calls", {}),
                 ("memory_recall", {"query": "zqcanary"}),
             ]  # fmt: skip
-            lie = "The code is zqcanary1x. [test:other #2]"
-            text = await explain(bench, lie, "UNKNOWN", calls=calls)
-            assert (text == lie) is is_granted
+            text = await explain(bench, "test:other #2 The code is zqcanary1x.", "UNKNOWN", calls=calls)
+            assert text.endswith(": “The code is zqcanary1x.” [test:other #2]") is is_granted
             results = [str(entry.payload) for entry in await bench.entries() if entry.kind == Kind.TOOL_RESULT]
             assert ("zqcanary1x" in str(results)) is is_granted
             assert "zqcanary2x" not in str(results)

@@ -323,13 +323,13 @@ async def test_the_terminal_asks_about_another_chat_and_changes_nothing_there(tm
                 call = ToolCall("c", "tape_search", '{"query": "sauna"}')
                 yield ModelReply("", (call,), "tool_calls", Usage(10, 1), self.name)
                 return
-            yield ModelReply("The hotel has a sauna. [#3]", usage=Usage(10, 1), model=self.name)
+            yield ModelReply("#3 a sauna", usage=Usage(10, 1), model=self.name)
 
     async with opened(tmp_path / "home", other=Explaining("scripted/other")) as bench:
         await bench.say("The hotel has a sauna.")
         before = await bench.state()
         text = await bench.say(f",explain chat={CHAT} What of the hotel?", "explain", "scripted/other")
-        assert text == "The hotel has a sauna. [#3]"
+        assert text.endswith(" wrote: “The hotel has a sauna.” [#3]")
         explain = bench.bot.tape("stdin:explain").name
         assert [each for each in await bench.state() if each[0] != explain] == before
         facts = [entry.payload["data"] for entry in await bench.entries("explain") if entry.name == "explain/ended"]
