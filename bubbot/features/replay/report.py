@@ -21,7 +21,7 @@ class ReplayedStep:
 
     Attributes:
         entry: its entry.
-        recorded: `equal` (the request came out byte for byte), `different`, `gone` (erased), or `unknown` (its strategy is not
+        recorded: `equal` (the request came out byte for byte), `different`, `gone` (erased or not kept), or `unknown` (its strategy is not
             installed in that version).
         differs: the parts that this version would build otherwise: `prompt`, `tools`, `messages`.
         unknown: parts that come out otherwise for reasons that may not be in the code, or that are not compared.

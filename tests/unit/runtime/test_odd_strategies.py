@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ from bubbot.app.bot import open_app
 from bubbot.app.guard import guard_strategy
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import BubbotError
+from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.strategies.settings import ContextSettings
 from bubbot.home import Home
+from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Inbound, Sender
 from bubbot.runtime.compose import ContextPolicy, rebuild_request
 from bubbot.runtime.context.selectors import select_messages
@@ -44,6 +47,11 @@ def backwards(source: ContextInput) -> ModelContext:
 
 def doubled(source: ContextInput) -> ModelContext:
     return ModelContext(select_messages(source.entries, source.style) * 2)
+
+
+def without_people(source: ContextInput) -> ModelContext:
+    messages = select_messages(source.entries, source.style)
+    return ModelContext(tuple([each for each in messages if each.message["role"] != "user"]))
 
 
 def fail(source: ContextInput) -> ModelContext:
@@ -132,6 +140,28 @@ async def test_a_turn_that_runs_again_shows_the_messages_of_the_attempt(store: T
         await bench.say(",retry")
         assert "one" in str(bench.requests[-1].messages)
         await assert_rebuilt(bench, chosen.compose.strategies)
+
+
+@pytest.mark.law("T8", "T13")
+async def test_what_sub_tasks_answer_is_found_again_after_their_entries_moved(store: TapeStore) -> None:
+    chosen = replace(options(ContextStrategy("deaf", without_people)), agents=AgentsSettings())
+    run = {"calls": [call for task in ("dig", "wait", "dig") for call in calls("agent_run", task=task)["calls"]]}
+    rules = [
+        ("go", [run, says("done")]),
+        ("dig", [calls("tape_info"), says("gold")]),
+        ("wait", [calls("tape_info"), says("late")]),
+    ]
+    model = ScriptedModel({"rules": [{"when": when, "steps": steps} for when, steps in rules]})
+    async with running(store, model, chosen) as bench:
+        assert (await bench.say("go")).text == "done"
+        steps = await bench.events("loop.step")
+        sent = {request.digest(): request.as_bytes() for request in bench.requests}
+        moved = [step for step in steps if len(step["as_of"]) > 1]
+        assert moved
+        for step in steps:
+            made = await rebuild_request(step, bench.tape(), strategies=chosen.compose.strategies)
+            assert made.as_bytes() == sent[step["request"]]
+            assert any(message["role"] == "user" for message in made.messages)
 
 
 async def test_the_requests_of_the_version_before_come_out_without_repair(store: TapeStore) -> None:
