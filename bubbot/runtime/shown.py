@@ -224,7 +224,7 @@ class ShownTexts:
         choices = {address}
         for entry, texts, is_page in self._read_texts():
             is_composed = is_composed or any(folded in _fold(text) for text in _model_texts(entry))
-            addresses = frozenset[str]().union(*map(list_addresses, texts)) if texts else frozenset[str]()
+            addresses = _addresses_of(entry, texts)
             is_answered = self._is_answered(entry)
             if not is_answered:
                 choices |= addresses
@@ -282,6 +282,17 @@ class ShownTexts:
             call, content = calls.get(text_field(result, "tool_call_id")), text_field(result, "content")
             if call and not result.get("is_error") and self.quotes_addresses(call.name):
                 yield content
+
+
+def _addresses_of(entry: TapeEntry, texts: Sequence[str]) -> frozenset[str]:
+    """Return the addresses in the texts of an entry; computed once for each entry in memory."""
+    if _CACHED not in entry.cache:
+        entry.cache[_CACHED] = frozenset[str]().union(*map(list_addresses, texts))
+    addresses: frozenset[str] = entry.cache[_CACHED]
+    return addresses
+
+
+_CACHED = "addresses"
 
 
 def _weigh_words(words: Sequence[str], free: Collection[str], shown: Collection[str]) -> float | None:
