@@ -37,6 +37,8 @@ MAX_INPUT_BYTES = 16 * 2**20
 """Bytes of standard input that become the message."""
 MAX_NAME_CHARS = 200
 """Characters of a model's name."""
+SILENT_DISK_SECONDS, DISK_POLL_SECONDS = 3.0, 15.0
+"""Seconds until a person learns that the bot cannot write, and between later looks at that."""
 SILENT_INPUT_SECONDS = 3.0
 """Seconds until a person learns that the command waits for standard input."""
 
@@ -278,7 +280,12 @@ async def _ask(
     async def talk(chat: ChatConnection) -> str:
         if notice := await read_quarantine_notice(setup):
             show_on_stderr(notice)
-        result = await chat.ask(inbound, show_result, contents)
+        watching = asyncio.create_task(_report_full_disk(setup.home))
+        try:
+            result = await chat.ask(inbound, show_result, contents)
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
         if not printed and printer.error is None and (as_json or result.text):
             with suppress(OutputFailed):  # reported at the end
                 show_result(result, result.text)
@@ -287,6 +294,19 @@ async def _ask(
     # Standard output is for the JSON object alone.
     adapter_settings = {"write": show_on_stderr if as_json else printer}
     return await with_chat(setup, session, adapter_settings, talk, hold=True, wait_seconds=wait_seconds)
+
+
+async def _report_full_disk(home: Home) -> None:
+    """Say once that the running bot waits for its disk: it takes no message, and merges no turn, until it can write."""
+    await asyncio.sleep(SILENT_DISK_SECONDS)
+    from bubbot.ops.doctor.running import request_snapshot
+
+    while (snapshot := await request_snapshot(home)) is None or not snapshot.full:  # noqa: ASYNC110 - it is another process
+        await asyncio.sleep(DISK_POLL_SECONDS)
+    state = "read-only" if snapshot.readonly else "full"
+    show_on_stderr(
+        f"bubbot: the disk of {home.path} is {state}; the bot goes on when it can write there, waiting for it"
+    )
 
 
 def build_inbound(

@@ -62,6 +62,7 @@ class StatusReport:
         quarantine: the backup the home was restored from, while nothing is sent to anybody outside.
         features: what is wrong with the features of installed packages.
         full: the bot waits for disk space.
+        readonly: it waits because that disk is mounted read-only.
         replaced: the database was removed or replaced under the running bot.
         loading: the models that are still loading.
         running: a bot runs.
@@ -89,6 +90,7 @@ class StatusReport:
     quarantine: BackupStatus | None = None
     features: tuple[FeatureProblem, ...]
     full: bool
+    readonly: bool
     replaced: bool
     loading: tuple[str, ...]
     running: bool

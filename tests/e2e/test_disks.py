@@ -16,6 +16,7 @@ from tests.e2e.daemon import WAIT, Daemon, configured, running
 from tests.e2e.hurried import BOT
 from tests.e2e.platforms import OnTelegram
 from tests.e2e.small_disk import ROOT_ONLY, SmallDisk, small_disk
+from tests.e2e.terminal import Terminal
 from tests.e2e.test_status import WATCHED, Door, status
 from tests.fakes.botapi.server import Server
 from tests.planting import found, plants
@@ -123,6 +124,24 @@ async def test_with_a_full_disk_the_bot_ends_when_told_and_starts_when_there_is_
         await server.until(lambda: daemon.errors.count("store.full") > before, WAIT)
         disk.free()
         await everybody_is_answered_once(server, platform, people, daemon, "slow")
+
+
+@pytest.mark.proof
+async def test_who_asks_while_the_disk_is_full_is_told_and_then_answered(server: Server, disk: SmallDisk) -> None:
+    home, platform = disk.path, OnTelegram(server)
+    ada = platform.person("Ada")
+    configured(home, server, SCRIPT, members=[int(ada)])
+
+    def ask() -> None:
+        with Terminal(home, "ask", HELLO, first="is full; the bot goes on") as terminal:
+            disk.free()
+            terminal.expect("You said: xxx")
+
+    async with running(home, target=BOT, env=WATCHED):
+        platform.say(ada, HELLO)
+        await server.until(lambda: platform.answers(ada), WAIT)
+        disk.fill()
+        await asyncio.to_thread(ask)
 
 
 @pytest.mark.sampled(2)

@@ -19,7 +19,7 @@ ANSWER_SECONDS = 3.0
 
 def check_running(home: Home, file: Path) -> Iterator[Finding]:
     """Ask the running bot for the state of its channels, disk and database; `file` is the configuration to edit."""
-    snapshot = asyncio.run(_request_snapshot(home))
+    snapshot = asyncio.run(request_snapshot(home))
     if snapshot is None:
         return
     if snapshot.full and not snapshot.readonly:  # the home has a finding of its own then
@@ -52,7 +52,8 @@ def _sentence(text: str) -> str:
     return text if text.endswith(".") else f"{text}."
 
 
-async def _request_snapshot(home: Home) -> HealthSnapshot | None:
+async def request_snapshot(home: Home) -> HealthSnapshot | None:
+    """Return the state of the bot that runs for a home; None if none runs, or if it does not tell."""
     address = home.read_lock_holder()[1]
     if not address:
         return None
