@@ -14,6 +14,7 @@ import resource
 import signal
 import socket
 import stat
+import struct
 import subprocess
 import sys
 import termios
@@ -348,6 +349,16 @@ def make_set_uid_file() -> None:
 def make_set_uid_node() -> None:
     Path("node").unlink(missing_ok=True)
     os.mknod("node", stat.S_IFREG | 0o4700)
+
+
+def leave_file_with_capabilities() -> None:
+    with Path("capable").open("w") as file:
+        os.setxattr(file.fileno(), "security.capability", struct.pack("<5I", 0x02000001, 0xFFFFFFFF, 0, 0, 0))
+
+
+def give_file_away() -> None:
+    with Path("given").open("w") as file:
+        os.fchown(file.fileno(), 12345, 12345)
 
 
 # --- keys of the kernel ---

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 22, 36, 38
 SECCOMP_MODE_FILTER = 2
 KEYCTL_JOIN_SESSION_KEYRING = 1
+CAPABILITY_VERSION = 0x20080522
 LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 446
 """These numbers are the same on every machine."""
 LANDLOCK_RULE_PATH_BENEATH = 1
@@ -89,6 +90,8 @@ def _become(options: dict[str, Any], argv: list[str]) -> None:
             steps = bytes.fromhex(options["filter"])
             _leave_keys(options["keyctl"])
             _check(LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+            # Of root, too, which does not get them back without new privileges.
+            _check(LIBC.capset((ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0), (ctypes.c_uint32 * 6)()))
             _restrict_files(rules)
             _restrict_calls(steps)
     except BaseException as error:  # noqa: BLE001 - nothing may run without its limits

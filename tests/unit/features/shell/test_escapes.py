@@ -59,7 +59,7 @@ CLOSED_BY_MACHINES = {
 }  # fmt: skip
 """What some machines close, or lack."""
 ONLY_ROOT = {
-    "change_kernel_setting", "change_root", "make_device", "mount_file_system", "read_shadow", "send_raw_packets", "set_host_name",
+    "change_kernel_setting", "change_root", "give_file_away", "leave_file_with_capabilities", "make_device", "mount_file_system", "read_shadow", "send_raw_packets", "set_host_name",
     "write_system_folder",
 }  # fmt: skip
 

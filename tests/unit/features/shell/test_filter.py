@@ -232,7 +232,7 @@ WORK = {
 """Ordinary work of programs, which the filter must not hinder."""
 WORK_IN_NAMESPACES = {
     "git repository": "git init -q . && git config user.email a@b && git config user.name a && echo 1 > f && git add f && "
-    "git commit -qm one && git checkout -qb two && git log --oneline | wc -l && git gc -q && git clone -q . ../work/copy",
+    "git commit -qm one && git checkout -qb two && git log --oneline | wc -l && git gc -q && git clone -q . copy",
     "modes": "echo 'echo ran' > run.sh && chmod +x run.sh && ./run.sh && install -m 755 run.sh other && touch -d yesterday other "
     "&& tar cf a.tar run.sh && tar xpf a.tar && setsid true && chmod u+w,go-w other",
     "server on this machine": f"{PYTHON} -I -c 'import socket\n"
