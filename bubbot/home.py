@@ -6,6 +6,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -20,7 +21,10 @@ _ELSEWHERE = "or name another folder with --home or BUBBOT_HOME"
 _MARK = (
     "This home has a database, bubbot.db. If that file is missing, bubbot says so and begins no other one until "
     "`bubbot restore` brings a backup back, or `bubbot restore --empty` ends the wait for it.\n"
+    "The line below, if there is one, is the newest entry that the database surely held: its position and its hash. "
+    "A database without that entry is an older one.\n"
 )
+_NEWEST = re.compile(r"(?m)^([1-9]\d{0,18}):([0-9a-f]{64})$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,7 @@ class Home:
 
     @property
     def database_mark(self) -> Path:
-        """A file that stays once there was a database: a missing one is then a loss, and not a new home."""
+        """A file that stays once there was a database: a missing or a shorter one is then a loss, and not a new home."""
         return self.path / "had-database"
 
     @property
@@ -90,11 +94,33 @@ class Home:
             return log.stat().st_size > 0  # a reader leaves an empty one
         return False
 
-    def mark_database(self) -> None:
-        """Note that there is a database. A full disk is no reason to stop: the next writer does it."""
+    def mark_database(self, newest: str = "") -> None:
+        """Note that there is a database, and its newest entry as `POSITION:HASH`, which is on the disk already.
+
+        The file is complete at any time. A full disk is no reason to stop: the next note is.
+        """
+        mark = self.database_mark
         with suppress(OSError):
-            if not os.path.lexists(self.database_mark):
-                self.database_mark.write_text(_MARK, encoding="utf-8")
+            if not newest and os.path.lexists(mark):
+                return
+            new = mark.with_name(f"{mark.name}.new")
+            with new.open("w", encoding="utf-8") as file:
+                file.write(f"{_MARK}{newest}\n" if newest else _MARK)
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(mark)
+            folder = os.open(self.path, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+    def read_marked_entry(self) -> tuple[int, str] | None:
+        """Return position and hash of the entry that the mark names; None if it names none."""
+        with suppress(OSError), self.database_mark.open("rb") as file:
+            if found := _NEWEST.search(file.read(4096).decode(errors="replace")):
+                return int(found[1]), found[2]
+        return None
 
     @property
     def backups(self) -> Path:

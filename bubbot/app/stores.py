@@ -13,7 +13,9 @@ from bubbot import plugins
 from bubbot.errors import BubbotError, ConfigError, DatabaseLost, StoreUnavailable
 from bubbot.home import Home
 from bubbot.ports.store import LabelsWorkspace, StoreFactory, StoreOptions, WaitsForRoom, no_wait_for_room
+from bubbot.records import dataclass
 from bubbot.settings.sections import SQLITE_STORE, StoreSettings
+from bubbot.stores.sqlite.connections import read_newest_entry
 from bubbot.stores.sqlite.store import open_readonly, open_store
 from bubbot.tape.handle import Clock
 from bubbot.tape.service import TapeService
@@ -36,14 +38,16 @@ async def open_home_store(
 
     Raises:
         ConfigError: no package offers the store, or it cannot be used.
-        DatabaseLost: the home had a database, which is missing or an empty file.
+        DatabaseLost: the home had a database, which is missing, empty, or without its newest entries.
         StoreError: it cannot be opened.
     """
     if settings.kind == SQLITE_STORE:
         refuse_unusable_database(home)
         if readonly:
             return await open_readonly(home.database)
-        store = await open_store(home.database, salt=os.urandom, now=now, room_retry=room_retry)
+        store = await open_store(
+            home.database, salt=os.urandom, now=now, room_retry=room_retry, on_newest=home.mark_database
+        )
         home.mark_database()
         return store
     factory: StoreFactory = plugins.load(STORE_GROUP, settings.kind)
@@ -78,15 +82,16 @@ def refuse_unusable_database(home: Home) -> None:
 
     Raises:
         StoreUnavailable: something else than a file has its name.
-        DatabaseLost: the home had an SQLite database, which is missing: no other one takes its place unasked.
+        DatabaseLost: the home had an SQLite database, which is missing, empty, or without its newest entries: no other
+            one takes its place unasked.
     """
-    has_database = home.has_database
     if special_file := find_special_file(home):
         kind = "a folder" if special_file.is_dir() else "not a regular file"
         raise StoreUnavailable(
             f"{special_file} is {kind}, and a file of the database has to be there: move it away (`{move_away(special_file)}`)"
         )
-    if not home.has_lost_database:
+    loss = find_loss(home)
+    if loss is None:
         return
     # Imported here: few homes lose their database.
     from bubbot.ports.checks import shell_quote
@@ -96,13 +101,55 @@ def refuse_unusable_database(home: Home) -> None:
     with suppress(OSError):
         backups = list_backups(home.path)
     command = f"bubbot --home {shell_quote(home.path)} restore"
-    newest = f"{command} {shell_quote(backups[-1].path)}" if backups else ""
-    state = "empty" if has_database else "missing"
+    backup = f"{command} {shell_quote(backups[-1].path)}" if backups else ""
+    accept = f"{command} --accept-loss" if loss.newest else f"{command} --empty"
+    other_way = "go on with what it holds" if loss.newest else "begin with an empty one"
+    files = "its files" if loss.newest else "the file"
+    backup_end = backups[-1].head.partition(":")[0] if backups else ""
+    is_backup_newer = backup_end.isdecimal() and int(backup_end) > loss.newest
     raise DatabaseLost(
-        f"the database {home.database} is {state}, and this home had one: put the file back, or restore a backup "
-        f"(`{newest or f'{command} BACKUP'}`), or begin with an empty one (`{command} --empty`)",
-        fix=newest or f"{command} --empty",
+        f"the database {home.database} {loss.state}: put {files} back, or restore a backup "
+        f"(`{backup or f'{command} BACKUP'}`), or {other_way} (`{accept}`)",
+        fix=backup if backup and (is_backup_newer or not loss.newest) else accept,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseLoss:
+    """What is wrong with a database that a home had.
+
+    Attributes:
+        state: what it is now, for people.
+        newest: the position of its newest entry; 0 if nothing is left.
+    """
+
+    state: str
+    newest: int = 0
+
+
+def find_loss(home: Home) -> DatabaseLoss | None:
+    """Find out whether the SQLite database lacks what this home had: all of it, or its newest entries; None if not.
+
+    A database that cannot be read has lost nothing as far as is known.
+    """
+    has_file = home.has_database
+    if home.has_lost_database:
+        return DatabaseLoss(f"is {'empty' if has_file else 'missing'}, and this home had one")
+    if not has_file or not os.path.lexists(home.database_mark):
+        return None
+    position, chain = home.read_marked_entry() or (0, "")  # read first: a writer commits before it marks
+    newest = read_newest_entry(home.database, position, chain)
+    if newest is None or (newest.holds and newest.version):
+        return None
+    if not newest.position:
+        return DatabaseLoss("holds nothing, and this home had one")
+    if newest.position < position:
+        return DatabaseLoss(
+            f"ends with entry {newest.position}, and this home had {position}: its newest entries are missing, because a file "
+            "beside it was lost or damaged, or because it is an older copy",
+            newest.position,
+        )
+    return DatabaseLoss(f"is not the one that this home had: its entry {position} is another one", newest.position)
 
 
 def find_special_file(home: Home) -> Path | None:

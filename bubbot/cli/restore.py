@@ -7,10 +7,12 @@ import asyncio
 import os
 import shlex
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
+from bubbot import __version__
 from bubbot.app.models import keyless_models
-from bubbot.app.stores import database_file
+from bubbot.app.stores import database_file, find_loss
 from bubbot.app.tapes import new_id, now
 from bubbot.cli.arguments import add_json_option, usage_error
 from bubbot.cli.commands import read, run_command
@@ -84,7 +86,27 @@ class EmptyHomeResult:
     set_aside: str
 
 
-RESULTS = {"restore": RestoreResult, "restore release": ReleaseResult, "restore empty": EmptyHomeResult}
+@dataclass(frozen=True, slots=True)
+class AcceptedLossResult:
+    """A home that goes on with a database that lacks what the home had.
+
+    Attributes:
+        home: the path of the home.
+        lost: what was wrong with the database.
+        newest: the position of its newest entry, before the fact about the loss.
+    """
+
+    home: str
+    lost: str
+    newest: int
+
+
+RESULTS = {
+    "restore": RestoreResult,
+    "restore release": ReleaseResult,
+    "restore empty": EmptyHomeResult,
+    "restore accept-loss": AcceptedLossResult,
+}
 """What `--json` prints."""
 
 
@@ -101,6 +123,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--empty", action="store_true", help="begin with an empty database, if the one of this home is missing"
     )
     parser.add_argument(
+        "--accept-loss",
+        action="store_true",
+        help="go on with the database of this home, if it lacks its newest entries; the home is in quarantine then",
+    )
+    parser.add_argument(
         "--release", action="store_true", help="end the quarantine; what was left open before the restore is not sent"
     )
     parser.add_argument(
@@ -112,11 +139,13 @@ def run(args: argparse.Namespace) -> int:
     """Restore a backup or release a home; return the exit code."""
     if args.deliver and not args.release:
         raise usage_error("bubbot restore", "--deliver belongs to --release")
-    if (args.backup is not None) + args.release + args.empty != 1:
-        raise usage_error("bubbot restore", "give either the folder of a backup, or --release, or --empty")
+    if (args.backup is not None) + args.release + args.empty + args.accept_loss != 1:
+        raise usage_error("bubbot restore", "give one of: the folder of a backup, --release, --empty, or --accept-loss")
     setup = load_setup(args)
     if args.empty:
         return _begin_empty(setup)
+    if args.accept_loss:
+        return asyncio.run(_accept_loss(setup))
     if args.release:
         return asyncio.run(run_command(setup, RELEASE_HOME, ReleaseHome(deliver=args.deliver)))
     return asyncio.run(_restore(setup, args.backup.absolute()))
@@ -126,7 +155,7 @@ def _begin_empty(setup: CommandSetup) -> int:
     """Let the next start make a database in a home whose own is missing."""
     home = setup.home
     database_file(setup.settings.store, home, "bubbot restore")
-    if not home.has_lost_database:
+    if find_loss(home) is None:
         raise ConfigError(f"{home.path} lacks no database: --empty is for a home whose database is missing")
     with WriterLock(home):
         folder = set_aside_remains(home.path, now())
@@ -149,23 +178,56 @@ def _describe_remains(folder: Path) -> str:
     return f"What the missing database left is in {folder}; if you find that database, put it beside it."
 
 
+async def _accept_loss(setup: CommandSetup) -> int:
+    """Go on with a database that lacks its newest entries, in quarantine: what they say was done may still look open."""
+    home = setup.home
+    database_file(setup.settings.store, home, "bubbot restore")
+    loss = find_loss(home)
+    if loss is None:
+        raise ConfigError(f"{home.path} lacks no entries: --accept-loss is for a database that lost its newest ones")
+    if not loss.newest:
+        raise ConfigError(f"{home.database} {loss.state}: there is nothing to go on with; --empty begins another one")
+    with WriterLock(home):
+        store = await open_store(home.database, salt=os.urandom, now=now, on_newest=home.mark_database)
+        try:
+            head = await store.deployment_head()
+            date = timestamp(now())
+            await Quarantine(TapeService(store, HOME_TAPE, now=now, new_id=new_id)).record_restore(
+                DATABASE_FILE, created=date, head=head, bubbot=__version__, lost=loss.state
+            )
+        finally:
+            await store.aclose()
+        if find_loss(home):
+            raise ConfigError(f"{home.database_mark} cannot be written: make room, or give it to this user (chown)")
+    if setup.as_json:
+        show_record(AcceptedLossResult(str(home.path), loss.state, loss.newest))
+        return EXIT_OK
+    show(
+        f"{home.path} goes on with what its database holds, up to entry {loss.newest}.\n"
+        "It is in quarantine: look around, talk with it in the terminal; it sends nothing to anybody else.\n"
+        f"{_command(setup, 'restore --release')} ends that; what looks open in the database, and may have been done, is not done again."
+    )
+    return EXIT_OK
+
+
 async def _restore(setup: CommandSetup, backup: Path) -> int:
     """Verify the whole backup before writing anything; the database gets its name last."""
     database_file(setup.settings.store, setup.home, "bubbot restore")
-    refuse_existing_database(setup.home.path)
+    _refuse_existing_database(setup.home)
     with show_progress("Checking the backup", "entries", plain=setup.is_plain) as on_progress:
         manifest = await asyncio.to_thread(verify_backup, backup, on_progress)
     setup.home.ensure()
     with WriterLock(setup.home), show_progress("Copying the backup", plain=setup.is_plain):
-        refuse_existing_database(setup.home.path)
+        _refuse_existing_database(setup.home)
         with unpack(backup, manifest, setup.home.path) as folder:
             repair = repair_database(folder / DATABASE_FILE, timestamp(now()), os.urandom)
-            await _into_quarantine(folder / DATABASE_FILE, backup, manifest)
+            newest = await _into_quarantine(folder / DATABASE_FILE, backup, manifest)
             if setup.home.has_lost_database:  # it still has if this ends half-way, and its log is set aside
                 setup.home.mark_database()
             remains = set_aside_remains(setup.home.path, now())
-            notes = put_in_place(folder, manifest, setup.home.path)
-            setup.home.mark_database()
+            notes = put_in_place(
+                folder, manifest, setup.home.path, before_database=partial(setup.home.mark_database, newest)
+            )
             if remains is not None:
                 notes.append(_describe_remains(remains))
             if repair.triggers:
@@ -200,14 +262,23 @@ def _result(setup: CommandSetup, manifest: BackupManifest, notes: list[str]) -> 
     )
 
 
-async def _into_quarantine(database: Path, backup: Path, manifest: BackupManifest) -> None:
-    store = await open_store(database, salt=os.urandom, now=now, on_migration=skip_backup)
+def _refuse_existing_database(home: Home) -> None:
+    """Refuse to replace a database, unless it is not what the home had: then it is set aside."""
+    if find_loss(home) is None:
+        refuse_existing_database(home.path)
+
+
+async def _into_quarantine(database: Path, backup: Path, manifest: BackupManifest) -> str:
+    """Record the restore in the restored database; return its newest entry, as the home marks it."""
+    newest: list[str] = []
+    store = await open_store(database, salt=os.urandom, now=now, on_migration=skip_backup, on_newest=newest.append)
     try:
         await Quarantine(TapeService(store, HOME_TAPE, now=now, new_id=new_id)).record_restore(
             backup.name, created=manifest.created, head=manifest.database.head, bubbot=manifest.bubbot
         )
     finally:
         await store.aclose()
+    return newest[-1]
 
 
 def _show_summary(home: Home, manifest: BackupManifest, notes: list[str]) -> None:

@@ -19,11 +19,13 @@ class Quarantine:
     def __init__(self, tape: TapeService) -> None:
         self._tape = tape
 
-    async def record_restore(self, backup: str, *, created: str, head: str, bubbot: str) -> None:
-        """Record that the home was made from the backup of this name, which its deployment head identifies."""
-        await self._tape.append(
-            [event(RESTORED, {"backup": backup, "created": created, "head": head, "bubbot": bubbot})]
-        )
+    async def record_restore(self, backup: str, *, created: str, head: str, bubbot: str, lost: str = "") -> None:
+        """Record that the home was made from the backup of this name, which its deployment head identifies.
+
+        `lost`: it is not a backup, but its own database, and this is wrong with it.
+        """
+        data = {"backup": backup, "created": created, "head": head, "bubbot": bubbot}
+        await self._tape.append([event(RESTORED, data | ({"lost": lost} if lost else {}))])
 
     async def current_restore(self) -> RestoreFact | None:
         """Return the restore that was not released yet; None if there is none."""

@@ -483,6 +483,7 @@ class HomeRestored(TypedDict):
     created: str
     head: str
     bubbot: str
+    lost: NotRequired[str]
 
 
 class HomeReleased(TypedDict):

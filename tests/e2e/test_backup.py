@@ -126,6 +126,55 @@ def test_a_bot_whose_database_was_removed_begins_no_other_one_unasked(home: Path
     assert (refused.returncode, "lacks no database" in sentence(refused)) == (2, True)
 
 
+def test_a_bot_whose_database_is_an_older_copy_goes_on_only_if_told_to(home: Path, tmp_path: Path) -> None:
+    """What was sent and done since then looks open in it, so it goes on in quarantine; or a backup takes its place."""
+    database, older = home / "bubbot.db", (home / "bubbot.db").read_bytes()
+    assert fine(home, "ask", "newest") == "You said: newest\n"
+    [backup] = json.loads(fine(home, "backup", "--json"))["path"].split()
+    assert fine(home, "ask", "newer than the backup")
+    newest = int(fine(home, "tape", "verify").rpartition("head ")[2].partition(":")[0])
+    database.write_bytes(older)
+    for command in (
+        ("run",),
+        ("ask", "hello"),
+        ("tape", "list"),
+        ("backup",),
+        ("tape", "repair"),
+        ("restore", "--release"),
+    ):
+        done = run(home, *command)
+        assert done.returncode == 5
+        assert f"the database {database} ends with entry " in sentence(done)
+        assert f", and this home had {newest}: its newest entries are missing" in sentence(done)
+        assert f"(`bubbot --home {home} restore {backup}`)" in sentence(done)
+        assert sentence(done).endswith(f"or go on with what it holds (`bubbot --home {home} restore --accept-loss`)")
+    assert "none can: the database" in run(home, "status").stdout.decode()
+    assert database.read_bytes() == older
+
+    other = Path(shutil.copytree(home, tmp_path / "other"))
+    fine(other, "restore", backup)
+    [remains] = other.glob("lost-database-*")
+    assert (remains / "bubbot.db").read_bytes() == older
+    assert "newest" in fine(other, "tape", "show", "default")
+
+    [result] = check("restore accept-loss", run(home, "restore", "--accept-loss", "--json"))
+    assert result["home"] == str(home)
+    assert result["lost"].startswith(f"ends with entry {result['newest']}, and this home had {newest}:")
+    fact = fine(home, "tape", "show", "bubbot/home", "--json")
+    assert "home/restored" in fact
+    assert f"and this home had {newest}" in fact
+    assert run(home, "status").returncode == 1
+    assert "quarantine" in run(home, "doctor").stdout.decode()
+    assert "newest" not in fine(home, "tape", "show", "default")
+    fine(home, "restore", "--release")
+    assert fine(home, "ask", "hello") == "You said: hello\n"
+    refused = run(home, "restore", "--accept-loss")
+    assert (refused.returncode, "lacks no entries" in sentence(refused)) == (2, True)
+    database.unlink()
+    refused = run(home, "restore", "--accept-loss")
+    assert (refused.returncode, "there is nothing to go on with" in sentence(refused)) == (2, True)
+
+
 @pytest.mark.parametrize("place", ["bubbot.db", "bubbot.db-wal"])
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
 def test_what_is_no_file_in_place_of_the_database_is_named_at_once(home: Path, place: str, make: Any) -> None:

@@ -330,3 +330,22 @@ def test_what_is_no_file_is_no_lost_database(home: Home) -> None:
     home.mark_database()
     os.mkfifo(home.database)
     assert not home.has_lost_database
+
+
+def test_the_mark_names_the_newest_entry_and_is_whole_at_any_time(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    home.ensure()
+    home.mark_database()
+    assert home.read_marked_entry() is None
+    home.mark_database(f"46:{'ab' * 32}")
+    assert home.read_marked_entry() == (46, "ab" * 32)
+    home.mark_database()
+    assert home.read_marked_entry() == (46, "ab" * 32), "a start forgets nothing"
+    assert home.database_mark.read_text().startswith("This home has a database, bubbot.db.")
+    assert [path.name for path in home.path.iterdir()] == ["had-database"]
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    home.mark_database(f"47:{'cd' * 32}")
+    assert home.read_marked_entry() == (46, "ab" * 32)

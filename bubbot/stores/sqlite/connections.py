@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
-from bubbot.errors import StoreUnavailable
+from bubbot.errors import BubbotError, StoreUnavailable
+from bubbot.records import dataclass
 from bubbot.stores.sqlite.schema import check_version
 from bubbot.stores.sqlite.writer import read_only_error
 
@@ -15,6 +17,40 @@ BUSY_SECONDS = 10.0
 """Seconds a connection waits for another process."""
 DECODE_TEXT = partial(str, encoding="utf-8", errors="surrogateescape")
 """Decodes stored text: bytes that are not UTF-8 any more have to reach the check of their digest."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewestEntry:
+    """The end of a database.
+
+    Attributes:
+        version: of the schema; 0 for a database that holds nothing.
+        position: of its newest entry; 0 without one.
+        holds: it has the entry that it was asked for.
+    """
+
+    version: int
+    position: int = 0
+    holds: bool = False
+
+
+def read_newest_entry(path: Path, position: int, chain: str) -> NewestEntry | None:
+    """Find the newest entry, and whether the entry at a position has this hash; None if the file cannot be read.
+
+    Whoever opens it then says why.
+    """
+    try:
+        uri = f"{path.resolve().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)) as conn:
+            conn.execute("PRAGMA query_only = ON")
+            version = check_version(conn)
+            if version == 0:
+                return NewestEntry(0)
+            newest = conn.execute("SELECT coalesce(max(seq), 0) FROM entries").fetchone()[0]
+            row = conn.execute("SELECT hex(chain) FROM entries WHERE seq = ?", (position,)).fetchone()
+            return NewestEntry(version, newest, position == 0 or (row is not None and row[0].lower() == chain))
+    except (sqlite3.Error, BubbotError):
+        return None
 
 
 def open_reader(path: Path) -> sqlite3.Connection:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -98,7 +98,9 @@ def unpack(backup: Path, manifest: BackupManifest, home: Path) -> Iterator[Path]
         raise StoreFull(f"{place} could not be written: {error.strerror}; nothing was restored") from error
 
 
-def put_in_place(folder: Path, manifest: BackupManifest, home: Path) -> list[str]:
+def put_in_place(
+    folder: Path, manifest: BackupManifest, home: Path, before_database: Callable[[], None] = lambda: None
+) -> list[str]:
     """Move the files to their places in the home, the database last; return notes for people.
 
     Existing files are never replaced.
@@ -120,6 +122,7 @@ def put_in_place(folder: Path, manifest: BackupManifest, home: Path) -> list[str
             notes.append(f"{name} was at {source}: put it there, or change [bot] persona_file to {place}.")
     if os.path.lexists(folder / f"{DATABASE_FILE}-wal"):
         raise TapeCorrupt("the restored database was not closed properly")
+    before_database()
     (folder / DATABASE_FILE).rename(home / DATABASE_FILE)
     sync(home)
     return notes

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic
+from typing import TypeAlias
 
 from bubbot.ports.store import DatabaseSize, TapeSize, UnreferencedBlobs
 from bubbot.records import dataclass
@@ -27,34 +30,96 @@ class WalLimits:
         short: up to this size it is left alone.
         long: from this size on a writer waits for readers so that the log can start again.
         step: after a failed attempt, try again when the log has grown by this much.
+        note_seconds: the newest entry is noted outside of the database at most this long after its commit.
+        idle_seconds: without a commit for this long, the log is truncated whatever its size.
     """
 
     short: int = SHORT_WAL_BYTES
     long: int = 64 << 20
     step: int = 16 << 20
+    note_seconds: float = 5.0
+    idle_seconds: float = 60.0
+
+
+OnNewest: TypeAlias = Callable[[str], None]
+"""Notes the newest entry of a database, `POSITION:HASH`, outside of it. Raises nothing."""
+
+
+def ignore_newest(_newest: str) -> None:
+    """Note nothing."""
 
 
 class WalCheckpointer:
-    """Truncates the write-ahead log after commits.
+    """Truncates the write-ahead log after commits and in idle times, and notes the newest entry outside of the database.
 
     A checkpoint copies the log into the database, but the log starts again only at a moment when no reader needs it. If
     readers overlap, that moment never comes without help.
+
+    A database that lost its log is shorter, and nothing in it tells. The note tells; it is never ahead of the disk,
+    because a commit and a whole checkpoint have synced the log when they end. All methods run in the writer's thread.
     """
 
-    def __init__(self, database: Path, busy_ms: int, limits: WalLimits = WalLimits()) -> None:  # noqa: B008 - frozen
+    def __init__(
+        self,
+        database: Path,
+        busy_ms: int,
+        limits: WalLimits = WalLimits(),  # noqa: B008 - frozen
+        on_newest: OnNewest = ignore_newest,
+    ) -> None:
         self._wal = database.with_name(f"{database.name}-wal")
         self._busy_ms = busy_ms
         self._limits = limits
         self._next_attempt = limits.long
+        self._on_newest = on_newest
+        self._noted = ""
+        self._noted_at = -limits.note_seconds  # the first commit is noted at once: a new home has its first entries then
+        self._has_news = self._has_log = False
+
+    def on_open(self, conn: sqlite3.Connection) -> None:
+        """Note what is there. Another process may have been killed before it synced the log, so this waits for nobody's reader."""
+        if self._truncate(conn, 0):
+            self._note(conn)
 
     def after_commit(self, conn: sqlite3.Connection, *, idle: bool) -> None:
-        """Shorten the log if it is long. Runs in the writer's thread; `idle`: no job is queued."""
+        """Shorten the log if it is long; `idle`: no job is queued."""
+        self._has_news = self._has_log = True
+        if monotonic() - self._noted_at >= self._limits.note_seconds:
+            self._note(conn)
         size = wal_size(self._wal)
         if size >= self._next_attempt:
             is_empty = self._truncate(conn, CHECKPOINT_WAIT_MS)
             self._next_attempt = self._limits.long if is_empty else size + self._limits.step
         elif idle and size > self._limits.short:
             self._truncate(conn, 0)
+
+    @property
+    def idle_seconds(self) -> float | None:
+        """Seconds without a job after which there is something to do; None if there is nothing."""
+        if self._has_news:
+            return self._limits.note_seconds
+        return self._limits.idle_seconds if self._has_log else None
+
+    def on_idle(self, conn: sqlite3.Connection) -> None:
+        """Note the newest entry; later, truncate the log, so that a copy of the database alone is whole."""
+        if self._has_news:
+            self._note(conn)
+        else:
+            self._has_log = False
+            self._truncate(conn, 0)
+
+    def on_close(self, conn: sqlite3.Connection) -> None:
+        """Note the newest entry."""
+        if self._has_news:
+            self._note(conn)
+
+    def _note(self, conn: sqlite3.Connection) -> None:
+        self._has_news = False
+        with suppress(sqlite3.Error):
+            row = conn.execute("SELECT seq, hex(chain) FROM entries ORDER BY seq DESC LIMIT 1").fetchone()
+            newest = f"{row[0]}:{row[1].lower()}" if row else ""
+            if newest != self._noted:
+                self._on_newest(newest)
+                self._noted, self._noted_at = newest, monotonic()
 
     def _truncate(self, conn: sqlite3.Connection, wait_ms: int) -> bool:
         """Truncate the log; return true if it is empty now.

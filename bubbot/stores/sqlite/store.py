@@ -27,8 +27,11 @@ from bubbot.stores.sqlite.rows import count_entries, find_entries, newest_positi
 from bubbot.stores.sqlite.schema import MIGRATIONS, check_version, migrate, refuse_unguarded
 from bubbot.stores.sqlite.sizes import (
     SHORT_WAL_BYTES,
+    OnNewest,
     WalCheckpointer,
+    WalLimits,
     find_unreferenced_blobs,
+    ignore_newest,
     measure_size,
     release_pages,
     still_unreferenced,
@@ -37,9 +40,11 @@ from bubbot.stores.sqlite.sizes import (
 from bubbot.stores.sqlite.text import SearchDeadline, looks_at_texts, search
 from bubbot.stores.sqlite.writer import (
     CommitCounter,
+    CommitHook,
     DatabaseThread,
     GroupCommitWriter,
     connect,
+    no_hook,
 )
 from bubbot.tape.blobs import blob_digest
 from bubbot.tape.entry import TapeEntry, timestamp
@@ -69,16 +74,12 @@ class SqliteStore:
         path: Path,
         *,
         room_retry: float | None = None,
+        on_commit: CommitHook = no_hook,
     ) -> None:
         self._reader = reader
         self._scanner = scanner
         self._writing = writer
-        checkpointer = WalCheckpointer(path, int(BUSY_SECONDS * 1000))
-        self._writer = (
-            None
-            if writer is None
-            else GroupCommitWriter(writer, checkpointer.after_commit, room_retry, self._check_file)
-        )
+        self._writer = None if writer is None else GroupCommitWriter(writer, on_commit, room_retry, self._check_file)
         self._salt = salt
         self._open = True
         self.path = path
@@ -401,6 +402,8 @@ async def open_store(
     now: Clock,
     on_migration: MigrationHook = _back_up_before_migration,
     room_retry: float | None = None,
+    on_newest: OnNewest = ignore_newest,
+    limits: WalLimits = WalLimits(),  # noqa: B008 - frozen
 ) -> SqliteStore:
     """Open the database for writing; create or migrate it first. The caller holds the home's lock.
 
@@ -411,9 +414,13 @@ async def open_store(
         on_migration: backs up a database before its migration; if it fails, nothing is migrated.
         room_retry: seconds between two attempts while the disk is full and all writes wait; None: a full disk is
             `StoreFull`.
+        on_newest: notes the newest entry outside of the database, in another thread: soon after commits and at the end.
+        limits: of the write-ahead log.
     """
-    writer = await connect(partial(_writing, path, now(), on_migration))
-    return await _with_readers(path, writer, salt, room_retry)
+    checkpointer = WalCheckpointer(path, int(BUSY_SECONDS * 1000), limits, on_newest)
+    writer = await connect(partial(_writing, path, now(), on_migration), checkpointer)
+    writer.post(checkpointer.on_open)
+    return await _with_readers(path, writer, salt, room_retry, checkpointer.after_commit)
 
 
 async def open_readonly(path: Path) -> SqliteStore:
@@ -422,7 +429,11 @@ async def open_readonly(path: Path) -> SqliteStore:
 
 
 async def _with_readers(
-    path: Path, writer: DatabaseThread | None, salt: write.Salt, room_retry: float | None = None
+    path: Path,
+    writer: DatabaseThread | None,
+    salt: write.Salt,
+    room_retry: float | None = None,
+    on_commit: CommitHook = no_hook,
 ) -> SqliteStore:
     connections = [writer] if writer else []
     try:
@@ -432,7 +443,7 @@ async def _with_readers(
         for conn in connections:
             await conn.aclose()
         raise
-    return SqliteStore(connections[-2], writer, connections[-1], salt, path, room_retry=room_retry)
+    return SqliteStore(connections[-2], writer, connections[-1], salt, path, room_retry=room_retry, on_commit=on_commit)
 
 
 def _writing(path: Path, now: datetime, aside: MigrationHook) -> sqlite3.Connection:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -55,6 +55,20 @@ class _Answer(Generic[T]):
             settle()
 
 
+class IdleWork(Protocol):
+    """What the thread of a connection does between its jobs, and at its end. The methods raise nothing."""
+
+    @property
+    def idle_seconds(self) -> float | None:
+        """Seconds without a job after which there is something to do; None if there is nothing."""
+
+    def on_idle(self, conn: sqlite3.Connection) -> None:
+        """Do it."""
+
+    def on_close(self, conn: sqlite3.Connection) -> None:
+        """Do what is left, before the connection closes."""
+
+
 class DatabaseThread:
     """A connection in its own thread, which runs whole functions in the order in which they come. Made by `connect`.
 
@@ -62,7 +76,10 @@ class DatabaseThread:
     is one function and not one awaited call per statement.
     """
 
-    def __init__(self, connector: Callable[[], sqlite3.Connection], opened: _Answer[None]) -> None:
+    def __init__(
+        self, connector: Callable[[], sqlite3.Connection], opened: _Answer[None], idle_work: IdleWork | None = None
+    ) -> None:
+        self._idle_work = idle_work
         self._jobs: SimpleQueue[Callable[[sqlite3.Connection], object] | None] = SimpleQueue()
         self._is_open = True
         # A daemon: a program that failed before it closed its store can still exit.
@@ -110,11 +127,19 @@ class DatabaseThread:
             pass
         while not self._jobs.empty():  # what runs again
             self._run_next(conn)
+        if self._idle_work is not None:
+            self._idle_work.on_close(conn)
         conn.close()
 
     def _run_next(self, conn: sqlite3.Connection) -> bool:
         """Run the next function; return false if there will be none."""
-        job = self._jobs.get()
+        idle_work = self._idle_work
+        try:
+            job = self._jobs.get(timeout=None if idle_work is None else idle_work.idle_seconds)
+        except Empty:
+            if idle_work is not None:
+                idle_work.on_idle(conn)
+            return True
         if job is None:
             return False
         if job(conn):
@@ -122,10 +147,10 @@ class DatabaseThread:
         return True
 
 
-async def connect(connector: Callable[[], sqlite3.Connection]) -> DatabaseThread:
+async def connect(connector: Callable[[], sqlite3.Connection], idle_work: IdleWork | None = None) -> DatabaseThread:
     """Open a connection in its own thread, where `connector` makes it."""
     opened: _Answer[None] = _Answer()
-    thread = DatabaseThread(connector, opened)
+    thread = DatabaseThread(connector, opened, idle_work)
     try:
         await opened.future
     except BaseException as error:

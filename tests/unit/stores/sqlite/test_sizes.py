@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from bubbot.stores.sqlite.sizes import WalCheckpointer, WalLimits, measure_size, wal_size
-from bubbot.stores.sqlite.store import SqliteStore
+from bubbot.stores.sqlite.store import SqliteStore, open_store
+from tests.doubles import CountingSalt, SteppingClock
 from tests.raw import raw
 from tests.tapes import notes
 
@@ -93,3 +96,70 @@ async def test_the_room_of_a_tape_is_that_of_its_entries_and_blobs(sqlite_store:
     assert [(tape.count, tape.blobs) for tape in found.values()] == [(2, 0), (1, 5), (0, 0)]
     assert found["a"].entries == 2 * found["b"].entries > 0 == found["empty"].entries
     assert (size.file, size.free) == (pages[0] * pages[1], pages[2] * pages[1])
+
+
+def entries(path: Path, conn: sqlite3.Connection, limits: WalLimits) -> tuple[WalCheckpointer, list[str]]:
+    conn.execute("CREATE TABLE entries (seq INTEGER PRIMARY KEY, chain BLOB)")
+    noted: list[str] = []
+    return WalCheckpointer(path, BUSY_MS, limits, noted.append), noted
+
+
+def test_the_newest_entry_is_noted_soon_and_the_log_is_truncated_when_nothing_is_written(
+    conn: sqlite3.Connection, path: Path
+) -> None:
+    worker, noted = entries(path, conn, WalLimits(note_seconds=3600.0, idle_seconds=7200.0))
+    worker.on_open(conn)
+    assert worker.idle_seconds is None
+    for _ in range(3):
+        conn.execute("INSERT INTO entries (chain) VALUES (x'AB')")
+        worker.after_commit(conn, idle=True)
+    assert noted == ["1:ab"], "the first at once, the next ones together"
+    assert worker.idle_seconds == 3600.0
+    worker.on_idle(conn)
+    assert noted == ["1:ab", "3:ab"]
+    assert wal_size(path.with_name("a.db-wal")) > 0
+    assert worker.idle_seconds == 7200.0
+    worker.on_idle(conn)
+    assert wal_size(path.with_name("a.db-wal")) == 0
+    assert worker.idle_seconds is None
+    worker.on_close(conn)
+    assert noted == ["1:ab", "3:ab"]
+    conn.execute("INSERT INTO entries (chain) VALUES (x'CD')")
+    worker.after_commit(conn, idle=True)
+    worker.on_close(conn)
+    assert noted == ["1:ab", "3:ab", "4:cd"]
+
+
+def test_a_busy_writer_notes_too_and_one_that_starts_notes_what_is_on_the_disk_for_sure(
+    conn: sqlite3.Connection, path: Path
+) -> None:
+    worker, noted = entries(path, conn, WalLimits(note_seconds=0.0))
+    for _ in range(2):
+        conn.execute("INSERT INTO entries (chain) VALUES (x'AB')")
+        worker.after_commit(conn, idle=False)
+    assert noted == ["1:ab", "2:ab"]
+    with raw(path) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM entries").fetchone()
+        seen: list[str] = []
+        other = WalCheckpointer(path, BUSY_MS, WalLimits(), seen.append)
+        conn.execute("INSERT INTO entries (chain) VALUES (x'EF')")  # of a process that was killed before it synced it
+        other.on_open(conn)
+        assert seen == [], "the log could not be written back, so it may not be on the disk"
+    other.on_open(conn)
+    assert seen == ["3:ef"]
+
+
+async def test_the_thread_of_a_writer_notes_when_it_has_nothing_to_do(path: Path) -> None:
+    loop, noted = asyncio.get_running_loop(), asyncio.Queue[str]()
+    store = await open_store(
+        path,
+        salt=CountingSalt(),
+        now=SteppingClock(),
+        on_newest=partial(loop.call_soon_threadsafe, noted.put_nowait),
+        limits=WalLimits(note_seconds=0.01, idle_seconds=0.01),
+    )
+    for number in range(1, 4):
+        await store.append([notes("a", "b")])
+        assert (await noted.get()).startswith(f"{2 * number}:")
+    await store.aclose()
