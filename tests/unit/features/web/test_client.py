@@ -9,6 +9,7 @@ import sys
 import threading
 import tracemalloc
 from ipaddress import ip_address
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
@@ -17,6 +18,7 @@ from aiohttp import web
 from bubbot.features.web.address import is_public, is_public_text
 from bubbot.features.web.client import WebClient, WebError, WebLimits, make_decoder, parse_address
 from bubbot.features.web.site import find_site
+from tests.e2e.test_openai_http import certificate
 from tests.web_servers import (
     ELSEWHERE,
     HERE,
@@ -376,3 +378,27 @@ def test_the_rules_of_a_real_bot_are_those_of_public_addresses() -> None:
     assert is_public_text("8.8.8.8")
     assert is_public(ip_address("8.8.8.8"))
     assert not is_public_text("127.0.0.1")
+
+
+async def test_an_encrypted_page_is_read_if_its_certificate_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, context = certificate(tmp_path)
+    application = web.Application()
+    application.router.add_get("/", hello)
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, HERE, 0, ssl_context=context)
+        await site.start()
+        url = f"https://{HERE}:{runner.addresses[0][1]}/"
+
+        def ask() -> WebClient:
+            return WebClient(WebLimits(timeout=5.0, ports=()), clock=FakeClock(), is_allowed=lambda _: True)
+
+        with pytest.raises(WebError, match="no certificate that is trusted"):
+            await ask().get(url)
+        monkeypatch.setattr("certifi.where", lambda: str(file))
+        assert (await ask().get(url)).body == b"hello"
+    finally:
+        await runner.cleanup()

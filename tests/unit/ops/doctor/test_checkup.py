@@ -371,6 +371,9 @@ class TestModel:
             ("scripted", "model.ok"),
         ):
             assert wanted in found(check_model(Settings(model=ModelSettings(name=name)), home)), name
+        assert found(check_model(Settings(model=ModelSettings(name="scripted")), home))["model.ok"].cause == (
+            "The model is scripted."
+        )
 
     @plants("context.embeddings")
     def test_embeddings_without_their_packages(self, monkeypatch: pytest.MonkeyPatch) -> None:
