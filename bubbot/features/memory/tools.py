@@ -75,6 +75,13 @@ class SaveArgs(ScopedArgs):
     positional: ClassVar[tuple[str, ...]] = ("content",)
 
 
+class RememberArgs(ScopedArgs):
+    """Arguments of `memory.remember`."""
+
+    text: Storable = Field(description="What to remember, besides what is remembered already")
+    positional: ClassVar[tuple[str, ...]] = ("text",)
+
+
 class DailyArgs(ScopedArgs):
     """Arguments of `memory.daily`."""
 
@@ -156,6 +163,7 @@ class OpensMemory(Protocol):
 def memory_tools(memory: OpensMemory) -> list[Tool]:
     """Build the tools for the memories that a turn has access to."""
     return [
+        _make_remember(memory),
         _make_save(memory),
         _make_daily(memory),
         _make_recall(memory),
@@ -213,6 +221,32 @@ async def _open_to_read(memory: OpensMemory, turn: Turn, name: str) -> list[tupl
     return [(scope, zone) for scope, zone in zones if scope is Scope.CHAT or not (await zone.read()).is_empty]
 
 
+def _make_remember(memory: OpensMemory) -> Tool:
+    @tool(
+        "memory.remember",
+        effect=INSIDE,
+        commands=("remember",),
+        for_model=False,
+        help=CommandHelp(
+            HelpTopic.MEMORY,
+            "Remember something for good",
+            (",remember Ann is allergic to nuts.", ',remember scope=user text="I like short answers."'),
+            in_menu=True,
+        ),
+    )
+    async def remember(turn: Turn, args: RememberArgs) -> str:
+        """Add lines to the long-term memory; what is there stays."""
+        if not args.text.strip():
+            raise ToolRetry(turn.result_texts.say("save_empty"))
+        scope, zone = Scope(args.scope), await _open_to_write(memory, turn, args.scope)
+        before = await zone.read()
+        with _report_limits(turn):
+            await zone.save_long_term(f"{before.long_term}\n{args.text.strip()}")
+        return turn.texts.say("memory_saved", version=_name_version(scope, await zone.read(), turn.texts))
+
+    return remember
+
+
 def _make_save(memory: OpensMemory) -> Tool:
     async def plan(turn: Turn, args: SaveArgs) -> CallPlan:
         kept = stripped_lines(args.content)
@@ -266,7 +300,6 @@ def _make_daily(memory: OpensMemory) -> Tool:
             HelpTopic.MEMORY,
             "Add to a day's notes",
             (",memory.daily Paid the rent.", ',memory.daily date=2026-11-20 content="Ann called."'),
-            words=("remember",),
         ),
     )
     async def daily(turn: Turn, args: DailyArgs) -> str:
@@ -384,11 +417,11 @@ def _make_forget(memory: OpensMemory) -> Tool:
         "memory.forget",
         effect=INSIDE,
         plan=plan,
+        commands=("memory.forget", "forget"),
         help=CommandHelp(
             HelpTopic.MEMORY,
             "Forget every line with a text",
             (",memory.forget nuts", ",memory.forget allergic to"),
-            words=("forget",),
         ),
     )
     async def forget(turn: Turn, args: ForgetArgs) -> str:

@@ -251,12 +251,28 @@ class TestClear:
 @pytest.mark.parametrize("one", list(TOOLS), ids=lambda one: one.name)
 def test_every_tool_tells_a_model_what_it_is_for(one: Tool) -> None:
     spec = one.spec()
-    assert one.for_model is (one.name != "memory.why")
+    assert one.for_model is (one.name not in ("memory.why", "memory.remember"))
     assert len(one.summary) > 30
     assert all(field.get("description") for field in spec.parameters.get("properties", {}).values())
 
 
 def test_the_tools_are_those_of_the_design() -> None:
     assert [one.name for one in TOOLS] == [
-        f"memory.{name}" for name in ("save", "daily", "recall", "show", "forget", "restore", "clear", "why")
+        f"memory.{name}"
+        for name in ("remember", "save", "daily", "recall", "show", "forget", "restore", "clear", "why")
     ]
+
+
+class TestRemember:
+    async def test_a_line_is_added_to_what_is_there(self, turn: Turn) -> None:
+        await use(turn, "memory.save", content="Likes tea.")
+        assert await use(turn, "memory.remember", text=" Ann is allergic to nuts. ") == (
+            "Saved to long-term memory as version 2 (entry 7)."
+        )
+        assert (await memory(turn).read()).long_term == "Likes tea.\nAnn is allergic to nuts."
+        with pytest.raises(ToolRetry):
+            await use(turn, "memory.remember", text=" \n ")
+
+    async def test_it_is_the_first_one_in_an_empty_memory(self, turn: Turn) -> None:
+        await use(turn, "memory.remember", text="Likes tea.")
+        assert (await memory(turn).read()).long_term == "Likes tea."
