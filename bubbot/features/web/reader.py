@@ -18,10 +18,12 @@ import codecs
 import json
 import logging
 import os
+import re
 import resource
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from io import BytesIO
 from typing import Any
 
@@ -30,6 +32,12 @@ MEMORY_BYTES = 1_200_000_000
 """Of addresses, not of memory: an interpreter with these libraries alone takes a third."""
 EXTRACTION_SECONDS = 4.0
 """Processor time after which a page becomes all of its text, menus included."""
+METADATA_SECONDS = 1.0
+"""Processor time after which a page has no title and no date."""
+MAX_TAGS = 100_000
+"""A page with more has no article that could be found in time."""
+_LONG_TAG = r"<[A-Za-z!?/][^<>]{10000,}>?"
+"""A tag as long as no page writes one to be read: the parser compares each attribute of a tag with all before it."""
 FAST_ABOVE_CHARS = 300_000
 """Longer pages are not tried with a second method."""
 
@@ -53,30 +61,46 @@ def read_page(data: bytes, job: dict[str, Any]) -> dict[str, Any]:
     """Return the text of a page as Markdown, without menus and the like."""
     import trafilatura
 
-    html = _decode(data, job["charset"])
-    text = None
-    try:
-        signal.setitimer(signal.ITIMER_VIRTUAL, EXTRACTION_SECONDS)
-        text = trafilatura.extract(
-            html,
-            url=job["url"],
-            output_format="markdown",
-            include_links=True,
-            include_comments=False,
-            favor_recall=True,
-            fast=len(html) > FAST_ABOVE_CHARS,
+    html = _tame(_decode(data, job["charset"]))
+    text = metadata = None
+    if html.count(b"<" if isinstance(html, bytes) else "<") <= MAX_TAGS:  # type: ignore[arg-type]
+        text = _within(
+            EXTRACTION_SECONDS,
+            lambda: trafilatura.extract(
+                html,
+                url=job["url"],
+                output_format="markdown",
+                include_links=True,
+                include_comments=False,
+                favor_recall=True,
+                fast=len(html) > FAST_ABOVE_CHARS,
+            ),
         )
-    except ExtractionTooSlow:
-        pass
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        metadata = _within(METADATA_SECONDS, lambda: trafilatura.extract_metadata(html, default_url=job["url"]))
     # A page that is one short notice, or a list of links, has no article to find: then all of its text.
-    metadata = trafilatura.extract_metadata(html, default_url=job["url"])
     return {
-        "title": metadata.title or "",
-        "date": metadata.date or "",
+        "title": metadata.title or "" if metadata else "",
+        "date": metadata.date or "" if metadata else "",
         "text": text or trafilatura.html2txt(html) or "",
     }
+
+
+def _tame(html: str | bytes) -> str | bytes:
+    """Remove what a page needs only to hold a reader up."""
+    if isinstance(html, bytes):
+        return re.sub(_LONG_TAG.encode(), b"", html.replace(b"\0", b""))
+    return re.sub(_LONG_TAG, "", html.replace("\0", ""))
+
+
+def _within(seconds: float, work: Callable[[], Any]) -> Any:
+    """Return what the work returns; None if it takes more processor time."""
+    try:
+        signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+        return work()
+    except ExtractionTooSlow:
+        return None
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
 def _stop_extraction(_signal: int, _frame: object) -> None:

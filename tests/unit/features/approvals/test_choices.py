@@ -3,13 +3,14 @@ read, in which order, how often, at which sub-domains, and from which words are 
 
 from __future__ import annotations
 
+import asyncio
 import math
 import random
 import re
 import sqlite3
 import string
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -248,6 +249,38 @@ class TestTheBudget:
             assert (bench.done, len(bench.cards)) == ([], 1)
             await bench.say("go on")
             assert bench.done == []
+
+    async def test_an_attempt_that_was_cut_off_has_spent_what_it_told(self, tmp_path: Path) -> None:
+        hung = asyncio.Event()
+        steps = [calls("page_read", address="http://x.org/p"), *self.read(0)]
+
+        class Hanging(Played):
+            """Plays its steps, then gives no answer."""
+
+            async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+                """See `Model.stream`."""
+                if len(self.requests) == len(steps):
+                    hung.set()
+                    await asyncio.Event().wait()
+                async for item in super().stream(request):
+                    yield item
+
+        async def begin() -> None:
+            async with approving(tmp_path, Hanging(*steps, says("never")), pages=lambda _: self.PAGE) as bench:
+                await bench.say("read http://x.org/p")
+
+        asking = asyncio.create_task(begin())
+        await hung.wait()
+        asking.cancel()
+        with suppress(asyncio.CancelledError):
+            await asking
+        again = Played(*self.read(1, 2, 3, 4), says("read"))
+        async with approving(tmp_path, again, pages=lambda _: self.PAGE) as bench:
+            await bench.settle()
+            assert [text for _, text in bench.done if text != "http://x.org/p"] == [
+                f"http://x.org/{n}" for n in (1, 2, 3)
+            ]
+            assert len(bench.cards) == 1
 
     async def test_a_window_that_a_person_opens_has_its_own(self, tmp_path: Path) -> None:
         page = calls("page_read", address="http://x.org/p")
