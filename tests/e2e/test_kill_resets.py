@@ -11,7 +11,10 @@ import pytest
 
 from bubbot.gateway.inbox import inbox_tape
 from bubbot.gateway.outbox import outbox_tape
+from tests.e2e.daemon import WAIT, configured, running
 from tests.e2e.kill_harness import KILLED, Bench
+from tests.e2e.platforms import OnTelegram
+from tests.fakes.botapi.server import Server
 
 KINDS = {
     "erase": (",reset erase",),
@@ -98,3 +101,33 @@ def test_a_kill_at_any_point_around_a_reset_loses_and_doubles_nothing(tmp_path: 
     print(f"| {kind} | {len(points)} | {kills} | {len(found[0])} | {len(found[1])} |")
     assert found == [{}, {}, {}]
     assert kills == len(points)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("end", ["SIGTERM", "SIGKILL"])
+@pytest.mark.parametrize("kind", KINDS)
+async def test_what_people_say_behind_a_reset_on_telegram_is_answered_after_a_restart(
+    tmp_path: Path, kind: str, end: str
+) -> None:
+    """The bot is stopped while it answers the first message behind the reset; two more wait."""
+    script = {
+        "rules": [{"when": "slow", "steps": [{"text": "answer to <{text}>", "delay": 1.5}]}],
+        "default": [{"text": "answer to <{text}>"}],
+    }
+    waiting = [f"slow {number}" for number in range(3)]
+    async with Server(limits=None, conflict_pause=0.1) as server:
+        platform = OnTelegram(server)
+        ada = platform.person("Ada")
+        configured(tmp_path / "home", server, script, owners=[int(ada)], debounce=0)
+        async with running(tmp_path / "home") as daemon:
+            for text in ("slow before", *KINDS[kind], *waiting):
+                platform.say(ada, text)
+            heads = ("The tape starts anew", "This tape has")
+            resets = len(KINDS[kind])
+            await server.until(lambda: sum(a.startswith(heads) for a in platform.answers(ada)) == resets, WAIT)
+            await (daemon.end() if end == "SIGTERM" else daemon.kill())
+        async with running(tmp_path / "home") as daemon:
+            await server.until(lambda: f"answer to <{waiting[-1]}>" in platform.answers(ada), WAIT)
+            await daemon.quiet(server)
+        answers = [text for text in platform.answers(ada) if text.startswith("answer to")]
+        assert answers == [f"answer to <{text}>" for text in ("slow before", *waiting)]
