@@ -173,7 +173,9 @@ def test_a_short_text_is_quoted_whole_and_a_sentence_goes_on_over_lines() -> Non
     short = "Bob writes a story. In it there is a bank. The bank has an owner. The owner is a thief."
     assert find_quotation("a thief", short) == short
     lines = "It is not so\nthat in spring\nthe owner steals."
-    assert "It is not so that in spring the owner steals." in find_quotation("the owner steals", f"{LONG}{lines} {LONG}")
+    assert "It is not so that in spring the owner steals." in find_quotation(
+        "the owner steals", f"{LONG}{lines} {LONG}"
+    )
 
 
 def test_fields_of_json_are_quoted_whole() -> None:
