@@ -306,7 +306,7 @@ def tell_lie(kind: str, known: Known, random: Random) -> tuple[list[int], str, l
             line = f'#{random.randrange(5_000, 9_999)} "{true}"'
         case "private":
             private = random.choice(known.private)
-            line = f'{OTHER} #{private} "{known.secrets[private - 2]}"'
+            line = f'{OTHER} #{private} "{known.secrets[private - 2]} was said."'
         case "unshown":
             opened, line = [other.entry], f'#{fact.entry} "{true}"'
         case "unrelated":

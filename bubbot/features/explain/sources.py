@@ -165,9 +165,9 @@ def _split(text: str) -> list[str]:
 
 
 def _fold(text: str) -> str:
-    """Return the letters, digits and symbols of a text; all of it if it has none."""
+    """Return the letters, digits and symbols of a text."""
     plain = unicodedata.normalize("NFKC", _JSON_ESCAPE.sub(" ", text)).casefold()
-    return "".join(char for char in plain if unicodedata.category(char)[0] not in "CPZ") or "".join(plain.split())
+    return "".join(char for char in plain if unicodedata.category(char)[0] not in "CPZ")
 
 
 def _show(text: str) -> str:

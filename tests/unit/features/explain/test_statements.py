@@ -88,7 +88,6 @@ SPELLINGS = [
     ("Hotel Roma订了", "我把Hotel Roma订了。"),
     ("𝐡𝐨𝐭𝐞𝐥", "The hotel is full."),
     ("👍", "👍"),
-    ("!?", "!?"),
 ]
 
 
@@ -155,6 +154,7 @@ def test_words_that_are_cut_out_are_read_with_their_whole_sentence(words: str, s
         ("Bob wrote: I resign", "I resign."),
         ("", "I resign."),
         ('""', "I resign."),
+        ("!?", "Why!?"),
     ],
 )
 def test_words_that_do_not_stand_there_are_not_found(words: str, text: str) -> None:
@@ -176,6 +176,13 @@ def test_a_short_text_is_quoted_whole_and_a_sentence_goes_on_over_lines() -> Non
     assert "It is not so that in spring the owner steals." in find_quotation(
         "the owner steals", f"{LONG}{lines} {LONG}"
     )
+
+
+def test_words_may_go_over_a_line_without_letters() -> None:
+    quotation = find_quotation(
+        "the first part. --- The second part", f"{LONG}\nThe first part.\n---\nThe second part. {LONG}"
+    )
+    assert "The first part. --- The second part." in quotation
 
 
 def test_fields_of_json_are_quoted_whole() -> None:
