@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from bubbot.feature import draft_nothing, find_nothing_sent
 from bubbot.features.approvals.events import GRANTED, OPENED
 from bubbot.features.approvals.service import (
     ID_ALPHABET,
@@ -160,7 +161,7 @@ class TestContinuation:
         await bench.answer(OWNER)
         assert list(bench.service.state.decided) == ["AAAAA"]
         unused: Any = None
-        ports = ApprovalPorts(accept, unused, unused, unused, UTC)
+        ports = ApprovalPorts(accept, unused, draft_nothing, find_nothing_sent, unused, UTC)
         service = ApprovalService(bench.open_tape, bench.clock, bytes, ApprovalSettings(), ports=ports)
         for _ in range(2):
             await service.continue_decided()
