@@ -115,6 +115,28 @@ class TestWho:
 
 
 class TestWhen:
+    async def test_the_time_of_the_press_counts_though_it_got_here_later(self, bench: ServiceBench) -> None:
+        await bench.ask()
+        pressed = bench.clock()
+        bench.clock.advance(timedelta(hours=23))
+        await bench.ask("BBBBB")  # which forgets cards that have ended
+        typed = bench.clock()
+        bench.clock.advance(timedelta(hours=2))
+        await bench.ask("CCCCC")
+        assert await bench.answer(replace(OWNER, moment=typed)) is None
+        assert await bench.answer(replace(OWNER, moment=bench.clock()), "BBBBB") is None
+        assert await bench.answer(replace(OWNER, moment=pressed), "CCCCC") == "expired"  # a day old: it may be wrong now
+
+    async def test_a_press_from_the_future_counts_now(self, bench: ServiceBench) -> None:
+        await bench.ask()
+        moment = bench.clock() + timedelta(days=9)
+        assert await bench.answer(replace(OWNER, moment=moment)) is None
+
+    async def test_a_press_after_the_end_means_no(self, bench: ServiceBench) -> None:
+        await bench.ask()
+        bench.clock.advance(timedelta(hours=25))
+        assert await bench.answer(replace(OWNER, moment=bench.clock() - timedelta(minutes=1))) == "expired"
+
     async def test_late_means_no_and_leaves_a_fact(self, bench: ServiceBench) -> None:
         await bench.ask()
         bench.clock.advance(timedelta(hours=24))
