@@ -23,7 +23,8 @@ BubbotError
 │   ├── ModelRefused           the provider declined this request, or the credentials
 │   ├── ModelUnavailable       the provider, or the local model's process, is not reachable
 │   ├── ModelUnconfigured      no model is set up
-│   │   └── ModelKeyMissing    the model's provider needs a key, and none is set
+│   │   ├── ModelKeyMissing    the model's provider needs a key, and none is set
+│   │   └── ModelQuarantined   the model's address came with a backup, and nothing is sent there yet
 │   ├── ModelStepLimit         it kept calling tools until its steps were used up
 │   ├── ModelRepeatsCall       it kept making the same call
 │   ├── ModelCallsRefused      it kept making calls that are not allowed
@@ -232,6 +233,12 @@ class ModelKeyMissing(ModelUnconfigured):
     """The provider of the model needs a key, and none is set; no provider was called."""
 
     kind = "model_key_missing"
+
+
+class ModelQuarantined(ModelUnconfigured):
+    """The address of the model came with a backup, and the home is in quarantine; no provider was called."""
+
+    kind = "model_quarantined"
 
 
 class ModelStepLimit(ModelError):

@@ -24,6 +24,8 @@ from bubbot.settings.environment import read_variables
 from bubbot.settings.loader import Settings
 from bubbot.texts import Texts
 
+MODELS_WITHOUT_ADDRESS = ("local", "scripted")
+"""Models that answer in this process or from this machine's files, whatever `api_base` is."""
 LITELLM = "litellm"
 """The model plugin for every `provider/model` that has no plugin."""
 MAX_CONCURRENT_TURNS = 64
@@ -88,7 +90,7 @@ def choose_model(settings: Settings, home: Home, name: str = "", *, is_quarantin
             return UnconfiguredModel(Texts(settings.bot.language))
         name = "local"
     provider, plugin_names = name.partition("/")[0], plugins.list_names("bubbot.models")
-    if is_quarantined and settings.model.has_own_address(name):
+    if is_quarantined and came_with_backup(settings, name):
         return QuarantinedModel(name, Texts(settings.bot.language))
     if provider in plugin_names and provider != LITELLM:
         plugin_options = ModelOptions(name, home.path, _model_values(settings, provider))
@@ -111,7 +113,7 @@ def choose_model(settings: Settings, home: Home, name: str = "", *, is_quarantin
     traits = sizes.find_traits(name, context_tokens=settings.model.context_tokens, own_address=own_address)
     models = [
         QuarantinedModel(target, Texts(settings.bot.language))
-        if is_quarantined and settings.model.has_own_address(target)
+        if is_quarantined and came_with_backup(settings, target)
         else _load_later(target, settings, home, traits)
         for target in targets
     ]
@@ -121,6 +123,16 @@ def choose_model(settings: Settings, home: Home, name: str = "", *, is_quarantin
     from bubbot.models.fallback import FallbackModel
 
     return FallbackModel(name, traits, models)
+
+
+def came_with_backup(settings: Settings, name: str) -> bool:
+    """Return true if calls of this model go to an address of `config.toml`, which a restored home has from its backup.
+
+    What runs here calls no address, and a variable of the environment is of this machine.
+    """
+    runs_here = name.partition("/")[0] in MODELS_WITHOUT_ADDRESS
+    is_set_here = read_variables().get("BUBBOT_MODEL__API_BASE") == settings.model.api_base
+    return settings.model.has_own_address(name) and not (runs_here or is_set_here)
 
 
 def _load_later(name: str, settings: Settings, home: Home, traits: ModelTraits) -> LazyModel:
@@ -200,7 +212,7 @@ def choose_transcriber(settings: Settings, home: Home, *, is_quarantined: bool =
         ConfigError: no model can have this name.
     """
     name = settings.attachments.transcription
-    if not name or (is_quarantined and settings.model.has_own_address(name)):
+    if not name or (is_quarantined and came_with_backup(settings, name)):
         return None
     provider, plugin_names = name.partition("/")[0], plugins.list_names("bubbot.models")
     if provider not in plugin_names or provider == LITELLM:

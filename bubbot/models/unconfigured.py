@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 
-from bubbot.errors import ModelKeyMissing, ModelUnconfigured
+from bubbot.errors import ModelKeyMissing, ModelQuarantined, ModelUnconfigured
 from bubbot.ports.model import ModelEvent, ModelRequest, ModelTraits
 from bubbot.texts import Texts
 
@@ -18,7 +18,7 @@ class UnconfiguredModel:
     def __init__(self, texts: Texts | None = None, *, missing_key: str = "") -> None:
         texts = texts or Texts()
         self.name = "none"
-        self._error: type[ModelUnconfigured | ModelKeyMissing] = ModelUnconfigured
+        self._error: type[ModelUnconfigured] = ModelUnconfigured
         self._sentence = texts.say("no_model_key", file=missing_key) if missing_key else texts.say("no_model")
         self.traits = ModelTraits(tools=False, notice=self._sentence)
 
@@ -50,6 +50,7 @@ class QuarantinedModel(UnconfiguredModel):
     def __init__(self, name: str, texts: Texts | None = None) -> None:
         super().__init__(texts)
         self.name = name
+        self._error = ModelQuarantined
         self._sentence = quarantine_sentence(name, texts)
         self.traits = ModelTraits(tools=False, notice=self._sentence)
 

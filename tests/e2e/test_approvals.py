@@ -373,7 +373,10 @@ class TestDiscord:
             assert service.done == {}
 
 
-SLOW: dict[str, Any] = {**SCRIPT, "rules": [{"when": "be slow", "steps": [{"text": "Slow.", "delay": 60}]}, *SCRIPT["rules"]]}
+SLOW: dict[str, Any] = {
+    **SCRIPT,
+    "rules": [{"when": "be slow", "steps": [{"text": "Slow.", "delay": 60}]}, *SCRIPT["rules"]],
+}
 
 
 class TestAtOnce:

@@ -77,6 +77,28 @@ def test_no_key_goes_to_an_address_of_the_backup_before_the_release(
     assert server.requests != []
 
 
+def test_a_refusal_in_quarantine_is_no_failure_of_the_model(restored: tuple[Path, KeyServer]) -> None:
+    home, _ = restored
+    env = KEY_OF_ANOTHER
+    for _ in range(2):  # one failure is none yet
+        assert b"is not called" in run(home, "ask", "hi", env=env).stderr
+    assert run(home, "restore", "--release", env=env).returncode == 0
+    found = json.loads(run(home, "doctor", "--offline", "--json", env=env).stdout)["findings"]
+    assert not [one for one in found if one["id"].startswith("model.") and one["level"] != "ok"]
+
+
+@pytest.mark.parametrize(
+    "variables", [{"BUBBOT_MODEL__NAME": "scripted"}, {"BUBBOT_MODEL__API_BASE": ""}], ids=["scripted", "environment"]
+)
+def test_what_is_of_this_machine_is_called_in_quarantine(
+    restored: tuple[Path, KeyServer], variables: dict[str, str]
+) -> None:
+    home, server = restored
+    here = {name: value or server.base for name, value in variables.items()}
+    done = run(home, "ask", "hi", env={**KEY_OF_ANOTHER, **here})
+    assert done.stdout in (b"OK\n", b"You said: hi\n"), done.stderr
+
+
 def test_init_gives_no_first_answer_before_the_release(restored: tuple[Path, KeyServer]) -> None:
     home, server = restored
     env = {"PATH": "/nowhere", "BUBBOT_MODEL__NAME": ""}

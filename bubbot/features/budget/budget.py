@@ -14,7 +14,7 @@ from datetime import datetime, timedelta, tzinfo
 from functools import partial
 from typing import Any, Protocol
 
-from bubbot.errors import BubbotError, BudgetExceeded, ModelError, ModelOverflow, StoreError
+from bubbot.errors import BubbotError, BudgetExceeded, ModelError, ModelOverflow, ModelQuarantined, StoreError
 from bubbot.features.budget.outages import explain_outage, needs_operator
 from bubbot.features.budget.state import (
     BUDGET_PROJECTION,
@@ -172,8 +172,9 @@ class MeteredCall:
             self.status = "answered" if self.reply else self.status
         elif isinstance(error, ModelError):
             self.output_estimate = max(self.output_estimate, error.heard)
-            # A request that is too long says nothing about the model: the turn goes on in a new window.
-            self.error = None if isinstance(error, ModelOverflow) else CallError(error.kind, error.status)
+            # A request that is too long says nothing about the model, and neither does one that a restored home keeps back.
+            says_nothing = isinstance(error, (ModelOverflow, ModelQuarantined))
+            self.error = None if says_nothing else CallError(error.kind, error.status)
         elif isinstance(error, Exception):
             self.status, self.error = "stopped", CallError("internal")
         else:

@@ -125,7 +125,9 @@ class TestWhen:
         await bench.ask("CCCCC")
         assert await bench.answer(replace(OWNER, moment=typed)) is None
         assert await bench.answer(replace(OWNER, moment=bench.clock()), "BBBBB") is None
-        assert await bench.answer(replace(OWNER, moment=pressed), "CCCCC") == "expired"  # a day old: it may be wrong now
+        assert (
+            await bench.answer(replace(OWNER, moment=pressed), "CCCCC") == "expired"
+        )  # a day old: it may be wrong now
 
     async def test_a_press_from_the_future_counts_now(self, bench: ServiceBench) -> None:
         await bench.ask()
