@@ -65,6 +65,11 @@ def stage_nothing(turn: Turn, key: str, outbound: Outbound) -> bool:  # noqa: AR
     return False
 
 
+def draft_nothing(session: str, key: str, outbound: Outbound) -> Mapping[str, Sequence[TapeEntry]]:  # noqa: ARG001 - see `Kernel.draft`
+    """Return nothing: no channel runs here."""
+    return {}
+
+
 async def find_nothing_sent(session: str, channel: str, key: str) -> str | None:  # noqa: ARG001 - see `Kernel.find_sent`
     """Return None: nothing was sent."""
     return None
@@ -86,6 +91,8 @@ class Kernel:
         accept: makes an inbound durable and queues its turn, with facts of other tapes in the same transaction; false if
             it was accepted before. Raises `ConfigError` if its channel does not run here.
         send: sends a message that no turn writes: session, key, message, and facts for the same transaction.
+        draft: makes the facts of a message for a transaction of other facts: session, key, message. `send` with the same key
+            delivers it then.
         stage: adds a message to what a turn sends, besides its answer: turn, key, message. It is merged with the turn. False if
             its channel does not run here.
         find_sent: returns the platform's id of a message with buttons that was sent: session, channel, and the key of the
@@ -111,6 +118,7 @@ class Kernel:
     send: Callable[[str, str, Outbound, Mapping[str, Sequence[TapeEntry]]], Awaitable[None]]
     notify: Callable[[str, Outbound], Awaitable[None]]
     read_session: ReadSession = read_no_session
+    draft: Callable[[str, str, Outbound], Mapping[str, Sequence[TapeEntry]]] = draft_nothing
     stage: Callable[[Turn, str, Outbound], bool] = stage_nothing
     find_sent: Callable[[str, str, str], Awaitable[str | None]] = find_nothing_sent
     open_copy: OpenCopy = open_no_copy

@@ -334,6 +334,7 @@ async def open_bot(
             accept=directory.accept,
             send=directory.send,
             notify=directory.notify,
+            draft=directory.draft,
             stage=directory.stage,
             find_sent=directory.find_sent,
             open_copy=copy_opener(store, workspace, installed.references),
@@ -414,6 +415,7 @@ async def open_bot(
                 report=report,
                 zone=ZoneInfo(settings.bot.timezone),
                 notify_owner=owner_chat.notify,
+                decide_press=bot_features.decide_press,
             )
         commands += list_commands(toolbox, texts, menu_languages(channel_runtimes))
         sources = HealthSources(

@@ -49,7 +49,7 @@ from bubbot.features.why.feature import why_feature
 from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.home import Home
 from bubbot.models.embeddings.index import EmbeddingIndex, embeddings_are_installed
-from bubbot.ports.channel import HUMAN_ORIGIN, session_folder
+from bubbot.ports.channel import HUMAN_ORIGIN, Inbound, session_folder
 from bubbot.ports.health import HealthReport, MetricSpec
 from bubbot.ports.middleware import AroundDelivery
 from bubbot.ports.model import Model
@@ -62,6 +62,7 @@ from bubbot.records import dataclass
 from bubbot.runtime.compose import ComposedRequest, Recompose
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.settings.loader import Settings
+from bubbot.tape.entry import TapeEntry
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.references import ReferenceRegistry, declared_references
 
@@ -306,6 +307,10 @@ class BotFeatures:
         for feature in self.lasting:
             if feature.on_recovered is not None:
                 await feature.on_recovered()
+
+    async def decide_press(self, inbound: Inbound, facts: Mapping[str, Sequence[TapeEntry]]) -> str | None:
+        """Answer a card that was pressed; None if the button is no answer to one. See `DecidePress`."""
+        return await self.approvals.decide_press(inbound, facts) if self.approvals else None
 
     async def on_chat_unreachable(self, channel: str, chat: str, reason: str) -> None:
         """Tell the features that a chat can no longer be reached."""

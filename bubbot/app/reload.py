@@ -349,6 +349,7 @@ class Reloader:
                 report=app.turn_services.report,
                 zone=ZoneInfo(settings.bot.timezone),
                 notify_owner=OwnerChat(app.channel_runtimes, BUDGET_TAPE).notify,
+                decide_press=app.features.decide_press,
             )
         return toolbox
 

@@ -12,7 +12,7 @@ from functools import partial
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.admission import AdmissionPolicy
 from bubbot.gateway.groups import NotifyOwner
-from bubbot.gateway.inbound import QUEUE_LIMIT, GatePolicy, InboundGate
+from bubbot.gateway.inbound import QUEUE_LIMIT, DecidePress, GatePolicy, InboundGate, decide_nothing
 from bubbot.gateway.inbox import Inbox
 from bubbot.gateway.limits import ONE_DAY, PersonLimiter, PersonLimits
 from bubbot.gateway.live import LiveAnswers
@@ -112,6 +112,7 @@ class ChannelRuntime:
         report: HealthReport = report_nothing,
         zone: tzinfo = UTC,
         notify_owner: NotifyOwner | None = None,
+        decide_press: DecidePress = decide_nothing,
     ) -> None:
         """Put a gate, which speaks with these texts, between channel and runtime."""
         self.deliverer.texts = texts
@@ -127,6 +128,7 @@ class ChannelRuntime:
             self.strangers,
             zone,
             notify_owner,
+            decide_press,
         )
         self.gate = InboundGate(
             self.link,

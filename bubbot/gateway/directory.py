@@ -53,6 +53,16 @@ class ChannelDirectory:
         parts = tuple(runtime.link.split(outbound))
         await runtime.deliver(await runtime.outbox.enqueue(session, key, parts, extra_entries))
 
+    def draft(self, session: str, key: str, outbound: Outbound) -> Mapping[str, Sequence[TapeEntry]]:
+        """Make the facts of a message for the transaction of something else; `send` with the same key delivers it then.
+
+        Raises:
+            ConfigError: the channel does not run here.
+        """
+        runtime = self._find(outbound.channel)
+        parts = tuple(runtime.link.split(outbound))
+        return {runtime.outbox.tape_of(session): [intent_entry(session, key, parts)]}
+
     def stage(self, turn: Turn, key: str, outbound: Outbound) -> bool:
         """Add a message to what a turn sends, besides its answer; false if its channel does not run here.
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import UTC, tzinfo
 from types import MappingProxyType
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from bubbot.concurrency import run_uninterrupted
 from bubbot.gateway.activity import ActivityTracker
@@ -72,6 +72,19 @@ QUEUE_LIMIT = 64
 STOP = ",stop"
 
 
+DecidePress: TypeAlias = Callable[[Inbound, Mapping[str, Sequence[TapeEntry]]], Awaitable[str | None]]
+"""Decide at once what a pressed button asks, and store these facts of the press with the decision.
+
+Return what the person who pressed is told if it does not count, empty if it does, and None if the button is a command like
+any other: its turn has to run.
+"""
+
+
+async def decide_nothing(inbound: Inbound, facts: Mapping[str, Sequence[TapeEntry]]) -> str | None:  # noqa: ARG001 - see `DecidePress`
+    """Return None: each button is a command."""
+    return None
+
+
 EventT = TypeVar("EventT", bound=Inbound | Edit | Deletion | Reaction | BotAdded | ButtonPress | StopRequest)
 
 
@@ -91,6 +104,7 @@ class GatePolicy:
         strangers: counts the ignored messages of strangers; None: nobody counts them.
         zone: the time zone of the deployment.
         notify_owner: tells an owner in which groups strangers call the bot; None: nobody does.
+        decide_press: decides about presses that need no turn.
     """
 
     admission: AdmissionPolicy | None = None
@@ -104,6 +118,7 @@ class GatePolicy:
     strangers: StrangerCounter | None = None
     zone: tzinfo = UTC
     notify_owner: NotifyOwner | None = None
+    decide_press: DecidePress = decide_nothing
 
 
 class InboundGate:
@@ -399,17 +414,27 @@ class InboundGate:
         return await run_uninterrupted(self._accept_press(press, found))
 
     async def _accept_press(self, press: ButtonPress, found: FoundButton) -> str | None:
-        """Store a press and the change of its message in one transaction, and queue its command."""
+        """Store a press and what it decides in one transaction; or with the change of its message, and queue its command."""
         inbound = press_inbound(press, found)
+        if await self._inbox.find_press(found.button_set.key, inbound.session) is not None:
+            return await self._refuse_repeated(press, inbound)
+        reason = await self._rules.decide_press(inbound, self._inbox.pressed_entries(inbound))
+        if reason is not None:
+            is_second = reason and await self._inbox.find_press(found.button_set.key, inbound.session) is not None
+            return await self._refuse_repeated(press, inbound) if is_second else reason or None
         cause = f"pressed:{found.button_set.key}"
         edit = intent_entry(inbound.session, cause, (pressed_part(press, found, self._link.split),))
         if await self.accept(inbound, {self._outbox.tape_of(inbound.session): [edit]}) is None:
-            first = await self._inbox.find_press(found.button_set.key, inbound.session)
-            is_repeat = first is not None and first.id == press.external_id
-            return None if is_repeat else await self._refuse_press(press, "taken")
+            return await self._refuse_repeated(press, inbound)
         if edit.key and (message := await self._outbox.find_intent(edit.key)) is not None:
             await self._deliver(message)
         return None
+
+    async def _refuse_repeated(self, press: ButtonPress, inbound: Inbound) -> str | None:
+        """Say nothing to a press that came before, and refuse one of a button set that was pressed before."""
+        first = await self._inbox.find_press(inbound.press.buttons, inbound.session) if inbound.press else None
+        is_repeat = first is not None and first.id == press.external_id
+        return None if is_repeat else await self._refuse_press(press, "taken")
 
     async def _refuse_press(self, press: ButtonPress, reason: PressRefusal) -> str:
         await self._inbox.record_press_refused(press, reason)

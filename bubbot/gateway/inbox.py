@@ -19,6 +19,7 @@ from bubbot.gateway.inbox_views import (
     MESSAGE_CHANGED,
     MIGRATIONS_PROJECTION,
     PRESS_REFUSED,
+    PRESSED,
     RECEIVED,
     UNPARSED,
     BackfillCursorView,
@@ -157,6 +158,11 @@ class Inbox:
         """Return true if the tape of a session has an entry with this key."""
         tape = self._tape.shard(session)
         return bool((await tape.fetch([TapeQuery(tape.name, keys=(key,))]))[0])
+
+    def pressed_entries(self, inbound: Inbound) -> Mapping[str, Sequence[TapeEntry]]:
+        """Make the fact of a press that is decided when it arrives, for the transaction of what decides it: it has no turn."""
+        fact = event(PRESSED, inbound_data(inbound), key=inbound.external_id)
+        return {self.tape_of(inbound.session): [fact]}
 
     async def record_press_refused(self, press: ButtonPress, reason: str) -> None:
         """Record once that a press of a button did nothing, by whom, and why."""

@@ -40,11 +40,13 @@ RECEIVED = "inbox/received"
 UNPARSED = "inbox/unparsed"
 MESSAGE_CHANGED = "inbox/changed"
 INBOUND_REFUSED = "inbox/refused"
+PRESSED = "inbox/pressed"
 PRESS_REFUSED = "inbox/press-refused"
 BOT_ADDED = "inbox/added"
 GROUP_CALLED = "inbox/called"
 _TEXT_EVENTS = (
     RECEIVED,
+    PRESSED,
     UNPARSED,
     MESSAGE_CHANGED,
     INTENT,

@@ -350,6 +350,10 @@ class InboundRefused(TypedDict):
     """`inbox/refused`, which holds nothing."""
 
 
+class ButtonPressed(InboundReceived):
+    """`inbox/pressed`"""
+
+
 class PressRefused(TypedDict):
     """`inbox/press-refused`"""
 
@@ -584,6 +588,7 @@ KERNEL_EVENTS: Mapping[str, type] = MappingProxyType(
         "inbox/called": GroupCalled,
         "inbox/refused": InboundRefused,
         "inbox/press-refused": PressRefused,
+        "inbox/pressed": ButtonPressed,
         "inbox/moved": ChatMoved,
         "inbox/unparsed": UpdateUnparsed,
         "inbox/began": ChannelBegan,

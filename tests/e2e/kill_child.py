@@ -1,7 +1,7 @@
 """A real bot on standard input and output that ends itself with SIGKILL at one point of a turn.
 
 Arguments: HOME SCRIPT [POINT [BREAK [FEATURES]]]. POINT is `operation:before` or `operation:after`, with
-`#N` for the Nth time. The ports are wrapped, as any deployment may wrap them; nothing in bubbot knows of it.
+`#N` for the Nth time; `+N` behind it means N operations later, `+N` alone the Nth of all. The ports are wrapped, as any deployment may wrap them; nothing in bubbot knows of it.
 BREAK=`split-done` removes one guard: the inbounds are marked done after the merge instead of with it.
 FEATURES=`none` leaves the kernel alone.
 """
@@ -29,15 +29,20 @@ from bubbot.tape.store import Batch, ResetBatch, TapeStore
 
 
 class Killer:
-    """Counts operations and ends the process at the point it was given."""
+    """Counts operations and ends the process at the point it was given, or at the Nth operation after `POINT+N`."""
 
     def __init__(self, point: str) -> None:
-        self._point = point
+        self._point, _, count = point.partition("+")
+        self._left = int(count or 0)
+        self._is_counting = bool(count) and not self._point
         self._seen: Counter[str] = Counter()
 
     def at(self, place: str) -> None:
         self._seen[place] += 1
-        if self._point in (f"{place}#{self._seen[place]}", place):
+        if self._is_counting:
+            self._left -= 1
+        self._is_counting = self._is_counting or self._point in (f"{place}#{self._seen[place]}", place)
+        if self._is_counting and self._left <= 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
 

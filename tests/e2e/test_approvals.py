@@ -13,7 +13,7 @@ import pytest
 
 from bubbot.texts import Texts
 from tests.approving import card_ids
-from tests.e2e import on_discord
+from tests.e2e import inside, on_discord
 from tests.e2e.approval_daemon import CHILD
 from tests.e2e.daemon import Daemon, configured, running, started
 from tests.e2e.kill_harness import KILLED, damage, entries_of
@@ -108,7 +108,7 @@ class TestTelegram:
         number = card_ids([card["text"]])[0]
         (decided,) = await facts(home, "approval.decided")
         assert (decided["id"], decided["by"], decided["surface"]) == (number, str(ada.id), "button")
-        assert texts(room)[1:] == ["I asked.", SAY("approval_done_approved", id=number), "It is sent."]
+        assert texts(room)[1:] == ["I asked.", "It is sent."]
 
     async def test_a_yes_that_an_owner_forwards_is_text(
         self, server: TelegramServer, ada: User, home: Path, service: EffectServer
@@ -248,16 +248,13 @@ KILLS = [
     pytest.param("send:before#1", marks=pytest.mark.proof),
     pytest.param("send:after#1", marks=pytest.mark.proof),  # sent, without a receipt
     pytest.param("receive:before#2", marks=pytest.mark.proof),  # the press is nowhere kept
-    pytest.param("append-inbox:after#3", marks=pytest.mark.proof),
-    pytest.param("append-inbox:before#4", marks=pytest.mark.proof),
-    "append-inbox:after#4",  # decided, and the inbound that goes on is stored with it
-    pytest.param("merge:before#2", marks=pytest.mark.proof),
-    pytest.param("merge:after#2", marks=pytest.mark.proof),  # decided, the turn of the command merged
-    pytest.param("open-fork:after#3", marks=pytest.mark.proof),
+    pytest.param("append-inbox:before#3", marks=pytest.mark.proof),
+    "append-inbox:after#3",  # decided, and the inbound that goes on is stored with it
+    pytest.param("open-fork:after#2", marks=pytest.mark.proof),
     pytest.param("act:before", marks=pytest.mark.proof),
     "act:after",  # begun, not ended: nobody knows
-    pytest.param("merge:before#3", marks=pytest.mark.proof),
-    pytest.param("merge:after#3", marks=pytest.mark.proof),
+    pytest.param("merge:before#2", marks=pytest.mark.proof),
+    pytest.param("merge:after#2", marks=pytest.mark.proof),
 ]
 
 
@@ -374,3 +371,71 @@ class TestDiscord:
                 await server.until(lambda: "Left undone." in on_discord.texts(server, room), 30)
                 await server.until(lambda: "Ada refused it" in card.content, 30)
             assert service.done == {}
+
+
+SLOW: dict[str, Any] = {
+    **SCRIPT,
+    "rules": [{"when": "be slow", "steps": [{"text": "Slow.", "delay": 60}]}, *SCRIPT["rules"]],
+}
+
+
+class TestAtOnce:
+    """A press waits for no turn, and what it decided survives everything."""
+
+    async def test_on_telegram_it_is_decided_while_a_turn_runs_and_after_a_kill(
+        self, server: TelegramServer, ada: User, home: Path, service: EffectServer
+    ) -> None:
+        configured(home, server, SLOW, debounce=0, live=False, owners=[ada.id])
+        room = server.private(ada)
+        async with bot(home) as daemon:
+            room.say("send it")
+            card = await card_in(server, room)
+            await server.until(lambda: "I asked." in texts(room), 30)
+            room.say("be slow")
+            await daemon.quiet(server)
+            room.press(card["message_id"], keys(card)["Once"])
+            await server.until(lambda: "Ada allowed it once" in room.message(card["message_id"])["text"], 30)
+            assert not keys(room.message(card["message_id"]))
+            assert len(await facts(home, "approval.decided")) == 1
+            assert service.done == {}  # what it allowed runs in its place
+            await daemon.kill()
+        async with bot(home):
+            room.say("/stop")  # the slow turn
+            await server.until(lambda: "It is sent." in texts(room), 30)
+        assert service.done == {SENT: 1}
+
+    async def test_an_answer_in_a_shell_while_no_bot_ran_is_shown_on_the_card_at_the_next_start(
+        self, server: TelegramServer, ada: User, home: Path, service: EffectServer
+    ) -> None:
+        set_up(home, server, owners=[ada.id])
+        room = server.private(ada)
+        async with bot(home):
+            room.say("send it")
+            card = await card_in(server, room)
+            await server.until(lambda: "I asked." in texts(room), 30)
+        said = await asyncio.to_thread(inside.run, home, "approvals", "approve", card_ids([card["text"]])[0])
+        assert said.returncode == 0, said.stderr
+        async with bot(home):
+            await server.until(lambda: "terminal allowed it once" in room.message(card["message_id"])["text"], 30)
+            await server.until(lambda: "It is sent." in texts(room), 30)
+        assert not keys(room.message(card["message_id"]))
+        assert service.done == {SENT: 1}
+
+    async def test_on_discord_it_is_decided_while_a_turn_runs(self, home: Path, service: EffectServer) -> None:
+        async with DiscordServer(limits=None) as server:
+            ada = server.user("Ada")
+            room = server.dm(ada)
+            on_discord.configured(home, server, SLOW, owners=[ada.id])
+            async with on_discord.connected(home, server, target=CHILD, arguments=[str(home), "", ""]):
+                room.say(ada, "send it")
+                await server.until(lambda: [one for one in on_discord.said(server, room) if one.components], 30)
+                card = next(one for one in on_discord.said(server, room) if one.components)
+                await server.until(lambda: "I asked." in on_discord.texts(server, room), 30)
+                room.say(ada, "be slow")
+                labels = {part["label"]: part["custom_id"] for row in card.components for part in row["components"]}
+                server.press(room, ada, card, labels["Deny"])
+                await server.until(lambda: "Ada refused it" in card.content, 30)
+                assert not card.components
+                assert [fact["verdict"] for fact in on_discord.named(home, ACCESS, "approval.decided")] == ["denied"]
+                room.say(ada, "/stop")
+                await server.until(lambda: "Left undone." in on_discord.texts(server, room), 30)

@@ -87,6 +87,16 @@ def test_what_calls_no_address_of_the_backup_answers_before_the_release(restored
     assert server.requests != []
 
 
+def test_a_refusal_in_quarantine_is_no_failure_of_the_model(restored: tuple[Path, KeyServer]) -> None:
+    home, _ = restored
+    env = KEY_OF_ANOTHER
+    for _ in range(2):  # one failure is none yet
+        assert b"is not called" in run(home, "ask", "hi", env=env).stderr
+    assert run(home, "restore", "--release", env=env).returncode == 0
+    found = json.loads(run(home, "doctor", "--offline", "--json", env=env).stdout)["findings"]
+    assert not [one for one in found if one["id"].startswith("model.") and one["level"] != "ok"]
+
+
 def test_init_gives_no_first_answer_before_the_release(restored: tuple[Path, KeyServer]) -> None:
     home, server = restored
     env = {"PATH": "/nowhere", "BUBBOT_MODEL__NAME": ""}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import datetime, tzinfo
 
 from bubbot.ports.channel import Button, ButtonSet, Outbound, OutboundFile, Role, Sender
@@ -93,11 +94,16 @@ class ApprovalCard:
             lines[1] = say("approval_how_cut_off", id=self.id, until=moment)
         return "\n\n".join(lines)
 
-    def format_decided(self, verdict: str, scope: str, by: str, at: datetime) -> str:
-        """Format the card after the answer: who, when, and what."""
+    def format_decided(self, verdict: str, scope: str, by: str, at: datetime, left: Sequence[str] = ()) -> str:
+        """Format the card after the answer: who, when, and what; and which of its calls, by their tools, did not run."""
         name = f"approval_line_{scope or 'once'}" if verdict == "approved" else "approval_line_denied"
         moment = f"{at.astimezone(self.zone):%Y-%m-%d %H:%M}"
-        return f"{self._describe()}\n\n{self.texts.say(name, by=escape_markdown(by), moment=moment)}"
+        lines = [self.texts.say(name, by=escape_markdown(by), moment=moment)]
+        if left:
+            tools = ", ".join(map(code, dict.fromkeys(left)))
+            is_all = len(left) == len(self.asked["calls"])
+            lines.append(self.texts.say("approval_line_not_run" if is_all else "approval_line_left", tools=tools))
+        return "\n\n".join([self._describe(), "\n".join(lines)])
 
     def format_details(self) -> str:
         """Format exactly what would happen, as plain text: what a card's file holds."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from bubbot.feature import Apply, Feature, Kernel
 from bubbot.features.approvals.gate import CallGate, FindJobGrants
@@ -11,10 +11,11 @@ from bubbot.features.approvals.service import ApprovalPorts, ApprovalService
 from bubbot.features.approvals.settings import ApprovalSettings
 from bubbot.features.approvals.source import ApprovalTurns
 from bubbot.features.approvals.state import APPROVALS_TAPE
-from bubbot.features.approvals.tools import approval_tools
+from bubbot.features.approvals.tools import approval_tools, decider_of_press, format_rejection, read_press
 from bubbot.features.approvals.workspace import WorkspaceGuard
-from bubbot.ports.channel import APPROVAL_ORIGIN
+from bubbot.ports.channel import APPROVAL_ORIGIN, Inbound
 from bubbot.ports.tool import Tool
+from bubbot.tape.entry import TapeEntry
 
 
 class ApprovalsFeature:
@@ -39,13 +40,14 @@ class ApprovalsFeature:
             list_tools: returns all tools.
             find_job_grants: returns what a job may do.
         """
-        ports = ApprovalPorts(kernel.accept, kernel.send, kernel.find_sent, kernel.texts, kernel.zone)
+        ports = ApprovalPorts(kernel.accept, kernel.send, kernel.draft, kernel.find_sent, kernel.texts, kernel.zone)
         self.service = ApprovalService(
             kernel.open_tape, kernel.now, os.urandom, settings, projections=kernel.projections, ports=ports
         )
         self._gate = CallGate(self.service, kernel.stage, list_tools, find_job_grants)
         self._workspace = WorkspaceGuard(self.service, list_tools)
         self._turns = ApprovalTurns(kernel.role_of)
+        self._role_of, self._texts = kernel.role_of, kernel.texts
 
     def feature(self) -> Feature:
         """Build the record."""
@@ -61,6 +63,24 @@ class ApprovalsFeature:
             on_recovered=self._recover,
             prepare=self._prepare,
         )
+
+    async def decide_press(self, inbound: Inbound, facts: Mapping[str, Sequence[TapeEntry]]) -> str | None:
+        """Answer a card that was pressed, at once: no turn has to run for that, and none may undo it (T21).
+
+        Args:
+            inbound: the press, as the command of its button.
+            facts: those of the press, which are stored with the decision.
+
+        Returns:
+            Why it does not count, empty if it does; None if the button is no answer to a card.
+        """
+        answer = read_press(inbound.text)
+        if answer is None:
+            return None
+        number, verdict, scope = answer
+        decider = decider_of_press(inbound, self._role_of(inbound))
+        result = await self.service.answer(number, verdict, decider, scope=scope, facts=facts)
+        return format_rejection(self._texts, number, result)
 
     async def _recover(self) -> None:
         await self.service.load()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Protocol, TypeAlias
 
@@ -38,6 +38,7 @@ from bubbot.ports.tool import CallPlan, EffectKind, GrantTarget, Power, Repeat, 
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.records import dataclass
 from bubbot.runtime.effects import EFFECT_BEGIN, EFFECT_END
+from bubbot.runtime.session import MAX_ATTEMPTS
 from bubbot.runtime.tool_list import unwrap_call
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, event
 from bubbot.tape.provenance import Source, source_of
@@ -168,13 +169,21 @@ class ApprovedCalls:
 
     Attributes:
         approval: the card.
-        calls: those that have not run.
+        calls: those that did not come yet.
+        tools: the tools of all, by the ids of the calls.
+        begun: the ids of those that began, in an interrupted attempt or in this one.
         site: the registrable domain that the yes opens until the turn ends, for addresses that were shown; empty for none.
     """
 
     approval: str
     calls: dict[str, JsonObject]
+    tools: Mapping[str, str] = field(default_factory=dict)
+    begun: set[str] = field(default_factory=set)
     site: str = ""
+
+    def list_tools(self, *, begun: bool) -> list[str]:
+        """List the tools of the calls that began, or of those that did not, one for each call."""
+        return [tool for call, tool in self.tools.items() if (call in self.begun) is begun]
 
     def take(self, call: ToolCall, digest: str) -> JsonObject | None:
         """Take out the stored call with this id and digest; None if a model made this one."""
@@ -208,11 +217,12 @@ class CallGate:
     async def around_turn(self, turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:
         """Give an answer's turn its stored calls, ask about calls that were cut off, and write the turn's cards at its end."""
         approvals = turn.metadata[TurnApprovals] = TurnApprovals()
+        facts = await self._read_attempts(turn)
         if turn.origin == APPROVAL_ORIGIN:
-            await self._prepare_continuation(turn)
-        await self._ask_about_cut_off(turn)
+            await self._prepare_continuation(turn, facts)
+        await self._ask_about_cut_off(turn, facts)
         try:
-            return await call_next(turn)
+            return await self._finish_continuation(turn, await call_next(turn))
         finally:  # however it ends: people learn what waits for them
             if approvals.cards:
                 await self._write_cards(turn)
@@ -255,6 +265,7 @@ class CallGate:
                 )
             allowed = replace(decision, verdict=Verdict.RUN, grant=None)
             await self._record(call, digest, facts, allowed, approved.approval)
+            approved.begun.add(made.id)
             return None
         match decision.verdict:
             case Verdict.RUN:
@@ -473,43 +484,65 @@ class CallGate:
         to, inbound = self._service.settings.to, turn.inbounds[0].inbound
         return to if to and verdict == "ask" and (is_job(turn) or not inbound.direct) else turn.session
 
-    async def _prepare_continuation(self, turn: Turn) -> None:
-        """Give a turn that an answer started the calls that were stored."""
+    async def _prepare_continuation(self, turn: Turn, facts: Sequence[TapeEntry]) -> None:
+        """Give a turn that an answer started the calls that were stored. `facts` are those of interrupted attempts."""
         number = turn.inbounds[0].inbound.external_id.removeprefix(f"{APPROVAL_ORIGIN}:")
         query = TapeQuery(turn.tape.name, keys=(asked_key(number),))
         found = (await turn.tape.fetch([query]))[0]
         decided = await self._service.read_decision(number)
         if decided is None or decided["verdict"] != "approved":
             return
+        if not found or found[0].erased or found[0].name != ASKED:
+            turn.fixed_reply = turn.texts.say("approval_gone", id=number)
+            return
+        calls = found[0].payload["data"]["calls"]
+        tools = {call["id"]: call["tool"] for call in calls}
+        sites = {call.get("site", "") for call in calls}
+        site = sites.pop() if len(sites) == 1 else ""
+        begun = _find_begun(facts) & set(tools)
+        approved = ApprovedCalls(number, {call["id"]: call for call in calls}, tools, begun, site)
+        turn.metadata[ApprovedCalls] = approved
         if not await self._service.may_act():
             turn.fixed_reply = turn.texts.say("approval_restored", id=number)
             return
         if decided_at := await self._service.find_late(number):
             moment = f"{decided_at.astimezone(turn.zone):%Y-%m-%d %H:%M}"
-            turn.fixed_reply = turn.texts.say("approval_late", id=number, moment=moment)
+            turn.fixed_reply = _end_text(turn, approved, turn.texts.say("approval_late", id=number, moment=moment))
             return
-        if not found or found[0].erased or found[0].name != ASKED:
-            turn.fixed_reply = turn.texts.say("approval_gone", id=number)
-            return
-        calls = found[0].payload["data"]["calls"]
-        sites = {call.get("site", "") for call in calls}
-        site = sites.pop() if len(sites) == 1 else ""
-        turn.metadata[ApprovedCalls] = ApprovedCalls(number, {call["id"]: call for call in calls}, site)
         turn.stored_calls = [ToolCall(call["id"], call["name"], call["arguments"]) for call in calls]
 
-    async def _ask_about_cut_off(self, turn: Turn) -> None:
-        """Ask about calls that interrupted attempts left: those that began and may not run twice, at once, and those whose
-        card they did not come to write, with what this attempt asks."""
+    async def _finish_continuation(self, turn: Turn, outcome: TurnOutcome) -> TurnOutcome:
+        """Correct the card of an answer if not all of what it allowed has begun, and say so if the turn is given up."""
+        approved = turn.find_metadata(ApprovedCalls)
+        if approved is None:
+            return outcome
+        if left := approved.list_tools(begun=False):
+            card = await self._service.draw_unfinished(approved.approval, left)
+            if card is not None:
+                self._stage(turn, f"unfinished:{approved.approval}:{turn.id}", card)
+        if outcome.status != "failed" or max(accepted.attempts for accepted in turn.inbounds) < MAX_ATTEMPTS:
+            return outcome
+        reason = turn.texts.say("approval_gave_up", id=approved.approval)
+        return replace(outcome, text=turn.texts.add_trace(_end_text(turn, approved, reason), turn.id))
+
+    async def _read_attempts(self, turn: Turn) -> Sequence[TapeEntry]:
+        """Return the facts of interrupted attempts at a turn about its calls, in order."""
         interrupted = {accepted.interrupted_turn for accepted in turn.inbounds} - {""}
-        if not interrupted or turn.role is Role.STRANGER:
-            return
+        if not interrupted:
+            return ()
         names = (EFFECT_BEGIN, EFFECT_END, CHECKED, TURN_START)
         query = TapeQuery(turn.tape.name, WholeTape(), kinds=(Kind.EVENT,), names=names, newest=True, limit=MAX_LEFT)
         found = [entry for entry in (await turn.tape.fetch([query]))[0] if not entry.erased]
         attempts = _list_attempts(found, interrupted)
-        facts = [entry for entry in found if entry.meta.get("turn") in attempts]
+        return sorted((entry for entry in found if entry.meta.get("turn") in attempts), key=lambda entry: entry.id)
+
+    async def _ask_about_cut_off(self, turn: Turn, facts: Sequence[TapeEntry]) -> None:
+        """Ask about calls that interrupted attempts left: those that began and may not run twice, at once, and those whose
+        card they did not come to write, with what this attempt asks."""
+        if not facts or turn.role is Role.STRANGER:
+            return
         ended = {data["call"] for fact in facts if (data := _data(fact, EFFECT_END))}
-        for fact in sorted(facts, key=lambda entry: entry.id):
+        for fact in facts:
             data = fact.payload["data"]
             waiting, number = None, ""
             if fact.name == EFFECT_BEGIN and data["call"] not in ended and data["once"] == Repeat.NEVER:
@@ -605,6 +638,20 @@ def _data(entry: TapeEntry, name: str) -> JsonObject | None:
     return entry.payload["data"] if entry.name == name else None
 
 
+def _find_begun(facts: Sequence[TapeEntry]) -> set[str]:
+    """Return the ids of the calls that may have done something: outside after their begin, inside once they may run."""
+    allowed = (data for fact in facts if (data := _data(fact, CHECKED)) and data["verdict"] == Verdict.RUN)
+    inside = {data["call"] for data in allowed if not data["effect"].startswith(EffectKind.OUTSIDE)}
+    return inside | {data["call"] for fact in facts if (data := _data(fact, EFFECT_BEGIN))}
+
+
+def _end_text(turn: Turn, approved: ApprovedCalls, reason: str) -> str:
+    """Say why nothing more of an answer is done, and what of it may have been done: never that nothing was if a call began."""
+    begun = ", ".join(dict.fromkeys(approved.list_tools(begun=True)))
+    end = turn.texts.say("approval_begun", tools=begun) if begun else turn.texts.say("approval_nothing_done")
+    return f"{reason} {end}"
+
+
 def _list_attempts(facts: Sequence[TapeEntry], interrupted: Collection[str]) -> set[str]:
     """Return the ids of these attempts at a turn, and of those that they ran again."""
     again = {entry.meta.get("turn"): data.get("again", "") for entry in facts if (data := _data(entry, TURN_START))}
@@ -665,13 +712,17 @@ async def _left_call(
     """Build a call that was left; None if its arguments are not those of the digest, or if it cannot be done any more."""
     try:
         args = tool.parse(arguments)
-        plan = CallPlan(tool.effect, args.model_dump_json(indent=2, exclude_unset=True))
-        if not is_cut_off:  # what was cut off may have changed what its plan looks at
-            plan = await plan_call(turn, tool, args)
     except ToolSignal:
         return None
     if digest_call(tool, args) != digest:
         return None
+    try:
+        plan = await plan_call(turn, tool, args)
+    except ToolSignal:
+        if not is_cut_off:
+            return None
+        # What was cut off may have changed what its plan looks at: people learn of it all the same.
+        plan = CallPlan(tool.effect, args.model_dump_json(indent=2, exclude_unset=True))
     stored = args.model_dump_json(exclude_unset=True)
     return WaitingCall(tool, stored, digest, plan, decision, is_cut_off=is_cut_off)
 

@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta, tzinfo
+from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from bubbot.errors import ConfigError
@@ -17,10 +18,10 @@ from bubbot.features.approvals.settings import ApprovalSettings
 from bubbot.features.approvals.state import (
     APPROVALS_PROJECTION,
     APPROVALS_TAPE,
-    ApprovalDecision,
     ApprovalState,
     OpenApproval,
     StandingGrant,
+    opened_from,
 )
 from bubbot.gateway.quarantine_view import QuarantineView
 from bubbot.ports.channel import APPROVAL_ORIGIN, Inbound, Outbound, Role
@@ -50,9 +51,11 @@ Scope: TypeAlias = Literal["once", "chat", "always"]
 Answer: TypeAlias = Literal["approved", "denied"]
 Rejection: TypeAlias = Literal["unknown", "expired", "decided", "foreign", "scope", "gone", "restored"]
 """Why an answer does not count."""
+NO_FACTS: Mapping[str, Sequence[TapeEntry]] = MappingProxyType({})
 OpenTape: TypeAlias = Callable[[str], TapeService]
 AcceptInbound: TypeAlias = Callable[[Inbound, Mapping[str, Sequence[TapeEntry]]], Awaitable[bool]]
 SendMessage: TypeAlias = Callable[[str, str, Outbound, Mapping[str, Sequence[TapeEntry]]], Awaitable[None]]
+DraftMessage: TypeAlias = Callable[[str, str, Outbound], Mapping[str, Sequence[TapeEntry]]]
 FindSent: TypeAlias = Callable[[str, str, str], Awaitable[str | None]]
 
 
@@ -68,6 +71,8 @@ class Decider:
         session: the chat of the answer.
         has_power: an owner in a direct chat or at a shell, who may answer what came up in other chats.
         surface: `button`, `command` or `shell`.
+        moment: when it was pressed or typed, which is what counts; None for now.
+        card: the platform's id of the message that was pressed.
     """
 
     channel: str
@@ -77,6 +82,8 @@ class Decider:
     session: str
     has_power: bool
     surface: str
+    moment: datetime | None = None
+    card: str = ""
 
     @property
     def is_shell(self) -> bool:
@@ -110,6 +117,7 @@ class ApprovalPorts:
     Attributes:
         accept: see `Kernel.accept`.
         send: see `Kernel.send`.
+        draft: see `Kernel.draft`.
         find_sent: see `Kernel.find_sent`.
         texts: the bot's own sentences.
         zone: the time zone of the deployment.
@@ -117,6 +125,7 @@ class ApprovalPorts:
 
     accept: AcceptInbound
     send: SendMessage
+    draft: DraftMessage
     find_sent: FindSent
     texts: Texts
     zone: tzinfo
@@ -255,9 +264,18 @@ class ApprovalService:
         return is_here and decider.role.at_least(Role(self.settings.role))
 
     async def answer(
-        self, number: str, verdict: Answer, decider: Decider, *, scope: Scope = "once", reason: str = ""
+        self,
+        number: str,
+        verdict: Answer,
+        decider: Decider,
+        *,
+        scope: Scope = "once",
+        reason: str = "",
+        facts: Mapping[str, Sequence[TapeEntry]] = NO_FACTS,
     ) -> AnswerResult:
         """Answer a card. The first answer counts; one that does not count leaves a fact.
+
+        Nothing is written to the tape of a session, where a turn may be running.
 
         Args:
             number: the id of the card, in any case.
@@ -265,6 +283,7 @@ class ApprovalService:
             decider: who answers.
             scope: what the yes covers.
             reason: why not.
+            facts: those of other tapes that are stored with the decision.
 
         Returns:
             What became of it.
@@ -273,13 +292,17 @@ class ApprovalService:
         async with self._lock:
             await self._projected.catch_up()
             approval = self.state.open.get(number)
+            approval = approval or await self._read_opened(number)  # it may have ended while the answer waited
             rejection, earlier = await self._find_rejection(number, approval, verdict, decider, scope)
             if rejection is not None:
                 await self._reject(number, approval, rejection, decider)
                 return AnswerResult(approval, rejection, *earlier)
             assert approval is not None
-            is_waiting = await self._decide(approval, verdict, decider, scope, reason[:MAX_REASON_CHARS])
-        await self._show_decision(approval, verdict, decider, scope)
+            decided = decided_entry(approval, verdict, decider, scope, reason[:MAX_REASON_CHARS])
+            granted = grant_entries(approval, decider, scope) if verdict == "approved" and scope != "once" else []
+            is_waiting = not await self._continue(approval, decided, granted, facts, decider.card)
+            if is_waiting:  # its channel does not run here: the next start goes on
+                await self._write(decided, *granted, other_tapes=facts)
         log.info("approval decided", extra={"action": "approval.decided", "approval": number, "verdict": verdict})
         return AnswerResult(approval, verdict=verdict, is_waiting=is_waiting)
 
@@ -292,8 +315,10 @@ class ApprovalService:
         if (decided := known.get(DECIDED)) is not None:
             data = decided.payload["data"]
             return "decided", (data["by_name"] or data["by"], data["verdict"])
-        if approval is None or approval.expires <= self._now():
-            return ("expired" if approval or OPENED in known else "unknown"), ("", "")
+        if approval is None:
+            return ("expired" if OPENED in known else "unknown"), ("", "")
+        if self._is_late(approval, decider.moment):
+            return "expired", ("", "")
         if not self.may_answer(approval, decider):
             return "foreign", ("", "")
         if verdict == "approved" and scope not in approval.scopes:
@@ -303,6 +328,17 @@ class ApprovalService:
         if verdict == "approved" and not await self.may_act():
             return "restored", ("", "")
         return None, ("", "")
+
+    def _is_late(self, approval: OpenApproval, moment: datetime | None) -> bool:
+        """Return true if an answer was given after the end of its card, or got here so late that it may be wrong now."""
+        now = self._now()
+        given = min(moment or now, now)
+        return approval.expires <= given or given + timedelta(hours=self.settings.hours) <= now
+
+    async def _read_opened(self, number: str) -> OpenApproval | None:
+        found = (await self._tape.fetch([TapeQuery(APPROVALS_TAPE, keys=(opened_key(number),))]))[0]
+        is_card = found and not found[0].erased and found[0].name == OPENED
+        return opened_from(found[0]) if is_card else None
 
     async def _reject(self, number: str, approval: OpenApproval | None, rejection: Rejection, decider: Decider) -> None:
         if approval is None and rejection == "unknown":
@@ -341,23 +377,40 @@ class ApprovalService:
         found = (await self._tape.fetch([query]))[0]
         return found[0] if found and not found[0].erased else None
 
-    async def _decide(
-        self, approval: OpenApproval, verdict: Answer, decider: Decider, scope: Scope, reason: str
+    async def _continue(
+        self,
+        approval: OpenApproval,
+        decided: TapeEntry,
+        granted: Sequence[TapeEntry] = (),
+        facts: Mapping[str, Sequence[TapeEntry]] = NO_FACTS,
+        pressed: str = "",
     ) -> bool:
-        """Write the decision, its grants and the inbound that goes on, in one transaction; true if that has to wait."""
-        facts = [decided_entry(approval, verdict, decider, scope, reason)]
-        if verdict == "approved" and scope != "once":
-            facts += grant_entries(approval, decider, scope)
-        inbound = continuation_inbound(approval, verdict, scope, reason, timestamp(self._now()))
+        """Write a decision, the inbound that goes on after it and the changed card, in one transaction (T3).
+
+        What is written already stays as it is. False if the channel of the chat does not run here: nothing is written.
+        """
+        if self._ports is None:
+            return False
+        data = decided.payload["data"]
+        now, key = self._now(), f"decided:{approval.id}"
+        inbound = continuation_inbound(approval, data["verdict"], data["scope"], data["reason"], timestamp(now))
+        card = await self._draw_card(self._ports, approval, data, parse_moment(decided.date) or now, pressed=pressed)
         try:
-            if self._ports is None:
-                raise ConfigError("no bot runs")
-            await self._ports.accept(inbound, {APPROVALS_TAPE: [*facts, continued_entry(approval.id)]})
-        except ConfigError:  # its channel does not run here: the next start goes on
-            await self._write(*facts)
-            return True
+            drawn = self._ports.draft(approval.session, key, card) if card else NO_FACTS
+        except ConfigError:
+            log.info("card not edited: its channel does not run here", extra={"action": "approval.unedited"})
+            card, drawn = None, NO_FACTS
+        own = [*([] if decided.id else [decided, *granted]), continued_entry(approval.id)]
+        try:
+            is_new = await self._ports.accept(inbound, {**facts, **drawn, APPROVALS_TAPE: own})
+        except ConfigError:
+            return False
+        if not is_new:
+            await self._write(*own)
         await self._projected.catch_up()
-        return False
+        if card is not None:
+            await self._ports.send(approval.session, key, card, {})
+        return True
 
     async def continue_decided(self) -> None:
         """Queue the turns of decisions that were taken while the bot, or the channel of a chat, did not run."""
@@ -366,22 +419,8 @@ class ApprovalService:
         async with self._lock:
             await self._projected.catch_up()
             for decision in list(self.state.decided.values()):
-                await self._continue(decision, self._ports)
-
-    async def _continue(self, decision: ApprovalDecision, ports: ApprovalPorts) -> None:
-        approval = decision.opened
-        data, fact = await self.read_decision(decision.id), continued_entry(decision.id)
-        if data is None:
-            return
-        inbound = continuation_inbound(approval, data["verdict"], data["scope"], data["reason"], timestamp(self._now()))
-        try:
-            is_new = await ports.accept(inbound, {APPROVALS_TAPE: [fact]})
-        except ConfigError:
-            return
-        if not is_new:
-            await self._write(fact)
-        else:
-            await self._projected.catch_up()
+                if decided := await self._find_decision(decision.id):
+                    await self._continue(decision.opened, decided)
 
     async def revoke(self, entry: int, by: str, channel: str) -> StandingGrant | None:
         """Take a grant back; None if there is none of this number. The next call under it asks again."""
@@ -437,27 +476,48 @@ class ApprovalService:
         found = (await self._tape.fetch([TapeQuery(APPROVALS_TAPE, keys=(opened_key(number),))]))[0]
         return found[0] if found and not found[0].erased and found[0].name == OPENED else None
 
-    async def _show_decision(self, approval: OpenApproval, verdict: Answer, decider: Decider, scope: Scope) -> None:
-        """Edit the card: who answered, when, and what."""
-        ports = self._ports
-        if ports is None:
-            return
+    async def _draw_card(
+        self,
+        ports: ApprovalPorts,
+        approval: OpenApproval,
+        decided: JsonObject,
+        at: datetime,
+        left: Sequence[str] = (),
+        *,
+        pressed: str = "",
+    ) -> Outbound | None:
+        """Draw a card as it is after its answer: who, when, and what; and which calls of it did not run.
+
+        None if there is nothing to change.
+
+        Args:
+            ports: what answers act on.
+            approval: the card.
+            decided: the data of the answer.
+            at: when it was given.
+            left: the tools of its calls that did not run, if it is known.
+            pressed: the platform's id of the message that was pressed; empty: the receipt names it.
+        """
         chat = find_chat(approval.card)
-        message = await ports.find_sent(approval.session, chat.channel, card_key(approval.id))
+        message = pressed or await ports.find_sent(approval.session, chat.channel, card_key(approval.id))
         asked = await self.read_asked(approval)
         if not message or asked is None:
-            return
+            return None
         card = ApprovalCard(approval.id, asked, approval.session, approval.asker, ports.texts, ports.zone)
-        text = card.format_decided(verdict, scope, decider.name or decider.id, self._now())
-        outbound = Outbound(chat.channel, chat.chat, text, chat.thread, edits=message)
-        try:
-            await ports.send(approval.session, f"decided:{approval.id}", outbound, {})
-        except ConfigError:
-            log.info("card not edited: its channel does not run here", extra={"action": "approval.unedited"})
+        text = card.format_decided(decided["verdict"], decided["scope"], decided["by_name"] or decided["by"], at, left)
+        return Outbound(chat.channel, chat.chat, text, chat.thread, edits=message)
 
-    async def _write(self, *facts: TapeEntry) -> None:
+    async def draw_unfinished(self, number: str, left: Sequence[str]) -> Outbound | None:
+        """Draw the card of an answer again, which says that these tools of it did not run; None if it cannot be changed."""
+        approval, decided = await self._read_opened(number), await self._find_decision(number)
+        if self._ports is None or approval is None or decided is None:
+            return None
+        at = parse_moment(decided.date) or self._now()
+        return await self._draw_card(self._ports, approval, decided.payload["data"], at, left)
+
+    async def _write(self, *facts: TapeEntry, other_tapes: Mapping[str, Sequence[TapeEntry]] = NO_FACTS) -> None:
         await self._projected.write_checkpoint()
-        stored = await self._tape.append(facts, if_absent=True)
+        stored = await self._tape.append(facts, if_absent=True, other_tapes=other_tapes)
         await self._projected.follow(stored)
 
 

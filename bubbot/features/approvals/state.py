@@ -154,7 +154,7 @@ class ApprovalState:
         match entry.name:
             case "approval.opened":
                 self._drop_expired(parse_moment(entry.date))
-                opened = _opened_from(entry)
+                opened = opened_from(entry)
                 self.open[opened.id] = opened
             case "approval.decided":
                 if (opened_card := self.open.pop(data["id"], None)) is not None:
@@ -199,7 +199,8 @@ def covers(grant: GrantTarget, target: GrantTarget) -> bool:
     return grant.kind is target.kind and grant.value in _covering_values(target)
 
 
-def _opened_from(entry: TapeEntry) -> OpenApproval:
+def opened_from(entry: TapeEntry) -> OpenApproval:
+    """Read the fact that a card was asked."""
     data: JsonObject = entry.payload["data"]
     return OpenApproval(
         data["id"],
@@ -250,9 +251,9 @@ def _decode(state: JsonObject, cited: Sequence[TapeEntry]) -> ApprovalState:
     decided = {
         each.id: each
         for opened, decision in state["decided"]
-        for each in [ApprovalDecision(entries[decision].payload["data"]["id"], decision, _opened_from(entries[opened]))]
+        for each in [ApprovalDecision(entries[decision].payload["data"]["id"], decision, opened_from(entries[opened]))]
     }
-    opened = [_opened_from(entries[entry]) for entry in state["open"]]
+    opened = [opened_from(entries[entry]) for entry in state["open"]]
     restored = ApprovalState({each.id: each for each in opened}, decided)
     for entry in state["grants"]:
         restored._add_grant(entries[entry])  # noqa: SLF001 - of the same class

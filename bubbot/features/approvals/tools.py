@@ -7,12 +7,13 @@ from pydantic import Field
 
 from bubbot.errors import ToolRetry
 from bubbot.features.approvals.card import code, escape_markdown
-from bubbot.features.approvals.service import AnswerResult, ApprovalService, Decider
+from bubbot.features.approvals.service import Answer, AnswerResult, ApprovalService, Decider, Scope
 from bubbot.features.approvals.state import OpenApproval, StandingGrant
-from bubbot.ports.channel import Role
+from bubbot.ports.channel import Inbound, Role
 from bubbot.ports.tool import ADMINISTERS, READS_PEOPLE, CommandHelp, HelpTopic, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
-from bubbot.texts import Texts
+from bubbot.tape.query import parse_moment
+from bubbot.texts import COMMAND_PREFIX, Texts
 
 MAX_LISTED_VALUE_CHARS = 120
 MAX_LISTED = 30
@@ -160,17 +161,42 @@ def _decider(turn: Turn) -> Decider:
         turn.session,
         turn.has_power_over_other_chats,
         "button" if inbounds[0].press else "command",
+        parse_moment(inbounds[0].time),
     )
+
+
+def decider_of_press(inbound: Inbound, role: Role) -> Decider:
+    """Return who answers with a button, in this role."""
+    has_power = role.at_least(Role.OWNER) and inbound.direct
+    moment, person = parse_moment(inbound.time), inbound.sender
+    card = inbound.press.message if inbound.press else ""
+    return Decider(inbound.channel, person.id, person.name, role, inbound.session, has_power, "button", moment, card)
+
+
+def read_press(text: str) -> tuple[str, Answer, Scope] | None:
+    """Return the card, the answer and the scope that a button of a card stands for; None for another button."""
+    match text.removeprefix(COMMAND_PREFIX).split():
+        case ["approve", number, ("once" | "chat" | "always") as scope]:
+            return number, "approved", scope
+        case ["deny", number]:
+            return number, "denied", "once"
+    return None
+
+
+def format_rejection(texts: Texts, number: str, result: AnswerResult) -> str:
+    """Say why an answer does not count; empty if it does."""
+    word = "".join(number.upper().split())
+    if result.rejection == "decided":
+        name = "approval_was_approved" if result.verdict == "approved" else "approval_was_denied"
+        return texts.say(name, id=word, by=escape_markdown(result.by))
+    return texts.say(f"approval_{result.rejection}", id=escape_markdown(word)) if result.rejection else ""
 
 
 def _answer_text(turn: Turn, number: str, result: AnswerResult) -> str:
     """Say what became of an answer. Raise `ToolRetry` if it does not count."""
     say, word = turn.texts.say, "".join(number.upper().split())
-    if result.rejection == "decided":
-        name = "approval_was_approved" if result.verdict == "approved" else "approval_was_denied"
-        raise ToolRetry(say(name, id=word, by=escape_markdown(result.by)))
-    if result.rejection is not None:
-        raise ToolRetry(say(f"approval_{result.rejection}", id=escape_markdown(word)))
+    if rejection := format_rejection(turn.texts, number, result):
+        raise ToolRetry(rejection)
     if result.is_waiting:
         return say("approval_done_waiting", id=word)
     return say("approval_done_approved" if result.verdict == "approved" else "approval_done_denied", id=word)

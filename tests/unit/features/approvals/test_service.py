@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from bubbot.feature import draft_nothing, find_nothing_sent
 from bubbot.features.approvals.events import GRANTED, OPENED
 from bubbot.features.approvals.service import (
     ID_ALPHABET,
@@ -114,6 +115,30 @@ class TestWho:
 
 
 class TestWhen:
+    async def test_the_time_of_the_press_counts_though_it_got_here_later(self, bench: ServiceBench) -> None:
+        await bench.ask()
+        pressed = bench.clock()
+        bench.clock.advance(timedelta(hours=23))
+        await bench.ask("BBBBB")  # which forgets cards that have ended
+        typed = bench.clock()
+        bench.clock.advance(timedelta(hours=2))
+        await bench.ask("CCCCC")
+        assert await bench.answer(replace(OWNER, moment=typed)) is None
+        assert await bench.answer(replace(OWNER, moment=bench.clock()), "BBBBB") is None
+        assert (
+            await bench.answer(replace(OWNER, moment=pressed), "CCCCC") == "expired"
+        )  # a day old: it may be wrong now
+
+    async def test_a_press_from_the_future_counts_now(self, bench: ServiceBench) -> None:
+        await bench.ask()
+        moment = bench.clock() + timedelta(days=9)
+        assert await bench.answer(replace(OWNER, moment=moment)) is None
+
+    async def test_a_press_after_the_end_means_no(self, bench: ServiceBench) -> None:
+        await bench.ask()
+        bench.clock.advance(timedelta(hours=25))
+        assert await bench.answer(replace(OWNER, moment=bench.clock() - timedelta(minutes=1))) == "expired"
+
     async def test_late_means_no_and_leaves_a_fact(self, bench: ServiceBench) -> None:
         await bench.ask()
         bench.clock.advance(timedelta(hours=24))
@@ -160,7 +185,7 @@ class TestContinuation:
         await bench.answer(OWNER)
         assert list(bench.service.state.decided) == ["AAAAA"]
         unused: Any = None
-        ports = ApprovalPorts(accept, unused, unused, unused, UTC)
+        ports = ApprovalPorts(accept, unused, draft_nothing, find_nothing_sent, unused, UTC)
         service = ApprovalService(bench.open_tape, bench.clock, bytes, ApprovalSettings(), ports=ports)
         for _ in range(2):
             await service.continue_decided()
