@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 
 from bubbot.ports.inbox import InboxReader, interrupted_entry
 from bubbot.ports.turn import AcceptedInbound, TapeChange
@@ -107,13 +108,23 @@ async def merge_open_forks(tape: TapeService) -> list[InterruptedTurn]:
     Merging marks no inbound done. The forks of a fork are merged into it before, innermost first.
     """
     records = await tape.open_forks()
-    return [await _merge_fork(tape.reopen_fork(record), records) for record in records if not record.parent]
+    roots = [_without_own_inbounds(record) for record in records if not record.parent]
+    return [await _merge_fork(tape.reopen_fork(record), records) for record in roots]
 
 
 async def merge_orphan(tape: TapeService, record: ForkRecord) -> None:
     """Merge one fork that no process will continue, whatever its channel; a fork of a fork goes with that one."""
     if not record.parent:
-        await _merge_fork(tape.reopen_fork(record), await tape.open_forks())
+        await _merge_fork(tape.reopen_fork(_without_own_inbounds(record)), await tape.open_forks())
+
+
+def _without_own_inbounds(record: ForkRecord) -> ForkRecord:
+    """Leave the inbounds of a cut-off turn out of its erasure: they are open, and the next turn is to find them."""
+    if record.reset is None:
+        return record
+    own = set(_turn_inbounds(record))
+    erased = [(tape, tuple(each for each in ids if (tape, each) not in own)) for tape, ids in record.reset.erase_also]
+    return replace(record, reset=replace(record.reset, erase_also=tuple(erased)))
 
 
 async def _merge_fork(fork: ForkedTape, records: Sequence[ForkRecord]) -> InterruptedTurn:

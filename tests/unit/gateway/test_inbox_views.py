@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from bubbot.gateway.inbox import Inbox
-from bubbot.gateway.inbox_views import inbound_data, inbound_from
-from bubbot.ports.channel import Attachment, ChatMigration, Inbound, Sender
+from bubbot.gateway.inbox_views import SessionTraceView, inbound_data, inbound_from
+from bubbot.ports.channel import Attachment, ChatMigration, Inbound, PressedButton, Sender
+from bubbot.ports.inbox import done_entry
 from bubbot.tape.entry import event
 from bubbot.tape.store import Batch, ResetBatch, TapeStore
 from tests.doubles import CountingIds
@@ -28,6 +29,30 @@ async def test_an_erased_message_is_owed_no_more_and_hides_none_after_it(store: 
     if life == "next":
         inbox = Inbox(service(store), CountingIds("nonce"))
     assert [one.id for one in await inbox.open_inbounds()] == [1, 3]
+
+
+@pytest.mark.parametrize(("asking", "reached"), [((4,), ["before", "asks"]), ((), ["before", "dropped"])])
+async def test_an_erasure_reaches_what_was_there_when_it_was_asked_for(
+    store: TapeStore, asking: tuple[int, ...], reached: list[str]
+) -> None:
+    """A message, a press and a firing that wait stay, wherever they stand; so does what came after the request."""
+    inbox, texts = Inbox(service(store), CountingIds("nonce")), dict[int, str]()
+    made = {
+        "before": inbound(external_id="1"),
+        "press": replace(inbound(external_id="2"), press=PressedButton("2", "b", "p1", "Yes", "yes")),
+        "firing": replace(inbound(external_id="3"), origin="schedule"),
+        "asks": inbound(external_id="4"),
+        "waits": inbound(external_id="5"),
+        "dropped": inbound(external_id="6"),
+    }
+    for text, one in made.items():
+        accepted = await inbox.accept(replace(one, text=text))
+        assert accepted is not None
+        texts[accepted.id] = text
+    await inbox.append(done_entry([1], outcome="answered"), session=made["before"].session)
+    await inbox.append(done_entry([6], outcome="dropped"), session=made["before"].session)
+    view = SessionTraceView(made["before"].session, asking=asking)
+    assert [texts[entry_id] for entry_id in await home(store).read(view)] == reached
 
 
 async def test_moves_of_chats_are_known_at_once_and_to_the_next_process(store: TapeStore) -> None:

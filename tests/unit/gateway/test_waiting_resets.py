@@ -14,7 +14,8 @@ from bubbot.ports.model import ModelEvent, ModelRequest
 from bubbot.runtime.queue import QueuePolicy
 from bubbot.tape.entry import Kind
 from bubbot.tape.store import TapeStore
-from tests.turns import Bench, Options, running, texts_of
+from tests.turns import Bench, KeptMemory, Options, Played, calls, running, texts_of
+from tests.unit.runtime.test_recovery import Gate
 
 ANN = Sender("1", "Ann")
 AT = "2026-11-21T20:21:00+00:00"
@@ -154,3 +155,27 @@ async def test_what_the_request_quotes_is_erased_with_it(store: TapeStore) -> No
         everything = [await bench.entries(tape.name) for tape in await store.tapes()]
         assert "my secret plan" not in str(everything)
         assert [e for entries in everything for e in entries if e.kind == Kind.EVENT and e.erased] != []
+
+
+@pytest.mark.law("T2", "T14", "T17")
+async def test_a_request_whose_turn_is_cut_off_after_its_reset_was_saved_stays_open(
+    store: TapeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command fails after the reset, the model calls a tool, and both this process and the next are killed."""
+    gate = Gate()
+
+    async def fail(*_: object) -> None:
+        raise RuntimeError("broken")
+
+    async with running(store, Played(calls("wait_here")), Options(tools=[gate.tool()])) as bench:
+        with monkeypatch.context() as patched:
+            patched.setattr(KeptMemory, "start_again", fail)
+            await bench.post(",reset erase")
+            await gate.entered.wait()
+        (fork,) = await store.forks()
+        assert fork.reset is not None
+    async with running(store, ScriptedModel(), life="killed") as bench:
+        await bench.recover()  # it merges the fork, and no more
+    said, asked = await next_life(store)
+    assert [text.partition(".")[0] for text in said] == ["The tape starts anew"]
+    assert asked == []
