@@ -22,6 +22,7 @@ from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import IdRanges, TapeQuery, format_date
 
 TURN_TOOL, CALLS_TOOL, DELIVERIES_TOOL = "explain.turn", "explain.calls", "explain.deliveries"
+EXPLAIN_TOOL = "session.explain"
 UNKNOWN = "UNKNOWN"
 """The whole answer of a model that finds nothing."""
 CONCLUSION = "=>"

@@ -14,6 +14,7 @@ from bubbot.features.explain.events import EXPLAINED, ExplanationEnded
 from bubbot.features.explain.reading import (
     CALLS_TOOL,
     DELIVERIES_TOOL,
+    EXPLAIN_TOOL,
     TURN_TOOL,
     ExplainTask,
     read_deliveries,
@@ -296,8 +297,9 @@ def _cite(entry: TapeEntry, calls: Mapping[str, ToolCall], turn: Turn) -> CitedE
 
 
 def is_of_explanation(entry: TapeEntry) -> bool:
-    """Return true for what an explanation wrote: this one, one that was cut off, or an earlier one."""
-    return entry.meta.get("origin") == ORIGIN or entry.name == EXPLAINED
+    """Return true for what an explanation wrote, this one, one that was cut off, or an earlier one, and for its answer."""
+    is_answer = entry.name == "command" and entry.data.get("name") == EXPLAIN_TOOL
+    return entry.meta.get("origin") == ORIGIN or entry.name == EXPLAINED or is_answer
 
 
 def _describe(attempt: _Attempt, explanation: Explanation) -> ExplanationEnded:

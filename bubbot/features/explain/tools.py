@@ -9,7 +9,7 @@ from urllib.parse import quote
 from pydantic import Field
 
 from bubbot.feature import OpenCopy, ReadSession
-from bubbot.features.explain.reading import explaining_tools
+from bubbot.features.explain.reading import EXPLAIN_TOOL, explaining_tools
 from bubbot.ports.tool import INSIDE, CommandHelp, HelpTopic, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.texts import Texts
@@ -36,7 +36,7 @@ def explain_tools(read_session: ReadSession, open_copy: OpenCopy, page: str) -> 
     """Make the command, and the tools of its model. The arguments: see `explain_feature`."""
 
     @tool(
-        "session.explain",
+        EXPLAIN_TOOL,
         commands=("explain",),
         for_model=False,
         effect=INSIDE,

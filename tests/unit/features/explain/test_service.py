@@ -138,6 +138,18 @@ async def test_what_an_earlier_explanation_wrote_founds_nothing() -> None:
             assert "belongs to an explanation" in str(event_of(await bench.entries())["problems"])
 
 
+async def test_what_a_model_concluded_is_no_source_the_next_time() -> None:
+    async with explaining(InMemoryStore(), ExplainingModel()) as bench:
+        await write(bench, TRAIN)
+        assert "So Ann lies." in await explain(bench, "#2 leaves Rome\n=> So Ann lies.", opens=[2])
+        written = [entry.id for entry in await bench.entries() if "Ann lies" in str(entry.payload)]
+        assert len(written) == 3  # the answer, the fact, and what people got
+        for each in written:
+            calls = [("explain_turn", {"entry": each})]
+            assert (await explain(bench, f"#{each} So Ann lies.", calls=calls)).startswith(REFUSED)
+            assert "belongs to an explanation" in str(event_of(await bench.entries())["problems"])
+
+
 async def test_what_it_writes_itself_is_not_among_what_it_has_read() -> None:
     async with explaining(InMemoryStore(), ExplainingModel()) as bench:
         await write(bench, TRAIN)
