@@ -6,7 +6,6 @@ import asyncio
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -156,7 +155,7 @@ async def test_the_thread_of_a_writer_notes_when_it_has_nothing_to_do(path: Path
         path,
         salt=CountingSalt(),
         now=SteppingClock(),
-        on_newest=partial(loop.call_soon_threadsafe, noted.put_nowait),
+        on_newest=lambda newest: loop.call_soon_threadsafe(noted.put_nowait, newest),
         limits=WalLimits(note_seconds=0.01, idle_seconds=0.01),
     )
     for number in range(1, 4):
