@@ -151,11 +151,15 @@ def test_a_busy_writer_notes_too_and_one_that_starts_notes_what_is_on_the_disk_f
 
 async def test_the_thread_of_a_writer_notes_when_it_has_nothing_to_do(path: Path) -> None:
     loop, noted = asyncio.get_running_loop(), asyncio.Queue[str]()
+
+    def note(newest: str) -> None:
+        loop.call_soon_threadsafe(noted.put_nowait, newest)
+
     store = await open_store(
         path,
         salt=CountingSalt(),
         now=SteppingClock(),
-        on_newest=lambda newest: loop.call_soon_threadsafe(noted.put_nowait, newest),
+        on_newest=note,
         limits=WalLimits(note_seconds=0.01, idle_seconds=0.01),
     )
     for number in range(1, 4):
