@@ -23,6 +23,7 @@ from bubbot.stores.sqlite.schema import expected_triggers
 from bubbot.stores.sqlite.store import open_readonly, open_store
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, event
+from bubbot.tape.service import session_tape
 from bubbot.tape.store import Batch, ResetBatch
 from tests.contract.test_sqlite_migration import at_version
 from tests.doubles import CountingSalt, SteppingClock
@@ -137,6 +138,10 @@ ATTACKS = {
     "all blobs deleted": "DELETE FROM blobs",
     "a forged blob": "INSERT INTO blobs VALUES (1, hex(zeroblob(32)), x'00')",
     "a blob of no tape": "INSERT INTO blobs VALUES (99, hex(zeroblob(32)), x'00')",
+    # the database itself
+    "a migration forgotten": "DELETE FROM migrations WHERE version = 2",
+    "all migrations forgotten": "DELETE FROM migrations",
+    "a migration that never was": "INSERT INTO migrations VALUES (99, '2026-01-01')",
     # entries: every column
     "seq: a gap": "UPDATE entries SET seq = 900 WHERE seq = (SELECT max(seq) FROM entries)",
     "seq: out of order": "UPDATE entries SET seq = -2 WHERE seq = 2; UPDATE entries SET seq = 2 WHERE seq = 3; "
@@ -229,8 +234,8 @@ def test_an_attack_is_refused_by_the_triggers_or_found(home: Path, attack: str) 
         assert (audited(home).damage, doctor(home)) == ((), set())
 
 
-REFUSED = set(ATTACKS) - {"a forged blob", "a forged entry"}
-"""What SQL alone can refuse: it cannot compute a digest."""
+REFUSED = {attack for attack in ATTACKS if "forged" not in attack and "migration" not in attack}
+"""What SQL alone can refuse: it cannot compute a digest, and no trigger protects the list of migrations."""
 
 
 @pytest.mark.law("T1", "T16", "T17")
@@ -263,6 +268,33 @@ def test_exchanged_names_are_told_as_such(home: Path) -> None:
         ("bob", "renamed", "it began under the name alice"),
         ("alice", "renamed", "it began under the name bob"),
     ]
+
+
+@pytest.mark.law("T16")
+def test_the_label_in_the_names_of_sessions_cannot_be_lost_or_changed_unseen(home: Path) -> None:
+    """Without it the next start would call every conversation by another name, and find none."""
+    database = home / "bubbot.db"
+
+    async def talk() -> None:
+        store = await open_store(database, salt=CountingSalt(), now=SteppingClock())
+        await store.append([batch(note("hello"), tape=session_tape(await store.workspace("/here"), "s"))])
+        await store.aclose()
+
+    asyncio.run(talk())
+    assert audited(home).damage == ()
+    with raw(database) as conn:
+        conn.execute("UPDATE deployment SET value = '/there'")
+    assert [one.problem for one in audited(home).damage] == ["altered"]
+    assert "'/there'" in audited(home).damage[0].detail
+    with raw(database) as conn:
+        conn.execute("DELETE FROM deployment")
+    assert [one.problem for one in audited(home).damage] == ["missing"]
+    assert doctor(home) == {"database.altered"}
+    verified = run(home, "tape", "verify")
+    assert (verified.returncode, b"the label in the names of its sessions' tapes is gone" in verified.stdout) == (
+        5,
+        True,
+    )
 
 
 def weakened(name: str) -> list[str]:

@@ -258,15 +258,15 @@ from bubbot.home import Home
 from bubbot.stores.sqlite.sizes import WalLimits
 from bubbot.stores.sqlite.store import open_store
 
-async def main(home, count=0):
+async def main(home):
     def kill(newest):
         if newest.startswith("12:"):
             os.kill(os.getpid(), signal.SIGKILL)
         home.mark_database(newest)
     now, limits = lambda: datetime.now(UTC), WalLimits(note_seconds=0.0)
     store = await open_store(home.database, salt=os.urandom, now=now, on_newest=kill, limits=limits)
-    while True:
-        await store.append([notes(str(count := count + 1))])
+    for count in range(1, 30):
+        await store.append([notes(str(count))])
 asyncio.run(main(Home(Path(sys.argv[1]))))
 """
 

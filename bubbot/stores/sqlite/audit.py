@@ -42,8 +42,10 @@ from bubbot.tape.chain import (
 from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry
 from bubbot.tape.erasure import BLOB_REMOVED, TAPE_ERASED, TAPE_NAMED, TAPE_RENAMED, is_rename
 from bubbot.tape.query import parse_moment
+from bubbot.tape.service import session_tape
 
 _LARGEST = 2**63 - 1
+_SESSION_TAPE = re.compile(r"([0-9a-f]{16})__[0-9a-f]{16}")
 MAX_NAMED = 5
 """Complaints of SQLite that an error names."""
 MAX_COMPLAINTS = 1000
@@ -103,6 +105,7 @@ def audit_all(
         findings += [finding for tape in tapes for finding in run.check_content(tape)]
         if only is None:
             findings += run.check_positions(gaps=any(finding.problem == "missing" for finding in findings))
+            findings += run.check_database_rows()
         return DeploymentAudit(
             len(tapes), count, tuple(findings), head_at(conn), wrong_triggers(conn), integrity.indexes
         )
@@ -289,6 +292,22 @@ class _AuditRun:
                 if digest not in accounted:
                     yield AuditFinding(tape.name, entry_id, "missing", f"the blob {digest} that it cites is gone")
 
+    def check_database_rows(self) -> Iterator[AuditFinding]:
+        """Check the rows about the database itself: its migrations, and the label in the names of its sessions' tapes."""
+        version = check_version(self.conn)
+        applied = [row[0] for row in self.conn.execute("SELECT version FROM migrations ORDER BY version")]
+        if applied != list(range(1, version + 1)):
+            lists = ", ".join(map(str, applied)) or "none"
+            detail = f"it has version {version}, and the migrations that it lists are {lists}"
+            yield AuditFinding("the database", 0, "missing", detail)
+        labels = {found[1] for tape in self.names if (found := _SESSION_TAPE.fullmatch(tape.original_name))}
+        row = self.conn.execute("SELECT value FROM deployment WHERE key = 'workspace'").fetchone()
+        if labels and row is None:
+            yield AuditFinding("the database", 0, "missing", "the label in the names of its sessions' tapes is gone")
+        elif labels and _label_in_names(row[0]) not in labels:
+            detail = f"its sessions' tapes do not have the label {row[0]!r} in their names"
+            yield AuditFinding("the database", 0, "altered", detail)
+
     def check_positions(self, *, gaps: bool) -> Iterator[AuditFinding]:
         """Check for rows of tapes that do not exist, and for gaps in the global positions.
 
@@ -307,6 +326,14 @@ class _AuditRun:
         ).fetchone()
         if not gaps and (low != 1 or high != count):
             yield AuditFinding("the database", 0, "missing", f"{count} entries have positions from {low} to {high}")
+
+
+def _label_in_names(label: object) -> str:
+    """Return what the label is in the names of tapes; empty if it is none."""
+    try:
+        return session_tape(str(label), "").partition("__")[0]
+    except UnicodeEncodeError:  # a damaged page
+        return ""
 
 
 def _list(value: object) -> list[Any]:

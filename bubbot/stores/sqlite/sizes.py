@@ -72,9 +72,7 @@ class WalCheckpointer:
         self._next_attempt = limits.long
         self._on_newest = on_newest
         self._noted = ""
-        self._noted_at = (
-            -limits.note_seconds
-        )  # the first commit is noted at once: a new home has its first entries then
+        self._noted_at = -limits.note_seconds  # the first commit of a new home is noted at once
         self._has_news = self._has_log = False
 
     def on_open(self, conn: sqlite3.Connection) -> None:

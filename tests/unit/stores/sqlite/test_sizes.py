@@ -164,5 +164,5 @@ async def test_the_thread_of_a_writer_notes_when_it_has_nothing_to_do(path: Path
     )
     for number in range(1, 4):
         await store.append([notes("a", "b")])
-        assert (await noted.get()).startswith(f"{2 * number}:")
+        assert (await asyncio.wait_for(noted.get(), 30)).startswith(f"{2 * number}:")
     await store.aclose()
