@@ -7,6 +7,7 @@ import logging
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 from bubbot.errors import AnchorNotFound, BubbotError, ConfigError, EntryNotFound
@@ -117,7 +118,7 @@ class ComposedRequest:
         is_compacting: a smaller budget may make it shorter.
         prompt_shown: the entries that the system prompt shows, as id ranges by tape.
         foreign: the entries with foreign words among all that are shown.
-        texts: what was shown, to look for addresses and words in it.
+        texts: returns what was shown, to look for addresses and words in it.
     """
 
     request: ModelRequest
@@ -129,7 +130,7 @@ class ComposedRequest:
     is_compacting: bool = False
     prompt_shown: Mapping[str, Sequence[Span]] = field(default_factory=dict)
     foreign: ForeignWords = ForeignWords()
-    texts: ShownTexts | None = None
+    texts: Callable[[], ShownTexts] = ShownTexts
 
     def shown(self, tape: str) -> list[Sequence[object]]:
         """Return what the model is shown: id ranges of this tape, then pairs of another tape and its id ranges."""
@@ -202,10 +203,8 @@ class RequestComposer:
         request = await embed_images(request, turn.tape.get_blob)
         is_compacting = view.strategy.is_compacting
         head = await turn.tape.head()
-        shown = set(ids)
-        entries = {entry.id: entry for part in answers for entry in part if entry.id in shown}
-        ordered = [entries[each] for each in sorted(entries)]
-        texts = ShownTexts(turn.tape.name, ordered, self._quotes, turn.root.message_ids)
+        # Not the turn itself: what it holds must not hold it.
+        texts = partial(self._read_texts, turn.tape.name, answers, ids, turn.root.message_ids)
         return ComposedRequest(
             request, model, context, view.as_json(), head, ids, is_compacting, prompt_shown, foreign, texts
         )
@@ -263,6 +262,13 @@ class RequestComposer:
             return ForeignWords()
         entries = (await tape.fetch([TapeQuery(tape.name, IdRanges(tuple(spans_of(ids))))]))[0]
         return await _without_vouched(tape, ForeignWords(), find_foreign(entries))
+
+    def _read_texts(
+        self, tape: str, answers: Sequence[Sequence[TapeEntry]], ids: Sequence[int], answered: Sequence[int]
+    ) -> ShownTexts:
+        shown = set(ids)
+        entries = {entry.id: entry for part in answers for entry in part if entry.id in shown}
+        return ShownTexts(tape, [entries[each] for each in sorted(entries)], self._quotes, answered)
 
     async def _choose_selector(self, turn: Turn, traits: ModelTraits) -> str:
         """Return the selector of the turn's chat, or the configured one."""

@@ -7,7 +7,11 @@ from collections.abc import Callable
 
 from bubbot.runtime.shown import read_address
 
-_WORD = re.compile(r"\S*\s")
+_WORDS = re.compile(r"[^\r\n]*[\r\n]|[^\r\n]*\s")
+"""A line, or whole words of one that is not at its end: nothing that counts here holds a space."""
+_IMAGE, _TAG = re.compile(r"!+\["), re.compile(r"<(?=[A-Za-z/!?])")
+_COUNTS = re.compile(r"!\[|<|//|www\.|\./|\w/", re.IGNORECASE)
+"""What is in every text that is not quiet: most texts are."""
 _FENCE = re.compile(r"(`{3,})([^`\r\n]*)[\r\n]*\Z")
 """A whole line that opens or closes code. After any other, such as one in a list, nothing counts as code any more."""
 _DRAWN = re.compile(r"\s*(html|xhtml|xml|svg|mermaid|md|markdown|jsx|tsx|vue|mdx)\b", re.IGNORECASE)
@@ -45,7 +49,7 @@ class QuietText:
 
     def flush(self) -> str:
         """Return the rest."""
-        return self._read(is_end=True)
+        return self._read(is_end=True) if self._held else ""
 
     def _read(self, *, is_end: bool) -> str:
         shown: list[str] = []
@@ -59,15 +63,15 @@ class QuietText:
                     shown.append(self._quieten(line))
                     self._held = self._held[len(line) :]
                     continue
-            found = _WORD.match(self._held)
+            found = _WORDS.match(self._held)
             if found is None and not is_end:
                 break
-            word = found[0] if found else self._held
-            self._held = self._held[len(word) :]
-            self._begins_line = word[-1] in "\r\n"
-            if "```" in word or ("~~~" in word and not self._fence):
+            words = found[0] if found else self._held
+            self._held = self._held[len(words) :]
+            self._begins_line = words[-1] in "\r\n"
+            shown.append(self._quieten(words) if _COUNTS.search(words) else words)
+            if "```" in words or ("~~~" in words and not self._fence):
                 self._is_unsure = True  # where code begins and ends depends on what it stands in
-            shown.append(self._quieten(word))
         return "".join(shown)
 
     def _turn_fence(self, line: str) -> bool:
@@ -83,28 +87,28 @@ class QuietText:
             return False
         return True
 
-    def _quieten(self, word: str) -> str:
-        word = self._break_addresses(word)
+    def _quieten(self, words: str) -> str:
+        words = self._break_addresses(words)
         if self._fence and not self._is_drawn and not self._is_unsure:
-            return word
-        return re.sub(r"<(?=[A-Za-z/!?])", "< ", re.sub(r"!+\[", "[", word))
+            return words
+        return _TAG.sub("< ", _IMAGE.sub("[", words))
 
-    def _break_addresses(self, word: str) -> str:
+    def _break_addresses(self, words: str) -> str:
         parts, place = list[str](), 0
-        while found := _ADDRESS.search(word, place):
+        while found := _ADDRESS.search(words, place):
             start = found.start()
-            address = read_address(word, start, found.end()) if found["scheme"] else ""
+            address = read_address(words, start, found.end()) if found["scheme"] else ""
             if address and self._stands(address):
                 end = start + len(address)
-                parts.append(word[place:end])
+                parts.append(words[place:end])
             else:
-                host = _HOST.match(word, found.end())
+                host = _HOST.match(words, found.end())
                 assert host is not None  # it matches nothing, too
                 beginning = found[0].replace("://", "[:]//") if found["scheme"] else found[0].replace("//", "/ /")
                 end = host.end()
-                parts += [word[place:start], beginning, host[0].replace(".", "[.]")]
+                parts += [words[place:start], beginning, host[0].replace(".", "[.]")]
             place = end
-        return "".join([*parts, word[place:]])
+        return "".join([*parts, words[place:]])
 
 
 def quieten(text: str, stands: Callable[[str], bool]) -> str:

@@ -38,8 +38,9 @@ def is_command(text: str) -> bool:
 def holds_command(inbound: Inbound) -> bool:
     """Return true if a message is a command. One that a person or a program only passes on is none: somebody else chose its
     words."""
-    is_passed_on = inbound.plain_text or (inbound.is_typed and inbound.provenance == FOREIGN_WORDS)
-    return is_command(inbound.text) and not is_passed_on
+    return is_command(inbound.text) and not (
+        inbound.plain_text or (inbound.is_typed and inbound.provenance == FOREIGN_WORDS)
+    )
 
 
 def is_overtaking(inbound: Inbound) -> bool:

@@ -162,9 +162,10 @@ class ModelRunner:
 
     def _note_shown(self, turn: Turn, composed: ComposedRequest) -> None:
         """Note what the step shows: the turn's words are as foreign from now on (T22)."""
-        if composed.texts is not None:
-            turn.shown.find_quote, turn.shown.weigh_query = composed.texts.find_quote, composed.texts.weigh_query
-            turn.shown.stands = composed.texts.stands
+        texts = composed.texts
+        turn.shown.find_quote = lambda address: texts().find_quote(address)
+        turn.shown.weigh_query = lambda query: texts().weigh_query(query)
+        turn.shown.stands = lambda address: texts().stands(address)
         if not composed.foreign:
             return
         is_first = not turn.shown.world

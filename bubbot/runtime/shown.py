@@ -209,9 +209,9 @@ class ShownTexts:
         answered: the ids of the messages that the turn answers.
     """
 
-    tape: str
-    entries: Sequence[TapeEntry]
-    quotes_addresses: QuotesAddresses
+    tape: str = ""
+    entries: Sequence[TapeEntry] = ()
+    quotes_addresses: QuotesAddresses = lambda _tool: False
     answered: Collection[int] = ()
 
     def find_quote(self, address: str) -> AddressQuote | None:

@@ -160,7 +160,7 @@ class TurnApprovals:
 
     cards: dict[CardKey, TurnCard] = field(default_factory=dict)
     asked: dict[str, str] = field(default_factory=dict)
-    deciding: asyncio.Lock = field(default_factory=asyncio.Lock)
+    deciding: asyncio.Lock | None = None
 
 
 @dataclass
@@ -235,8 +235,9 @@ class CallGate:
         """
         if call.call is None or call.plan is None:
             return await call_next(call)
-        approvals = call.turn.find_metadata(TurnApprovals)
-        async with approvals.deciding if approvals is not None else asyncio.Lock():
+        approvals = call.turn.find_metadata(TurnApprovals) or TurnApprovals()
+        approvals.deciding = approvals.deciding or asyncio.Lock()
+        async with approvals.deciding:
             waiting = await self._check(call, call.call, call.plan)
         return await call_next(call) if waiting is None else waiting
 
