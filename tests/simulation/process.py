@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,7 +22,7 @@ from bubbot.features.approvals.feature import ApprovalsFeature
 from bubbot.features.approvals.settings import ApprovalSettings
 from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime
 from bubbot.gateway.directory import ChannelDirectory
-from bubbot.ports.channel import ChannelEvent, MessagePart, Receipt, Receive
+from bubbot.ports.channel import ChannelEvent, MessagePart, Outbound, Receipt, Receive
 from bubbot.ports.model import ModelReply, ModelRequest, TextDelta, ToolCall, Usage
 from bubbot.ports.tool import CallPlan, GrantKind, GrantTarget, Tool, Toolbox, tool
 from bubbot.ports.turn import Turn
@@ -38,6 +39,8 @@ from tests.simulation.platform import TOKEN, Platform
 from tests.turns import CHANNEL, Bench, KeptChannel, Options, Replying, running
 
 T = TypeVar("T")
+CUT = "\n---\n"
+"""Where an answer is cut into parts."""
 
 
 class Outside:
@@ -193,6 +196,13 @@ class Adapter(KeptChannel):
         self._outside = outside
         self._arrived: dict[str, asyncio.Event] = {}
 
+    def parts(self, outbound: Outbound) -> Sequence[MessagePart]:
+        """See `Channel.parts`."""
+        split = super().parts
+        pieces = [replace(outbound, text=piece) for piece in outbound.text.split(CUT)]
+        first, *rest = [part for piece in pieces for part in split(piece)]
+        return [first, *(replace(part, reply_to="") for part in rest)]
+
     async def run_chats(self, receive: Receive, chats: Sequence[str]) -> None:
         """Receive until cancelled."""
         self._arrived = {chat: asyncio.Event() for chat in chats}
@@ -273,6 +283,8 @@ def make_model(outside: Outside) -> Replying:
         seen = dict.fromkeys(TOKEN.findall(" ".join(str(message["content"]) for message in request.messages)))
         text = f"answers {' '.join(fresh)}; seen {' '.join(seen)}"
         yield TextDelta(text[:7])
+        if outside.rng.random() < 0.3:
+            text += f"{CUT}more on {' '.join(fresh)}"
         await outside.pause(2.0)
         yield ModelReply(text, (), "stop", Usage(), "slow")
 
