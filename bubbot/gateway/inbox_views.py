@@ -64,7 +64,7 @@ def inbound_data(inbound: Inbound) -> JsonObject:
     """Build the event data of an inbound. Half a surrogate pair, which no tape accepts, is replaced."""
     data: dict[str, Any] = {**_storable(inbound), "session": clean(inbound.session)}
     # few have them, and every message is stored
-    for name in ("model", "instructions", "press", "is_one_shot", "plain_text"):
+    for name in ("model", "instructions", "press", "is_one_shot", "is_plain_text"):
         if not data[name]:
             del data[name]
     return data
@@ -122,7 +122,7 @@ def inbound_from(data: JsonObject) -> Inbound:
         press=PressedButton(**press) if press else None,
         provenance=_provenance(data),
         is_one_shot=data.get("is_one_shot", False),
-        plain_text=data.get("plain_text", False),
+        is_plain_text=data.get("is_plain_text", False),
     )
 
 

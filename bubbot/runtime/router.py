@@ -39,7 +39,7 @@ def holds_command(inbound: Inbound) -> bool:
     """Return true if a message is a command. One that a person or a program only passes on is none: somebody else chose its
     words."""
     return is_command(inbound.text) and not (
-        inbound.plain_text or (inbound.is_typed and inbound.provenance == FOREIGN_WORDS)
+        inbound.is_plain_text or (inbound.is_typed and inbound.provenance == FOREIGN_WORDS)
     )
 
 

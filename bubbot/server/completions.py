@@ -224,7 +224,7 @@ class Completions:
                 timestamp(self._now()),
                 message=external_id,
                 is_one_shot=True,
-                plain_text=not self._commands,
+                is_plain_text=not self._commands,
             )
             client, accepted = CompletionClient(request), asyncio.Event()
             asking = asyncio.create_task(self._remote.ask(client, inbound, self._service, accepted.set))

@@ -300,7 +300,7 @@ class InboundReceived(TypedDict):
     model: NotRequired[str]
     instructions: NotRequired[str]
     is_one_shot: NotRequired[bool]
-    plain_text: NotRequired[bool]
+    is_plain_text: NotRequired[bool]
     provenance: NotRequired[str]
 
 

@@ -120,7 +120,7 @@ async def test_a_text_that_begins_with_a_comma_is_a_command_only_if_the_owner_sa
             assert (answer == ANSWER) is not commands
     async with approving(tmp_path, Played(says("ok"))) as bench:
         found = await bench.events("inbox/received", "bubbot/inbox/stdin")
-        assert [entry.data.get("plain_text", False) for entry in found] == [not commands] * 3
+        assert [entry.data.get("is_plain_text", False) for entry in found] == [not commands] * 3
         assert all(holds_command(inbound_from(entry.data)) is commands for entry in found)
 
 

@@ -159,7 +159,7 @@ class Inbound(HasChat):
             another bot wrote for its sender; for an inbound that no channel received, how foreign the words are that it
             was made of.
         is_one_shot: a command of the shell or another program asks this once, and takes a failure as the result.
-        plain_text: it is no command, whatever it begins with: a program said it, which may pass on words of others.
+        is_plain_text: it is no command, whatever it begins with: a program said it, which may pass on words of others.
     """
 
     channel: str
@@ -183,7 +183,7 @@ class Inbound(HasChat):
     press: PressedButton | None = None
     provenance: str = OWN_WORDS
     is_one_shot: bool = False
-    plain_text: bool = False
+    is_plain_text: bool = False
 
     @property
     def is_typed(self) -> bool:
