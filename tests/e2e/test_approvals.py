@@ -404,6 +404,7 @@ class TestAtOnce:
             await server.until(lambda: "It is sent." in texts(room), 30)
         assert service.done == {SENT: 1}
 
+    @pytest.mark.proof
     async def test_an_answer_in_a_shell_while_no_bot_ran_is_shown_on_the_card_at_the_next_start(
         self, server: TelegramServer, ada: User, home: Path, service: EffectServer
     ) -> None:
@@ -421,6 +422,7 @@ class TestAtOnce:
         assert not keys(room.message(card["message_id"]))
         assert service.done == {SENT: 1}
 
+    @pytest.mark.proof
     async def test_on_discord_it_is_decided_while_a_turn_runs(self, home: Path, service: EffectServer) -> None:
         async with DiscordServer(limits=None) as server:
             ada = server.user("Ada")

@@ -87,6 +87,7 @@ def test_a_refusal_in_quarantine_is_no_failure_of_the_model(restored: tuple[Path
     assert not [one for one in found if one["id"].startswith("model.") and one["level"] != "ok"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "variables", [{"BUBBOT_MODEL__NAME": "scripted"}, {"BUBBOT_MODEL__API_BASE": ""}], ids=["scripted", "environment"]
 )
