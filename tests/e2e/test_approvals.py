@@ -404,6 +404,30 @@ class TestAtOnce:
             await server.until(lambda: "It is sent." in texts(room), 30)
         assert service.done == {SENT: 1}
 
+    async def test_a_card_says_so_if_what_was_allowed_did_not_run(
+        self, server: TelegramServer, ada: User, home: Path, service: EffectServer
+    ) -> None:
+        configured(home, server, SLOW, debounce=0, live=False, owners=[ada.id])
+        room = server.private(ada)
+        async with bot(home) as daemon:
+            room.say("send it")
+            card = await card_in(server, room)
+            await server.until(lambda: "I asked." in texts(room), 30)
+            room.say("be slow")
+            await daemon.quiet(server)
+            room.press(card["message_id"], keys(card)["Once"])
+            await server.until(lambda: "Ada allowed it once" in room.message(card["message_id"])["text"], 30)
+            await daemon.kill()
+        with (home / "config.toml").open("a") as file:
+            file.write("[approvals]\nhours = 0.000001\n")  # as if the bot had been away for a day
+        async with bot(home):
+            room.say("/stop")
+            await server.until(lambda: "It did not run" in room.message(card["message_id"])["text"], 30)
+            await server.until(lambda: "Nothing was done." in str(texts(room)), 30)
+        assert "Ada allowed it once" in room.message(card["message_id"])["text"]
+        assert service.done == {}
+
+    @pytest.mark.proof
     async def test_an_answer_in_a_shell_while_no_bot_ran_is_shown_on_the_card_at_the_next_start(
         self, server: TelegramServer, ada: User, home: Path, service: EffectServer
     ) -> None:
@@ -421,6 +445,7 @@ class TestAtOnce:
         assert not keys(room.message(card["message_id"]))
         assert service.done == {SENT: 1}
 
+    @pytest.mark.proof
     async def test_on_discord_it_is_decided_while_a_turn_runs(self, home: Path, service: EffectServer) -> None:
         async with DiscordServer(limits=None) as server:
             ada = server.user("Ada")
