@@ -14,7 +14,7 @@ BubbotError
 │   └── TapeCorrupt            stored bytes that are unreadable or were altered
 ├── StoreError
 │   ├── StoreUnavailable       the database currently cannot be opened, read or written
-│   │   └── DatabaseLost       the home had a database, which is missing; `fix` is a command
+│   │   └── DatabaseLost       the home's database is missing or shorter; `fix` is a command
 │   ├── StoreFull              the disk or the database has no room; nothing was written
 │   └── StoreTooNew            the database was written by a newer bubbot
 ├── ModelError                 the model could not answer; the turn ends with a failure sentence
@@ -164,7 +164,7 @@ class StoreUnavailable(StoreError):
 
 
 class DatabaseLost(StoreUnavailable):
-    """The home had a database, which is missing: only a person can bring it back, or begin another one."""
+    """The home had a database, which is missing or lacks its newest entries: only a person can decide how it goes on."""
 
     kind = "database_lost"
     fix: str = ""

@@ -89,11 +89,12 @@ RUNS: dict[str, tuple[str, ...]] = {
     "restore": ("--home", "restored", "restore", "copy"),
     "restore release": ("--home", "restored", "restore", "--release"),
     "restore empty": ("--home", "restored", "restore", "--empty"),
+    "restore accept-loss": ("--home", "restored", "restore", "--accept-loss"),
 }
 """Each command that has a schema, in an order in which each finds what it needs in a used home."""
 REFUSED = {"access approve", "reload", "approvals show", "approvals approve", "approvals deny", "approvals revoke",
-           "restore empty"}  # fmt: skip
-"""They need a person who wrote, a running bot, a missing database (tests/e2e/test_backup.py), or a card:
+           "restore empty", "restore accept-loss"}  # fmt: skip
+"""They need a person who wrote, a running bot, a missing or shorter database (tests/e2e/test_backup.py), or a card:
 tests/unit/features/approvals/test_turns.py runs those with one."""
 WITHOUT_HOME = {"ask", "status", "usage", "doctor", "schedule list", "schedule next", "approvals list",
                 "approvals grants", "access list", "access pending",
@@ -171,7 +172,7 @@ def options() -> Iterator[str]:
 
 
 def test_every_command_with_the_option_has_a_schema_and_is_run_here() -> None:
-    assert set(RUNS) == set(results()) == {*options(), "restore release", "restore empty"}
+    assert set(RUNS) == set(results()) == {*options(), "restore release", "restore empty", "restore accept-loss"}
 
 
 def test_on_a_used_home_every_command_has_a_result(home: Path) -> None:
