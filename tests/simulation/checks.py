@@ -106,6 +106,8 @@ def check_settled(platform: Platform, facts: Facts) -> None:
     assert not lost, f"acknowledged and never accepted: {sorted(lost)}"
     for place, entry in owed.items():
         times = len(facts.done.get(place, ()))
+        if not times and entry.erased and entry.key and entry.key.startswith("press:"):
+            continue  # a press that decides at once owes nothing more
         assert times == 1, f"{entry.key} ({entry.name}, erased: {entry.erased}) is settled {times} times"
     assert facts.done.keys() <= owed.keys(), "settled without having come"
 
@@ -257,7 +259,7 @@ def _resets_after(platform: Platform, facts: Facts, said: Said, *, erase: bool) 
 
 
 def _tokens(entry: TapeEntry) -> list[str]:
-    if entry.erased:
+    if entry.erased or entry.name == "approval.granted":  # a standing rule of an owner is of no chat
         return []
     content: Any = [thaw(entry.payload), thaw(entry.meta)]
     return TOKEN.findall(json.dumps(content))
