@@ -334,24 +334,26 @@ class Process:
         runtimes: dict[str, ChannelRuntime] = {}
         directory = ChannelDirectory(runtimes)
         toolbox: list[Toolbox] = []
-        kernel = self._kernel(directory)
-        approvals = ApprovalsFeature(kernel, ApprovalSettings(), lambda: tuple(toolbox[0]), lambda _: ()).feature()
+        approvals = ApprovalsFeature(
+            self._kernel(directory), ApprovalSettings(), lambda: tuple(toolbox[0]), lambda _: ()
+        )
+        feature = approvals.feature()
 
-        options = Options(tools=[self._make_tool()], rules=self._policy, features=[approvals], clock=self._clock)
+        options = Options(tools=[self._make_tool()], rules=self._policy, features=[feature], clock=self._clock)
         model = make_model(self.outside)
         async with running(self._connection, model, options, channel=self._adapter, life=self._name) as bench:
             runtimes[CHANNEL] = bench.line
             toolbox.append(bench.toolbox)
             directory.join(bench.line, _ignore_unreachable)
             open_work = await bench.find_open_work()
-            assert approvals.on_recovered is not None
-            await approvals.on_recovered()
+            assert feature.on_recovered is not None
+            await feature.on_recovered()
             await bench.deliverer.resume(queued=True)
             bench.line.resume(open_work)
             for session in open_work.sessions:
                 bench.app.take_up(session)
             self.bench = bench
-            await self._adapter.run_chats(bench.gate.receive, chats)
+            await self._adapter.run_chats(bench.line.receive, chats)
 
     def _make_tool(self) -> Tool:
         async def plan(_turn: Turn, args: PostArgs) -> CallPlan:
