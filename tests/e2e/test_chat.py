@@ -133,7 +133,7 @@ def test_the_bot_speaks_the_language_of_its_settings(tmp_path: Path) -> None:
     assert re.fullmatch(
         r"抱歉，这次未能回答：请求过于频繁，请稍后再试（slow down）。（追踪号 [0-9a-f]{8}）", printed[0]
     )
-    assert printed[1] == "没有 ,nota 这个命令。,help 可列出全部命令。"
+    assert printed[1] == "没有 ,nota 这个命令。,help all 可列出全部命令。"
     assert re.fullmatch(r"已开启新窗口（条目 \d+）。记忆保留；,resume 可回到之前的锚点。", printed[2])
     assert re.fullmatch(r"已保存到长期记忆：版本 2（条目 \d+）。", printed[3])
     assert ",new – 开始新的对话" in printed

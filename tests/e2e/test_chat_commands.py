@@ -30,7 +30,7 @@ async def test_on_telegram(tmp_path: Path) -> None:
         hers, his, new = server.private(ada), server.private(bob), server.private(eve)
         family = server.supergroup("Family", [ada, bob])
         async with running(home) as daemon:
-            owner = await answer(server, hers, "/help")
+            owner = await answer(server, hers, "/help all")
             assert "/memory_save – Replace what I remember" in owner
             assert "/access_approve – Let the person with a code in" in owner
             assert "/quit" not in owner
@@ -51,7 +51,7 @@ async def test_on_telegram(tmp_path: Path) -> None:
             assert f"{bob.id} (Bob)" in await answer(server, hers, "/access")
             done = await answer(server, hers, f"/access_approve {code[1]}")
             assert done.startswith(f"Done: {bob.id} (Bob), member on telegram.")
-            member = await answer(server, his, "/help")
+            member = await answer(server, his, "/help all")
             assert "/remind" in member
             assert "/access" not in member
             assert "For admins" not in member

@@ -53,6 +53,8 @@ RUNS: dict[str, tuple[str, ...]] = {
     "memory restore": ("memory", "restore", "default", "1"),
     "memory import": ("memory", "import", "other", "page.md"),
     "memory erase": ("memory", "erase", "--workspace", "--yes"),
+    "config list": ("config", "list", "--all"),
+    "config get": ("config", "get", "model.name"),
     "schedule list": ("schedule", "list"),
     "schedule show": ("schedule", "show", "tea"),
     "schedule history": ("schedule", "history", "tea"),

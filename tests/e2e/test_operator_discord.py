@@ -54,7 +54,7 @@ async def test_the_first_owner_and_the_first_member(server: Server, home: Path) 
         his.say(bob, "and now?")
         await answered(server, his, "You said: and now?")
         for room, person in ((hers, ada), (his, bob)):
-            room.say(person, "/help")
+            room.say(person, "/help all")
         await server.until(lambda: "/help" in texts(server, hers)[-1] and "/help" in texts(server, his)[-1])
     shown = masked(server.transcript(times=False)).replace("\\", "")
     for line in (

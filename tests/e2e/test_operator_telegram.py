@@ -160,7 +160,7 @@ async def test_menu_and_help_by_role_and_language(server: Server, home: Path) ->
     hers, his = server.private(ada), server.private(bob)
     async with running(home) as daemon:
         for room in (hers, his):
-            room.say("/help")
+            room.say("/help all")
             await server.until(partial(_has_texts, room, 1))
             room.say("/access")
             await server.until(partial(_has_texts, room, 2))

@@ -153,7 +153,7 @@ def home(tmp_path: Path) -> Path:
 
 class TestFeature:
     def test_its_commands_tools_view_and_prompt_are_in_the_chat(self, home: Path, shopping: Mapping[str, str]) -> None:
-        lines = (",help", ",buy milk", ',buy "dark bread"', ",bought milk", ",shopping", "hello", ",why yes")
+        lines = (",help all", ",buy milk", ',buy "dark bread"', ",bought milk", ",shopping", "hello", ",why yes")
         answers = said(home, *lines, env=shopping)
         assert any(line.startswith(",buy ") for line in answers)
         assert "dark bread" in answers

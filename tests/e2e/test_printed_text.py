@@ -52,6 +52,9 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "memory restore": [("memory", "restore", "default", "1")],
     "memory import": [("memory", "import", "default", "page.md")],
     "memory erase": [("memory", "erase", "--workspace", "--yes")],
+    "config list": [("config", "list"), ("config", "list", "--all")],
+    "config get": [("config", "get", "model\x1b[2J.name")],
+    "config unset": [("config", "unset", "model.name\x1b[2J")],
     "schedule list": [("schedule", "list"), ("schedule", "list", "--over")],
     "schedule show": [("schedule", "show", "tea")],
     "schedule history": [("schedule", "history", "tea")],
@@ -92,6 +95,8 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
 TERMINAL_ALONE = {"tape export": ("tape", "export", "evil"), "memory export": ("memory", "export", "default")}
 """Files on standard output: only a terminal is shown them otherwise than as they are."""
 ELSEWHERE = {
+    "config set": "prints the name as config unset does; the value never",
+    "config edit": "prints what config unset does",
     "help": "prints the help of a command, and pages of bubbot",
     "completion": "prints scripts of bubbot",
     "model install": "prints the command that it runs",

@@ -277,6 +277,8 @@ class World:
         session = turn.session
         if name in ("memory.save", "memory.daily"):
             self.oracle.keep(session, args["scope"], args["content"])
+        if name == "memory.remember":
+            self.oracle.keep(session, args["scope"], args["text"])
         if name.startswith("schedule."):
             self.oracle.jobs |= canaries(args)
             self._edit_elsewhere(session, args)

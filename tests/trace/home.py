@@ -43,8 +43,10 @@ async def live(home: Path) -> World:
     async with world.life():
         for place in (OWNER_CHAT, AUDITED, OTHER):
             await world.say(place, f"About kw1: {world.canary()}")
-            await world.say(place, please("memory_save", content=f"Likes {world.canary()}", scope="chat"))
-            await world.say(place, please("memory_save", content=f"Loves {world.canary()}", scope="chat"))
+            likes = f"Likes {world.canary()}"
+            await world.say(place, please("memory_save", content=likes, scope="chat"))
+            # It adds a line only: one that takes something away would ask.
+            await world.say(place, please("memory_save", content=f"{likes}\nLoves {world.canary()}", scope="chat"))
             await world.say(place, please("memory_save", content=f"Is {world.canary()}", scope="user"))
             await world.say(place, f",schedule.add tomorrow at 9 text={world.canary()}")
             await world.say(place, ",topic rome")
