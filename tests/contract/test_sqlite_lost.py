@@ -102,7 +102,7 @@ def damage_middle(home: Home) -> None:
     overwrite(wal(home), WAL_HEADER + frames(home) // 2 * (FRAME_HEADER + PAGE) + FRAME_HEADER, bytes(PAGE))
 
 
-LOSSES: dict[str, tuple[Callable[[Home], None], int]] = {
+LOSSES: dict[str, tuple[Callable[[Home], object], int]] = {
     "the log removed": (lambda home: wal(home).unlink(), OLD),
     "the log emptied": (lambda home: wal(home).write_bytes(b""), OLD),
     "the header of the log damaged": (lambda home: overwrite(wal(home), 0, bytes(WAL_HEADER)), OLD),

@@ -6,7 +6,6 @@ import asyncio
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -152,11 +151,15 @@ def test_a_busy_writer_notes_too_and_one_that_starts_notes_what_is_on_the_disk_f
 
 async def test_the_thread_of_a_writer_notes_when_it_has_nothing_to_do(path: Path) -> None:
     loop, noted = asyncio.get_running_loop(), asyncio.Queue[str]()
+
+    def on_newest(newest: str) -> None:
+        loop.call_soon_threadsafe(noted.put_nowait, newest)
+
     store = await open_store(
         path,
         salt=CountingSalt(),
         now=SteppingClock(),
-        on_newest=partial(loop.call_soon_threadsafe, noted.put_nowait),
+        on_newest=on_newest,
         limits=WalLimits(note_seconds=0.01, idle_seconds=0.01),
     )
     for number in range(1, 4):
