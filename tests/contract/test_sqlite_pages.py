@@ -24,7 +24,7 @@ from tests.doubles import CountingSalt, SteppingClock
 from tests.tapes import notes, whole
 
 PAGE = 4096
-BITS = {False: 1, True: 200}
+BITS = {False: 1, True: 40}
 """How many bits are flipped in each page, one at a time; by `--proof`."""
 
 
