@@ -71,6 +71,16 @@ class StoredLink:
     chain: bytes
     fact: int | None = None
 
+    @property
+    def has_types(self) -> bool:
+        """False if a damaged page made a number of a text, or the like: SQLite has types by value."""
+        texts = (self.kind, self.date, self.key or "", self.payload or "", self.meta or "")
+        return (
+            type(self.id) is int
+            and all(isinstance(text, str) for text in texts)
+            and all(isinstance(data, bytes) for data in (self.salt or b"", self.digest, self.chain))
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class AuditFinding:
@@ -104,6 +114,10 @@ def audit(tape: str, links: Iterable[StoredLink], start: bytes = GENESIS) -> Ite
     """
     previous, expected = start, 1
     for stored in links:
+        if not stored.has_types:
+            yield AuditFinding(tape, expected, "altered", "its columns do not have the types that were stored")
+            previous, expected = b"", expected + 1  # the next one follows from nothing
+            continue
         if stored.id > expected:
             gap = f"{expected}" if stored.id == expected + 1 else f"{expected} to {stored.id - 1}"
             yield AuditFinding(tape, expected, "missing", f"entries {gap} are missing")

@@ -138,6 +138,14 @@ ATTACKS = {
     "all blobs deleted": "DELETE FROM blobs",
     "a forged blob": "INSERT INTO blobs VALUES (1, hex(zeroblob(32)), x'00')",
     "a blob of no tape": "INSERT INTO blobs VALUES (99, hex(zeroblob(32)), x'00')",
+    # types, which SQLite has by value
+    "type: a name as bytes": "UPDATE tapes SET name = CAST(name AS BLOB) WHERE tape = 1",
+    "type: half a character in a name": "UPDATE tapes SET name = CAST(x'616cff' AS TEXT) WHERE tape = 1",
+    "type: id as text": "UPDATE entries SET id = 'x' WHERE tape = 1 AND id = 4",
+    "type: id of a fact as text": f"UPDATE entries SET id = 'x' WHERE seq = {ERASURE}",
+    "type: kind as bytes": "UPDATE entries SET kind = CAST(kind AS BLOB) WHERE seq = 2",
+    "type: payload as bytes": "UPDATE entries SET payload = CAST(payload AS BLOB) WHERE seq = 2",
+    "type: digest as text": "UPDATE entries SET digest = 'x' WHERE seq = 2",
     # the database itself
     "a migration forgotten": "DELETE FROM migrations WHERE version = 2",
     "all migrations forgotten": "DELETE FROM migrations",

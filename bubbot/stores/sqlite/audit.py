@@ -167,7 +167,7 @@ class _AuditRun:
         )
         for seq, number, entry_id, name, payload in rows:
             owner = owners.get(number)
-            if owner is None or entry_id <= self.imported.get(owner.original_name, 0):
+            if owner is None or type(entry_id) is not int or entry_id <= self.imported.get(owner.original_name, 0):
                 continue  # an imported fact is about another home, or an earlier tape
             data = payload_data(payload)
             if name == BLOB_REMOVED:

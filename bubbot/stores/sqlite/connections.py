@@ -49,7 +49,7 @@ def read_newest_entry(path: Path, position: int, chain: str) -> NewestEntry | No
             newest = conn.execute("SELECT coalesce(max(seq), 0) FROM entries").fetchone()[0]
             row = conn.execute("SELECT hex(chain) FROM entries WHERE seq = ?", (position,)).fetchone()
             return NewestEntry(version, newest, position == 0 or (row is not None and row[0].lower() == chain))
-    except (sqlite3.Error, BubbotError):
+    except (sqlite3.Error, BubbotError, UnicodeDecodeError):  # the last: SQLite quotes a damaged schema
         return None
 
 

@@ -59,9 +59,16 @@ def tape_names(conn: sqlite3.Connection) -> list[TapeNameRow]:
         (TAPE_RENAMED,),
     )
     return [
-        TapeNameRow(number, name, source, began or 0, (renamed or 0) if source is not None else 0)
+        TapeNameRow(
+            number, _text(name), source and _text(source), began or 0, (renamed or 0) if source is not None else 0
+        )
         for number, name, source, began, renamed in rows
     ]
+
+
+def _text(name: object) -> str:
+    """Return a stored name; one that is damaged and no text any more is none that a tape began under."""
+    return name if isinstance(name, str) else repr(name)
 
 
 def tape_ends(conn: sqlite3.Connection, position: int) -> list[TapeEnd]:
@@ -195,8 +202,10 @@ def missing_blobs(conn: sqlite3.Connection, tape: TapeNameRow, imported: int) ->
     stored = {
         digest
         for (digest,) in conn.execute(
-            "SELECT digest FROM blobs WHERE tape IN (SELECT tape FROM tapes WHERE tape = ? OR coalesce(archived_from, name) = ?)",
-            (tape.number, tape.original_name),
+            # By its number: the name of a damaged tape may be no text.
+            "SELECT digest FROM blobs WHERE tape IN (SELECT tape FROM tapes WHERE coalesce(archived_from, name) = "
+            "(SELECT coalesce(archived_from, name) FROM tapes WHERE tape = ?))",
+            (tape.number,),
         )
     }
     return {digest: entry_id for entry_id, digest in _citations(conn, tape.number, imported) if digest not in stored}
