@@ -23,7 +23,7 @@ from bubbot.stores.sqlite.schema import (
     wrong_triggers,
 )
 from bubbot.stores.sqlite.write import Salt, append
-from bubbot.stores.sqlite.writer import read_only_error, translate_error
+from bubbot.stores.sqlite.writer import damaged_schema_error, read_only_error, translate_error
 from bubbot.tape.entry import EMPTY_OBJECT, event
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.store import Batch
@@ -85,6 +85,8 @@ def check_database(path: Path, *, deep: bool, on_progress: OnProgress = ignore_p
             if indexes := audit.indexes if audit else wrong_definitions(conn):
                 return DatabaseState(version, triggers=wrong_triggers(conn), indexes=indexes, audit=audit)
             return _content(conn, version, audit)
+    except UnicodeDecodeError as error:  # of what SQLite says about damaged text in its schema
+        raise damaged_schema_error() from error
     except sqlite3.Error as error:
         read_only = read_only_error(path) if isinstance(error, sqlite3.OperationalError) else None
         raise read_only or translate_error(error) from error

@@ -11,7 +11,7 @@ from pathlib import Path
 from bubbot.errors import BubbotError, StoreUnavailable
 from bubbot.records import dataclass
 from bubbot.stores.sqlite.schema import check_version
-from bubbot.stores.sqlite.writer import read_only_error
+from bubbot.stores.sqlite.writer import damaged_schema_error, read_only_error
 
 BUSY_SECONDS = 10.0
 """Seconds a connection waits for another process."""
@@ -75,10 +75,13 @@ def _prepare_reading(conn: sqlite3.Connection) -> None:
 
 
 def prepare(conn: sqlite3.Connection, work: Callable[[sqlite3.Connection], None]) -> sqlite3.Connection:
-    """Prepare a new connection by `work`; close it if that fails."""
+    """Prepare a new connection by `work`; close it if that fails. Raises `TapeCorrupt` if the schema is damaged text."""
     conn.text_factory = DECODE_TEXT
     try:
         work(conn)
+    except UnicodeDecodeError as error:
+        conn.close()
+        raise damaged_schema_error() from error
     except BaseException:
         conn.close()
         raise

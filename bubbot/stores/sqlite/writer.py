@@ -175,6 +175,11 @@ def translate_error(error: sqlite3.Error) -> StoreError | TapeCorrupt:
     return StoreUnavailable(f"the database failed: {error}")
 
 
+def damaged_schema_error() -> TapeCorrupt:
+    """Return the error for a schema whose text is damaged, which makes even what SQLite says about it no text."""
+    return TapeCorrupt("the database is damaged (its schema is no text): keep the file and restore a backup")
+
+
 def read_only_error(path: Path) -> StoreUnavailable | None:
     """Return the error for a database that cannot be read because its disk is read-only; None if it is not."""
     try:
