@@ -70,6 +70,10 @@ def draft_nothing(session: str, key: str, outbound: Outbound) -> Mapping[str, Se
     return {}
 
 
+async def wait_for_nothing(turn: Turn) -> None:
+    """Return at once: nothing is being sent."""
+
+
 async def find_nothing_sent(session: str, channel: str, key: str) -> str | None:  # noqa: ARG001 - see `Kernel.find_sent`
     """Return None: nothing was sent."""
     return None
@@ -95,6 +99,7 @@ class Kernel:
             delivers it then.
         stage: adds a message to what a turn sends, besides its answer: turn, key, message. It is merged with the turn. False if
             its channel does not run here.
+        wait_until_sent: returns when nothing for the chat of a turn is being sent any more, or after some seconds.
         find_sent: returns the platform's id of a message with buttons that was sent: session, channel, and the key of the
             message. None if it is not known.
         notify: sends a notice at once, which no tape holds.
@@ -120,6 +125,7 @@ class Kernel:
     read_session: ReadSession = read_no_session
     draft: Callable[[str, str, Outbound], Mapping[str, Sequence[TapeEntry]]] = draft_nothing
     stage: Callable[[Turn, str, Outbound], bool] = stage_nothing
+    wait_until_sent: Callable[[Turn], Awaitable[None]] = wait_for_nothing
     find_sent: Callable[[str, str, str], Awaitable[str | None]] = find_nothing_sent
     open_copy: OpenCopy = open_no_copy
     ordered_entries: OrdersEntries | None = None

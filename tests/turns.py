@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import ConfigError, DeliveryFailed, FetchFailed
-from bubbot.feature import Feature, ReadSession, read_no_session
+from bubbot.feature import Feature, ReadSession, read_no_session, wait_for_nothing
 from bubbot.features.agents.feature import agents_feature
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.approvals.events import SESSION_TRACE_EVENTS
@@ -34,6 +34,7 @@ from bubbot.features.topics.settings import TopicSettings
 from bubbot.features.why.feature import why_feature
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime, make_channel_runtime
+from bubbot.gateway.directory import ChannelDirectory
 from bubbot.gateway.files import outgoing_blob_reader
 from bubbot.gateway.inbound import InboundGate
 from bubbot.gateway.inbox import Inbox, inbox_tape
@@ -390,7 +391,15 @@ async def _bench(
     options.on_shared(shared)
     memory, forgotten = KeptMemory(clock, shared, options.memory), list[str]()
     channel.blob = outgoing_blob_reader(store, outbox, lambda session: session)
-    parts = _parts(model, replace(options, show=show), (*inbox.tapes, *outbox.tapes), memory, forgotten)
+    directory = ChannelDirectory({channel.name: line})
+    parts = _parts(
+        model,
+        replace(options, show=show),
+        (*inbox.tapes, *outbox.tapes),
+        memory,
+        forgotten,
+        directory.wait_until_sent,
+    )
     features = parts.features
     deps = SessionDeps(
         loop=parts.loop,
@@ -435,7 +444,12 @@ class _Parts:
 
 
 def _parts(
-    model: Model, options: Options, traces: Sequence[str], memory: MemoryFeature, forgotten: list[str]
+    model: Model,
+    options: Options,
+    traces: Sequence[str],
+    memory: MemoryFeature,
+    forgotten: list[str],
+    wait_until_sent: Callable[[Turn], Awaitable[None]] = wait_for_nothing,
 ) -> _Parts:
     models = SessionModels(model, options.load, lambda: ("scripted", "other"))
     conversation = conversation_feature(
@@ -449,6 +463,7 @@ def _parts(
         reserved_names=RESERVED_PREFIXES,
         view_traces=lambda session: SessionTraceView(session, TRACE_EVENTS, OWN_REFERENCES),
         find_traces=memory.feature().find_traces or find_no_traces,
+        wait_until_sent=wait_until_sent,
     )
     files = Feature(name="attachments", tools=file_tools(options.max_file))
     choice = StrategyChoice(options.compose.strategies, options.compose.selector)

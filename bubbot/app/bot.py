@@ -336,6 +336,7 @@ async def open_bot(
             notify=directory.notify,
             draft=directory.draft,
             stage=directory.stage,
+            wait_until_sent=directory.wait_until_sent,
             find_sent=directory.find_sent,
             open_copy=copy_opener(store, workspace, installed.references),
             read_session=session_reader(

@@ -245,6 +245,7 @@ class BotFeatures:
                 view_traces=partial(SessionTraceView, events=self._trace_events, references=self._references),
                 reserved_names=RESERVED_PREFIXES,
                 find_traces=self._find_traces,
+                wait_until_sent=self._kernel.wait_until_sent,
                 bot_name=settings.bot.name,
             ),
             "search": search_feature,

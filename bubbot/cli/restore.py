@@ -188,7 +188,8 @@ async def _accept_loss(setup: CommandSetup) -> int:
     if not loss.newest:
         raise ConfigError(f"{home.database} {loss.state}: there is nothing to go on with; --empty begins another one")
     with WriterLock(home):
-        store = await open_store(home.database, salt=os.urandom, now=now, on_newest=home.mark_database)
+        newest: list[str] = []
+        store = await open_store(home.database, salt=os.urandom, now=now, on_newest=newest.append)
         try:
             head = await store.deployment_head()
             date = timestamp(now())
@@ -197,8 +198,7 @@ async def _accept_loss(setup: CommandSetup) -> int:
             )
         finally:
             await store.aclose()
-        if find_loss(home):
-            raise ConfigError(f"{home.database_mark} cannot be written: make room, or give it to this user (chown)")
+        _mark(home, newest[-1])  # last: until it is in quarantine, the home is refused
     if setup.as_json:
         show_record(AcceptedLossResult(str(home.path), loss.state, loss.newest))
         return EXIT_OK
@@ -225,9 +225,7 @@ async def _restore(setup: CommandSetup, backup: Path) -> int:
             if setup.home.has_lost_database:  # it still has if this ends half-way, and its log is set aside
                 setup.home.mark_database()
             remains = set_aside_remains(setup.home.path, now())
-            notes = put_in_place(
-                folder, manifest, setup.home.path, before_database=partial(setup.home.mark_database, newest)
-            )
+            notes = put_in_place(folder, manifest, setup.home.path, before_database=partial(_mark, setup.home, newest))
             if remains is not None:
                 notes.append(_describe_remains(remains))
             if repair.triggers:
@@ -279,6 +277,14 @@ async def _into_quarantine(database: Path, backup: Path, manifest: BackupManifes
     finally:
         await store.aclose()
     return newest[-1]
+
+
+def _mark(home: Home, newest: str) -> None:
+    """Mark this newest entry of a home. Raise `ConfigError` if another one stays marked: the home would be refused."""
+    home.mark_database(newest)
+    marked = home.read_marked_entry()
+    if marked is not None and f"{marked[0]}:{marked[1]}" != newest:
+        raise ConfigError(f"{home.database_mark} cannot be written: make room, or give it to this user (chown)")
 
 
 def _show_summary(home: Home, manifest: BackupManifest, notes: list[str]) -> None:

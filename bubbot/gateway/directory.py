@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from bubbot.errors import ConfigError
@@ -12,6 +14,9 @@ from bubbot.ports.outbox import buttons_key, intent_entry
 from bubbot.ports.turn import Turn
 from bubbot.runtime.session import SessionChannel
 from bubbot.tape.entry import TapeEntry
+
+SENDING_SECONDS = 10.0
+"""How long an erasure waits for the answers before it; those that no platform took by then end with it."""
 
 
 class ChannelDirectory:
@@ -88,6 +93,14 @@ class ChannelDirectory:
         """Send a notice that no tape holds; nothing if a reload has removed the channel."""
         if runtime := self._runtimes.get(channel):
             await runtime.deliverer.notify(outbound)
+
+    async def wait_until_sent(self, turn: Turn) -> None:
+        """Return when nothing for the chat of a turn is being sent any more, or after `SENDING_SECONDS`."""
+        inbound = turn.inbounds[0].inbound
+        if runtime := self._runtimes.get(inbound.channel):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SENDING_SECONDS):
+                    await runtime.deliverer.wait_until_delivered(inbound.chat)
 
     def join(self, runtime: ChannelRuntime, on_chat_unreachable: Callable[[str, str, str], Awaitable[None]]) -> None:
         """Make a channel known to the others, in its current state.

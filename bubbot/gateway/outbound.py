@@ -234,7 +234,9 @@ class Deliverer:
         self._is_idle = asyncio.Event()
         self._is_idle.set()
 
-    async def deliver(self, message: OutboxMessage, *, resumed: bool = False, is_first: bool = True) -> None:
+    async def deliver(
+        self, message: OutboxMessage, *, resumed: bool = False, is_first: bool = True, has_waited: bool = False
+    ) -> None:
         """Send the parts that have no receipt. What cannot be sent stays open and is logged.
 
         Args:
@@ -242,17 +244,19 @@ class Deliverer:
             resumed: an earlier process left it; its parts may have been sent.
             is_first: it is the first that this process left in its chat. One message is sent after another, so that of
                 the others nobody has begun one.
+            has_waited: it waited behind others, and may have been erased meanwhile.
         """
         if not message.parts:
             return
         with bind(session=message.session, turn=message.turn):  # one task delivers the messages of several turns
-            await self._deliver_parts(message, resumed=resumed, is_begun=resumed and is_first)
+            is_begun = resumed and is_first
+            await self._deliver_parts(message, resumed=resumed, is_begun=is_begun, has_waited=has_waited)
 
-    async def _deliver_parts(self, message: OutboxMessage, *, resumed: bool, is_begun: bool) -> None:
+    async def _deliver_parts(self, message: OutboxMessage, *, resumed: bool, is_begun: bool, has_waited: bool) -> None:
         if self._settled is not None:
             await self._settled(message.session)
         async with self._chat_lock(message.parts[0].chat):
-            if resumed:  # it may have been delivered in the meantime
+            if resumed or has_waited:  # it may have been delivered, or erased, in the meantime
                 message = await self._outbox.refresh(message)
             for index in range(len(message.parts)):
                 if index in message.sent:
@@ -263,8 +267,9 @@ class Deliverer:
 
     def enqueue(self, message: OutboxMessage, *, resumed: bool = False, is_first: bool = True) -> None:
         """Deliver a message in the background, after what its chat already waits for; see `deliver`."""
-        deliver = partial(self.deliver, message, resumed=resumed, is_first=is_first)
-        self._enqueue(message.parts[0].chat if message.parts else "", deliver)
+        chat = message.parts[0].chat if message.parts else ""
+        has_waited = self.has_pending(chat)
+        self._enqueue(chat, partial(self.deliver, message, resumed=resumed, is_first=is_first, has_waited=has_waited))
 
     def enqueue_notice(self, outbound: Outbound) -> None:
         """Send a notice that is not in the outbox in the background, after what its chat already waits for."""
@@ -402,6 +407,8 @@ class Deliverer:
             tries += 1
             self.on_delivery("retried")
             await self._retry_policy.sleep(wait)
+            if not (await self._outbox.refresh(message)).parts:
+                raise DeliveryFailed("it was erased, or given up, before it arrived")
 
     async def _edit_live(self, part: MessagePart, live: LiveMessage, session: str) -> Receipt | None:
         """Replace the live message that showed the answer with this part; return None if that is not possible."""

@@ -41,17 +41,17 @@ class OwnMessages:
 
     def must_read(self, part: MessagePart) -> bool:
         """Return true if the part may be missing here although it arrived."""
-        return not self.is_complete or not part.key or part.key in self._sent
+        return self.is_empty or not self.is_complete or not part.key or part.key in self._sent
 
     def add_page(self, messages: Sequence[Mapping[str, Any]], own_id: str) -> None:
-        """Add a page of the list."""
-        self.is_complete = len(messages) < PAGE_MESSAGES
+        """Add a page of the list; one that cannot be read ends nothing."""
         for message in messages:
             self.is_empty, number = False, int(message["id"])
             self.end = max(self.end, number)
             if message["author"]["id"] == own_id:
                 names = [str(file.get("filename")) for file in message.get("attachments") or []]
                 self._ids.setdefault(_digest(str(message.get("content") or ""), names), set()).add(number)
+        self.is_complete = len(messages) < PAGE_MESSAGES
 
     def find(self, part: MessagePart, start: int) -> list[str]:
         """Return the ids after `start` of the messages with the part's text and file name, oldest first."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bubbot.home import Home
 from bubbot.stores.sqlite.backups import list_backups
 from bubbot.stores.sqlite.restore import verify_backup
 from bubbot.stores.sqlite.schema import MIGRATIONS
@@ -173,6 +174,35 @@ def test_a_bot_whose_database_is_an_older_copy_goes_on_only_if_told_to(home: Pat
     database.unlink()
     refused = run(home, "restore", "--accept-loss")
     assert (refused.returncode, "there is nothing to go on with" in sentence(refused)) == (2, True)
+
+
+def test_a_home_whose_loss_is_accepted_half_way_is_still_refused(home: Path) -> None:
+    """Killed before the quarantine is recorded, it must not go on as if nothing were wrong."""
+    older = (home / "bubbot.db").read_bytes()
+    fine(home, "ask", "newest")
+    (home / "bubbot.db").write_bytes(older)
+    killed = child(home, "bubbot.cli.restore:timestamp", "restore", "--accept-loss")
+    assert killed.returncode == KILLED
+    assert run(home, "ask", "hello").returncode == 5
+    fine(home, "restore", "--accept-loss")
+    assert "quarantine" in run(home, "doctor").stdout.decode()
+
+
+def test_a_restore_that_cannot_mark_the_home_puts_no_database_there(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mark names an entry that the backup lacks: the restored home would be refused as one that lost it."""
+    copy, older = str(tmp_path / "copy"), (home / "bubbot.db").read_bytes()
+    fine(home, "backup", copy)
+    fine(home, "ask", "newest")
+    (home / "bubbot.db").write_bytes(older)
+    with monkeypatch.context() as patched:
+        patched.setattr(Home, "mark_database", lambda *_: None)  # a full disk
+        failed = run(home, "restore", copy)
+    assert (failed.returncode, "had-database cannot be written" in sentence(failed)) == (2, True)
+    assert not (home / "bubbot.db").exists()
+    fine(home, "restore", copy)
+    assert "Likes tea." in fine(home, "memory", "show", "default")
 
 
 @pytest.mark.parametrize("place", ["bubbot.db", "bubbot.db-wal"])

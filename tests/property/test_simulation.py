@@ -11,6 +11,7 @@ from types import MappingProxyType
 import pytest
 
 from bubbot.gateway.inbox import Inbox
+from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.ports.channel import ChannelEvent, Inbound, Receive
 from bubbot.ports.turn import AcceptedInbound
 from bubbot.tape.entry import TapeEntry
@@ -108,6 +109,10 @@ def begin_without_a_trace(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Connection, "extend_fork", forget_beginnings)
 
 
+def erase_what_waits(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SessionTraceView, "_is_left_out", lambda *_, **__: False)
+
+
 @pytest.mark.parametrize(
     ("plant", "adapter"),
     [
@@ -115,6 +120,7 @@ def begin_without_a_trace(patch: pytest.MonkeyPatch) -> None:
         (settle_outside_the_merge, None),
         (look_then_accept, None),
         pytest.param(begin_without_a_trace, None, marks=pytest.mark.proof),
+        pytest.param(erase_what_waits, None, marks=pytest.mark.proof),
     ],
 )
 def test_a_planted_fault_is_found(

@@ -13,7 +13,7 @@ from bubbot.ports.outbox import intent_from
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, thaw
 from bubbot.tape.query import TapeQuery
-from tests.simulation.platform import TOKEN, Platform, Post, Said
+from tests.simulation.platform import TOKEN, Platform, Said
 from tests.turns import CHANNEL, Bench
 
 INBOX, OUTBOX, ACCESS = f"bubbot/inbox/{CHANNEL}", f"bubbot/outbox/{CHANNEL}", "bubbot/access"
@@ -162,15 +162,13 @@ def check_posted_once(platform: Platform, facts: Facts) -> None:
             assert may_repeat.get(key, True), f"{key} was posted {times} times, and the tape does not say so"
     replies: dict[str, set[str]] = {}
     for post in platform.posts.values():
-        if post.reply_to and post.key.startswith("p") and not _was_left(platform, facts, post):
+        if post.reply_to and post.key.startswith("p"):
             replies.setdefault(post.reply_to, set()).add(post.key)
     twice = {token: keys for token, keys in replies.items() if len(keys) > 1}
     assert not twice, f"two answers: {twice}"
     # Where nothing can be searched, an answer begins as a bare sign, which may stay if its receipt was lost.
     ends = "…" if platform.is_searchable else " …"
-    half = [
-        post for post in platform.posts.values() if post.text.endswith(ends) and not _was_left(platform, facts, post)
-    ]
+    half = [post for post in platform.posts.values() if post.text.endswith(ends)]
     assert not half, f"half an answer stays: {half}"
 
 
@@ -225,14 +223,6 @@ def check_cards(platform: Platform, facts: Facts) -> None:
         card = CARD.search(post.text.replace("*", ""))
         if card and "✓" in post.text and not _resets(platform, facts, post.chat):
             assert card[1] in decided, f"the card {card[1]} says that it was answered: {post.text[-60:]!r}"
-
-
-def _was_left(platform: Platform, facts: Facts, post: Post) -> bool:
-    """Return true if an erasure may have taken the record of this live answer before the answer was delivered.
-
-    The answer comes as a new message then, and the half one stays, or another answer takes it for its own.
-    """
-    return post.texts[0].endswith("…") and bool(_resets(platform, facts, post.chat, erase=True))
 
 
 def _answers(platform: Platform) -> list[tuple[list[str], list[str]]]:

@@ -344,6 +344,7 @@ class Process:
         async with running(self._connection, model, options, channel=self._adapter, life=self._name) as bench:
             runtimes[CHANNEL] = bench.line
             toolbox.append(bench.toolbox)
+            bench.line.open_gate(bench.app, Texts(), decide_press=approvals.decide_press)
             directory.join(bench.line, _ignore_unreachable)
             open_work = await bench.find_open_work()
             assert feature.on_recovered is not None
@@ -386,6 +387,7 @@ class Process:
             accept=directory.accept,
             send=directory.send,
             notify=directory.notify,
+            draft=directory.draft,
             stage=directory.stage,
             find_sent=directory.find_sent,
         )

@@ -22,7 +22,7 @@ from tests.simulation.checks import check
 from tests.simulation.platform import OWNER, Platform, Post
 from tests.simulation.process import Adapter, LiveAdapter, Outside, Process, SearchedAdapter
 
-RESETS = (",new", ",reset archive")
+RESETS = (",new", ",reset archive", ",reset erase")
 CHATS = {"1": ("1",), "2": ("2",), "work": ("1", "2", "3")}
 """The chats, with the people who are in them."""
 TEXTS = ("hello", "hello", "send it", "send it", "send it", "and then", ",status", ",stop", ",tape.info")

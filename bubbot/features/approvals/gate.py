@@ -491,10 +491,11 @@ class CallGate:
         query = TapeQuery(turn.tape.name, keys=(asked_key(number),))
         found = (await turn.tape.fetch([query]))[0]
         decided = await self._service.read_decision(number)
-        if decided is None or decided["verdict"] != "approved":
-            return
-        if not found or found[0].erased or found[0].name != ASKED:
+        if decided is None or not found or found[0].erased or found[0].name != ASKED:  # a reset came before this turn
             turn.fixed_reply = turn.texts.say("approval_gone", id=number)
+            await self._correct_card(turn, number, ())
+            return
+        if decided["verdict"] != "approved":
             return
         calls = found[0].payload["data"]["calls"]
         tools = {call["id"]: call["tool"] for call in calls}
@@ -518,13 +519,15 @@ class CallGate:
         if approved is None:
             return outcome
         if left := approved.list_tools(begun=False):
-            card = await self._service.draw_unfinished(approved.approval, left)
-            if card is not None:
-                self._stage(turn, f"unfinished:{approved.approval}:{turn.id}", card)
+            await self._correct_card(turn, approved.approval, left)
         if outcome.status != "failed" or max(accepted.attempts for accepted in turn.inbounds) < MAX_ATTEMPTS:
             return outcome
         reason = turn.texts.say("approval_gave_up", id=approved.approval)
         return replace(outcome, text=turn.texts.add_trace(_end_text(turn, approved, reason), turn.id))
+
+    async def _correct_card(self, turn: Turn, number: str, left: Sequence[str]) -> None:
+        if (card := await self._service.draw_unfinished(number, left)) is not None:
+            self._stage(turn, f"unfinished:{number}:{turn.id}", card)
 
     async def _read_attempts(self, turn: Turn) -> Sequence[TapeEntry]:
         """Return the facts of interrupted attempts at a turn about its calls, in order."""

@@ -500,11 +500,15 @@ class ApprovalService:
         """
         chat = find_chat(approval.card)
         message = pressed or await ports.find_sent(approval.session, chat.channel, card_key(approval.id))
-        asked = await self.read_asked(approval)
-        if not message or asked is None:
+        if not message:
             return None
-        card = ApprovalCard(approval.id, asked, approval.session, approval.asker, ports.texts, ports.zone)
-        text = card.format_decided(decided["verdict"], decided["scope"], decided["by_name"] or decided["by"], at, left)
+        asked = await self.read_asked(approval)
+        if asked is None:  # a reset put the calls aside
+            text = ports.texts.say("approval_gone", id=approval.id)
+        else:
+            card = ApprovalCard(approval.id, asked, approval.session, approval.asker, ports.texts, ports.zone)
+            by = decided["by_name"] or decided["by"]
+            text = card.format_decided(decided["verdict"], decided["scope"], by, at, left)
         return Outbound(chat.channel, chat.chat, text, chat.thread, edits=message)
 
     async def draw_unfinished(self, number: str, left: Sequence[str]) -> Outbound | None:

@@ -8,6 +8,7 @@ from typing import Literal, Protocol, TypeAlias
 from pydantic import Field
 
 from bubbot.errors import ToolRetry
+from bubbot.feature import wait_for_nothing
 from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.gateway.outbox import abandoned_entry
 from bubbot.ports.channel import CommandInfo, Role
@@ -226,8 +227,10 @@ def reset_tool(
     traces: Sequence[str],
     forget: Callable[[str], None],
     memory: KeepsMemory | None,
+    *,
     view_traces: Callable[[str], SessionTraceView] = SessionTraceView,
     find_traces: FindTraces = find_no_traces,
+    wait_until_sent: Callable[[Turn], Awaitable[None]] = wait_for_nothing,
 ) -> Tool:
     """Build `session.reset`.
 
@@ -237,6 +240,7 @@ def reset_tool(
         forget: removes the files that channels keep for a session.
         memory: exports the memory of a session, and starts it again; None without one.
         find_traces: returns further tapes with texts of a turn's session.
+        wait_until_sent: returns when nothing for the chat of a turn is being sent any more.
     """
 
     @tool(
@@ -257,6 +261,7 @@ def reset_tool(
                 await memory.start_again(turn)
             return turn.texts.say("archived", count=head, name=name, path=path)
         if args.how == "erase":
+            await wait_until_sent(turn)  # an answer that is being shown could not be completed without its record
             tapes = [*traces, *await find_traces(turn)]
             forget(turn.session)  # first: a crash in between must not leave the files of an erased session behind
             await turn.tape.reset(archive=False, erase_also=await _collect_traces(turn, tapes, view_traces))
@@ -278,7 +283,7 @@ async def _collect_traces(
         answers = await turn.tape.fetch(view.queries(tape))
         traces.append((tape, view.fold(answers)))
         if undelivered := view.fold_undelivered(answers):
-            turn.tape.stage(tape, [abandoned_entry(intent, "erased") for intent in undelivered])
+            turn.tape.stage(tape, [abandoned_entry(intent, "erased") for intent in undelivered], if_absent=True)
     return tuple(traces)
 
 

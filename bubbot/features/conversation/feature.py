@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from bubbot.feature import Feature
+from bubbot.feature import Feature, wait_for_nothing
 from bubbot.features.conversation.commands import (
     FindTraces,
     KeepsMemory,
@@ -40,6 +40,7 @@ def conversation_feature(
     view_traces: Callable[[str], SessionTraceView] = SessionTraceView,
     reserved_names: Sequence[str] = (),
     find_traces: FindTraces = find_no_traces,
+    wait_until_sent: Callable[[Turn], Awaitable[None]] = wait_for_nothing,
     bot_name: str = "bubbot",
 ) -> Feature:
     """Build the record.
@@ -55,6 +56,7 @@ def conversation_feature(
         view_traces: builds the view that finds the entries of a session on these tapes.
         reserved_names: what the name of a handoff may not begin with.
         find_traces: returns further such tapes, for the session of a turn.
+        wait_until_sent: returns when nothing for the chat of a turn is being sent any more.
         bot_name: the name of the bot, for `,start`.
     """
     tools = [
@@ -64,7 +66,9 @@ def conversation_feature(
         context_tool(compose),
         model_tool(models),
         *status_tools(models, report),
-        reset_tool(traces, forget, memory, view_traces, find_traces),
+        reset_tool(
+            traces, forget, memory, view_traces=view_traces, find_traces=find_traces, wait_until_sent=wait_until_sent
+        ),
         *tape_tools(reserved_names),
         *result_tools(),
     ]

@@ -12,10 +12,13 @@ from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Deletion, Edit, Inbound, Quote, Reaction, Sender
 from bubbot.ports.model import ModelEvent, ModelRequest
 from bubbot.runtime.queue import QueuePolicy
+from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind
 from bubbot.tape.store import TapeStore
+from tests.gateways import Stage, failing, rules
 from tests.turns import Bench, KeptMemory, Options, Played, calls, running, texts_of
 from tests.unit.runtime.test_recovery import Gate
+from tests.virtual import virtual
 
 ANN = Sender("1", "Ann")
 AT = "2026-11-21T20:21:00+00:00"
@@ -179,3 +182,44 @@ async def test_a_request_whose_turn_is_cut_off_after_its_reset_was_saved_stays_o
     said, asked = await next_life(store)
     assert [text.partition(".")[0] for text in said] == ["The tape starts anew"]
     assert asked == []
+
+
+@pytest.mark.law("T2", "T17")
+async def test_an_answer_that_is_given_up_while_it_is_erased_ends_once(
+    store: TapeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its chat is gone: the delivery says so between the look of the reset at what is open and its merge."""
+    async with running(store, ScriptedModel()) as bench:
+        bench.channel.failures = [DeliveryFailed("offline")]
+        await bench.say("my secret plan")
+        (intent,) = await bench.outbox.pending()
+
+        async def abandon(*_: object) -> None:
+            await bench.outbox.abandon(intent, "the chat is gone")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(KeptMemory, "start_again", abandon)
+            await bench.say(",reset erase")
+        assert await bench.events("outbox/ended", bench.outbox.name) == [
+            {"intent": intent.id, "reason": "the chat is gone"}
+        ]
+        assert "my secret plan" not in str([await bench.entries(tape.name) for tape in await store.tapes()])
+    assert (await next_life(store))[0] == []
+
+
+@virtual
+@pytest.mark.law("T17")
+async def test_answers_that_wait_for_the_platform_are_not_sent_after_they_were_erased(
+    memory_store: InMemoryStore,
+) -> None:
+    """One is tried again and again, the other waits behind it; the tape says that both ended."""
+    stage = Stage()
+    stage.fail = failing("send", *[DeliveryFailed("offline")] * 20)
+    async with running(memory_store, ScriptedModel(), Options(rules=rules()), channel=stage) as bench:
+        for text in ("my secret plan", "another secret", ",reset erase"):
+            await bench.gate.receive(bench.inbound(text))
+            await bench.app.wait_idle()
+        await bench.quiet(1000)
+        assert [part.text.partition(".")[0] for part in stage.sent] == ["The tape starts anew"]
+        assert [data["reason"] for data in await bench.events("outbox/ended", bench.outbox.name)] == ["erased"] * 2
+        assert await bench.outbox.pending() == ()

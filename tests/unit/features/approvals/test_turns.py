@@ -24,12 +24,14 @@ from bubbot.ports.tool import CallPlan, Effect, NoArgs, ToolArgs, tool
 from bubbot.ports.turn import AcceptedInbound, Turn
 from bubbot.settings.loader import Settings
 from bubbot.tape.boundary import OWNER
+from bubbot.tape.entry import timestamp
 from bubbot.tape.query import TapeQuery
 from bubbot.texts import Texts
 from tests.approving import approving
 from tests.e2e import inside
 from tests.e2e.test_json import check
 from tests.turns import Played, calls, says
+from tests.unit.runtime.test_recovery import Gate
 
 POST: dict[str, Any] = calls("post_send", to="bob", text="hello")
 SENT = [("post.send", "bob: hello")]
@@ -357,6 +359,31 @@ class TestErasure:
             assert [entry.erased for entry in every if entry.key == f"opened:{card}"] == [True]
             await bench.say(f",approve {card}")
             assert bench.done == []
+
+    @pytest.mark.parametrize(("kind", "is_known"), [("archive", True), ("erase", False)])
+    async def test_a_yes_whose_turn_comes_after_a_reset_runs_nothing_and_asks_no_model(
+        self, tmp_path: Path, kind: str, is_known: bool
+    ) -> None:
+        """The erasure takes the decision, too, and all that names the message with the card."""
+        gate = Gate()
+        model = Played(POST, says("I asked."), calls("wait_here"), says("waited"), says("It is sent."))
+        async with approving(tmp_path, model, tools=[gate.tool()]) as bench:
+            await bench.say("send it")
+            card = bench.card
+            turns = [asyncio.ensure_future(bench.say("wait"))]
+            await gate.entered.wait()
+            turns.append(asyncio.ensure_future(bench.say(f",reset {kind}")))
+            while not bench.app.runtime.session_activity("stdin:default")[1]:  # noqa: ASYNC110 - a queue tells nobody
+                await asyncio.sleep(0.01)
+            now = timestamp(datetime.now(UTC))
+            press = Inbound("stdin", "c1", "default", Sender("1", "Ann"), f",approve {card} once", now)
+            assert await bench.app.features.decide_press(press, {}) == ""
+            gate.opened.set()
+            await asyncio.gather(*turns)
+            assert bench.channel.texts[-1] == f"What {card} asked for is no longer there."
+            assert (bench.done, len(model.requests)) == ([], 4)
+            edits = [data["parts"][0]["text"] for data in await bench.facts("outbox/intent", "bubbot/outbox/stdin")]
+            assert (f"What {card} asked for is no longer there." in edits[:-1]) == is_known
 
     async def test_a_card_of_before_a_reset_waits_no_more_and_the_same_call_is_asked_again(
         self, tmp_path: Path
