@@ -19,7 +19,7 @@ from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import ConfigError, UsageError
 from bubbot.log import printable
 from bubbot.ops.configuration import ConfigEditor, SettingValue, is_secret, parse_key
-from bubbot.ops.onboarding.console import Console
+from bubbot.ops.onboarding.console import Console, InputEnded
 from bubbot.ports.settings import quote_value
 from bubbot.records import dataclass
 from bubbot.settings.environment import read_variables
@@ -100,7 +100,10 @@ def _change(args: argparse.Namespace, editor: ConfigEditor, key: str) -> list[Pa
     value = decode_text(args.value, "VALUE")
     if value == "-" and is_secret(*parse_key(key)):
         console = Console(sys.stdin, sys.stdout, is_unattended=False, on_secret=lambda _: None)
-        return editor.set_secret(key, console.ask_hidden(key))
+        try:
+            return editor.set_secret(key, console.ask_hidden(key))
+        except InputEnded:
+            raise ConfigError(f"the input ended before {key}: nothing was changed") from None
     editor.set(key, value)
     return []
 

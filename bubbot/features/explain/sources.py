@@ -37,6 +37,8 @@ _NO_END = re.compile(r"(?:\b(?:[a-z]|dr|mr|ms|st|no|nr|vs|mrs|etc|prof)\.|\d\.|[
 """An abbreviation, an ordinal, or a line that the next one belongs to."""
 _JSON = re.compile(r"\s*+\w*+\(?[{\[]")
 _JSON_ESCAPE = re.compile(r"\\(?:[nrt]|u[0-9a-f]{4})")
+_CITATION = re.compile(r"[\[［](?=\W{0,9}[#＃])")
+"""What begins what looks like a citation, also with blanks or signs that nobody sees in it."""
 _SHOWN_AS = str.maketrans(
     {**dict.fromkeys("“”„‟〝〞〟❝❞＂", '"'), **dict.fromkeys("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")}
 )  # fmt: skip
@@ -172,4 +174,4 @@ def _fold(text: str) -> str:
 
 def _show(text: str) -> str:
     """Write words on one line, without what could end a quotation or look like a citation."""
-    return " ".join(text.translate(_SHOWN_AS).split()).replace("[#", "(#")
+    return _CITATION.sub("(", " ".join(text.translate(_SHOWN_AS).split()))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
-from itertools import chain
+from itertools import accumulate, chain
 from operator import attrgetter
 from types import NoneType
 from typing import Any
@@ -29,6 +29,7 @@ from bubbot.runtime.context.strategy import (
     ContextStrategy,
     ModelContext,
 )
+from bubbot.runtime.context.tokens import estimate_context_tokens, estimate_message_tokens
 from bubbot.tape.anchor import SESSION_START
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.handle import CORRECTION, spans_of
@@ -61,7 +62,8 @@ class ContextView:
         budget: tokens; None: unlimited.
         ends_with_user: the messages are for a model that answers now, so they never end with its own words, which some
             providers refuse.
-        answered: the entries that the running turn answers, with their ids of that time: they are always shown.
+        answered: the entries that the running turn answers, with their ids of that time: they are always shown, the newest
+            of them if a strategy that respects the budget has no room for all.
         fork: the fork of the sub-task that is shown them; empty: of none. What other sub-tasks wrote is not shown.
         heavy: see `View`.
         strategies: those among which the selector names one.
@@ -186,7 +188,8 @@ class ContextView:
         if self.is_repaired:
             if self.answered:
                 readable = sorted((*unread, *entries), key=_ID) if unread else entries
-                messages = show_answered(messages, self.answered, readable, self.style)
+                budget = self.budget if self.strategy.is_compacting else None
+                messages = show_answered(messages, self.answered, readable, self.style, budget)
             messages = repair_messages(messages, self.style)
         if self.ends_with_user:
             messages = ensure_user_last(messages)
@@ -268,15 +271,22 @@ def _pair(messages: Sequence[ContextMessage]) -> Iterator[ContextMessage]:
 
 
 def show_answered(
-    messages: tuple[ContextMessage, ...], answered: Sequence[int], entries: Sequence[TapeEntry], style: MessageStyle
+    messages: tuple[ContextMessage, ...],
+    answered: Sequence[int],
+    entries: Sequence[TapeEntry],
+    style: MessageStyle,
+    budget: int | None = None,
 ) -> tuple[ContextMessage, ...]:
     """Insert the messages that are answered and not shown (T10), each before what is newer; return the rest as it is.
+
+    The newest answered one is shown in any case, older ones as far as the budget has room.
 
     Args:
         messages: what the strategy chose.
         answered: the entries that the running turn answers.
         entries: hold these, ascending.
         style: of the messages.
+        budget: tokens; None: unlimited.
     """
     newest = messages[-NEWEST:]
     for number in answered:
@@ -290,10 +300,13 @@ def show_answered(
     missing = {*answered}.difference(*[each.ids for each in messages])
     if not missing:
         return messages
+    found = [each for each in select_messages(entries, style) if not missing.isdisjoint(each.ids)]
+    if budget is not None:
+        sizes = [*accumulate(map(estimate_message_tokens, reversed(found)), initial=estimate_context_tokens(messages))]
+        fitting = bisect_right(sizes, budget) - 1
+        found = found[len(found) - max(fitting, 1 if max(answered) in missing else 0) :]
     shown = list(messages)
-    for each in select_messages(entries, style):
-        if missing.isdisjoint(each.ids):
-            continue
+    for each in found:
         last = max(each.ids)
         place = next((at for at, other in enumerate(shown) if other.ids and min(other.ids) > last), len(shown))
         shown.insert(place, each)

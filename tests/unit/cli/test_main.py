@@ -86,7 +86,23 @@ def process(*argv: str, stub: Path | None = None, **env: str) -> subprocess.Comp
         )
         command = [sys.executable, "-c", code, *argv]
     clean = {name: value for name, value in os.environ.items() if not name.startswith("BUBBOT_")}
-    return subprocess.run(command, cwd=ROOT, env=clean | env, capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run(
+        command,
+        cwd=ROOT,
+        env=clean | env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def test_a_secret_that_nobody_types_changes_nothing(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    done = process("--home", str(home), "config", "set", "model.api_key", "-")
+    assert (done.returncode, done.stderr) == (2, "bubbot: the input ended before model.api_key: nothing was changed\n")
+    assert not (home / "config.toml").exists()
 
 
 class TestOptions:

@@ -19,10 +19,12 @@ from bubbot.features.strategies.settings import ContextSettings
 from bubbot.home import Home
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Inbound, Sender
+from bubbot.ports.model import ModelTraits
 from bubbot.runtime.compose import ContextPolicy, rebuild_request
 from bubbot.runtime.context.selectors import select_messages
 from bubbot.runtime.context.strategy import ContextInput, ContextStrategies, ContextStrategy, ModelContext
 from bubbot.runtime.context.view import CONTEXT_VERSION
+from bubbot.runtime.queue import QueuePolicy
 from bubbot.settings.loader import ModelSettings, Settings
 from bubbot.tape.query import AfterAnchor, IdRanges
 from bubbot.tape.store import TapeStore
@@ -109,6 +111,24 @@ async def test_a_part_of_the_tape_without_the_question_has_it_all_the_same(store
         await bench.say("the question")
         assert ["the question" in str(request.messages) for request in bench.requests] == [True, True]
         await assert_rebuilt(bench, chosen.compose.strategies)
+
+
+@pytest.mark.law("T10", "T12")
+async def test_messages_that_are_answered_together_and_are_longer_than_the_window_do_not_overflow(
+    store: TapeStore,
+) -> None:
+    traits, chosen = ModelTraits(context_tokens=16_000), ContextPolicy("compact", strategies=OWN_STRATEGIES)
+    together = Options(compose=chosen, waiting=QueuePolicy(debounce=0.05))
+    async with running(store, Played(says("done"), traits=traits), together) as bench:
+        parts = [await bench.post(f"part {number}: " + "word " * 1_800) for number in range(8)]
+        assert [(await part).text for part in parts] == ["done"] * 8
+        (request,) = bench.requests
+        assert len(request.as_bytes()) < 16_000 * 3
+        shown = [number for number in range(8) if f"part {number}:" in str(request.messages)]
+        assert shown[-1:] == [7]
+        assert 1 < len(shown) < 8
+        assert shown == [*range(shown[0], 8)]
+        await assert_rebuilt(bench, OWN_STRATEGIES)
 
 
 @pytest.mark.law("T12")
