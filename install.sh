@@ -97,7 +97,7 @@ locked=$here/requirements.txt
 
 is_new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
 python=${PYTHON:-python3}
-if [ $way = uv ] && ! is_new_enough "$python"; then python=$(uv python find '>=3.11'); fi
+if [ $way = uv ] && ! is_new_enough "$python"; then python=$(uv python find '>=3.11') || python=none; fi
 is_new_enough "$python" || fail "bubbot needs Python 3.11 or newer, and $python is none: PYTHON=python3.11 sh install.sh"
 
 # uv and pipx check no hashes. They get a folder with what pip has checked, and nothing else.

@@ -99,7 +99,7 @@ def find_no_quote(text: str) -> AddressQuote | None:  # noqa: ARG001 - the signa
     return None
 
 
-def weigh_no_query(text: str) -> float | None:  # noqa: ARG001 - the signature of `ShownEntries.weigh_query`
+def weigh_no_query(text: str, earlier: int) -> float | None:  # noqa: ARG001 - the signature of `ShownEntries.weigh_query`
     """Find no word: no entry was shown."""
     return None
 
@@ -117,15 +117,15 @@ class ShownEntries:
         world: entries with words from anywhere, newest first; not all of them, but one if there is one.
         people: entries with words of people who are not owners, with the role of each; as `world`.
         find_quote: returns where an address stands word for word; None if it stands nowhere, or a model wrote it.
-        weigh_query: returns how many bits the words of a query tell: those that stand in the message that is answered
-            nothing, others that were shown the choice among them; None if one stands in neither.
+        weigh_query: returns how many bits the words of a query tell, after so many queries since the message that is answered:
+            its own words nothing at first, others that were shown the choice among them; None if one stands in neither.
         stands: returns true if an address stands in the words of a person or a tool, and no model wrote it before.
     """
 
     world: tuple[EntryRef, ...] = ()
     people: tuple[tuple[EntryRef, Role], ...] = ()
     find_quote: Callable[[str], AddressQuote | None] = find_no_quote
-    weigh_query: Callable[[str], float | None] = weigh_no_query
+    weigh_query: Callable[[str, int], float | None] = weigh_no_query
     stands: Callable[[str], bool] = stands_nowhere
 
     @property

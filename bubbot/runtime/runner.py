@@ -164,7 +164,7 @@ class ModelRunner:
         """Note what the step shows: the turn's words are as foreign from now on (T22)."""
         texts = composed.texts
         turn.shown.find_quote = lambda address: texts().find_quote(address)
-        turn.shown.weigh_query = lambda query: texts().weigh_query(query)
+        turn.shown.weigh_query = lambda query, earlier: texts().weigh_query(query, earlier)
         turn.shown.stands = lambda address: texts().stands(address)
         if not composed.foreign:
             return

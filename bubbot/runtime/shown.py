@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -188,6 +188,17 @@ def list_words(text: str) -> frozenset[str]:
     return frozenset([*chunks, *(_AROUND.sub("", chunk) for chunk in chunks), *_LETTER_SCRIPTS.findall(text)]) - {""}
 
 
+def _list_forms(text: str) -> list[frozenset[str]]:
+    """List the words of a text in its order, each with its spellings: what `list_words` has."""
+    chunks = text.split()
+    forms = [frozenset({chunk, _AROUND.sub("", chunk)}) - {""} for chunk in chunks]
+    return [one for form, chunk in zip(forms, chunks, strict=True) for one in (form, *_letter_forms(chunk))]
+
+
+def _letter_forms(chunk: str) -> list[frozenset[str]]:
+    return [frozenset({letter}) for letter in _LETTER_SCRIPTS.findall(chunk)]
+
+
 def _split_query(query: str) -> list[str]:
     """Split a query into its words; an unspaced script has one for each letter."""
     return [word for chunk in query.split(" ") for word in _split_chunk(chunk)]
@@ -246,20 +257,30 @@ class ShownTexts:
                 return True
         return False
 
-    def weigh_query(self, query: str) -> float | None:
+    def weigh_query(self, query: str, earlier: int = 0) -> float | None:
         """Return how many bits the choice of the words of a query tells; None if one of them stands nowhere.
 
-        A word of the message that is answered is free; one of a page costs the logarithm of their number. They have to be
-        spelled as they stand there, or the whole query in small letters, with one space between two.
+        A word of a page costs the logarithm of their number. Those of the message that is answered are free in the first
+        query, and cost something in further ones, or out of their order. All have to be spelled as they stand there, or the
+        whole query in small letters, with one space between two.
+
+        Args:
+            query: the words.
+            earlier: how many queries there were since the message.
         """
-        own, world = set[str](), set[str]()
+        own, world = list[frozenset[str]](), set[str]()
         for entry, texts, _ in self._read_texts():
             for text in texts:
-                (own if self._is_answered(entry) else world).update(list_words(text))
-        spellings = [(own, world)]
+                if self._is_answered(entry):
+                    own += _list_forms(text)
+                else:
+                    world |= list_words(text)
+        spellings: list[tuple[Sequence[frozenset[str]], set[str]]] = [(own, world)]
         if query == query.lower():
-            spellings.append(({word.lower() for word in own}, {word.lower() for word in world}))
-        weights = (_weigh_words(_split_query(query), free, shown - free) for free, shown in spellings)
+            lowered = [frozenset(map(str.lower, forms)) for forms in own]
+            spellings.append((lowered, {word.lower() for word in world}))
+        words = _split_query(query)
+        weights = (_weigh_words(words, said, shown, is_first=not earlier) for said, shown in spellings)
         return min((weight for weight in weights if weight is not None), default=None)
 
     def _is_answered(self, entry: TapeEntry) -> bool:
@@ -295,11 +316,28 @@ def _addresses_of(entry: TapeEntry, texts: Sequence[str]) -> frozenset[str]:
 _CACHED = "addresses"
 
 
-def _weigh_words(words: Sequence[str], free: Collection[str], shown: Collection[str]) -> float | None:
-    """Return the bits that the choice of some words tells; None if one is neither free nor shown."""
-    if not all(word in free or word in shown for word in words):
+def _weigh_words(
+    words: Sequence[str], said: Sequence[frozenset[str]], shown: Set[str], *, is_first: bool
+) -> float | None:
+    """Return the bits that the choice of some words tells; None if one was neither said nor shown.
+
+    Args:
+        words: the words, in their order.
+        said: the spellings of each word of the message, in its order.
+        shown: the words of the world.
+        is_first: nothing else has been looked for since the message.
+    """
+    own = frozenset[str]().union(*said)
+    named, others = [word for word in words if word in own], shown - own
+    if not all(word in own or word in others for word in words):
         return None
-    return sum(math.log2(len(shown) + 1) for word in words if word not in free)
+    of_others = (len(words) - len(named)) * math.log2(len(others) + 1) + math.log2(math.comb(len(words), len(named)))
+    left = iter(said)
+    if all(any(word in forms for forms in left) for word in named):  # in the order of the message
+        return of_others + (0.0 if is_first else min(float(len(said)), len(named) * math.log2(len(own) + 1)))
+    if is_first:
+        return of_others + math.log2(math.factorial(len(named)))
+    return of_others + len(named) * math.log2(len(own) + 1)
 
 
 def _fold(text: str) -> str:

@@ -290,19 +290,18 @@ class CallGate:
     ) -> CallFacts:
         place, shown = find_place(turn), turn.shown
         quote = shown.find_quote(plan.address) if plan.address else None
-        query_bits = shown.weigh_query(plan.query) if plan.query and shown.world else 0.0
+        query_bits: float | None = 0.0
         cost = spent = 0.0
         if shown.world and (plan.address or plan.query):
             checks = await _read_window_checks(turn)
             spent = sum(_told_bits(check.data) for check in checks)
-            cost = query_bits or 0.0
             answered = min(turn.root.message_ids, default=0)
-            is_repeated = any(
-                check.id > answered and check.data["digest"] == digest and check.data["verdict"] == Verdict.RUN
-                for check in checks
-            )
-            if plan.query and is_repeated:
-                cost = max(cost, 1.0)  # how often it is looked for tells something, too
+            ran = [each.data for each in checks if each.id > answered and each.data["verdict"] == Verdict.RUN]
+            if plan.query:
+                earlier = sum(each["tool"] == tool.name for each in ran)
+                query_bits = shown.weigh_query(plan.query, earlier)
+                cost = query_bits or min(earlier, 1)  # how often something is looked for tells something, too
+            is_repeated = any(each["digest"] == digest for each in ran)
             if quote is not None and (is_repeated or not quote.is_asked):
                 cost = math.log2(quote.choices + 1)
         approved = turn.find_metadata(ApprovedCalls)
