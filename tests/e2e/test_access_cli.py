@@ -81,7 +81,7 @@ def test_a_stranger_is_let_in_by_the_code_and_out_again(tmp_path: Path) -> None:
     home = tmp_path / "home"
     code = given_code(home, "42", "Ann\x1b[2J\u202e")
     pending = access(home, "pending")
-    assert pending.startswith("chat  42  until ")
+    assert re.match(r"chat  42  until \d\d:\d\d UTC ", pending)
     assert "\x1b" not in pending
     assert code not in pending
     told = bot.run(home, "access", "approve", "--yes", code.lower(), "--role", "owner", env=ENV)
