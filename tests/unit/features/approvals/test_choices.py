@@ -343,6 +343,14 @@ class TestTheBudget:
             await bench.say("go on")
             assert bench.done == [], "the turn is over"
 
+    async def test_a_card_for_an_address_that_stood_nowhere_opens_no_domain(self, tmp_path: Path) -> None:
+        page = calls("page_read", address="http://x.org/p")
+        model = Played(page, calls("page_read", address="http://x.org/made-up"), says("asked"))
+        async with approving(tmp_path, model, pages=lambda _: self.PAGE) as bench:
+            await bench.say("read http://x.org/p")
+            (asked,) = await bench.facts("approval.asked")
+            assert ["site" in call for call in asked["calls"]] == [False]
+
     async def test_what_the_message_names_is_free_once(self, tmp_path: Path) -> None:
         page = "http://x.org/"
         many = [calls("page_read", address=page), calls("page_read", address="http://z.org/")] * 10

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -263,3 +263,31 @@ def granted(number: int) -> TapeEntry:
         "channel": "telegram",
     }  # fmt: skip
     return replace(event(GRANTED, data), date=timestamp(SteppingClock()())).with_id(number)
+
+
+def test_a_card_that_expired_is_forgotten_when_another_one_is_asked() -> None:
+    """Of those that nobody answers in years none stays in memory."""
+    begin = datetime(2026, 11, 21, tzinfo=UTC)
+
+    def opened(number: int) -> TapeEntry:
+        at = begin + timedelta(hours=number)
+        data: dict[str, object] = dict.fromkeys(
+            ("session", "tape", "asker", "asker_name", "channel", "chat", "thread", "space", "card"), "x"
+        )
+        lists = {
+            "tools": [],
+            "targets": [],
+            "scopes": ["once"],
+            "asker_roles": [],
+            "digests": [],
+            "window": ["x", 0],
+            "direct": True,
+        }
+        fact = event(
+            "approval.opened",
+            data | lists | {"id": str(number), "verdict": "ask", "expires": timestamp(at + timedelta(hours=2))},
+        )
+        return fact.with_meta({}, timestamp(at)).with_id(number)
+
+    state = ApprovalState().apply([opened(number) for number in range(1, 6)])
+    assert list(state.open) == ["4", "5"]
