@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bubbot.errors import ConfigError
 from bubbot.features.approvals.events import GRANTED, REVOKED
 from bubbot.features.approvals.state import APPROVALS_TAPE
 from bubbot.features.approvals.workspace import WorkspaceGuard
@@ -21,6 +22,7 @@ from bubbot.features.shell.sandbox import make_workspace
 from bubbot.features.shell.service import ShellService
 from bubbot.features.shell.settings import ShellSettings
 from bubbot.features.shell.tools import shell_tools
+from bubbot.gateway.directory import ChannelDirectory
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Role
 from bubbot.ports.middleware import ToolInvocation
@@ -109,6 +111,28 @@ async def test_a_program_asks_again_once_a_page_had_a_file_written(tmp_path: Pat
         assert (revoked["because"], revoked["by"]) == ("file.write", "1")
         (line,) = [text for text in bench.channel.texts if "not an owner" in text]
         assert f"`{argv[0]} " in line or f"`{argv[0]}`" in line
+
+
+async def test_it_ends_also_if_the_chat_cannot_be_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reload has removed its channel in the meantime."""
+    send = ChannelDirectory.send
+
+    async def cannot_tell(self: ChannelDirectory, session: str, key: str, *rest: Any) -> None:
+        if key.startswith("grants_ended"):
+            raise ConfigError("no channel runs here")
+        await send(self, session, key, *rest)
+
+    monkeypatch.setattr(ChannelDirectory, "send", cannot_tell)
+    argv, path, code = FORMS["make"]
+    run = calls("shell_run", argv=argv)
+    steps = [run, says("I asked."), says("It ran."), PAGE, write(path, code.format(EVIL), code.format(GOOD)), run]
+    async with running_programs(tmp_path, *steps, says("I asked again.")) as (bench, workspace):
+        plant(workspace, path, code.format(GOOD))
+        await bench.say("run it")
+        await bench.say(f",approve {bench.card} always")
+        await bench.say("read the page")
+        assert (len(bench.cards), EVIL in ran(workspace)) == (2, False)
+        assert len(await bench.facts(REVOKED, APPROVALS_TAPE)) == 1
 
 
 @pytest.mark.parametrize(

@@ -232,3 +232,11 @@ def test_a_long_run_of_one_character_is_read_in_time_that_grows_with_it() -> Non
         for end in ("", "é"):
             short, long = (min(seconds(text * count + end) for _ in range(3)) for count in (500, 4_000))
             assert long < 24 * short, (text, end)
+
+
+@pytest.mark.parametrize(("length", "is_with_neighbours"), [(600, True), (601, False)])
+def test_the_sentences_beside_it_stand_there_up_to_600_characters(length: int, *, is_with_neighbours: bool) -> None:
+    before, words = f"{'A' * 200}.", " The train is late. "
+    text = f"{before}{words}{'B' * (length - len(before) - len(words) - 1)}."
+    quotation = find_quotation("The train is late", text)
+    assert quotation == (text if is_with_neighbours else "… The train is late. …")
