@@ -161,6 +161,7 @@ class TestFolders:
         (root / "many.txt").write_text("two\n" * 50)
         assert search_files(at(root, ""), "two", "many.txt", SearchLimits(lines=10))[1]
         assert search_files(at(root, ""), "two", "", SearchLimits(files=1))[1]
+        assert not search_files(at(root, ""), "two", "many.txt", SearchLimits(files=1, bytes=200, file_bytes=200))[1]
         assert search_files(at(root, ""), "two", "", SearchLimits(bytes=20))[1]
         assert search_files(at(root, ""), "two", "*.none", SearchLimits(walked=2)) == ([], True)
         assert list_folder(at(root, ""), "*.none", 5, 10, walked=2) == ([], True)

@@ -14,7 +14,7 @@ import pytest
 from bubbot.errors import ConfigError, ToolFailed, ToolRetry
 from bubbot.features.files.events import CHANGED, FAILED
 from bubbot.features.files.feature import files_feature
-from bubbot.features.files.folder import digest
+from bubbot.features.files.folder import FileProblem, digest
 from bubbot.features.files.settings import FileSettings
 from bubbot.ports.channel import Inbound, Role, Sender, session_folder
 from bubbot.ports.tool import GrantKind, GrantTarget, Power, Tool, plan_call
@@ -319,6 +319,19 @@ class TestChanges:
         folder.write_text("no folder")
         assert "not a folder" in await refusal(tools["file.write"], turn, path="in/b", content="2")
         assert not [entry for entry in turn.tape.delta if entry.name == FAILED]  # nothing was announced
+
+    async def test_a_change_that_fails_after_it_was_announced_is_followed_by_its_failure(
+        self, begin: Begin, tools: dict[str, Tool], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        turn = await begin()
+
+        def fail(*_: object) -> None:
+            raise FileProblem("file_forbidden")
+
+        monkeypatch.setattr("bubbot.features.files.tools.replace_file", fail)
+        await refusal(tools["file.write"], turn, path="a", content="1")
+        changed, failed = (next(one for one in turn.tape.delta if one.name == name) for name in (CHANGED, FAILED))
+        assert failed.payload["data"] == {"change": changed.id, "reason": "file_forbidden"}
 
     @pytest.mark.parametrize(("content", "words"), [("x" * 1_001, "max_bytes"), ("x" * 900, "workspace_bytes")])
     async def test_sizes_are_limited(self, begin: Begin, tools: dict[str, Tool], content: str, words: str) -> None:
