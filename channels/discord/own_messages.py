@@ -39,6 +39,11 @@ class OwnMessages:
         """Note that a part is being sent: it may come after what was listed."""
         self._sent.add(part.key)
 
+    @property
+    def sent_count(self) -> int:
+        """How many parts were sent since the list began."""
+        return len(self._sent)
+
     def must_read(self, part: MessagePart) -> bool:
         """Return true if the part may be missing here although it arrived."""
         return self.is_empty or not self.is_complete or not part.key or part.key in self._sent

@@ -44,6 +44,8 @@ SEARCH_PAGES = 5
 """Pages of a channel's messages that one search reads at most."""
 MAX_LISTED_CHANNELS = 100
 """Channels whose own messages are kept after a search."""
+MAX_NOTED_PARTS = 1_000
+"""Parts sent since the search after which they are kept no longer."""
 SEARCH_MARGIN = timedelta(seconds=60)
 _DISCORD_EPOCH = datetime(2015, 1, 1, tzinfo=UTC)
 _REPLY_REFUSED_CODES = (160002,)
@@ -79,6 +81,8 @@ class DiscordSender:
             return Receipt()
         if own := self._own.get(channel_id):
             own.note_sent(part)
+            if own.sent_count > MAX_NOTED_PARTS:  # it is read anew if something is searched for
+                del self._own[channel_id]
         payload, files = self._payload(part, part.text), await self._uploads(part.file)
         try:
             return Receipt(await self._send_payload(part, channel_id, payload, files))
