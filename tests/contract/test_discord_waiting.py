@@ -148,3 +148,17 @@ async def test_in_a_busy_channel_each_page_is_read_once(sqlite_store: SqliteStor
     assert own(server, room) == [f"answer {number}" for number in range(30)]
     assert ways == ["found"] + ["missing"] * 29
     assert len(server.calls(LIST)) == 4, "351 messages are four pages"
+
+
+async def test_a_list_goes_once_many_parts_were_sent_after_it(
+    server: Server, room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bot that runs for years does not keep what it has sent."""
+    monkeypatch.setattr("channels.discord.sender.MAX_NOTED_PARTS", 2)
+    part = MessagePart(str(room.id), "never sent", key="k")
+    async with opened(server) as channel:
+        assert await channel.find(part, now().isoformat()) == []
+        for number in range(3):
+            await channel.send(MessagePart(str(room.id), f"answer {number}", key=f"sent {number}"))
+        assert not channel._sender._own
+        assert await channel.find(MessagePart(str(room.id), "answer 2", key="sent 2"), now().isoformat()) != []
