@@ -42,6 +42,7 @@ from bubbot.features.agents.service import SubTaskService
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.agents.tools import agent_tools
 from bubbot.features.approvals.tools import approval_tools
+from bubbot.features.config.tools import config_tools
 from bubbot.features.explain.tools import explain_tools
 from bubbot.features.replay.tools import replay_tool
 from bubbot.features.schedule.tools import schedule_tools
@@ -133,6 +134,7 @@ def list_translated_tools() -> list[Tool]:
         *schedule_tools(unused),
         usage_tool(unused),
         *access_tools(unused, unused),
+        *config_tools(unused),
         *approval_tools(unused),
         *further_strategy_tools(),
         *hand_tools(),
