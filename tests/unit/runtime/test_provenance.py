@@ -190,7 +190,7 @@ class TestInheritance:
                 entry.name: source for entry, source in await sources(bench) if (entry.name or "").startswith("memory")
             }
             assert (kept["memory.long_term"], kept["memory.daily"], kept["memory/seal"]) == (WORLD, OWN, WORLD)
-            await bench.say(",memory.save mine alone")
+            await bench.say(",memory.save confirm=true mine alone")
             await bench.say(",new")
             await bench.say("hello")
             assert await newest(bench) is OWN

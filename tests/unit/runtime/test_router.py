@@ -412,9 +412,9 @@ class TestRunning:
 
         async with running(sqlite_store, ScriptedModel(), Options(role=Role.MEMBER)) as bench:
             for wrong in ("0", "1"):  # the id of the memory that an answer cites has two digits after that
-                await bench.say(f",memory.save tea\n{mark(wrong)}")
+                await bench.say(f",memory.save confirm=true tea\n{mark(wrong)}")
             place = (await bench.say(",memory.recall")).text.index("\n…")
-            await bench.say(f",memory.save tea\n{mark(offset or str(place))}")
+            await bench.say(f",memory.save confirm=true tea\n{mark(offset or str(place))}")
             assert (await bench.say(",memory.recall")).text.index(f"\n{mark(offset or str(place))}") == place
             (*_, command) = await bench.events("command")
             assert command["blobs"] == ()

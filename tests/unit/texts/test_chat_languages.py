@@ -140,6 +140,7 @@ CONVERSATION = (
         (
             "Memory: version N, entry N.\n"
             "Long-term memory: N bytes in N line.\n"
+            "Likes rain.\n"
             "Daily notes: N day (N-N-N), N bytes in N line.\n"
             "The prompt shows those of today and N days before; N days are kept.\n"
             "On the tape: the versions N to N; `,memory.restore N` brings one back.\n"
@@ -148,6 +149,7 @@ CONVERSATION = (
         (
             "记忆：版本 N，条目 N。\n"
             "长期记忆：N 行，共 N 字节。\n"
+            "Likes rain.\n"
             "每日笔记：N 天（N-N-N），N 行，共 N 字节。\n"
             "提示中包含今天和此前 N 天的笔记；笔记保留 N 天。\n"
             "记录带上的版本：版本 N 至 N；`,memory.restore N` 可恢复其中一个。\n"
