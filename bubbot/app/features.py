@@ -14,6 +14,7 @@ from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.guard import FeatureGuard, FeatureProblems, GuardTimeouts
 from bubbot.app.installed import FEATURES, feature_section
 from bubbot.app.models import ModelSet
+from bubbot.app.pdf import PdfReader
 from bubbot.app.search import find_entries
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import BubbotError, ConfigError
@@ -265,6 +266,7 @@ class BotFeatures:
                 self._kernel.texts,
                 Transcriber(transcriber.name, transcriber) if transcriber else None,
                 self.budget.meter.transcription if self.budget else None,
+                PdfReader().read_pdf,
             ),
         }
         own = [
