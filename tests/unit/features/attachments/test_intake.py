@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from bubbot.stores.memory.store import InMemoryStore
 
 from bubbot.app.pdf import PdfReader
 from bubbot.errors import FetchFailed, ModelUnavailable
@@ -19,6 +18,7 @@ from bubbot.ports.model import Transcript, Usage
 from bubbot.ports.usage import SETTLED
 from bubbot.runtime.attachments import file_name, image_type
 from bubbot.runtime.queue import QueuePolicy
+from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.blobs import blob_digest, cited_blobs
 from bubbot.tape.entry import TapeEntry
