@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bubbot.app.pdf import PdfReader
+from bubbot.app.features import PdfReader
 from bubbot.errors import FetchFailed, ModelUnavailable
 from bubbot.features.attachments.intake import AttachmentIntake, AttachmentLimits
 from bubbot.features.budget.metering import BudgetMeter
