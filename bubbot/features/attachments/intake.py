@@ -206,13 +206,14 @@ class AttachmentIntake:
                 return _Reading([part])
             if attachment.kind in AUDIO_KINDS and self._transcriber is not None:
                 return await self._write_down(tape, part, inbound, attachment, data=data, sent=sent)
-        name = part["name"] or self._texts.say("attachment_nameless")
+        is_recording = attachment.kind in AUDIO_KINDS
+        name = part["name"] or self._texts.say("attachment_recording" if is_recording else "attachment_nameless")
         if self._read_pdf is not None and PDF_MARK in data[:PDF_MARK_BYTES]:
             return await self._take_pdf(tape, part, name, await self._read_pdf(data))
         if (text := _decode_text(part, data)) is not None:
             return _Reading([part | self._inline_text(text)])
         # What is quoted was sent before, perhaps by somebody else.
-        sentence = "" if quoted else "attachment_unheard" if attachment.kind in AUDIO_KINDS else "attachment_unread"
+        sentence = "" if quoted else "attachment_unheard" if is_recording else "attachment_unread"
         return _Reading([part], sentence=sentence, name=name)
 
     async def _take_pdf(self, tape: TapeHandle, part: dict[str, Any], name: str, pdf: PdfText) -> _Reading:

@@ -413,7 +413,7 @@ class TestTelling:
             result = await bench.say("look", attachments=[ZIP, VOICE, PHOTO, NOTES, VIDEO])
             first, second, empty, answer, *_ = result.text.split("\n")
             assert first.startswith("I cannot read all.zip, this file: I read texts, PDFs and images")
-            assert second.startswith("I cannot listen to this file: no model is set that writes down recordings.")
+            assert second.startswith("I cannot listen to this recording: no model is set that writes down recordings.")
             assert "`[attachments] transcription`" in second
             assert (empty, answer[:10]) == ("", "You said: ")
 
