@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         if setup.as_json:
             show_record(SettingList(tuple(values)))
         else:
-            show("\n".join(map(_line, values)) or "Every setting has its default.")
+            show("\n".join(map(_line, values)) or "Every setting has its default.", wraps=False)
         return 0
     key = decode_text(getattr(args, "key", ""), "KEY")
     if args.action == "get":
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
         if setup.as_json:
             show_record(value)
         else:
-            show(printable(value.text))
+            show(printable(value.text), wraps=False)
         return 0
     before = editor.read(key) if key else None
     for path in _change(args, editor, key):

@@ -17,6 +17,7 @@ from bubbot.app.models import has_address_of_backup, keyless_models
 from bubbot.app.stores import refuse_unusable_database
 from bubbot.app.tapes import new_id, now
 from bubbot.cli.init_service import NO_SERVICE, SERVICE_KINDS, RequestedService, choose_home
+from bubbot.cli.output import terminal_columns
 from bubbot.errors import BubbotError, ConfigError, StoreUnavailable
 from bubbot.home import Home
 from bubbot.models.local import model as local
@@ -108,7 +109,11 @@ class _InitCommand:
         self._args = args
         # A program started with closed descriptors has no streams.
         self.console = Console(
-            sys.stdin or io.StringIO(), sys.stdout or io.StringIO(), is_unattended=args.yes, on_secret=self._hide
+            sys.stdin or io.StringIO(),
+            sys.stdout or io.StringIO(),
+            is_unattended=args.yes,
+            on_secret=self._hide,
+            find_columns=terminal_columns,
         )
         self._home = Home(choose_home(args.service, args.home))
         self._config: Path | None = args.config.absolute() if args.config else None

@@ -21,7 +21,9 @@ from typing import Any
 from bubbot.app.daemon import Daemon, open_daemon
 from bubbot.app.reload import Reloader
 from bubbot.cli.config import open_editor
+from bubbot.cli.output import terminal_columns
 from bubbot.cli.quarantine import read_quarantine
+from bubbot.cli.run.greeting import greet
 from bubbot.cli.run.server import serve
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.concurrency import Backoff
@@ -37,6 +39,7 @@ from bubbot.records import dataclass
 from bubbot.server.address import socket_path
 from bubbot.settings.environment import read_service_manager, runtime_folder
 from bubbot.tape.store import TapeStore
+from bubbot.texts import Texts
 
 log = logging.getLogger(__name__)
 START_GRACE_SECONDS = 5.0
@@ -142,6 +145,10 @@ async def _serve(
             *daemon.start_daily_digest(setup.settings.bot.timezone),
             app.group.create_task(_reload_when(signals.reload, reloader, report)),
         ]
+        if terminal_columns():
+            kinds = {name: table.get("kind", name) for name, table in setup.settings.channels.items()}
+            texts = Texts(setup.settings.bot.language)
+            background.append(app.group.create_task(greet(partial(_watched_channels, daemon), kinds, texts)))
         names = ", ".join(name for name in app.channel_runtimes if name != daemon.remote.name)
         if not names:
             log.warning("no channel configured, run `bubbot init`", extra={"action": "run.alone"})

@@ -60,6 +60,9 @@ def next_steps(
         yield f"  {prefix} run       runs the bot, until Ctrl-C"
     for account in accounts:
         yield from _describe_first_message(account, prefix)
+    if not settings.attachments.transcription:
+        yield "For voice messages, name a model that writes them down, such as:"
+        yield f"  {prefix} config set attachments.transcription openai/whisper-1"
 
 
 def _describe_first_message(account: PlatformAccount, prefix: str) -> Iterator[str]:
