@@ -14,8 +14,9 @@ from bubbot.features.trace.panels import PanelView, may_open, parse_panel_query
 from bubbot.features.trace.render import STATIC_TYPES, PageRenderer, url
 from bubbot.features.trace.request import RequestReader
 from bubbot.features.trace.sessions import SessionDirectory, SessionRow
-from bubbot.features.trace.timeline import group_turns, read_rows, read_running, read_timeline, read_turns
+from bubbot.features.trace.timeline import group_turns, read_rows, read_running, read_timeline
 from bubbot.features.trace.turn import find_turn, read_turn
+from bubbot.features.trace.turn_list import TurnList, read_turns
 from bubbot.features.trace.words import TextPage
 from bubbot.ports.pages import LoginForm, PageAnswer, PageRequest, parse_number
 from bubbot.ports.panel import FeaturePanel, PanelQuery
@@ -88,8 +89,9 @@ class TracePages:
         self._directory = SessionDirectory()
         self._requests = RequestReader(deps.strategies)
         self._of_tape: Mapping[str, Callable[[TapePlace, Sequence[str]], Awaitable[PageAnswer]]] = {
-            "": self._show_timeline,
+            "": self._show_first,
             "turns": self._show_turns,
+            "timeline": self._show_timeline,
             "turn": self._show_turn,
             "step": self._show_step,
             "entry": self._show_entry,
@@ -243,9 +245,23 @@ class TracePages:
             "timeline.html", place, timeline=timeline, groups=group_turns(timeline.rows), running=running
         )
 
+    async def _show_first(self, place: TapePlace, parts: Sequence[str]) -> PageAnswer:
+        """Show the turns, or the entries of a tape without turns."""
+        turns = await self._read_turns(place) if place.row.has_turns else TurnList((), 0)
+        if not turns.lines:
+            return await self._show_timeline(place, parts)
+        return await self._show_turn_list(place, turns)
+
     async def _show_turns(self, place: TapePlace, _parts: Sequence[str]) -> PageAnswer:
-        turns = await read_turns(place.tape, place.request.number("before"))
-        return await self._tape_page("turns.html", place, turns=turns)
+        return await self._show_turn_list(place, await self._read_turns(place))
+
+    async def _read_turns(self, place: TapePlace) -> TurnList:
+        return await read_turns(place.reader, place.tape, place.row.session, place.request.number("before"))
+
+    async def _show_turn_list(self, place: TapePlace, turns: TurnList) -> PageAnswer:
+        is_newest = place.request.number("before") is None
+        running = await read_running(place.reader, place.row.tape) if is_newest else ()
+        return await self._tape_page("turns.html", place, turns=turns, running=running, is_newest=is_newest)
 
     async def _show_tail(self, place: TapePlace, _parts: Sequence[str]) -> PageAnswer:
         """Return what came after an entry, and what a running turn has written so far, without the page around it."""
