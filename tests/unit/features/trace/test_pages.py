@@ -148,7 +148,7 @@ async def test_a_long_list_has_pages(memory_store: InMemoryStore) -> None:
         await memory_store.append([Batch(f"bubbot/{number}", (message("user", "x"),))])
     pages = pages_of(memory_store)
     first, last = await look(pages, "/?kind=system"), await look(pages, "/?kind=system&page=2")
-    assert [page.count('<th scope="row">') for page in (first, last)] == [SESSIONS_PER_PAGE, 1]
+    assert [page.count('scope="row"') for page in (first, last)] == [SESSIONS_PER_PAGE, 1]
     assert [('rel="prev"' in page, 'rel="next"' in page) for page in (first, last)] == [(False, True), (True, False)]
     assert await look(pages, "/?kind=system&page=9") == last
     assert await look(pages, "/?kind=system&page=0") == first
