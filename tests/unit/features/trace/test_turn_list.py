@@ -65,7 +65,7 @@ async def test_a_session_opens_on_its_turns_with_question_answer_and_what_answer
     command, failed, answered = lines_of(page)
     assert re.search(r"^[\d: -]+ Ann command answered ,memory Memory: .* the command memory\.show · [\d.]+ s$", command)
     assert re.search(r"failed and now\? .* scripted · [\d.]+ s · cost unknown · ", failed)
-    assert re.search(r"answered remember tea Saved , now \. scripted · [\d.]+ s · cost unknown · \d+ read, \d+ written$", answered)
+    assert re.search(r"answered remember tea Saved , now \. scripted · [\d.]+ s · cost unknown · [\d,]+ read, [\d,]+ written$", answered)
     assert "<strong>Saved</strong>, <em>now</em>." in page
     for first in re.findall(r'<li id="t(\d+)"', page):
         assert f"Entries</dt><dd>{first}–" in await look(pages_of(memory_store), f"/session/{HOME}/turn/{first}")
