@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from bubbot.errors import AccessError, BubbotError, EntryNotFound
 from bubbot.features.trace.entries import describe_entry, pretty
 from bubbot.features.trace.export import MAX_EXPORT_ENTRIES, file_policy, read_slice
+from bubbot.features.trace.names import NO_NAMES, NameBook
 from bubbot.features.trace.panels import PanelView, may_open, parse_panel_query
 from bubbot.features.trace.render import STATIC_TYPES, PageRenderer, url
 from bubbot.features.trace.request import RequestReader
@@ -78,6 +79,7 @@ class TapePlace:
     reader: TapeBoundary
     tape: TapeService
     row: SessionRow
+    names: NameBook
 
 
 class TracePages:
@@ -134,8 +136,10 @@ class TracePages:
                 row = await self._directory.find(reader, name)
                 if row.entries == 0 and not row.is_running:
                     raise EntryNotFound(f"there is no tape {name[:100]!r}")
-                place = TapePlace(request, reader, reader.open_tape(name, row.session), row)
                 action, *parts = rest or ("",)
+                names = NO_NAMES if action == "tail" else await NameBook.read(reader, self._deps.texts, row.session)
+                tape = reader.open_tape(name, row.session)
+                place = TapePlace(request, reader, tape, row.with_name(names), names)
                 if action in self._of_tape:
                     return await self._of_tape[action](place, parts)
             case ("session", name, *_):
@@ -179,21 +183,25 @@ class TracePages:
         return self._deps.texts.panel(each.panel.name, each.panel.title)
 
     async def _show_panel(self, request: PageRequest, reader: TapeBoundary, name: str) -> PageAnswer:
-        values = await self._read_panel("deployment", name, reader, parse_panel_query(request.query))
+        names = await NameBook.read(reader, self._deps.texts)
+        values = await self._read_panel("deployment", name, reader, parse_panel_query(request.query), names)
         return await self._page("panel.html", request, **values)
 
     async def _show_tape_panel(self, place: TapePlace, parts: Sequence[str]) -> PageAnswer:
         query = parse_panel_query(place.request.query, place.row.session, place.row.tape)
-        values = await self._read_panel("session", parts[0] if len(parts) == 1 else "", place.reader, query)
+        name = parts[0] if len(parts) == 1 else ""
+        values = await self._read_panel("session", name, place.reader, query, place.names)
         return await self._tape_page("tape_panel.html", place, **values)
 
-    async def _read_panel(self, scope: str, name: str, reader: TapeBoundary, query: PanelQuery) -> Values:
+    async def _read_panel(
+        self, scope: str, name: str, reader: TapeBoundary, query: PanelQuery, names: NameBook
+    ) -> Values:
         each = self._panels.get((scope, name))
         if each is None:
             raise EntryNotFound("there is no such page")
         deps = self._deps
         blocks = await each.read(reader, query, zone=deps.zone, now=deps.now(), texts=deps.texts)
-        view = PanelView(each, query, reader, self._panel_names)
+        view = PanelView(each, query, reader, self._panel_names, names)
         return {"blocks": blocks, "view": view, "title": self._title(each), "name": name}
 
     async def _show_export(self, place: TapePlace, _parts: Sequence[str]) -> PageAnswer:
@@ -224,7 +232,10 @@ class TracePages:
         kind = kind if kind in KINDS else KINDS[0]
         rows = await self._directory.list_rows(reader, kind)
         number = max(min(request.number("page") or 1, -(-len(rows) // SESSIONS_PER_PAGE)), 1)
-        shown = rows[(number - 1) * SESSIONS_PER_PAGE : number * SESSIONS_PER_PAGE]
+        names = await NameBook.read(reader, self._deps.texts)
+        shown = [
+            row.with_name(names) for row in rows[(number - 1) * SESSIONS_PER_PAGE : number * SESSIONS_PER_PAGE]
+        ]
         kinds = KINDS if request.viewer.sees_all else KINDS[:2]
         return await self._page(
             "sessions.html",

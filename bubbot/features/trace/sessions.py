@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from bubbot.errors import TapeCorrupt
+from bubbot.features.trace.names import NameBook
 from bubbot.ports.session_names import IMPORT_EVENT, IMPORTS_TAPE
 from bubbot.records import dataclass
 from bubbot.tape.boundary import TapeBoundary
@@ -28,6 +30,7 @@ class SessionRow:
         date: of the newest one, ISO 8601; empty if unknown.
         is_archive: it was put aside.
         is_running: a turn runs.
+        name: what people call the chat; empty if unknown.
     """
 
     tape: str
@@ -36,11 +39,21 @@ class SessionRow:
     date: str
     is_archive: bool = False
     is_running: bool = False
+    name: str = ""
 
     @property
     def label(self) -> str:
         """What people call it."""
+        return self.name or self.id
+
+    @property
+    def id(self) -> str:
+        """What people type for it."""
         return self.session or self.tape
+
+    def with_name(self, names: NameBook) -> SessionRow:
+        """Return the row with the name of its chat."""
+        return replace(self, name=names.chats.get(self.session, ""))
 
     @property
     def has_turns(self) -> bool:
