@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from operator import attrgetter
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
+from bubbot.errors import TapeCorrupt
 from bubbot.ports.channel import TERMINAL_CHANNEL
 from bubbot.ports.inbox import INBOX_PREFIX
 from bubbot.records import dataclass
 from bubbot.tape.boundary import TapeBoundary
-from bubbot.tape.entry import Kind, TapeEntry, text_field
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, text_field
 from bubbot.tape.query import TapeQuery
 from bubbot.texts import Texts
 
+ACCESS_TAPE = "bubbot/access"
 RECEIVED = "inbox/received"
+GROUP_CALLED, GROUP_DECIDED = "inbox/called", "access/group"
+"""The facts that may have the title of a group: a notice about it, and what an owner decided."""
 MAX_FACTS_READ = 500
 """The newest messages of each channel among which names are looked for."""
 MAX_SPEAKERS = 3
@@ -47,49 +50,59 @@ class NameBook:
         """
         if not reader.viewer.sees_all:
             return NO_NAMES
-        inboxes = [f"{INBOX_PREFIX}{session.partition(':')[0]}"] if session else map(attrgetter("name"), await reader.tapes())
-        queries = [
-            TapeQuery(name, kinds=(Kind.EVENT,), names=(RECEIVED,), newest=True, limit=MAX_FACTS_READ)
-            for name in inboxes
-            if name.startswith(INBOX_PREFIX) and name != f"{INBOX_PREFIX}{TERMINAL_CHANNEL}"
+        channel = session.partition(":")[0]
+        names = [f"{INBOX_PREFIX}{channel}"] if channel else [tape.name for tape in await reader.tapes()]
+        inboxes = [
+            name for name in names if name.startswith(INBOX_PREFIX) and name != f"{INBOX_PREFIX}{TERMINAL_CHANNEL}"
         ]
-        answers = await reader.fetch(queries)
+        # What is newest comes first; a title is seldom written, and not to be missed behind messages.
+        places = [(ACCESS_TAPE, GROUP_DECIDED), *((name, fact) for fact in (GROUP_CALLED, RECEIVED) for name in inboxes)]
+        answers = await fetch_readable(
+            reader,
+            [
+                TapeQuery(tape, kinds=(Kind.EVENT,), names=(fact,), newest=True, limit=MAX_FACTS_READ)
+                for tape, fact in places
+            ],
+        )
         return cls.of((fact for facts in answers for fact in facts if not fact.erased), texts)
 
     @classmethod
     def of(cls, facts: Iterable[TapeEntry], texts: Texts) -> NameBook:
-        """Make the book from messages, newest first."""
+        """Make the book from facts; of two about the same chat or person the first one counts."""
+        titles: dict[tuple[str, str], str] = {}
         people: dict[str, str] = {}
-        direct: dict[str, str] = {}
-        groups: dict[str, dict[str, None]] = {}
+        chats: dict[str, JsonObject] = {}
+        speakers: dict[str, dict[str, None]] = {}
         for fact in facts:
-            data, sender = fact.data, fact.data.get("sender")
-            sender = sender if isinstance(sender, Mapping) else {}
-            session, name = text_field(data, "session"), " ".join(text_field(sender, "name").split())[:MAX_NAME_CHARS]
-            if not session or not name:
+            data = fact.data
+            channel, session = text_field(data, "channel"), text_field(data, "session")
+            if fact.name != RECEIVED:
+                if title := _clean(text_field(data, "title")):
+                    titles.setdefault((channel, text_field(data, "group") or text_field(data, "chat")), title)
                 continue
-            account = f"{text_field(data, 'channel')}:{text_field(sender, 'id')}"
-            people.setdefault(account, name)
-            if data.get("direct") is True:
-                direct.setdefault(session, account)
-            else:
-                groups.setdefault(session, {})[account] = None
+            sender = data.get("sender")
+            if session and isinstance(sender, Mapping) and (name := _clean(text_field(sender, "name"))):
+                account = f"{channel}:{text_field(sender, 'id')}"
+                people.setdefault(account, name)
+                chats.setdefault(session, data)
+                speakers.setdefault(session, {})[account] = None
         uses = Counter((account.partition(":")[0], name) for account, name in people.items())
         shown = {
             account: name if uses[account.partition(":")[0], name] == 1 else f"{name} ({account.partition(':')[2]})"
             for account, name in people.items()
         }
-        chats = {
-            session: texts.say("trace_chat_direct", name=shown[account], channel=_platform(session))
-            for session, account in direct.items()
-        }
-        for session, accounts in groups.items():
-            if session not in chats:
-                names = [shown[account] for account in accounts]
-                more = ["…"] if len(names) > MAX_SPEAKERS else []
-                speakers = texts.say("list_comma").join([*names[:MAX_SPEAKERS], *more])
-                chats[session] = texts.say("trace_chat_group", name=speakers, channel=_platform(session))
-        return cls(chats, shown)
+
+        def describe(session: str, data: JsonObject) -> str:
+            channel, chat, space, thread = (text_field(data, key) for key in ("channel", "chat", "space", "thread"))
+            names = [shown[account] for account in speakers[session]]
+            title = titles.get((channel, chat)) or titles.get((channel, space))
+            if not title:
+                title = texts.say("list_comma").join([*names[:MAX_SPEAKERS], *(["…"] if names[MAX_SPEAKERS:] else [])])
+            sentence = "trace_chat_direct" if data.get("direct") is True else "trace_chat_group"
+            name = texts.say(sentence, name=title, channel=PLATFORMS.get(channel, channel))
+            return texts.say("trace_chat_thread", name=name, thread=thread) if thread else name
+
+        return cls({session: describe(session, data) for session, data in chats.items()}, shown)
 
     def find_chat(self, session: str) -> str:
         """Return the name of a chat; its session if it has none."""
@@ -103,6 +116,15 @@ class NameBook:
 NO_NAMES = NameBook(MappingProxyType({}), MappingProxyType({}))
 
 
-def _platform(session: str) -> str:
-    channel = session.partition(":")[0]
-    return PLATFORMS.get(channel, channel)
+async def fetch_readable(reader: TapeBoundary, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
+    """Answer queries; those that meet a damaged entry find nothing: the page of its tape says what is wrong."""
+    try:
+        return await reader.fetch(queries)
+    except TapeCorrupt:
+        if len(queries) == 1:
+            return [()]
+    return [found for query in queries for found in await fetch_readable(reader, [query])]
+
+
+def _clean(name: str) -> str:
+    return " ".join(name.split())[:MAX_NAME_CHARS]

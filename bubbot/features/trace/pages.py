@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import tzinfo
 from typing import Any, TypeAlias
 
-from bubbot.errors import AccessError, BubbotError, EntryNotFound
+from bubbot.errors import AccessError, BubbotError, EntryNotFound, TapeCorrupt
 from bubbot.features.trace.entries import describe_entry, pretty
 from bubbot.features.trace.export import MAX_EXPORT_ENTRIES, file_policy, read_slice
 from bubbot.features.trace.names import NO_NAMES, NameBook
@@ -258,10 +259,11 @@ class TracePages:
 
     async def _show_first(self, place: TapePlace, parts: Sequence[str]) -> PageAnswer:
         """Show the turns, or the entries of a tape without turns."""
-        turns = await self._read_turns(place) if place.row.has_turns else TurnList((), 0)
-        if not turns.lines:
-            return await self._show_timeline(place, parts)
-        return await self._show_turn_list(place, turns)
+        turns = TurnList((), 0)
+        if place.row.has_turns:
+            with suppress(TapeCorrupt):  # the timeline reads less
+                turns = await self._read_turns(place)
+        return await (self._show_turn_list(place, turns) if turns.lines else self._show_timeline(place, parts))
 
     async def _show_turns(self, place: TapePlace, _parts: Sequence[str]) -> PageAnswer:
         return await self._show_turn_list(place, await self._read_turns(place))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from bubbot.features.trace.entries import COMMAND_EVENT, WordPart, describe_entry
+from bubbot.features.trace.names import fetch_readable
 from bubbot.ports.inbox import INBOX_PREFIX
 from bubbot.records import dataclass
 from bubbot.runtime.turns import TurnRecord
@@ -98,7 +99,7 @@ async def read_turns(reader: TapeBoundary, tape: TapeHandle, session: str, befor
     queries = [TapeQuery(tape.name, part, kinds=kinds, names=names, limit=MAX_LINE_ENTRIES) for part in parts]
     # The answer of a long turn is at its end.
     queries += [TapeQuery(tape.name, part, kinds=(Kind.MESSAGE,), newest=True, limit=3) for part in parts]
-    bodies = await tape.fetch(queries) if queries else []
+    bodies = await fetch_readable(reader, queries) if queries else []
     causes = await _read_causes(reader, session, [start for start, _ in pairs])
     lines = [
         _describe_turn(start, end, body, newest, cause)
@@ -117,9 +118,10 @@ async def _read_causes(reader: TapeBoundary, session: str, starts: Sequence[Tape
     for tape, number in filter(None, places):
         if tape.startswith(INBOX_PREFIX) and reader.may_read(tape):
             wanted.setdefault(tape, set()).add(number)
-    answers = await reader.fetch(
-        [TapeQuery(tape, IdRanges(tuple((each, each) for each in sorted(ids)))) for tape, ids in wanted.items()]
-    )
+    queries = [
+        TapeQuery(tape, IdRanges(tuple((each, each) for each in sorted(ids)))) for tape, ids in wanted.items()
+    ]
+    answers = await fetch_readable(reader, queries) if queries else []
     # An imported tape names the inbox of another home: what stands there under this number is about another session.
     found = {
         (tape, entry.id): entry

@@ -10,8 +10,10 @@ import pytest
 
 from bubbot.features.trace.turn_list import MAX_LINE_ENTRIES, PAGE_TURNS
 from bubbot.stores.inmemory import InMemoryStore
+from bubbot.stores.sqlite.store import SqliteStore, open_readonly
 from bubbot.tape.entry import TapeEntry, error, event, message
-from bubbot.tape.store import Batch, ForkRecord
+from bubbot.tape.store import Batch, ForkRecord, TapeStore
+from tests.raw import tamper
 from tests.turns import HOME, Options, Played, calls, running, says
 from tests.unit.features.trace.test_pages import look, pages_of
 
@@ -26,7 +28,7 @@ def lines_of(page: str) -> list[str]:
 
 
 async def add_turn(
-    store: InMemoryStore, *entries: TapeEntry, cause: Mapping[str, Any] | None = None, inbox: str = INBOX
+    store: TapeStore, *entries: TapeEntry, cause: Mapping[str, Any] | None = None, inbox: str = INBOX
 ) -> None:
     """Add a turn to the tape `home`, and to the inbox what it was begun for."""
     number = 0
@@ -165,3 +167,23 @@ async def test_a_tape_without_turns_opens_on_its_timeline(store: InMemoryStore) 
     assert "This session has no turns." in await look(pages_of(store), "/session/home/turns")
     await store.append([Batch("bubbot/home", (event("turn/start", {}),))])
     assert "turn/start" in await look(pages_of(store), "/session/bubbot%2Fhome")
+
+
+@pytest.mark.parametrize(("tape", "entry"), [(INBOX, 1), ("home", 3)])
+async def test_damage_to_one_turn_hides_no_other(sqlite_store: SqliteStore, tape: str, entry: int) -> None:
+    await sqlite_store.append([Batch("home", (event("session/note", {}),))])
+    for number in range(2):
+        await add_turn(sqlite_store, message("user", f"question {number}"), cause={})
+    tamper(
+        sqlite_store.path,
+        """UPDATE entries SET payload = '{"broken"' WHERE id = ? AND tape = (SELECT rowid FROM tapes WHERE name = ?)""",
+        (entry, tape),
+    )
+    reader = await open_readonly(sqlite_store.path)
+    try:
+        page = await look(pages_of(reader), "/session/home")
+        assert "question 1" in page
+        assert len(lines_of(page)) == 2
+        assert ">home<" in await look(pages_of(reader), "/")
+    finally:
+        await reader.aclose()
