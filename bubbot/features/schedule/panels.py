@@ -56,7 +56,10 @@ async def read_jobs(reader: PanelReader, query: PanelQuery) -> list[Block]:
     rows = tuple(_job_row(reader, each) for each in jobs[start : start + query.limit])
     more = str(start + query.limit) if len(jobs) > start + query.limit else ""
     columns = tuple(
-        map(texts.say, ("panel_does", "panel_state", "panel_chat", "panel_schedule", "panel_next", "panel_runs", "panel_job"))
+        map(
+            texts.say,
+            ("panel_does", "panel_state", "panel_chat", "panel_schedule", "panel_next", "panel_runs", "panel_job"),
+        )
     )
     return [*blocks, Table(texts.say("panel_jobs"), columns, rows, texts.say("panel_jobs_none"), more)]
 

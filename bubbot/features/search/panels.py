@@ -71,7 +71,9 @@ def _form(reader: PanelReader, words: str) -> Form:
 
 
 def _columns(reader: PanelReader) -> tuple[str, ...]:
-    return tuple(map(reader.texts.say, ("panel_chat", "panel_entry", "panel_when", "panel_by", "panel_kind", "panel_text")))
+    return tuple(
+        map(reader.texts.say, ("panel_chat", "panel_entry", "panel_when", "panel_by", "panel_kind", "panel_text"))
+    )
 
 
 def _row(reader: PanelReader, tape: str, session: str, hit: SearchHit) -> tuple[Cell, ...]:

@@ -358,7 +358,9 @@ class _MatchFilter:
         words = text.removesuffix(unicodedata.normalize("NFKC", f"\n{name}")) if name else text
         snippet = cut_snippet(words or text, piece)
         superseded = self.corrections.superseded.get(entry.id)
-        return SearchHit(entry.id, entry.kind, entry.date, entry.name, snippet, exact, superseded, " ".join(name.split()))
+        return SearchHit(
+            entry.id, entry.kind, entry.date, entry.name, snippet, exact, superseded, " ".join(name.split())
+        )
 
     def _split(self, entry: TapeEntry, calls: _ToolCallIndex) -> tuple[str, str]:
         """Return the entry's own text, and its text that is an earlier answer of the search tool.

@@ -174,22 +174,20 @@ def _list_parts(entry: TapeEntry, limit: int) -> Iterator[WordPart]:
         case Kind.TOOL_CALL:
             if text := text_field(payload, "content"):
                 yield part(text, form="markdown")
-            for call in read_calls(entry):
-                yield part(pretty_arguments(call.arguments), call.name, "code")
+            yield from (part(pretty_arguments(call.arguments), call.name, "code") for call in read_calls(entry))
         case Kind.TOOL_RESULT:
             for result in read_results(entry):
-                for label, text in content_texts(result.get("content")):
-                    label = label or text_field(result, "tool_call_id")
-                    yield part(text, label, is_error=result.get("is_error") is True)
+                call, is_error = text_field(result, "tool_call_id"), result.get("is_error") is True
+                texts = content_texts(result.get("content"))
+                yield from (part(text, label or call, is_error=is_error) for label, text in texts)
         case Kind.ERROR:
             yield part(text_field(payload, "message"), text_field(payload, "kind"), is_error=True)
         case Kind.SYSTEM if "content" in payload:
             yield part(text_field(payload, "content"))
         case Kind.EVENT if entry.name == COMMAND_EVENT and text_field(entry.data, "raw"):
-            yield part(text_field(entry.data, "raw"))
-            if output := text_field(entry.data, "output"):
-                status = text_field(entry.data, "status")
-                yield part(output, "" if status == "ok" else status, "markdown", is_error=status == "error")
+            status, output = text_field(entry.data, "status"), text_field(entry.data, "output")
+            told = [part(output, "" if status == "ok" else status, "markdown", is_error=status == "error")]
+            yield from (part(text_field(entry.data, "raw")), *(told if output else ()))
         case _:
             shown = {Kind.ANCHOR: "state", Kind.EVENT: "data"}.get(Kind(entry.kind)) if entry.name else None
             yield part(_readable(payload.get(shown, {}) if shown else payload, limit), form="code")

@@ -34,8 +34,8 @@ ELEMENTS: Mapping[str, str] = MappingProxyType(
 """The elements, none of them with attributes, by the names of the tokens that begin and end them."""
 OPENED: Mapping[str, Markup] = MappingProxyType(
     {
-        **{f"{name}_open": Markup(f"<{tag}>") for name, tag in ELEMENTS.items()},
-        **{f"{name}_close": Markup(f"</{tag}>") for name, tag in ELEMENTS.items()},
+        **{f"{name}_open": Markup("<{}>").format(tag) for name, tag in ELEMENTS.items()},
+        **{f"{name}_close": Markup("</{}>").format(tag) for name, tag in ELEMENTS.items()},
         # The headings of a page are its own; a table may be wider than a screen.
         "heading_open": Markup('<p class="heading">'),
         "heading_close": Markup("</p>"),
@@ -59,35 +59,42 @@ def draw_markdown(text: str) -> Markup:
 def _draw(tokens: Sequence[Token]) -> Iterator[Markup]:
     links: list[tuple[str, list[Markup]]] = []
     for token in tokens:
-        match token.type:
-            case "link_open":
-                links.append((_address(token, "href"), []))
-                continue
-            case "link_close":
-                address, words = links.pop()
-                parts = [Markup("").join(words)]
-                if parts[0].striptags() != Markup(escape(address)).striptags():
-                    parts += [Markup(" "), _show_address(address)]
-            case "ordered_list_open" if start := token.attrs.get("start"):
-                parts = [Markup('<ol start="{}">').format(start)]
-            case "inline":
-                parts = list(_draw(token.children or []))
-            case "image":
-                words = Markup("").join(_draw(token.children or []))
-                parts = [Markup("![{}] {}").format(words, _show_address(_address(token, "src")))]
-            case "fence" | "code_block":
-                label = Markup('<p class="label">{}</p>').format(reveal(token.info.strip())) if token.info.strip() else ""
-                parts = [Markup('{}<pre class="code" dir="ltr">{}</pre>').format(label, reveal(token.content))]
-            case "code_inline":
-                parts = [Markup("<code>{}</code>").format(reveal(token.content))]
-            case _ if token.hidden:  # a paragraph of a list without empty lines
-                continue
-            case _:
-                parts = [OPENED.get(token.type) or escape(reveal(token.content))]
+        if token.type == "link_open":
+            links.append((_address(token, "href"), []))
+            continue
+        if token.type == "link_close":
+            address, words = links.pop()
+            parts = [Markup("").join(words)]
+            if parts[0] != escape(address):
+                parts += [Markup(" "), _show_address(address)]
+        else:
+            parts = list(_draw_token(token))
         if links:
             links[-1][1].extend(parts)
         else:
             yield from parts
+
+
+def _draw_token(token: Token) -> Iterator[Markup]:
+    info = reveal(token.info.strip())
+    match token.type:
+        case _ if token.hidden:  # a paragraph of a list without empty lines
+            return
+        case "ordered_list_open" if start := token.attrs.get("start"):
+            yield Markup('<ol start="{}">').format(start)
+        case "inline":
+            yield from _draw(token.children or [])
+        case "image":
+            words = Markup("").join(_draw(token.children or []))
+            yield Markup("![{}] {}").format(words, _show_address(_address(token, "src")))
+        case "fence" | "code_block":
+            if info:
+                yield Markup('<p class="label">{}</p>').format(info)
+            yield Markup('<pre class="code" dir="ltr">{}</pre>').format(reveal(token.content))
+        case "code_inline":
+            yield Markup("<code>{}</code>").format(reveal(token.content))
+        case name:
+            yield OPENED.get(name) or escape(reveal(token.content))
 
 
 def _address(token: Token, name: str) -> str:

@@ -56,7 +56,10 @@ class NameBook:
             name for name in names if name.startswith(INBOX_PREFIX) and name != f"{INBOX_PREFIX}{TERMINAL_CHANNEL}"
         ]
         # What is newest comes first; a title is seldom written, and not to be missed behind messages.
-        places = [(ACCESS_TAPE, GROUP_DECIDED), *((name, fact) for fact in (GROUP_CALLED, RECEIVED) for name in inboxes)]
+        places = [
+            (ACCESS_TAPE, GROUP_DECIDED),
+            *((name, fact) for fact in (GROUP_CALLED, RECEIVED) for name in inboxes),
+        ]
         answers = await fetch_readable(
             reader,
             [

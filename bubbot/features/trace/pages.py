@@ -234,9 +234,7 @@ class TracePages:
         rows = await self._directory.list_rows(reader, kind)
         number = max(min(request.number("page") or 1, -(-len(rows) // SESSIONS_PER_PAGE)), 1)
         names = await NameBook.read(reader, self._deps.texts)
-        shown = [
-            row.with_name(names) for row in rows[(number - 1) * SESSIONS_PER_PAGE : number * SESSIONS_PER_PAGE]
-        ]
+        shown = [row.with_name(names) for row in rows[(number - 1) * SESSIONS_PER_PAGE : number * SESSIONS_PER_PAGE]]
         kinds = KINDS if request.viewer.sees_all else KINDS[:2]
         return await self._page(
             "sessions.html",

@@ -150,7 +150,9 @@ class PanelView:
         """Return the bars of a chart."""
         most = max((point.value for point in block.points), default=0.0)
         return [
-            ChartBar(self.text(point.label), point.text, round(100 * max(point.value, 0) / most, 2) if most > 0 else 0.0)
+            ChartBar(
+                self.text(point.label), point.text, round(100 * max(point.value, 0) / most, 2) if most > 0 else 0.0
+            )
             for point in block.points
         ]
 

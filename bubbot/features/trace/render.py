@@ -101,4 +101,4 @@ def _format_count(value: float) -> str:
 
 
 def _format_seconds(value: float) -> str:
-    return f"{value:.1f}" if value < 10 else f"{value:,.0f}"
+    return f"{value:.2f}" if value < 1 else f"{value:.1f}" if value < 10 else f"{value:,.0f}"

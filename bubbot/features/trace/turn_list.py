@@ -118,9 +118,7 @@ async def _read_causes(reader: TapeBoundary, session: str, starts: Sequence[Tape
     for tape, number in filter(None, places):
         if tape.startswith(INBOX_PREFIX) and reader.may_read(tape):
             wanted.setdefault(tape, set()).add(number)
-    queries = [
-        TapeQuery(tape, IdRanges(tuple((each, each) for each in sorted(ids)))) for tape, ids in wanted.items()
-    ]
+    queries = [TapeQuery(tape, IdRanges(tuple((each, each) for each in sorted(ids)))) for tape, ids in wanted.items()]
     answers = await fetch_readable(reader, queries) if queries else []
     # An imported tape names the inbox of another home: what stands there under this number is about another session.
     found = {

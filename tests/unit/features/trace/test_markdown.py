@@ -41,7 +41,9 @@ def test_no_words_become_an_element_that_leads_loads_or_runs(text: str) -> None:
 
 
 def test_what_models_write_is_drawn() -> None:
-    drawn = draw_markdown("# Plan\n\n**Bold** and `code`\nhere:\n\n- one\n- two\n\n3. three\n\n| a | b |\n|---|---|\n| 1 | 2 |")
+    drawn = draw_markdown(
+        "# Plan\n\n**Bold** and `code`\nhere:\n\n- one\n- two\n\n3. three\n\n| a | b |\n|---|---|\n| 1 | 2 |"
+    )
     assert drawn == (
         '<p class="heading">Plan</p><p><strong>Bold</strong> and <code>code</code>\nhere:</p>'
         '<ul><li>one</li><li>two</li></ul><ol start="3"><li>three</li></ol>'

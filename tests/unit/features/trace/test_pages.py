@@ -484,7 +484,15 @@ async def test_a_page_reads_no_more_of_a_long_tape_than_of_a_short_one(store: In
         tape = f"tape{copies}"
         await store.append([Batch(tape, tuple(turns)) for _ in range(copies)])
         middle = await store.head(tape) // 2
-        for address in ("", "/timeline", f"/timeline?before={middle}", "/turns", f"/turns?before={middle}", f"/turn/{middle}", "/tail"):
+        for address in (
+            "",
+            "/timeline",
+            f"/timeline?before={middle}",
+            "/turns",
+            f"/turns?before={middle}",
+            f"/turn/{middle}",
+            "/tail",
+        ):
             boundary = CountingReads(store, OWNER, workspace="home", references=OWN_REFERENCES)
             await look(pages_through(boundary), f"/session/{tape}{address}")
             reads.setdefault(copies, []).append(boundary.read)

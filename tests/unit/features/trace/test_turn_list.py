@@ -30,19 +30,21 @@ def lines_of(page: str) -> list[str]:
 async def add_turn(
     store: TapeStore, *entries: TapeEntry, cause: Mapping[str, Any] | None = None, inbox: str = INBOX
 ) -> None:
-    """Add a turn to the tape `home`, and to the inbox what it was begun for."""
+    """Add a turn to the tape `talk`, and to the inbox what it was begun for."""
     number = 0
     if cause is not None:
-        fact = {"session": SESSION, "sender": {"id": "7", "name": "Alice"}, "origin": "human"} | cause
+        fact = {"session": SESSION, "sender": {"id": "7", "name": "Alice"}, "origin": "human", **cause}
         ((stored,),) = await store.append([Batch(inbox, (event("inbox/received", fact),))])
         number = stored.id
     start = event("turn/start", {"attempt": 1, "session": SESSION, "inbounds": [[inbox, number]]}, turn="a" * 32)
     end = event("turn/end", {"status": "answered"}, turn="a" * 32)
     dated = [
-        TapeEntry(id=0, kind=entry.kind, payload=entry.payload, meta=entry.meta, date=f"2026-11-21T20:21:{second:02}+00:00")
+        TapeEntry(
+            id=0, kind=entry.kind, payload=entry.payload, meta=entry.meta, date=f"2026-11-21T20:21:{second:02}+00:00"
+        )
         for second, entry in enumerate((start, *entries[-50:], end))
     ]
-    await store.append([Batch("home", (dated[0], *entries[:-50], *dated[1:]))])
+    await store.append([Batch("talk", (dated[0], *entries[:-50], *dated[1:]))])
 
 
 @pytest.fixture
@@ -51,14 +53,16 @@ async def store(memory_store: InMemoryStore) -> InMemoryStore:
     start = TapeEntry(
         id=0, kind="anchor", payload={"name": "session/start", "state": {}}, meta={"session": SESSION}, date=""
     )
-    await memory_store.append([Batch("home", (start,))])
+    await memory_store.append([Batch("talk", (start,))])
     return memory_store
 
 
 async def test_a_session_opens_on_its_turns_with_question_answer_and_what_answered(
     memory_store: InMemoryStore,
 ) -> None:
-    model = Played(calls("memory_save", content="likes tea", call_id="c1"), says("**Saved**, _now_."), {"error": "refused"})
+    model = Played(
+        calls("memory_save", content="likes tea", call_id="c1"), says("**Saved**, _now_."), {"error": "refused"}
+    )
     async with running(memory_store, model, Options()) as bench:
         for text in ("remember tea", "and now?", ",memory"):
             await bench.say(text)
@@ -67,7 +71,10 @@ async def test_a_session_opens_on_its_turns_with_question_answer_and_what_answer
     command, failed, answered = lines_of(page)
     assert re.search(r"^[\d: -]+ Ann command answered ,memory Memory: .* the command memory\.show · [\d.]+ s$", command)
     assert re.search(r"failed and now\? .* scripted · [\d.]+ s · cost unknown · ", failed)
-    assert re.search(r"answered remember tea Saved , now \. scripted · [\d.]+ s · cost unknown · [\d,]+ read, [\d,]+ written$", answered)
+    assert re.search(
+        r"answered remember tea Saved , now \. scripted · [\d.]+ s · cost unknown · [\d,]+ read, [\d,]+ written$",
+        answered,
+    )
     assert "<strong>Saved</strong>, <em>now</em>." in page
     for first in re.findall(r'<li id="t(\d+)"', page):
         assert f"Entries</dt><dd>{first}–" in await look(pages_of(memory_store), f"/session/{HOME}/turn/{first}")
@@ -120,7 +127,7 @@ async def test_a_line_says_what_began_a_turn_and_what_answered(
     store: InMemoryStore, cause: Mapping[str, Any] | None, entries: Sequence[TapeEntry], words: str
 ) -> None:
     await add_turn(store, *entries, cause=cause)
-    (line,) = lines_of(await look(pages_of(store), "/session/home"))
+    (line,) = lines_of(await look(pages_of(store), "/session/talk"))
     assert re.search(words, line), line
     assert "{" not in line
 
@@ -129,22 +136,22 @@ async def test_a_line_says_what_began_a_turn_and_what_answered(
 async def test_a_turn_of_an_imported_tape_may_name_anything(store: InMemoryStore, inbounds: object) -> None:
     data = {"name": "turn/start", "data": {"inbounds": inbounds}}
     start = TapeEntry(id=0, kind="event", payload=data, meta={"turn": 7}, date="2026")
-    await store.append([Batch("home", (start, message("user", "x")))])
-    (line,) = lines_of(await look(pages_of(store), "/session/home"))
+    await store.append([Batch("talk", (start, message("user", "x")))])
+    (line,) = lines_of(await look(pages_of(store), "/session/talk"))
     assert line == "2026 not ended x no model"
 
 
 async def test_the_numbers_of_a_very_long_turn_are_left_to_its_page(store: InMemoryStore) -> None:
     steps = [event("loop.step", {"step": 1, "model": "m", "cost": 0.5}) for _ in range(MAX_LINE_ENTRIES)]
     await add_turn(store, message("user", "long"), *steps, message("assistant", "the end"))
-    (line,) = lines_of(await look(pages_of(store), "/session/home"))
+    (line,) = lines_of(await look(pages_of(store), "/session/talk"))
     assert re.search(r"long the end m · [\d.]+ s$", line)
 
 
 async def test_turns_come_in_pages_and_each_once(store: InMemoryStore) -> None:
     for number in range(PAGE_TURNS + 3):
         await add_turn(store, message("user", f"question {number}"), message("assistant", f"answer {number}"))
-    pages, address, shown = pages_of(store), "/session/home", []
+    pages, address, shown = pages_of(store), "/session/talk", []
     while address:
         page = await look(pages, address)
         shown += [int(number) for number in re.findall(r"question (\d+)", page)]
@@ -155,23 +162,23 @@ async def test_turns_come_in_pages_and_each_once(store: InMemoryStore) -> None:
 
 async def test_what_a_running_turn_has_written_stands_above_the_turns(store: InMemoryStore) -> None:
     await add_turn(store, message("user", "first"), message("assistant", "done"))
-    half = Batch("home", (message("assistant", "half an answer"),))
-    await store.open_fork(ForkRecord("f1", "home", await store.head("home"), (half,), session=SESSION))
-    page = await look(pages_of(store), "/session/home")
+    half = Batch("talk", (message("assistant", "half an answer"),))
+    await store.open_fork(ForkRecord("f1", "talk", await store.head("talk"), (half,), session=SESSION))
+    page = await look(pages_of(store), "/session/talk")
     assert page.index("half an answer") < page.index("first")
 
 
 async def test_a_tape_without_turns_opens_on_its_timeline(store: InMemoryStore) -> None:
-    await store.append([Batch("home", (message("user", "imported words"),))])
-    assert "imported words" in await look(pages_of(store), "/session/home")
-    assert "This session has no turns." in await look(pages_of(store), "/session/home/turns")
+    await store.append([Batch("talk", (message("user", "imported words"),))])
+    assert "imported words" in await look(pages_of(store), "/session/talk")
+    assert "This session has no turns." in await look(pages_of(store), "/session/talk/turns")
     await store.append([Batch("bubbot/home", (event("turn/start", {}),))])
     assert "turn/start" in await look(pages_of(store), "/session/bubbot%2Fhome")
 
 
-@pytest.mark.parametrize(("tape", "entry"), [(INBOX, 1), ("home", 3)])
+@pytest.mark.parametrize(("tape", "entry"), [(INBOX, 1), ("talk", 3)])
 async def test_damage_to_one_turn_hides_no_other(sqlite_store: SqliteStore, tape: str, entry: int) -> None:
-    await sqlite_store.append([Batch("home", (event("session/note", {}),))])
+    await sqlite_store.append([Batch("talk", (event("session/note", {}),))])
     for number in range(2):
         await add_turn(sqlite_store, message("user", f"question {number}"), cause={})
     tamper(
@@ -181,9 +188,9 @@ async def test_damage_to_one_turn_hides_no_other(sqlite_store: SqliteStore, tape
     )
     reader = await open_readonly(sqlite_store.path)
     try:
-        page = await look(pages_of(reader), "/session/home")
+        page = await look(pages_of(reader), "/session/talk")
         assert "question 1" in page
         assert len(lines_of(page)) == 2
-        assert ">home<" in await look(pages_of(reader), "/")
+        assert ">talk<" in await look(pages_of(reader), "/")
     finally:
         await reader.aclose()
