@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 from bubbot.errors import AccessError, BubbotError, EntryNotFound, TapeCorrupt
 from bubbot.features.trace.entries import describe_entry, pretty
 from bubbot.features.trace.export import MAX_EXPORT_ENTRIES, file_policy, read_slice
-from bubbot.features.trace.names import NO_NAMES, NameBook
 from bubbot.features.trace.panels import PanelView, may_open, parse_panel_query
 from bubbot.features.trace.render import STATIC_TYPES, PageRenderer, url
 from bubbot.features.trace.request import RequestReader
@@ -20,6 +19,7 @@ from bubbot.features.trace.timeline import group_turns, read_rows, read_running,
 from bubbot.features.trace.turn import find_turn, read_turn
 from bubbot.features.trace.turn_list import TurnList, read_turns
 from bubbot.features.trace.words import TextPage
+from bubbot.gateway.names import NO_NAMES, NameBook
 from bubbot.ports.pages import LoginForm, PageAnswer, PageRequest, parse_number
 from bubbot.ports.panel import FeaturePanel, PanelQuery
 from bubbot.records import dataclass

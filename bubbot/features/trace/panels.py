@@ -6,9 +6,9 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bubbot.features.trace.names import NameBook
 from bubbot.features.trace.render import url
 from bubbot.features.trace.request import ChangedLine, compare_lines
+from bubbot.gateway.names import NameBook
 from bubbot.ports.panel import (
     Block,
     Cell,

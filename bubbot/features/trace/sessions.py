@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from bubbot.features.trace.names import NameBook, fetch_readable
+from bubbot.gateway.names import NameBook, fetch_readable
 from bubbot.ports.session_names import IMPORT_EVENT, IMPORTS_TAPE
 from bubbot.records import dataclass
 from bubbot.tape.boundary import TapeBoundary

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from bubbot.features.trace.entries import COMMAND_EVENT, WordPart, describe_entry
-from bubbot.features.trace.names import fetch_readable
+from bubbot.gateway.names import fetch_readable
 from bubbot.ports.inbox import INBOX_PREFIX
 from bubbot.records import dataclass
 from bubbot.runtime.turns import TurnRecord

@@ -1,10 +1,11 @@
-"""What people call chats and each other, as the page shows them instead of ids."""
+"""What people call chats and each other, as they are shown to people instead of ids."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Protocol, TypeVar
 
 from bubbot.errors import TapeCorrupt
 from bubbot.ports.channel import TERMINAL_CHANNEL
@@ -25,6 +26,17 @@ MAX_SPEAKERS = 3
 """Names of people by which a group is called."""
 MAX_NAME_CHARS = 40
 PLATFORMS: Mapping[str, str] = MappingProxyType({"telegram": "Telegram", "discord": "Discord"})
+
+
+Value = TypeVar("Value")
+
+
+class EntryFetcher(Protocol):
+    """Whatever answers queries: a tape, a store, or a boundary in front of one."""
+
+    async def fetch(self, queries: Sequence[TapeQuery], /) -> list[tuple[TapeEntry, ...]]:
+        """Return the entries of each query."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +62,20 @@ class NameBook:
         """
         if not reader.viewer.sees_all:
             return NO_NAMES
-        channel = session.partition(":")[0]
-        names = [f"{INBOX_PREFIX}{channel}"] if channel else [tape.name for tape in await reader.tapes()]
-        inboxes = [
-            name for name in names if name.startswith(INBOX_PREFIX) and name != f"{INBOX_PREFIX}{TERMINAL_CHANNEL}"
-        ]
+        if session:
+            return await cls.find(reader, texts, [session])
+        names = [tape.name for tape in await reader.tapes()]
+        return await cls.find(
+            reader, texts, [name.removeprefix(INBOX_PREFIX) for name in names if name.startswith(INBOX_PREFIX)]
+        )
+
+    @classmethod
+    async def find(cls, reader: EntryFetcher, texts: Texts, sessions: Iterable[str]) -> NameBook:
+        """Read the names on the channels of these sessions or accounts. The caller shows them to nobody who may not see them."""
+        channels = sorted({session.partition(":")[0] for session in sessions} - {"", TERMINAL_CHANNEL})
+        if not channels:
+            return NO_NAMES
+        inboxes = [f"{INBOX_PREFIX}{channel}" for channel in channels]
         # What is newest comes first; a title is seldom written, and not to be missed behind messages.
         places = [
             (ACCESS_TAPE, GROUP_DECIDED),
@@ -105,7 +126,17 @@ class NameBook:
             name = texts.say(sentence, name=title, channel=PLATFORMS.get(channel, channel))
             return texts.say("trace_chat_thread", name=name, thread=thread) if thread else name
 
-        return cls({session: describe(session, data) for session, data in chats.items()}, shown)
+        described = {session: describe(session, data) for session, data in chats.items()}
+        for session, data in chats.items():  # a whole chat is named like its threads, without theirs
+            place = ":".join(session.split(":", 2)[:2])
+            described.setdefault(place, describe(session, {**data, "thread": ""}))
+        same = Counter(described.values())
+        named = {session: f"{name} ({session})" if same[name] > 1 else name for session, name in described.items()}
+        return cls(named, shown)
+
+    def find_owner(self, scope: str, name: str) -> str:
+        """Return the name of whoever a budget is for: a chat, a person, or what else has one."""
+        return {"chat": self.find_chat, "user": self.find_person}.get(scope, str)(name)
 
     def find_chat(self, session: str) -> str:
         """Return the name of a chat; its session if it has none."""
@@ -115,11 +146,29 @@ class NameBook:
         """Return the name of a person; the account if it has none."""
         return self.people.get(account, account)
 
+    def name_chats(self, by_session: Mapping[str, Value]) -> dict[str, Value]:
+        """Return the same values by the names of their chats, in the same order."""
+        return {self.find_chat(session): value for session, value in by_session.items()}
+
+    def name_people(self, by_account: Mapping[str, Value]) -> dict[str, Value]:
+        """Return the same values by the names of their people, in the same order."""
+        channels = {account.partition(":")[0] for account in by_account}
+        names = {account: self.find_person(account) for account in by_account}
+        twice = Counter(names.values()) if len(channels) > 1 else Counter[str]()
+        return {
+            f"{name} ({account})" if twice[name] > 1 else name: by_account[account] for account, name in names.items()
+        }
+
 
 NO_NAMES = NameBook(MappingProxyType({}), MappingProxyType({}))
 
 
-async def fetch_readable(reader: TapeBoundary, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
+async def name_chat(reader: EntryFetcher, texts: Texts, session: str) -> str:
+    """Return what people call one chat; its session if it has no name."""
+    return (await NameBook.find(reader, texts, [session])).find_chat(session)
+
+
+async def fetch_readable(reader: EntryFetcher, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
     """Answer queries; those that meet a damaged entry find nothing: the page of its tape says what is wrong."""
     try:
         return await reader.fetch(queries)

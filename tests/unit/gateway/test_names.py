@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bubbot.app.events import OWN_REFERENCES
-from bubbot.features.trace.names import NameBook
+from bubbot.gateway.names import NameBook
 from bubbot.ports.panel import Block, Chart, ChartPoint, Panel, PanelQuery, PanelReader, PersonName, Table, TapeLink
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.boundary import OWNER, TapeBoundary, Viewer
@@ -76,6 +76,27 @@ async def test_a_chat_has_its_title_or_the_names_of_those_who_speak(store: InMem
     assert names.find_person("telegram:4") == "Carl the first"
     assert names.find_person("telegram:1002") == "Bob (1002)"
     assert names.find_person("telegram:404") == "telegram:404"
+
+
+async def test_two_of_one_name_are_told_apart(memory_store: InMemoryStore) -> None:
+    """Two groups may have one title, and a person on each platform one name."""
+    called = [
+        event("inbox/called", {"channel": "telegram", "chat": chat, "space": "", "title": "Family"}) for chat in ("-1", "-2")
+    ]
+    spoken = [received(f"telegram:{chat}", "Bob", "7", direct=False) for chat in ("-1", "-2")]
+    await memory_store.append([Batch("bubbot/inbox/telegram", (*called, *spoken))])
+    await memory_store.append([Batch("bubbot/inbox/discord", (received("discord:5", "Bob", "8"),))])
+    names = await NameBook.find(memory_store, Texts(), ["telegram:-1", "discord:5", "stdin:default"])
+    assert names.name_chats({"telegram:-2": 2, "telegram:-1": 1, "discord:5": 5}) == {
+        "Family (group on Telegram) (telegram:-2)": 2,
+        "Family (group on Telegram) (telegram:-1)": 1,
+        "Bob on Discord": 5,
+    }
+    assert names.name_people({"telegram:7": 1, "discord:8": 2, "telegram:9": 3}) == {
+        "Bob (telegram:7)": 1,
+        "Bob (discord:8)": 2,
+        "telegram:9": 3,
+    }
 
 
 async def test_one_channel_is_read_for_the_page_of_a_session(store: InMemoryStore) -> None:
