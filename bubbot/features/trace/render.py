@@ -13,7 +13,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from bubbot.features.trace.entries import describe_entry, excerpt_arguments, excerpt_result
+from bubbot.features.trace.markdown import draw_markdown
 from bubbot.features.trace.words import reveal
+from bubbot.ports.text import format_bytes
 from bubbot.texts import Texts
 
 PACKAGE = "bubbot.features.trace"
@@ -43,6 +45,9 @@ class PageRenderer:
         )
         environment.filters.update(
             reveal=reveal,
+            markdown=draw_markdown,
+            seconds=_format_seconds,
+            size=format_bytes,
             money=_format_money,
             count=_format_count,
             row=describe_entry,
@@ -93,3 +98,7 @@ def _format_money(value: float | None) -> str:
 
 def _format_count(value: float) -> str:
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,}"
+
+
+def _format_seconds(value: float) -> str:
+    return f"{value:.2f}" if value < 1 else f"{value:.1f}" if value < 10 else f"{value:,.0f}"

@@ -161,13 +161,13 @@ CONVERSATION = (
         (
             'Found N for "rain" on the whole tape from N-N-N until N-N-N (only message), newest first:\n'
             "#N N-N-N N:N message: It rains.\n"
-            "#N N-N-N N:N message: Likes rainn. Ann"
+            "#N N-N-N N:N message: Ann: Likes rainn."
         ),
         (
             "找到 N 个与“rain”匹配的条目，范围：整条记录带，自 N-N-N 起，至 N-N-N 止（仅限 "
             "message），最新的在前：\n"
             "#N N-N-N N:N message：It rains.\n"
-            "#N N-N-N N:N message：Likes rainn. Ann"
+            "#N N-N-N N:N message：Ann: Likes rainn."
         ),
     ),
     (",search gugu", 'Nothing found for "gugu" on the whole tape.', "没有找到“gugu”，范围：整条记录带。"),
@@ -415,7 +415,7 @@ class TestChinese:
             (prompt,) = [entry.id for entry in said.merged_entries if entry.payload.get("role") == "user"]
             by = (await bench.say(f",correct {prompt} The valley")).text.removesuffix(" 更正。").split()[-1]
             told = (await bench.say(",search vulcano kinds=message")).text
-            assert f"message（近似）（已由 #{by} 更正）：The volcano" in told
+            assert f"message（近似）（已由 #{by} 更正）：Ann: The volcano" in told
 
     async def test_the_model_gets_the_results_of_its_calls_in_english(self, memory_store: InMemoryStore) -> None:
         steps = (

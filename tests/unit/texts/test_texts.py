@@ -540,6 +540,8 @@ def _text(node: ast.Constant | ast.JoinedStr) -> str:
 
 
 BUILT = (
+    "trace_file_",
+    "trace_origin_",
     "panel.",
     "argument_",
     "cron_",
