@@ -136,7 +136,7 @@ class HealthFormatter:
             }
             text = say(
                 "st_database_is",
-                entries=f"{database.entries:,}",
+                entries=self.texts.format_number(f"{database.entries:,}"),
                 size=sizes["size"],
                 wal=sizes["wal"],
                 free=sizes["free"],

@@ -362,6 +362,16 @@ class TestTexts:
         assert Texts().say("taking_up", count=count).startswith(f"Answering what was left open: {words}")
         assert Texts().say("taking_up", count=1) == "Answering what was left open: 1 message."
 
+    @pytest.mark.parametrize(
+        ("tag", "number"), [("en", "1,234,567.89"), ("de", "1.234.567,89"), ("zh", "1,234,567.89")]
+    )
+    def test_a_number_has_the_marks_of_the_language(self, tag: str, number: str) -> None:
+        assert Texts(tag).format_number(f"{1234567.89:,}") == number
+
+    @pytest.mark.parametrize("tag", OTHERS)
+    def test_the_example_of_a_number_is_that_number(self, tag: str) -> None:
+        assert re.fullmatch(r"1[^\d]234[^\d]5", Texts(tag).say("number_example"))
+
     def test_chinese_has_one_form(self) -> None:
         assert CHINESE.say("taking_up", count=1) == "正在回答之前未处理的 1 条消息。"
         assert CHINESE.say("taking_up", count=2) == "正在回答之前未处理的 2 条消息。"
