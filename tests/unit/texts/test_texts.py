@@ -281,8 +281,8 @@ def _beside(text: str, place: int) -> bool:
     return place > 0 and "\u4e00" <= text[place - 1] <= "\u9fff"
 
 
-_QUOTED = re.compile(r"„[^„“]*“|`[^`]*`|[=.] ?\"[^\"]*\"")
-"""What stands in the quotation marks of German, in code, or as it is in `config.toml`."""
+_QUOTED = re.compile(r"„[^„“]*“|`[^`]*`|'[^']*'|[=.] ?\"[^\"]*\"")
+"""What stands in the quotation marks of German, in code, in a shell, or as it is in `config.toml`."""
 _POLITE = re.compile(r"[^.:?!] (?:Sie|Ihnen|Ihr(?:e[mnrs]?)?)\b")
 _ENGLISH_WORD = re.compile(r"\b(?:the|is|are|of|and|there|you|your|with|for|not|what|this|that|has|can|it|or|to|may)\b")
 _TYPED = re.compile(r"`[^`]*`|\{[^}]*\}|,[a-z]+(?:\.[a-z]+)*(?: \S+ (?:of|to) \S+)?")
