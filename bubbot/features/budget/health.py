@@ -195,7 +195,7 @@ def _describe_usages(context: HealthContext, usages: Sequence[BudgetUsage], curr
 
     def amount(usage: BudgetUsage, value: float) -> str:
         if usage.measure == TOKENS:
-            return say("usage_tokens", tokens=f"{value:,.0f}")
+            return say("usage_tokens", tokens=texts.format_number(f"{value:,.0f}"))
         return currency.format_amount(texts, value)
 
     for usage in usages:

@@ -62,5 +62,5 @@ class LimitReporter:
 
     def _format_amount(self, texts: Texts, measure: str, value: float) -> str:
         if measure == TOKENS:
-            return texts.say("usage_tokens", tokens=f"{value:,.0f}")
+            return texts.say("usage_tokens", tokens=texts.format_number(f"{value:,.0f}"))
         return self.currency.format_cost(texts, round(value * NANOS_PER_USD))

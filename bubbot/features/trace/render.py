@@ -49,7 +49,7 @@ class PageRenderer:
             seconds=_format_seconds,
             size=format_bytes,
             money=_format_money,
-            count=_format_count,
+            count=self._format_count,
             row=describe_entry,
             call_arguments=excerpt_arguments,
             call_result=excerpt_result,
@@ -71,6 +71,9 @@ class PageRenderer:
     def style(self) -> Markup:
         """The style, for a file that holds it: it has nothing in it that ends an element."""
         return Markup(self.read_static("trace.css").decode())  # noqa: S704 - a file of ours
+
+    def _format_count(self, value: float) -> str:
+        return self.texts.format_number(f"{value:,.0f}" if float(value).is_integer() else f"{value:,}")
 
     def _format_date(self, date: str) -> str:
         """Write a time in the zone of the deployment; as it is if it is none."""
@@ -94,10 +97,6 @@ def _texts(values: Mapping[str, object]) -> dict[str, str]:
 
 def _format_money(value: float | None) -> str:
     return "" if value is None else f"${value:.6f}".rstrip("0").rstrip(".")
-
-
-def _format_count(value: float) -> str:
-    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,}"
 
 
 def _format_seconds(value: float) -> str:

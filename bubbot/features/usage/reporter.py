@@ -14,7 +14,7 @@ from bubbot.features.usage.spending import (
     combine_reports,
 )
 from bubbot.gateway.names import NO_NAMES, NameBook
-from bubbot.ports.usage import BOT_SCOPE, BUDGET_TAPE, CHAT_SCOPE, Currency, format_number
+from bubbot.ports.usage import BOT_SCOPE, BUDGET_TAPE, CHAT_SCOPE, Currency, round_amount
 from bubbot.records import dataclass
 from bubbot.tape.handle import Clock
 from bubbot.tape.service import TapeService
@@ -123,7 +123,7 @@ class UsageReporter:
 
     def _format_spent(self, texts: Texts, period: Period, total: UsageSum, chat: str) -> str:
         if not total.has_price:
-            return texts.say("usage_tokens", tokens=f"{total.tokens:,}")
+            return texts.say("usage_tokens", tokens=texts.format_number(f"{total.tokens:,}"))
         day = self.period_start("day")
         key = {"day": day, "month": day[:7], "all": ""}[period]
         limit = self.find_cost_limit(CHAT_SCOPE if chat else BOT_SCOPE, chat, key) if key else None
@@ -132,7 +132,7 @@ class UsageReporter:
         spent, rate = total.cost_nanousd / 10**9, self.currency.usd_rate
         return texts.say(
             "usage_spent_of",
-            spent=format_number(spent * rate),
+            spent=texts.format_number(round_amount(spent * rate)),
             limit=self.currency.format_amount(texts, limit * rate),
         )
 
@@ -143,9 +143,9 @@ class UsageReporter:
             name=name,
             cost=self.format_cost(texts, usage),
             calls=texts.say("usage_calls", count=usage.calls),
-            input=f"{usage.input_tokens:,}",
-            cached=f"{usage.cached_tokens:,}",
-            output=f"{usage.output_tokens:,}",
+            input=texts.format_number(f"{usage.input_tokens:,}"),
+            cached=texts.format_number(f"{usage.cached_tokens:,}"),
+            output=texts.format_number(f"{usage.output_tokens:,}"),
         )
 
     def _format_cited(self, texts: Texts, name: str, usage: UsageSum) -> str:

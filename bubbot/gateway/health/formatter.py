@@ -130,13 +130,13 @@ class HealthFormatter:
         text = say("st_no_database")
         if database is not None:
             sizes = {
-                "size": format_bytes(database.size),
-                "wal": format_bytes(database.wal),
-                "free": format_bytes(database.free),
+                "size": self.texts.format_number(format_bytes(database.size)),
+                "wal": self.texts.format_number(format_bytes(database.wal)),
+                "free": self.texts.format_number(format_bytes(database.free)),
             }
             text = say(
                 "st_database_is",
-                entries=f"{database.entries:,}",
+                entries=self.texts.format_number(f"{database.entries:,}"),
                 size=sizes["size"],
                 wal=sizes["wal"],
                 free=sizes["free"],

@@ -17,7 +17,7 @@ from bubbot.settings.sources import MissingSecret
 from bubbot.texts import Texts
 from bubbot.texts.catalogue import list_languages
 
-LANGUAGE_NAMES = {"en": "English", "zh": "中文"}
+LANGUAGE_NAMES = {"de": "Deutsch", "en": "English", "zh": "中文"}
 """The languages of the bot's own sentences, each by the name that its speakers use."""
 
 

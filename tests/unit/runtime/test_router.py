@@ -213,6 +213,7 @@ class TestEveryCommand:
             assert one.help.topic is not HelpTopic.OTHER, one.name
             assert 0 < len(one.help.brief) <= 40, one.name
             assert 0 < len(Texts("zh").brief(one.name, "")) <= 20, one.name
+            assert 0 < len(Texts("de").brief(one.name, "")) <= 45, one.name  # words of German are longer
         assert sum(one.help.in_menu for one in EVERY) <= 12
 
 

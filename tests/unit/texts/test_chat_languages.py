@@ -10,6 +10,7 @@ from bubbot.models.scripted import ScriptedModel
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind
 from bubbot.texts import Texts
+from bubbot.texts.catalogue import SOURCE_LANGUAGE, list_languages
 from tests.schedules import timed
 from tests.turns import Options, Played, calls, running, says
 
@@ -390,6 +391,18 @@ class TestAConversation:
             assert [(row[0], await bench.say(row[0])) for row in SCHEDULES] == [
                 (row[0], row[place]) for row in SCHEDULES
             ]
+
+
+@pytest.mark.parametrize("tag", [tag for tag in list_languages("bubbot.texts") if tag != SOURCE_LANGUAGE])
+async def test_no_line_of_the_help_is_as_in_english(memory_store: InMemoryStore, tag: str) -> None:
+    async with (
+        running(memory_store, ScriptedModel(), Options(texts=Texts(tag))) as bench,
+        running(InMemoryStore(), ScriptedModel(), Options()) as english,
+    ):
+        for asked in (",help", ",help all", *(f",help {tool.name}" for tool in bench.toolbox)):
+            lines = [{*(await one.say(asked)).text.splitlines()} for one in (bench, english)]
+            same = {line for line in lines[0] & lines[1] if line and (" – " in line or not line.startswith(","))}
+            assert {line for line in same if not line.endswith(": ")} == set(), asked
 
 
 class TestChinese:

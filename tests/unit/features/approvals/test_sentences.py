@@ -17,9 +17,10 @@ from bubbot.features.why.formats import format_check
 from bubbot.ports.channel import Role, Sender
 from bubbot.ports.tool import GrantKind, GrantTarget
 from bubbot.texts import Texts
+from bubbot.texts.catalogue import list_languages
 
 AT = datetime(2026, 11, 24, 20, 0, tzinfo=UTC)
-LANGUAGES = [Texts(), Texts("zh")]
+LANGUAGES = [Texts(tag) for tag in list_languages("bubbot.texts")]
 
 
 def asked(kind: str = "domain", **changes: Any) -> dict[str, Any]:

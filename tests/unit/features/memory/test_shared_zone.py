@@ -29,6 +29,7 @@ from bubbot.tape.projection import read_projection
 from bubbot.tape.provenance import Source, source_of
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
+from bubbot.texts.catalogue import list_languages
 from tests.doubles import CountingIds, SteppingClock
 from tests.turns import HOME, Bench, Options, Played, Replying, calls, running, says
 
@@ -99,7 +100,7 @@ class TestPolicy:
         assert access.reads == access.writes == {Scope.CHAT}
         assert set(access.unread.values()) == {"off"}
 
-    @pytest.mark.parametrize("language", ["en", "zh"])
+    @pytest.mark.parametrize("language", list_languages("bubbot.texts"))
     def test_every_reason_has_a_sentence(self, language: str) -> None:
         texts = Texts(language)
         for kind, reason in product(("unread", "unwritten"), ("off", "group", "elsewhere", "person", "role")):

@@ -156,6 +156,16 @@ async def test_a_sentence_without_prices_counts_tokens(memory_store: InMemorySto
     assert (await told(ledger, ",usage", Role.MEMBER))[0] == "Today 920 tokens; 1 answer; most by own."
 
 
+async def test_numbers_have_the_marks_of_the_language(memory_store: InMemoryStore) -> None:
+    clock = SteppingClock()
+    await spend(await opened(memory_store, PLAN, clock=clock), 5000, 400, model="own")
+    ledger = UsageReporter(budget_tape(memory_store), clock, UTC)
+    lines = await told(ledger, ",usage", language="de")
+    assert lines[0].startswith("Heute 5.400 Token; 1 Antwort")
+    assert any("Token 5.000 gelesen" in line for line in lines)
+    assert Currency("EUR").format_amount(Texts("de"), 1234.5) == "1.234,50 EUR"
+
+
 async def test_sentence_and_bars_are_in_the_language_of_the_chat(ledger: UsageReporter) -> None:
     lines = await told(ledger, ",usage", language="zh", chat="office")
     assert lines[0] == "今天已用 0.26（共 10.00 USD）；回答 3 次；最多的是聊天 test:home。"

@@ -202,6 +202,12 @@ class TestChats:
             word in told for word in ("telegram:42", "EUR", "tokens", "channel.refused", "3fa9c1", "4242", " free")
         )
 
+    def test_numbers_in_german(self) -> None:
+        told = HealthFormatter(Texts("de"), FULL).in_chat(Role.OWNER, direct=True)
+        assert any(
+            "12.345 Einträge; 1,2 MB, dazu 999 bytes im Log der Datenbank; 78,0 GB frei" in line for line in told
+        )
+
     def test_in_chinese(self) -> None:
         told = HealthFormatter(Texts("zh"), FULL).in_chat(Role.OWNER, direct=True)
         assert told[0] == "机器人：bubbot 1.2.3，进程 4242，启动于 2026-11-22 11:00:00（2 小时前）"
