@@ -13,7 +13,7 @@ from tests.docs.pictures.drawing import Bubble, draw_chat, draw_moving_chat, dra
 from tests.docs.pictures.samples import HOME, new_home, replace_varying
 from tests.docs.pictures.scenes import FOLDER, SCENES, draw, file_of
 
-WITH_DEMONSTRATION_MODEL = {"session", "chat"}
+WITH_DEMONSTRATION_MODEL = {"session", "chat", "init"}
 
 
 @pytest.mark.parametrize(

@@ -215,6 +215,75 @@ async def draw_hero() -> str:
     )
 
 
+async def draw_card() -> str:
+    """A card that asks, and the same card after somebody has pressed a button."""
+    with new_home() as home, effect_server() as service:
+        (home / "service").write_text(service.address)
+        async with staged("telegram", home) as stage:
+            (home / "script.json").write_text(json.dumps(_HERO))
+            play = _Play(stage.alone, home)
+            async with stage.bot():
+                await play.ask("Send Bob the list: milk, bread, tea", stage, "It waits for your yes", 1.0)
+                play.note("Ada presses [Once]", 1.0)
+                stage.press(stage.alone, "Ada", await stage.card(stage.alone), "Once")
+                await stage.until_said(stage.alone, "Bob has the list")
+                await stage.until_said(stage.alone, "allowed it once")
+                play.keep(1.0)
+    (_, asked), *_, (_, done) = play.frames
+    after = [bubble for bubble in done if bubble not in asked]
+    return draw_chat(
+        [*asked, *sorted(after, key=lambda bubble: bool(bubble.author))],
+        title="Telegram",
+        source="What the test server for Telegram received. The answers are scripted.",
+        color="#d9f4c7",
+    )
+
+
+async def draw_init() -> str:
+    """The questions that set up a bot."""
+    async with TelegramServer(limits=None) as server:
+        return await asyncio.to_thread(_answer_init, server)
+
+
+def _answer_init(server: TelegramServer) -> str:
+    answers = (
+        ("Name of the bot", "Rosi"),
+        ("Number", ""),
+        ("Time zone \\[", "Europe/Berlin"),
+        ("Number", "1"),
+        ("BotFather gave you", server.bot.token),
+        ("not know it", ""),
+        ("application; Enter for none", ""),
+        ("Say something to it", "no"),
+    )
+    with new_home() as home:
+        environment = {"BUBBOT_CHANNELS__TELEGRAM__BASE_URL": server.base_url}
+        with _recording(home, 60, environment) as recording:
+            recording.start(f"{_COMMANDS}/bubbot init --service none", shown="bubbot init")
+            for question, answer in answers:
+                recording.expect(rf"{question}[^\n]*: *$")
+                recording.type(f"{answer}\r")
+            recording.wait()
+            return draw_screen(recording.screen(), "bubbot init")
+
+
+async def draw_usage() -> str:
+    """What answers cost, by model and by person."""
+    with new_home() as home:
+        async with TelegramServer(limits=None) as server:
+            people = [server.user("Ada", username="ada"), server.user("Bob", username="bob")]
+            configured(home, server, _SCRIPT, owners=[each.id for each in people])
+            with (home / "config.toml").open("a") as config:
+                config.write("[budget]\nday = 0.01\n[budget.models.scripted]\ninput_price = 0.15\noutput_price = 0.6\n")
+            async with running(home):
+                for person, lines in zip(people, (("roses?", "capital?"), ("roses?",)), strict=True):
+                    room = server.private(person)
+                    for number, line in enumerate(lines, 1):
+                        room.say(line)
+                        await server.until(lambda room=room, number=number: len(_bot_texts(room)) == number)  # type: ignore[misc]
+                return await asyncio.to_thread(_command_screen, home, "usage")
+
+
 class _Play:
     """A chat as it grows, with notes of what happened to the bot between its messages."""
 
@@ -300,6 +369,9 @@ def _with_sample_code(text: str) -> str:
 Draw = Callable[[], Any]
 SCENES: dict[str, Draw] = {
     "hero": draw_hero,
+    "card": draw_card,
+    "init": draw_init,
+    "usage": draw_usage,
     "session": draw_session,
     "chat": draw_terminal_chat,
     "status": draw_status,
