@@ -17,6 +17,7 @@ _VARYING = (
         r"\d{4}-\d\d-\d\d([ T])\d\d:\d\d(:\d\d)?",
         lambda found: f"2026-11-22{found[1]}10:00" + (":00" if found[2] else ""),
     ),
+    (r"(?<=the whole bot, )\d{4}-\d\d-\d\d", "2026-11-22"),
     (r"\b[0-9a-f]{32}\b", _TURN),
     (r"\b[0-9a-f]{12}\b", _TURN[:12]),
     (r"\b\d+ ms\b", "640 ms"),
