@@ -108,9 +108,7 @@ class HealthCollector:
             channel_states.append(ChannelState(name, state, health.is_ready, health.last_seen_at, note))
         return tuple(channel_states)
 
-    def features(
-        self, texts: Texts, role: Role = Role.OWNER, names: NameBook = NO_NAMES
-    ) -> tuple[FeatureHealth, ...]:
+    def features(self, texts: Texts, role: Role = Role.OWNER, names: NameBook = NO_NAMES) -> tuple[FeatureHealth, ...]:
         """Return the reports of the features for a reader with this role, without I/O."""
         context, reports = replace(self._context(texts, role), chats=names.chats, people=names.people), []
         for feature in self.sources.features.reporting:

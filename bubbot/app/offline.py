@@ -85,7 +85,9 @@ async def offline_snapshot(
         database=None if store is None else await measure_database(home, store),
         backup=await asyncio.to_thread(newest_backup, home),
         quarantine=describe_backup(await Quarantine(open_tape(HOME_TAPE)).current_restore()),
-        reports=await read_health(reader, settings, HealthContext(Texts(), blank.at, blank.zone, chats=book.chats, people=book.people)),
+        reports=await read_health(
+            reader, settings, HealthContext(Texts(), blank.at, blank.zone, chats=book.chats, people=book.people)
+        ),
         features=unowned_sections(settings),
     )
 

@@ -151,7 +151,9 @@ class JobChanges:
             return []
         said = [(state, state.job.name.casefold().split(), state.job.text.casefold().split()) for state in visible]
         fitting = [state for state, name, text in said if words in (name, text)]
-        fitting = fitting or [state for state, name, text in said if all(_has_word([*name, *text], word) for word in words)]
+        fitting = fitting or [
+            state for state, name, text in said if all(_has_word([*name, *text], word) for word in words)
+        ]
         fitting = [state for state in fitting if state.status != "over"] or fitting
         return [state for state in fitting if state.job.session == self.requester.session] or fitting
 

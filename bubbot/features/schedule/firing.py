@@ -180,7 +180,9 @@ class Firings:
             return self._failure_reply(firing, text, data, turn.texts)
         before, job = firing.job_state.failures, firing.job
         if before:
-            label = job_label(job) if job.target.session == job.session else job.id  # what it says is for the chat where it was made
+            label = (
+                job_label(job) if job.target.session == job.session else job.id
+            )  # what it says is for the chat where it was made
             recovered = turn.texts.say("told_recovered", job=label, count=before)
             text = f"{recovered}\n\n{text}" if text else recovered
         fact = event(RAN, {**data, "status": status})

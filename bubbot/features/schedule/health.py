@@ -41,7 +41,9 @@ def next_firings(state: ScheduleState, at: str) -> tuple[NextFiring, ...]:
         except ScheduleRefused:  # written by a newer version; the job's own status says so
             continue
         job = job_state.job
-        firings += [NextFiring(job.id, job.name, job.session, format_instant(time), shorten_action(job)) for time in times]
+        firings += [
+            NextFiring(job.id, job.name, job.session, format_instant(time), shorten_action(job)) for time in times
+        ]
     return tuple(sorted(firings, key=lambda firing: firing.at)[:MAX_FIRINGS])
 
 

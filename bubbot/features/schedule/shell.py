@@ -44,7 +44,9 @@ from bubbot.texts import Texts
 
 TERMINAL_CHAT = ChatRef(TERMINAL, TERMINAL)
 WHEN_HELP = "such as 'tomorrow at 9am', 'every weekday at 8', '0 9 * * 1-5', 'every 90m' or '2026-12-24 18:00'"
-JobId: TypeAlias = Annotated[str, Argument("its id, the beginning of it, its name, or words of its text; list shows them")]
+JobId: TypeAlias = Annotated[
+    str, Argument("its id, the beginning of it, its name, or words of its text; list shows them")
+]
 Chat: TypeAlias = Annotated[str, Argument("the chat, such as telegram:42")]
 
 
@@ -357,7 +359,9 @@ def edit(changes: JobChanges, formatter: JobFormatter, args: EditJob) -> Facts:
 def pause(changes: JobChanges, formatter: JobFormatter, args: JobReference) -> Facts:
     """Pause a job."""
     job_state = changes.find(args.job)
-    return formatter.texts.say("job_paused", job=job_label(job_state.job), id=job_state.job.id), changes.pause(job_state)
+    return formatter.texts.say("job_paused", job=job_label(job_state.job), id=job_state.job.id), changes.pause(
+        job_state
+    )
 
 
 @_writes("resume 3fa9c1")

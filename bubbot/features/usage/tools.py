@@ -81,7 +81,9 @@ def usage_tool(reporter: UsageReporter) -> Tool:
             return "\n".join([summary, *await send_chart(turn, args.period, spending, by, chat)])
         lines = [summary, *reporter.format_report(turn.texts, spending, by, MAX_USAGE_ROWS, has_bars=True)]
         person = f"{turn.session.partition(':')[0]}:{turn.sender.id}"
-        limits = await reporter.report_limits(turn.texts, None if everything else (("chat", here), ("user", person)), names)
+        limits = await reporter.report_limits(
+            turn.texts, None if everything else (("chat", here), ("user", person)), names
+        )
         return "\n".join([*lines, *([turn.texts.say("usage_limits"), *limits[:MAX_USAGE_ROWS]] if limits else [])])
 
     return session_usage

@@ -23,7 +23,10 @@ def received(session: str, name: str, number: str, *, direct: bool = True, **mor
     """A message on an inbox."""
     channel, chat, *_ = session.split(":")
     sender = {"id": number, "name": name}
-    return event("inbox/received", {"channel": channel, "chat": chat, "session": session, "sender": sender, "direct": direct, **more})
+    return event(
+        "inbox/received",
+        {"channel": channel, "chat": chat, "session": session, "sender": sender, "direct": direct, **more},
+    )
 
 
 FACTS: Mapping[str, tuple[TapeEntry, ...]] = {
@@ -78,7 +81,8 @@ async def test_a_chat_has_its_title_or_the_names_of_those_who_speak(store: InMem
 async def test_two_of_one_name_are_told_apart(memory_store: InMemoryStore) -> None:
     """Two groups may have one title, and a person on each platform one name."""
     called = [
-        event("inbox/called", {"channel": "telegram", "chat": chat, "space": "", "title": "Family"}) for chat in ("-1", "-2")
+        event("inbox/called", {"channel": "telegram", "chat": chat, "space": "", "title": "Family"})
+        for chat in ("-1", "-2")
     ]
     spoken = [received(f"telegram:{chat}", "Bob", "7", direct=False) for chat in ("-1", "-2")]
     await memory_store.append([Batch("bubbot/inbox/telegram", (*called, *spoken))])
@@ -114,13 +118,21 @@ async def test_pages_and_panels_show_names_with_the_id_where_people_type_it(stor
 
     async def read(_reader: PanelReader, _query: PanelQuery) -> list[Block]:
         link = TapeLink("telegram:-100", session="telegram:-100")
-        row = (link, PersonName("telegram:42"), PersonName("telegram:404"), TapeLink("#1", session="telegram:-100"), "telegram:42")
+        row = (
+            link,
+            PersonName("telegram:42"),
+            PersonName("telegram:404"),
+            TapeLink("#1", session="telegram:-100"),
+            "telegram:42",
+        )
         chart = Chart("c", "bars", (ChartPoint(PersonName("telegram:42"), 1, "$1"), ChartPoint(link, 1, "$1")))
         return [Table("", ("a", "b", "c", "d", "e"), (row,)), chart]
 
     pages = pages_of(store, Panel("all", "All", "deployment", read))
     panel = await look(pages, "/panel/all")
-    cells = [" ".join(re.sub("<[^>]+>", "", cell).split()) for cell in re.findall("<td[^>]*>(.*?)</td>", panel, re.DOTALL)]
+    cells = [
+        " ".join(re.sub("<[^>]+>", "", cell).split()) for cell in re.findall("<td[^>]*>(.*?)</td>", panel, re.DOTALL)
+    ]
     # Words of people stay what they are, whatever they look like.
     assert cells[:5] == ["Family (group on Telegram)", "Alice", "telegram:404", "#1", "telegram:42"]
     assert "<bdi>Alice</bdi>: <bdi>$1</bdi>" in panel
@@ -140,5 +152,7 @@ async def test_pages_and_panels_show_names_with_the_id_where_people_type_it(stor
     ],
 )
 async def test_a_fact_may_be_of_any_form(memory_store: InMemoryStore, data: Mapping[str, Any]) -> None:
-    await memory_store.append([Batch("bubbot/inbox/telegram", (event("inbox/received", data), event("inbox/called", data)))])
+    await memory_store.append(
+        [Batch("bubbot/inbox/telegram", (event("inbox/received", data), event("inbox/called", data)))]
+    )
     assert (await NameBook.read(boundary(memory_store), Texts())).chats == {}
