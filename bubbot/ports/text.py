@@ -40,7 +40,7 @@ def format_bytes(size: float) -> str:
     for unit, name in _UNITS:
         if size >= unit:
             return f"{size / unit:.1f} {name}"
-    return f"{size / 1000:.0f} kB" if size >= 1000 else f"{size:.0f} bytes"
+    return f"{size / 1000:.0f} kB" if size >= 1000 else f"{size:.0f} byte{'' if size == 1 else 's'}"
 
 
 def cell_width(text: str) -> int:

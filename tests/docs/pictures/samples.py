@@ -22,7 +22,7 @@ _VARYING = (
     (r"\b[0-9a-f]{12}\b", _TURN[:12]),
     (r"\b\d+ ms\b", "640 ms"),
     (r"\b\d+(\.\d+)?( seconds?| s)\b(?= ago)?", "3 seconds"),
-    (r"\b\d+(\.\d+)? [kKM]i?B(?=, and |\b in its log)", "240 kB"),
+    (r"\b\d+(\.\d+)? [kKM]i?B(?=, and |\b of new entries)", "240 kB"),
     (r"\b[\d,]+ tokens", "158 tokens"),
     (r"\bprocess \d+", "process 4242"),
     (r"\bpid \d+", "pid 4242"),

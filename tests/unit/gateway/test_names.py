@@ -81,7 +81,8 @@ async def test_a_chat_has_its_title_or_the_names_of_those_who_speak(store: InMem
 async def test_two_of_one_name_are_told_apart(memory_store: InMemoryStore) -> None:
     """Two groups may have one title, and a person on each platform one name."""
     called = [
-        event("inbox/called", {"channel": "telegram", "chat": chat, "space": "", "title": "Family"}) for chat in ("-1", "-2")
+        event("inbox/called", {"channel": "telegram", "chat": chat, "space": "", "title": "Family"})
+        for chat in ("-1", "-2")
     ]
     spoken = [received(f"telegram:{chat}", "Bob", "7", direct=False) for chat in ("-1", "-2")]
     await memory_store.append([Batch("bubbot/inbox/telegram", (*called, *spoken))])
