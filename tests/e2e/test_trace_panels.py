@@ -193,7 +193,7 @@ async def test_search_finds_in_all_tapes_some_at_a_time(home: Path, monkeypatch:
         while True:
             table = of_type(await owner.read("search", cursor=cursor, words="About kw1"), Table)[0]
             assert isinstance(table, Table)
-            chats |= {row[0].text for row in table.rows if isinstance(row[0], TapeLink)}
+            chats |= {row[0].session for row in table.rows if isinstance(row[0], TapeLink)}
             if not (cursor := table.next_cursor):
                 break
         assert {OWNER_CHAT.session, AUDITED.session, OTHER.session} <= chats
