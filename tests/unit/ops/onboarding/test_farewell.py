@@ -5,11 +5,20 @@ from __future__ import annotations
 from bubbot.ops.onboarding.farewell import next_steps
 from bubbot.settings.loader import Settings
 from bubbot.settings.sections import ModelSettings
+from bubbot.texts import Texts
 
 
 def lines(settings: Settings) -> list[str]:
     return [
-        *next_steps(settings, [], prefix="bubbot", running_pid=None, has_service=False, environment={"PATH": "/bin"})
+        *next_steps(
+            settings,
+            [],
+            prefix="bubbot",
+            running_pid=None,
+            has_service=False,
+            environment={"PATH": "/bin"},
+            texts=Texts(),
+        )
     ]
 
 
