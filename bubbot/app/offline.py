@@ -38,7 +38,13 @@ from bubbot.texts import Texts
 
 
 async def offline_snapshot(
-    store: TapeStore | None, home: Home, settings: Settings, *, now: Clock, config: Path | None = None
+    store: TapeStore | None,
+    home: Home,
+    settings: Settings,
+    *,
+    now: Clock,
+    config: Path | None = None,
+    texts: Texts | None = None,
 ) -> HealthSnapshot:
     """Return the snapshot of a home whose bot does not run, from the database alone.
 
@@ -48,6 +54,7 @@ async def offline_snapshot(
         settings: its settings.
         now: the clock.
         config: the file with the settings, if not the one in the home.
+        texts: the language of the reader; None for English.
     """
     if store is None:
         # Imported here: few homes have no database.
@@ -83,7 +90,7 @@ async def offline_snapshot(
         database=None if store is None else await measure_database(home, store),
         backup=await asyncio.to_thread(newest_backup, home),
         quarantine=describe_backup(await Quarantine(open_tape(HOME_TAPE)).current_restore()),
-        reports=await read_health(reader, settings, HealthContext(Texts(), blank.at, blank.zone)),
+        reports=await read_health(reader, settings, HealthContext(texts or Texts(), blank.at, blank.zone)),
         features=unowned_sections(settings),
     )
 

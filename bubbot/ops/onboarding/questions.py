@@ -73,7 +73,10 @@ def _ask_language(console: Console, existing: ExistingConfig, preset: str | None
     current = _current_value(existing, "language", usual)
     if is_asked:
         console.begin_step(console.say("init_language"))
-        languages = {tag: LANGUAGE_NAMES.get(tag, tag) for tag in list_languages(Texts().package)}
+        languages = {
+            tag: LANGUAGE_NAMES.get(tag, tag)
+            for tag in sorted(list_languages(Texts().package), key=lambda tag: tag != current)
+        }
         if current not in languages:
             languages[current] = console.say("init_language_kept", language=current)
         return console.choose("", languages, default=current)

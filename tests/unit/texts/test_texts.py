@@ -491,7 +491,6 @@ NOT_FOR_PEOPLE = {
     "gateway/admission.py: not addressed": "a word for the log",
     "gateway/limits.py: not taken": "in the place of a file: the model reads it",
     "gateway/manager.py: the channel": "a name for the log",
-    "gateway/health/verdict.py": "the first line of `bubbot status`, which speaks English",
     "gateway/quarantine.py": "a finding of the doctor, for the operator",
     "gateway/metrics.py": "what numbers are, for whoever collects them",
     "gateway/inbound.py: bytes of an unknown sender": "why something was not read: for the tape and the log",
