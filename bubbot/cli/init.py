@@ -55,7 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "example: bubbot init --yes --telegram-token-file token.txt --owner telegram:42"
     parser.add_argument("--yes", action="store_true", help="ask nothing; settings without an option stay as they are")
     parser.add_argument("--name", help="the name of the bot")
-    parser.add_argument("--language", metavar="TAG", help="the language of the bot's own sentences: en or zh")
+    parser.add_argument("--language", metavar="TAG", help="the language of the bot's own sentences: de, en or zh")
     parser.add_argument("--timezone", metavar="ZONE", help="the time zone, such as Europe/Berlin; else the system's")
     parser.add_argument("--model", metavar="NAME", help="the model, such as openai/gpt-5 or gpt-5, or local")
     parser.add_argument(

@@ -66,7 +66,8 @@ def run(args: argparse.Namespace) -> int:
     from bubbot.cli.main import describe_commands, load_command, main
 
     if args.topic in (None, *(commands := describe_commands())):
-        return main([word for word in (args.topic, args.action, "--help") if word])
+        places = [f"--{name}={path}" for name in ("home", "config") if (path := getattr(args, name))]
+        return main([*places, *(word for word in (args.topic, args.action, "--help") if word)])
     if args.topic == "exit-codes":
         show(format_rows({str(code): text for code, text in EXIT_CODE_TEXTS.items()}))
     elif args.topic == "environment":
