@@ -17,6 +17,7 @@ from bubbot.app.models import has_address_of_backup, keyless_models
 from bubbot.app.stores import refuse_unusable_database
 from bubbot.app.tapes import new_id, now
 from bubbot.cli.init_service import NO_SERVICE, SERVICE_KINDS, RequestedService, choose_home
+from bubbot.cli.output import terminal_columns
 from bubbot.errors import BubbotError, ConfigError, StoreUnavailable
 from bubbot.home import Home
 from bubbot.models.local import model as local
@@ -115,6 +116,7 @@ class _InitCommand:
             texts=Texts(args.language or read_language(self._home.path, self._config)),
             is_unattended=args.yes,
             on_secret=self._hide,
+            find_columns=terminal_columns,
         )
         self._service = RequestedService(args.service, self._home.path, self._config)
         self._secrets: list[str] = [*environment_secrets()]

@@ -369,9 +369,10 @@ def _print_errors(sentences: Sequence[str], kind: str, exit_code: int, *, as_jso
 
         error = {"message": log.redact("\n".join(sentences)), "code": kind, "exit_code": exit_code}
         lines = [json.dumps({"error": error})]
-    if sys.stderr is not None:  # print would take standard output instead
-        with suppress(OSError):
-            print("\n".join(lines), file=sys.stderr)
+    # Imported here: a command that ends well prints no error.
+    from bubbot.cli.output import show_on_stderr
+
+    show_on_stderr("\n".join(lines), wraps=not as_json)
 
 
 def _log_traceback(error: Exception) -> None:

@@ -60,12 +60,16 @@ class HealthContext:
         at: the time of the report, ISO 8601 in UTC.
         zone: the time zone of the deployment.
         role: the reader's role: what it may not read need not be worked out.
+        chats: what people call chats, by session, for a reader who may see all of them.
+        people: what they are called, by account.
     """
 
     texts: Texts
     at: str
     zone: str
     role: Role = Role.OWNER
+    chats: Mapping[str, str] = field(default_factory=dict)
+    people: Mapping[str, str] = field(default_factory=dict)
 
     def format_time(self, instant: str) -> str:
         """Format an instant by the deployment's time zone, with how long ago or how soon it is."""

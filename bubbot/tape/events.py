@@ -616,7 +616,7 @@ _OPEN_ITEMS = EventReferences(entries=("state.after", "state.open[].id"))
 
 KERNEL_REFERENCES = ReferenceRegistry(
     kinds={
-        Kind.MESSAGE: EventReferences(blobs=("content[].digest",)),
+        Kind.MESSAGE: EventReferences(blobs=("content[].digest", "content[].text_digest")),
         Kind.SYSTEM: EventReferences(blobs=("digest",)),
         Kind.TOOL_RESULT: EventReferences(blobs=("blobs[]",)),
         Kind.ANCHOR: EventReferences(_STATE.entries, spans=("recalls",), tape_entries=_STATE.tape_entries),

@@ -8,6 +8,7 @@ events into `lanes`, one per chat, `backfill` fetches missed messages, `inbound`
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from bubbot.ports.channel import (
     Attachment,
@@ -52,7 +53,7 @@ class DiscordChannel:
         self._settings = settings
         self._api = DiscordApi(settings, timing)
         self._verify_timeout = timing.verify_timeout
-        self._interactions = OpenInteractions(self._api, timing)
+        self._interactions = OpenInteractions(self._api, timing, options.list_commands)
         duplicates = DuplicateMonitor(
             options.name, monotonic=receive_timing.monotonic, grace_seconds=receive_timing.duplicate_grace
         )
@@ -85,7 +86,10 @@ class DiscordChannel:
 
     def parts(self, outbound: Outbound) -> Sequence[MessagePart]:
         """Split an answer into parts that fit Discord's limits, in its Markdown."""
-        return text.split_answer(outbound)
+        parts = text.split_answer(outbound)
+        if self._interactions.is_private(outbound.reply_to):  # the later parts, too, are for its user alone
+            parts = [replace(part, reply_to=outbound.reply_to) for part in parts]
+        return parts
 
     async def send(self, part: MessagePart) -> Receipt:
         """Send one part; as the response to a slash command if it replies to one."""

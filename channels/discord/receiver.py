@@ -147,6 +147,11 @@ class DiscordReceiver:
         if not task.cancelled() and (error := task.exception()) is not None and not self.failure.done():
             self.failure.set_exception(error)
 
+    @property
+    def account(self) -> str:
+        """The bot's name on Discord; empty before the first READY."""
+        return self._directory.bot_user.name
+
     def _begin(self, raw: Any) -> None:
         self._directory.start_session(raw.get("user") if isinstance(raw, dict) else None)
         self._backfill.start_session()

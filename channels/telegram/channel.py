@@ -85,7 +85,8 @@ class TelegramChannel:
 
     def health(self) -> ChannelHealth:
         """Report ready while Telegram answers; `heard` is the time of its last answer."""
-        return self._health
+        username = self._me.username
+        return replace(self._health, account=f"@{username}" if username else "")
 
     def _update_health(self, problem: str) -> None:
         heard = self._health.last_seen_at if problem else self._now()

@@ -30,6 +30,7 @@ from bubbot.features.approvals.service import (
     opened_key,
 )
 from bubbot.features.approvals.state import APPROVALS_TAPE, covers
+from bubbot.gateway.names import name_chat
 from bubbot.ports.channel import APPROVAL_ORIGIN, HUMAN_ORIGIN, Outbound, Role
 from bubbot.ports.middleware import CallNext, ToolInvocation
 from bubbot.ports.model import ToolCall
@@ -435,7 +436,8 @@ class CallGate:
             "window": [turn.tape.name, asked["window"]],
             "digests": [call["digest"] for call in calls],
         }
-        message = ApprovalCard(card.id, asked, turn.session, turn.sender, turn.texts, turn.zone).message(
+        elsewhere = await name_chat(turn.tape, turn.texts, turn.session) if chat != turn.session else ""
+        message = ApprovalCard(card.id, asked, turn.session, turn.sender, turn.texts, turn.zone, elsewhere).message(
             chat, service.settings.role, seconds=int(service.settings.hours * HOUR_SECONDS)
         )
         if not self._stage(turn, card_key(card.id), message) and chat != turn.session:

@@ -122,16 +122,39 @@ class JobChanges:
     source: Source = Source.OWN
 
     def find(self, query: str) -> JobState:
-        """Find the job with this id, or its beginning, or this name; in other chats only for who `owns_all`."""
+        """Find the job with this id, or its beginning, or this name, or with these words in its text.
+
+        Jobs of other chats are found only for who `owns_all`. Of those that fit by their words, the ones that are not over
+        come first, and then those of this chat.
+        """
         visible = [state for state in self.state.jobs.values() if self._is_visible(state.job)]
         word = query.strip()
         exact = [state for state in visible if state.job.id == word or (word and state.job.name == word)]
         matches = exact or [state for state in visible if word and state.job.id.startswith(word)]
+        matches = matches or self._find_by_words(visible, word)
         if not matches:
             raise build_refusal("job_unknown", job=word)
         if len(matches) > 1:
-            raise build_refusal("job_ambiguous", job=word, jobs=", ".join(state.job.id for state in matches))
+            shown = [f"{state.job.id} ({shorten_text(state.job.name or state.job.text)})" for state in matches]
+            more = ["…"] if len(shown) > MAX_SHOWN_JOBS else []
+            raise build_refusal("job_ambiguous", job=word, jobs=", ".join([*shown[:MAX_SHOWN_JOBS], *more]))
         return matches[0]
+
+    def _find_by_words(self, visible: Sequence[JobState], query: str) -> list[JobState]:
+        """Find the jobs whose name or text is these words, else those that contain all of them, whole or in part."""
+        words = query.casefold().split()
+        if not words:
+            return []
+        texts = [(state, f"{state.job.name} {state.job.text}".casefold()) for state in visible]
+        same = [state for state, _ in texts if words in (_split(state.job.name), _split(state.job.text))]
+        fitting = same or [state for state, text in texts if " ".join(words) in " ".join(text.split())]
+        fitting = fitting or [state for state, text in texts if all(word in text for word in words)]
+        for is_preferred in (
+            lambda state: state.status != "over",
+            lambda state: state.job.session == self.requester.session,
+        ):
+            fitting = list(filter(is_preferred, fitting)) or fitting
+        return fitting
 
     def find_at_start(self, words: str) -> tuple[JobState, str]:
         """Find the job that the first words name, as many as possible; return the rest, too."""

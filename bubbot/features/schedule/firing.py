@@ -250,8 +250,13 @@ def format_missed(job_state: JobState, texts: Texts) -> str:
 
 def describe_action(job: Job, texts: Texts) -> str:
     """Describe a job's action."""
-    text = job.text if len(job.text) <= MAX_ACTION_CHARS else f"{job.text[:MAX_ACTION_CHARS]}…"
-    return texts.say(f"do_{job.do}", text=text)
+    return texts.say(f"do_{job.do}", text=shorten_action(job))
+
+
+def shorten_action(job: Job) -> str:
+    """Return what a job says, asks or runs, on one line."""
+    text = " ".join(job.text.split())
+    return text if len(text) <= MAX_ACTION_CHARS else f"{text[:MAX_ACTION_CHARS]}…"
 
 
 _BOT = {"channel": "", "id": "", "name": "", "roles": []}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import cast, get_args
 
 from bubbot.errors import ToolFailed
@@ -20,6 +20,7 @@ from bubbot.ports.panel import (
     PanelQuery,
     PanelReader,
     Paragraph,
+    PersonName,
     Table,
     TapeLink,
 )
@@ -61,6 +62,11 @@ def _dimensions(query: PanelQuery) -> list[str]:
     return [name for name in SPENDING_DIMENSIONS if not (query.session and name == "chat")]
 
 
+def _charted(by: Sequence[str], spending: SpendingReport) -> list[str]:
+    """Return the tables in the order of their charts: days first."""
+    return sorted((name for name in by if spending.by[name]), key=lambda name: name != "day")
+
+
 async def _draw(
     reader: PanelReader, query: PanelQuery, reporter: UsageReporter, period: Period, spending: SpendingReport
 ) -> list[Block]:
@@ -72,9 +78,9 @@ async def _draw(
         Chart(
             panel["title"][0],
             panel["kind"],
-            tuple(ChartPoint(label[0], value, amount[0]) for label, value, amount in panel["rows"]),
+            tuple(ChartPoint(_label(name, label[0]), value, amount[0]) for label, value, amount in panel["rows"]),
         )
-        for panel in chart["panels"]
+        for name, panel in zip(_charted(by, spending), chart["panels"], strict=True)
     ]
     if not charts_are_installed():
         return charts
@@ -89,6 +95,11 @@ async def _draw(
     return [Chart(chart["title"][0], "bars", points, drawn.image), *map(Paragraph, drawn.format_numbered(texts))]
 
 
+def _label(by: str, name: str) -> str | PersonName | TapeLink:
+    """Return a chat as a link, and a person by the name that people know."""
+    return TapeLink(name, session=name) if by == "chat" else PersonName(name) if by == "user" else name
+
+
 def _table(reader: PanelReader, reporter: UsageReporter, by: str, sums: Mapping[str, UsageSum]) -> Table:
     texts = reader.texts
     columns = tuple(
@@ -96,7 +107,7 @@ def _table(reader: PanelReader, reporter: UsageReporter, by: str, sums: Mapping[
     )
     rows: list[tuple[Cell, ...]] = [
         (
-            TapeLink(name, session=name) if by == "chat" else name,
+            _label(by, name),
             Number(usage.cost_nanousd, text=reporter.format_cost(texts, usage)),
             Number(usage.calls),
             Number(usage.input_tokens),

@@ -9,6 +9,7 @@ from typing import TextIO, TypeVar
 
 from bubbot.errors import ConfigError
 from bubbot.log import printable
+from bubbot.ports.text import wrap_text
 from bubbot.texts import Texts
 
 Answer = TypeVar("Answer")
@@ -34,11 +35,22 @@ class Console:
         texts: Texts | None = None,
         is_unattended: bool = False,
         on_secret: Callable[[str], None] = lambda _text: None,
+        find_columns: Callable[[], int] = lambda: 0,
     ) -> None:
-        """Set the streams. `on_secret` is called with each answer that the terminal does not show."""
+        """Set the streams.
+
+        Args:
+            answers: the answers.
+            output: takes the questions.
+            texts: the language of the questions; None for English.
+            is_unattended: take the default of every question, and raise the errors of wrong answers.
+            on_secret: called with each answer that the terminal does not show.
+            find_columns: returns the width of the output now; 0 for lines of any length.
+        """
         self._answers = answers
         self._output = output
         self._on_secret = on_secret
+        self._find_columns = find_columns
         self._step = self._steps = 0
         self.is_unattended = is_unattended
         self.texts = texts or Texts()
@@ -69,7 +81,8 @@ class Console:
 
     def tell(self, text: str = "") -> None:
         """Print lines; text of platforms and files may contain anything, so control characters are replaced."""
-        self._write("\n".join(printable(line) for line in text.split("\n")) + "\n")
+        lines = "\n".join(printable(line) for line in text.split("\n"))
+        self._write(wrap_text(lines, self._find_columns()) + "\n")
 
     def ask(self, question: str, default: str, check: Callable[[str], Answer], *, preset: str | None = None) -> Answer:
         """Ask until the answer passes the check.
@@ -127,7 +140,8 @@ class Console:
 
     def read_line(self, prompt: str, *, is_echoed: bool = True) -> str:
         """Read one line of the input. Raises `InputEnded`."""
-        self._write(printable(prompt))
+        words = printable(prompt).rstrip()
+        self._write(wrap_text(words, max(0, self._find_columns() - 1)) + prompt[len(words) :])
         try:
             text = self._answers.readline()
         except UnicodeDecodeError:

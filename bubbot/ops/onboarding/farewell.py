@@ -64,6 +64,9 @@ def next_steps(
         yield f"  {prefix} run       {texts.say('init_run')}"
     for account in accounts:
         yield from _describe_first_message(account, prefix, texts)
+    if not settings.attachments.transcription:
+        yield texts.say("init_voice")
+        yield f"  {prefix} config set attachments.transcription openai/whisper-1"
 
 
 def _describe_first_message(account: PlatformAccount, prefix: str, texts: Texts) -> Iterator[str]:

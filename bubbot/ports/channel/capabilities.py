@@ -144,11 +144,18 @@ class ChannelHealth:
         is_ready: the channel receives now.
         last_seen_at: time of the platform's last sign of life, ISO 8601 in UTC; empty for never.
         note: the problem, in a few English words for the operator; empty if none.
+        account: the bot's name there, as people write it, such as `@bubbot_bot`; empty before the platform has said it.
     """
 
     is_ready: bool
     last_seen_at: str = ""
     note: str = ""
+    account: str = ""
+
+    @property
+    def is_connected(self) -> bool:
+        """True if the platform has let the bot in; the first messages may still be on their way."""
+        return self.is_ready or bool(self.account)
 
 
 @runtime_checkable

@@ -195,10 +195,18 @@ class TestChats:
         assert any(line.startswith("log: ") and "channel.refused" in line for line in told)
         assert not any("deliver.failed" in line or "/home" in line for line in told)
 
-    def test_in_a_group_nothing_of_other_chats_of_money_or_of_the_log(self) -> None:
+    def test_in_a_group_nothing_of_other_chats_of_money_of_the_machine_or_of_the_log(self) -> None:
         told = "\n".join(HealthFormatter(Texts(), FULL).in_chat(Role.OWNER, direct=False))
         assert "log: errors: 1; warnings: 4" in told
-        assert not any(word in told for word in ("telegram:42", "EUR", "tokens", "channel.refused", "3fa9c1"))
+        assert not any(
+            word in told for word in ("telegram:42", "EUR", "tokens", "channel.refused", "3fa9c1", "4242", " free")
+        )
+
+    def test_numbers_in_german(self) -> None:
+        told = HealthFormatter(Texts("de"), FULL).in_chat(Role.OWNER, direct=True)
+        assert any(
+            "12.345 Einträge; 1,2 MB, dazu 999 bytes im Log der Datenbank; 78,0 GB frei" in line for line in told
+        )
 
     def test_in_chinese(self) -> None:
         told = HealthFormatter(Texts("zh"), FULL).in_chat(Role.OWNER, direct=True)
