@@ -80,7 +80,7 @@ class TestByQuestions:
         told = await asyncio.to_thread(
             fine, home, "--model", "scripted", lines=[*lines[:4], *lines[5:]], env=at(telegram)
         )
-        assert "did you mean Europe/Berlin" in told
+        assert "您是不是要 Europe/Berlin" in told
         assert f"这是 @bubbot_bot（ID {telegram.bot.user.id}）。" in told  # its language is known by now
         assert "anybody can take a username" in told
         assert "在 Telegram 上给 @bubbot_bot 发任意一条消息。它会回复一个代码。" in told

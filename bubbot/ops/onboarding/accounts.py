@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from bubbot.errors import ChannelError, ChannelRefused, ConfigError
@@ -102,7 +103,7 @@ class AccountPrompter:
             if not typed and not current:
                 return None
             try:
-                return self._verify(kind, name, answers.parse_token(typed) if typed else None)
+                return self._verify(kind, name, answers.parse_token(typed, self.console.texts) if typed else None)
             except (ChannelRefused, ConfigError) as error:
                 if self.console.is_unattended or not _is_about_token(error, name):
                     raise
@@ -160,7 +161,8 @@ class AccountPrompter:
         if not owners and not existing:
             where = self.console.say(_IDS[kind])
             question = self.console.say("init_your_id", title=TITLES[kind], where=where)
-            answer = None if self.console.is_unattended else self.console.ask(question, "", answers.parse_person)
+            parse = partial(answers.parse_person, texts=self.console.texts)
+            answer = None if self.console.is_unattended else self.console.ask(question, "", parse)
             owners = [answer] if answer is not None else []
         added = [owner for owner in owners if str(owner) not in map(str, existing)]
         if added:

@@ -210,7 +210,7 @@ class ModelPrompter:
             hint = self._say("init_takes" if found else "init_in_environment", variable=found or names[0])
         while text := self._console.ask_secret(self._say("init_key", title=title, hint=hint)):
             try:
-                return answers.parse_secret(text)
+                return answers.parse_secret(text, self._console.texts)
             except ConfigError as error:
                 self._console.tell(f"  {error}")
         return typed

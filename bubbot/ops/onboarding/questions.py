@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
+from functools import partial
 
 from bubbot.errors import ConfigError
 from bubbot.ops.onboarding import answers
@@ -62,7 +63,12 @@ def ask_bot(console: Console, existing: ExistingConfig, options: InitOptions, ch
     if options.timezone is None:
         console.begin_step(console.say("init_zone"))
     current_zone = _current_value(existing, "timezone", zone)
-    zone = console.ask(console.say("init_zone"), current_zone, answers.parse_zone, preset=options.timezone)
+    zone = console.ask(
+        console.say("init_zone"),
+        current_zone,
+        partial(answers.parse_zone, texts=console.texts),
+        preset=options.timezone,
+    )
     changes.set_value(bot, "timezone", zone)
 
 
@@ -105,7 +111,7 @@ def ask_missing_secrets(
         while text := console.ask_secret(question):
             try:
                 changes.set_secret(
-                    table, key, answers.parse_token(text) if key == "token" else answers.parse_secret(text)
+                    table, key, (answers.parse_token if key == "token" else answers.parse_secret)(text, console.texts)
                 )
                 break
             except ConfigError as error:
