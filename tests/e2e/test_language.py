@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e import bot
+from tests.e2e.daemon import configured, running
+from tests.fakes.botapi.server import Server
 
 ENGLISH = re.compile(
     r"(?<![-\w])(?:the|of|is|and|this|with|for|to|that|it|are|not|your|or|from|which)\b", re.IGNORECASE
@@ -38,10 +41,11 @@ def test_init_asks_in_the_language_of_the_shell_and_sets_it(home: Path, locale: 
 
 
 def test_the_language_that_was_chosen_is_spoken_from_then_on(home: Path) -> None:
-    told = printed(home, "init", "--model", "scripted", lines="\nde\n\n\n\n", LC_ALL="C.UTF-8")
+    told = printed(home, "init", "--model", "scripted", lines="\nde\nMars\n\n\n\n", LC_ALL="C.UTF-8")
     before, _, after = told.partition("3  中文\n")
     assert before.startswith("This sets up the bot")
     assert english_lines(after) == []
+    assert "'Mars' ist keine Zeitzone" in after
     assert printed(home, "init", lines="", LC_ALL="zh_CN.UTF-8", code=1).startswith("Das richtet")
 
 
@@ -56,6 +60,18 @@ def test_status_speaks_the_language_of_the_bot_and_its_json_english(home: Path, 
     assert english_lines(told) == []
     verdict = "No bot runs for this home; this is what its database says."
     assert json.loads(printed(home, "status", "--json", code=1))["verdict"] == verdict
+
+
+async def test_a_running_bot_reports_in_the_language_that_the_shell_asks_for(home: Path) -> None:
+    async with Server(limits=None) as server:
+        configured(home, server)
+        async with running(home) as daemon:
+            await daemon.quiet(server)
+            told = await asyncio.to_thread(printed, home, "status", BUBBOT_BOT__LANGUAGE="zh")
+            assert told.startswith("准备就绪：启动后还没有回合。")
+            assert english_lines(told) == []
+            report = json.loads(await asyncio.to_thread(printed, home, "status", "--json", BUBBOT_BOT__LANGUAGE="zh"))
+            assert report["verdict"] == "Ready: no turn since the start."
 
 
 @pytest.mark.parametrize(("tag", "usage"), [("de", "Aufruf: "), ("zh", "用法：")])
