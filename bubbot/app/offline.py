@@ -39,7 +39,13 @@ from bubbot.texts import Texts
 
 
 async def offline_snapshot(
-    store: TapeStore | None, home: Home, settings: Settings, *, now: Clock, config: Path | None = None
+    store: TapeStore | None,
+    home: Home,
+    settings: Settings,
+    *,
+    now: Clock,
+    config: Path | None = None,
+    texts: Texts | None = None,
 ) -> HealthSnapshot:
     """Return the snapshot of a home whose bot does not run, from the database alone.
 
@@ -49,6 +55,7 @@ async def offline_snapshot(
         settings: its settings.
         now: the clock.
         config: the file with the settings, if not the one in the home.
+        texts: the language of the reader; None for English.
     """
     if store is None:
         # Imported here: few homes have no database.
@@ -86,7 +93,9 @@ async def offline_snapshot(
         backup=await asyncio.to_thread(newest_backup, home),
         quarantine=describe_backup(await Quarantine(open_tape(HOME_TAPE)).current_restore()),
         reports=await read_health(
-            reader, settings, HealthContext(Texts(), blank.at, blank.zone, chats=book.chats, people=book.people)
+            reader,
+            settings,
+            HealthContext(texts or Texts(), blank.at, blank.zone, chats=book.chats, people=book.people),
         ),
         features=unowned_sections(settings),
     )

@@ -161,7 +161,7 @@ class FeatureHealth:
 
     Attributes:
         name: that of the feature.
-        trouble: what is wrong, in an English sentence; empty if the feature is healthy.
+        trouble: what is wrong, in a sentence in the reader's language; empty if the feature is healthy.
         rows: lines for people.
         basis: what the values of `bubbot status --json` go by, such as a currency.
         data: the values themselves, by keys that no other feature uses.

@@ -71,9 +71,14 @@ class Texts:
         return _COMMAND.sub(lambda found: self.command_prefix + found[1].replace(".", "_"), text)
 
     @property
+    def tag(self) -> str:
+        """The language without its region, as the folder of its catalogues is named."""
+        return self.language.partition("-")[0].lower()
+
+    @property
     def is_translated(self) -> bool:
         """True if this language is available."""
-        return self._tag == SOURCE_LANGUAGE or self._tag in list_languages(self.package)
+        return self.tag == SOURCE_LANGUAGE or self.tag in list_languages(self.package)
 
     @cached_property
     def english(self) -> Texts:
@@ -165,13 +170,9 @@ class Texts:
         text = catalogue.find(name)
         return "" if text == catalogue.entries[name].singular else text
 
-    @property
-    def _tag(self) -> str:
-        return self.language.partition("-")[0].lower()
-
     @cached_property
     def _available(self) -> str:
-        return self._tag if self.is_translated else SOURCE_LANGUAGE
+        return self.tag if self.is_translated else SOURCE_LANGUAGE
 
     def _catalogue(self, name: str) -> Catalogue:
         """Return the catalogue with this sentence. Raise `KeyError` if there is none."""

@@ -30,7 +30,6 @@ from bubbot.ports.usage import (
 )
 from bubbot.records import dataclass
 from bubbot.tape.projection import read_combined_projection
-from bubbot.texts import Texts
 
 MAX_NEAR_BUDGETS = 5
 """Budgets near their limit to report, besides that of the whole bot."""
@@ -222,7 +221,8 @@ def _sample_usages(usages: Sequence[BudgetUsage]) -> Iterator[MetricSample]:
 
 def _describe_trouble(context: HealthContext, outage: ModelOutage) -> str:
     since = context.format_time(outage.since)
-    return f"no answer comes from {outage.name} since {since}: {explain_outage(Texts(), outage)}"
+    why = explain_outage(context.texts, outage)
+    return context.texts.say("verdict_outage", name=outage.name, since=since, why=why)
 
 
 def _describe_outage(context: HealthContext, outage: ModelOutage) -> str:

@@ -7,12 +7,19 @@ from bubbot.ops.onboarding.accounts import PlatformAccount
 from bubbot.ops.onboarding.farewell import next_steps
 from bubbot.settings.loader import Settings
 from bubbot.settings.sections import ModelSettings
+from bubbot.texts import Texts
 
 
 def lines(settings: Settings, *accounts: PlatformAccount) -> list[str]:
     return [
         *next_steps(
-            settings, accounts, prefix="bubbot", running_pid=None, has_service=False, environment={"PATH": "/bin"}
+            settings,
+            accounts,
+            prefix="bubbot",
+            running_pid=None,
+            has_service=False,
+            environment={"PATH": "/bin"},
+            texts=Texts(),
         )
     ]
 
