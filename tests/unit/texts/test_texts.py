@@ -540,6 +540,9 @@ def _text(node: ast.Constant | ast.JoinedStr) -> str:
 BUILT = (
     "panel.",
     "argument_",
+    "access_audience_",
+    "access_group_",
+    "group_button_",
     "cron_",
     "w_",
     "weekday_",
