@@ -391,9 +391,10 @@ class InboundGate:
 
     async def _admit(self, requests: AccessRequests, inbound: Inbound) -> None:
         notice = requests.welcome(inbound, self._link.split)
-        if await self.accept(inbound, {self._outbox.tape_of(inbound.session): [notice]}, is_own=True) is not None:
-            if notice.key and (message := await self._outbox.find_intent(notice.key)) is not None:
-                await self._deliver(message)
+        if await self.accept(inbound, {self._outbox.tape_of(inbound.session): [notice]}, is_own=True) is None:
+            return  # another way of letting the person in was faster
+        if notice.key and (message := await self._outbox.find_intent(notice.key)) is not None:
+            await self._deliver(message)
 
     async def _handle_added(self, event: BotAdded) -> None:
         """Greet the group if an owner added the bot, and ask an owner who may speak there if nobody decided yet."""

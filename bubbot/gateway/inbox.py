@@ -58,7 +58,6 @@ from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.service import NewId, TapeService
 
-
 MAX_WAITING_CHARS = 4_000
 """Characters of a stranger's message that are kept until the stranger is let in."""
 

@@ -88,9 +88,7 @@ class AccessRequests:
             and self._access.role(inbound.channel, inbound.sender.id) is not Role.STRANGER
         )
 
-    def welcome(
-        self, inbound: Inbound, split: Callable[[Outbound], Sequence[MessagePart]]
-    ) -> TapeEntry:
+    def welcome(self, inbound: Inbound, split: Callable[[Outbound], Sequence[MessagePart]]) -> TapeEntry:
         """Make the notice that a person was let in, whose message is answered."""
         outbound = Outbound(inbound.channel, inbound.chat, self._texts.say("let_in"), inbound.thread)
         return intent_entry(inbound.session, f"let-in:{inbound.external_id}", tuple(split(outbound)))

@@ -10,7 +10,6 @@ from bubbot.ports.channel import Role, Sender
 from bubbot.records import dataclass
 from bubbot.tape.entry import TapeEntry
 
-
 Audience: TypeAlias = Literal["everybody", "known", "nobody"]
 """Who may speak in a group: everybody there as a member, people with a role, or nobody at all."""
 

@@ -103,7 +103,14 @@ def _added(channel: str, external_id: str, change: Raw) -> BotAdded | None:
     is_there = change["new_chat_member"]["status"] in ("member", "administrator")
     if was_there or not is_there or change["chat"]["type"] not in ("group", "supergroup"):
         return None
-    return BotAdded(channel, external_id, _chat_id(change), _user_sender(change["from"]), _time(change["date"]), chat_title=_title(change["chat"]))
+    return BotAdded(
+        channel,
+        external_id,
+        _chat_id(change),
+        _user_sender(change["from"]),
+        _time(change["date"]),
+        chat_title=_title(change["chat"]),
+    )
 
 
 def _format_id(value: object) -> str:

@@ -121,7 +121,7 @@ async def ignore_grant(channel: str, sender_id: str) -> None:
     """Do nothing: the default of `AccessService`."""
 
 
-async def know_no_group(channel: str, number: str) -> bool:  # noqa: ARG001 - see `IsGroup`
+async def know_no_group(channel: str, number: str) -> bool:
     """Return false: the default of `AccessService`."""
     return False
 
@@ -558,9 +558,7 @@ class AccessService:
             if newest is None or newest.name != DECLINED:
                 await self._write(event(DECLINED, {"channel": channel, "id": sender_id, "by": by}))
 
-    async def _set_audience(
-        self, channel: str, group: str, audience: Audience, by: str, title: str
-    ) -> GroupAudience:
+    async def _set_audience(self, channel: str, group: str, audience: Audience, by: str, title: str) -> GroupAudience:
         async with self._lock:
             await self._refresh()
             self._check_channel(channel)
@@ -647,7 +645,11 @@ class AccessService:
             await self._refresh()
             self._check_channel(channel)
             sender_id = numeric_id(sender_id)
-            if sender_id.startswith("-") or (channel, sender_id) in self._state.groups or await self._is_group(channel, sender_id):
+            if (
+                sender_id.startswith("-")
+                or (channel, sender_id) in self._state.groups
+                or await self._is_group(channel, sender_id)
+            ):
                 raise ConfigError(
                     f"{sender_id} is a group on {channel}, not a person, and nothing changed: "
                     f"bubbot access group {channel} {sender_id} everybody lets everybody there talk"

@@ -492,7 +492,9 @@ def _format_entry(entry: TapeEntry) -> str:
         parts.append(f"by {data['by']}")
     if entry.name == GRANTED:
         parts.append(f"({data['how']})")
-    return printable(f"#{entry.id} {entry.date[:19]} {event}: {' '.join([*parts, data.get('name', data.get('title', ''))])}".rstrip())
+    return printable(
+        f"#{entry.id} {entry.date[:19]} {event}: {' '.join([*parts, data.get('name', data.get('title', ''))])}".rstrip()
+    )
 
 
 async def _ask_approval(context: CommandContext, args: ApproveCode) -> CommandResult:

@@ -277,13 +277,7 @@ def _apply(state: AccessState, entry: TapeEntry) -> AccessState:
     if entry.name == GROUP:
         return replace(state, groups=_with_group(state.groups, entry))
     if entry.name in (REQUESTED, DECLINED):
-        account = (data["channel"], data["id"])
-        others = tuple(each for each in state.requests if (each.data["channel"], each.data["id"]) != account)
-        requests = _newest((*others, entry), lambda each: each.data["channel"], MAX_STORED_CODES_PER_CHANNEL)
-        codes = state.codes
-        if entry.name == DECLINED:
-            codes = tuple(_close(code, "void") if (code.channel, code.id) == account else code for code in codes)
-        return replace(state, requests=requests, codes=codes)
+        return _with_request(state, entry)
     if entry.name in (AUDIT_GRANTED, AUDIT_REVOKED):
         return replace(state, audits=_with_audit(state.audits, entry))
     if entry.name in (READING_GRANTED, READING_REVOKED):
@@ -303,6 +297,17 @@ def _apply(state: AccessState, entry: TapeEntry) -> AccessState:
         refusals = (*state.refusals, (data["by"], parse_moment(entry.date) or _LONG_AGO))
         return replace(state, refusals=_newest(refusals, lambda item: item[0], MAX_STORED_REFUSALS_PER_GIVER))
     return state
+
+
+def _with_request(state: AccessState, entry: TapeEntry) -> AccessState:
+    """Return the state in which this is the newest fact about a stranger; the codes of one whom an owner declined are void."""
+    account = (entry.data["channel"], entry.data["id"])
+    others = tuple(each for each in state.requests if (each.data["channel"], each.data["id"]) != account)
+    requests = _newest((*others, entry), lambda each: str(each.data["channel"]), MAX_STORED_CODES_PER_CHANNEL)
+    codes = state.codes
+    if entry.name == DECLINED:
+        codes = tuple(_close(code, "void") if (code.channel, code.id) == account else code for code in codes)
+    return replace(state, requests=requests, codes=codes)
 
 
 _LINK_FACTS = (LINK_CODE, LINK_CLAIMED, LINK_DECLINED, LINKED, UNLINKED)

@@ -98,7 +98,9 @@ class GroupArgs(ToolArgs):
     """The arguments of `access.group`."""
 
     group: str = Field(
-        default="", description="the id of the group or server, or such as telegram:-1001234567; empty: list them", max_length=200
+        default="",
+        description="the id of the group or server, or such as telegram:-1001234567; empty: list them",
+        max_length=200,
     )
     who: Literal["everybody", "known", "nobody", "leave"] | None = Field(
         default=None,
@@ -239,8 +241,13 @@ def access_tools(
         return turn.texts.say("access_declined", id=args.id, channel=channel)
 
     people = (access_list, access_approve, access_grant, access_revoke, access_decline)
-    people = (*people, _group_tool(find_access, leave))
-    return *people, *reading_tools(find_access), *audit_tools(find_access), *_link_tools(find_access, send)
+    return (
+        *people,
+        _group_tool(find_access, leave),
+        *reading_tools(find_access),
+        *audit_tools(find_access),
+        *_link_tools(find_access, send),
+    )
 
 
 def _group_tool(find_access: Callable[[], AccessService], leave: LeaveGroup | None) -> Tool:
@@ -296,7 +303,9 @@ def _group_name(group: GroupAudience) -> str:
 
 def _describe_group(group: GroupAudience, texts: Texts) -> str:
     audience = texts.say(f"access_audience_{group.audience}")
-    return texts.say("access_group_line", channel=group.channel, id=group.group, group=_group_name(group), audience=audience)
+    return texts.say(
+        "access_group_line", channel=group.channel, id=group.group, group=_group_name(group), audience=audience
+    )
 
 
 def reading_tools(find_access: Callable[[], AccessService]) -> tuple[Tool, ...]:
