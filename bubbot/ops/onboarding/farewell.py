@@ -50,7 +50,7 @@ def next_steps(
     yield "\nNext:"
     yield f"  {prefix} doctor    checks whether everything is in order"
     if running_pid is not None:
-        yield f"  The bot runs (process {running_pid}): restart it to apply this."
+        yield f"  The bot runs (process {running_pid}): `{prefix} reload` applies this, and names what needs a restart."
     if not accounts:
         yield f"  {prefix} chat      talks with the bot in this terminal"
         return
@@ -69,5 +69,5 @@ def _describe_first_message(account: PlatformAccount, prefix: str) -> Iterator[s
     if account.has_owner:
         yield f"Then send any message to {bot} on {title}: it answers."
         return
-    yield f"Then send any message to {bot} on {title}. It answers with a code. In another terminal, approve yourself with it:"
+    yield f"Then send any message to {bot} on {title}. If you are not its owner yet, it answers with a code. In another terminal, approve yourself with it:"
     yield f"  {prefix} access approve CODE --role owner"
