@@ -83,7 +83,9 @@ class TestByQuestions:
         assert "did you mean Europe/Berlin" in told
         assert f"This is @bubbot_bot (id {telegram.bot.user.id})." in told
         assert "anybody can take a username" in told
-        assert "send any message to @bubbot_bot on Telegram. If you are not its owner yet, it answers with a code" in told
+        assert (
+            "send any message to @bubbot_bot on Telegram. If you are not its owner yet, it answers with a code" in told
+        )
         assert "access approve CODE --role owner" in told
         assert token not in told
         wanted = ['name = "Ada\'s bot"', 'language = "zh"', 'timezone = "Europe/Berlin"', 'name = "scripted"']
