@@ -143,6 +143,8 @@ class Reloader:
                     plan, event(LOADED, {"how": how, "changed": changed, "later": list(diff.restart_required)})
                 )
             )
+        for channel_runtime in self._daemon.bot.channel_runtimes.values():  # the lists may have new people
+            await channel_runtime.gate.admit()
         names = ", ".join(diff.reloadable)
         log.info(
             "settings applied: %s",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bubbot.gateway.channel_runtime import ChannelRuntime
-from bubbot.ports.channel import Outbound, Role
+from bubbot.ports.channel import ButtonSet, Outbound, Role
 from bubbot.tape.entry import TapeEntry
 from bubbot.texts import Texts
 
@@ -21,7 +21,7 @@ class OwnerChat:
         """Notify with a fact of the own tape."""
         return await self.notify(self._tape, key, text, fact)
 
-    async def notify(self, tape: str, key: str, text: str, fact: TapeEntry) -> bool:
+    async def notify(self, tape: str, key: str, text: str, fact: TapeEntry, buttons: ButtonSet | None = None) -> bool:
         """Store a notice and its fact in one transaction and send it; return false if no owner has a direct chat."""
         for channel_runtime in self._channel_runtimes.values():
             access = channel_runtime.policy.access
@@ -33,7 +33,9 @@ class OwnerChat:
             if inbound is None:
                 continue
             typed = Texts(command_prefix=channel_runtime.link.command_prefix).format_commands(text)
-            parts = tuple(channel_runtime.link.split(Outbound(name, inbound.chat, typed, inbound.thread)))
+            parts = tuple(
+                channel_runtime.link.split(Outbound(name, inbound.chat, typed, inbound.thread, buttons=buttons))
+            )
             message = await channel_runtime.outbox.enqueue(inbound.session, key, parts, {tape: [fact]})
             await channel_runtime.deliver(message)
             return True

@@ -344,6 +344,11 @@ class GroupCalled(TypedDict):
     channel: str
     chat: str
     space: str
+    title: NotRequired[str]
+
+
+class InboundWaiting(InboundReceived):
+    """`inbox/waiting`"""
 
 
 class InboundRefused(TypedDict):
@@ -586,6 +591,7 @@ KERNEL_EVENTS: Mapping[str, type] = MappingProxyType(
         "inbox/changed": MessageChanged,
         "inbox/added": BotAddedToGroup,
         "inbox/called": GroupCalled,
+        "inbox/waiting": InboundWaiting,
         "inbox/refused": InboundRefused,
         "inbox/press-refused": PressRefused,
         "inbox/pressed": ButtonPressed,
