@@ -13,8 +13,8 @@ from bubbot.ports.channel import Inbound
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.texts import Texts
 
-NotifyOwner: TypeAlias = Callable[[str, str, str, TapeEntry], Awaitable[bool]]
-"""Notify an owner, given the tape of the fact, a key, the text and the fact; false if no owner has a chat yet."""
+NotifyOwner: TypeAlias = Callable[[str, str, Callable[[Texts], str], TapeEntry], Awaitable[bool]]
+"""Notify an owner, given the tape of the fact, a key, what says the text and the fact; false if no owner has a chat yet."""
 
 MAX_NOTICES_PER_DAY = 10
 """Groups of which an owner is told in 24 hours: anybody can put a bot into many groups."""
@@ -26,9 +26,8 @@ RETRY_SECONDS = 60.0
 class GroupCalls:
     """Notifies an owner of a group whose strangers call the bot. The notice and its fact are stored together."""
 
-    def __init__(self, inbox: Inbox, texts: Texts, notify_owner: NotifyOwner) -> None:
+    def __init__(self, inbox: Inbox, notify_owner: NotifyOwner) -> None:
         self._inbox = inbox
-        self._texts = texts
         self._notify_owner = notify_owner
         self._lock = asyncio.Lock()
         self._settled: set[str] = set()
@@ -55,11 +54,14 @@ class GroupCalls:
         if await self._inbox.has_fact(session, key):
             return True
         sentence = "space_called" if inbound.space else "group_called"
-        text = self._texts.say(sentence, group=group, channel=inbound.channel)
+
+        def write(texts: Texts) -> str:
+            return texts.say(sentence, group=group, channel=inbound.channel)
+
         data = {"channel": inbound.channel, "chat": inbound.chat, "space": inbound.space}
         fact = event(GROUP_CALLED, data, key=key)
         tape = self._inbox.tape_of(session)
-        if not await self._notify_owner(tape, f"{inbound.channel}:{key}", text, fact):
+        if not await self._notify_owner(tape, f"{inbound.channel}:{key}", write, fact):
             return False
         self._notices.append(now)
         return True

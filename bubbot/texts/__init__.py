@@ -81,10 +81,9 @@ class Texts:
 
     def read_all(self) -> None:
         """Read every language now, for a process that outlives its files: an upgrade of the package replaces them."""
-        for language in self._languages:
-            texts = self.in_language(language)
-            for area in set(texts._areas.values()):
-                texts._read(area)
+        for texts in (self, *map(self.in_language, self._languages)):
+            for area in set(self._areas.values()):
+                texts._read(area)  # noqa: SLF001 - of this class
 
     def say(self, name: str, /, **values: object) -> str:
         """Return the sentence of this name with the values of its placeholders; an int `count` chooses its form.
@@ -175,7 +174,7 @@ class Texts:
             other = variants[language, prefix] = replace(self, language=language, command_prefix=prefix)
             vars(other).update(_areas=self._areas, _languages=self._languages, _variants=variants)
             twins = [texts for (tag, _), texts in variants.items() if tag == language]
-            vars(other).update(_catalogues=twins[0]._catalogues)
+            vars(other).update(_catalogues=twins[0]._catalogues)  # noqa: SLF001 - of this class
         return variants[language, prefix]
 
     @cached_property

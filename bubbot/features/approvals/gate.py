@@ -435,7 +435,8 @@ class CallGate:
             "window": [turn.tape.name, asked["window"]],
             "digests": [call["digest"] for call in calls],
         }
-        message = ApprovalCard(card.id, asked, turn.session, turn.sender, turn.texts, turn.zone).message(
+        texts = turn.texts if chat == turn.session else await service.find_texts(chat, turn.session, turn.sender)
+        message = ApprovalCard(card.id, asked, turn.session, turn.sender, texts, turn.zone).message(
             chat, service.settings.role, seconds=int(service.settings.hours * HOUR_SECONDS)
         )
         if not self._stage(turn, card_key(card.id), message) and chat != turn.session:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from bubbot.gateway.groups import DAY_SECONDS, MAX_NOTICES_PER_DAY, RETRY_SECONDS, GroupCalls
@@ -28,7 +29,7 @@ def bot(store: TapeStore, life: str = "first", **listed: Any) -> Any:
 
 def with_owner_chat(bench: Bench) -> None:
     """Opens the gate as the daemon does."""
-    owner = OwnerChat({CHANNEL: bench.line}, bench.inbox.name)
+    owner = OwnerChat({CHANNEL: bench.line}, bench.inbox.name, Texts())
     bench.line.open_gate(bench.app, Texts(), notify_owner=owner.notify)
 
 
@@ -160,10 +161,10 @@ class Owner:
 
     def restart(self) -> GroupCalls:
         tape = TapeService(self.store, inbox_tape("test"), now=SteppingClock(), new_id=CountingIds())
-        self.calls = GroupCalls(Inbox(tape, CountingIds("nonce")), Texts(), self.notify)
+        self.calls = GroupCalls(Inbox(tape, CountingIds("nonce")), self.notify)
         return self.calls
 
-    async def notify(self, tape: str, key: str, text: str, fact: TapeEntry) -> bool:
+    async def notify(self, tape: str, key: str, write: Callable[[Texts], str], fact: TapeEntry) -> bool:
         self.tries += 1
         if self.has_chat:
             await self.store.append([Batch(tape, (fact,))])
