@@ -60,7 +60,7 @@ class Texts:
     def in_language(self, tag: str) -> Texts:
         """Return the same sentences for a person of this language; these if nobody has translated them into it."""
         language = _primary(tag)
-        is_other = language != self._tag and language in self._languages
+        is_other = language != self.tag and language in self._languages
         return self._variant(language, self.command_prefix) if is_other else self
 
     def format_commands(self, text: str) -> str:
@@ -70,9 +70,14 @@ class Texts:
         return _COMMAND.sub(lambda found: self.command_prefix + found[1].replace(".", "_"), text)
 
     @property
+    def tag(self) -> str:
+        """The language without its region, as the folder of its catalogues is named."""
+        return _primary(self.language)
+
+    @property
     def is_translated(self) -> bool:
         """True if this language is available."""
-        return self._tag in self._languages
+        return self.tag in self._languages
 
     @cached_property
     def english(self) -> Texts:
@@ -158,10 +163,6 @@ class Texts:
         text = catalogue.find(name)
         return "" if text == catalogue.entries[name].singular else text
 
-    @property
-    def _tag(self) -> str:
-        return _primary(self.language)
-
     def _variant(self, language: str, prefix: str) -> Texts:
         """Return the sentences in this language with this prefix. One bot has one of each.
 
@@ -179,7 +180,7 @@ class Texts:
 
     @cached_property
     def _available(self) -> str:
-        return self._tag if self.is_translated else SOURCE_LANGUAGE
+        return self.tag if self.is_translated else SOURCE_LANGUAGE
 
     def _catalogue(self, name: str) -> Catalogue:
         """Return the catalogue with this sentence. Raise `KeyError` if there is none."""

@@ -51,7 +51,15 @@ def inbound(content: dict[str, Any]) -> Inbound:
 
 def test_a_private_message() -> None:
     assert read("message", message(PRIVATE, text="hello 👋")) == Inbound(
-        "tg", "4242:5", "77", Sender("77", "Kim Lee", language="en"), "hello 👋", TIME, message="900", direct=True, addressed=True
+        "tg",
+        "4242:5",
+        "77",
+        Sender("77", "Kim Lee", language="en"),
+        "hello 👋",
+        TIME,
+        message="900",
+        direct=True,
+        addressed=True,
     )
 
 
@@ -357,7 +365,13 @@ class TestChanges:
             "edited_message", message(text="/new x", entities=[entity("bot_command", 0, 4)], edit_date=DATE + 60)
         )
         assert event == Edit(
-            "tg", "4242:5", "-1001", "900", Sender("77", "Kim Lee", language="en"), ",new x", TIME.replace("06:40", "07:40")
+            "tg",
+            "4242:5",
+            "-1001",
+            "900",
+            Sender("77", "Kim Lee", language="en"),
+            ",new x",
+            TIME.replace("06:40", "07:40"),
         )
 
     def test_a_live_location_that_moves_is_none(self) -> None:
@@ -372,7 +386,9 @@ class TestChanges:
             ],
         }  # fmt: skip
         event = read("message_reaction", change)
-        assert event == Reaction("tg", "4242:5", "-1001", "8", Sender("77", "Kim Lee", language="en"), ("👍", "custom:55", "⭐"), TIME)
+        assert event == Reaction(
+            "tg", "4242:5", "-1001", "8", Sender("77", "Kim Lee", language="en"), ("👍", "custom:55", "⭐"), TIME
+        )
         gone = {**change, "new_reaction": [], "actor_chat": GROUP}
         del gone["user"]
         event = read("message_reaction", gone)
