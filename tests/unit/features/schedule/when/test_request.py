@@ -64,7 +64,7 @@ CONTEXT = ReadingContext(datetime(2026, 11, 23, 13, 30, tzinfo=UTC), ZoneInfo("E
         ("daran zu trinken in 10 Minuten", "trinken", "at 2026-11-23T13:40:00Z"),
         # What is German only by its looks.
         ("so do it at 5pm", "so do it", "at 2026-11-23 17:00:00"),
-        ("at 5pm mi casa", "mi casa", "at 2026-11-23 17:00:00"),
+        ("at 9am mi casa", "mi casa", "at 2026-11-24 09:00:00"),
         ("tell them what I am at 5pm", "tell them what I am", "at 2026-11-23 17:00:00"),
         ("in 10 minutes call Alle", "call Alle", "at 2026-11-23T13:40:00Z"),
         ("die cast in 5 minutes", "die cast", "at 2026-11-23T13:35:00Z"),
