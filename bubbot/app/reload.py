@@ -334,7 +334,7 @@ class Reloader:
                 activity=app.turn_services.activity,
                 report=app.turn_services.report,
                 zone=ZoneInfo(settings.bot.timezone),
-                notify_owner=OwnerChat(app.channel_runtimes, BUDGET_TAPE).notify,
+                notify_owner=OwnerChat(app.channel_runtimes, BUDGET_TAPE, app.turn_services.texts).notify,
                 decide_press=app.features.decide_press,
             )
         return toolbox

@@ -14,6 +14,7 @@ from bubbot.ports.outbox import buttons_key, intent_entry
 from bubbot.ports.turn import Turn
 from bubbot.runtime.session import SessionChannel
 from bubbot.tape.entry import TapeEntry
+from bubbot.texts import Texts
 
 SENDING_SECONDS = 10.0
 """How long an erasure waits for the answers before it; those that no platform took by then end with it."""
@@ -22,8 +23,14 @@ SENDING_SECONDS = 10.0
 class ChannelDirectory:
     """Finds the runtime of a channel. `runtimes` is the bot's own mapping, which a reload changes."""
 
-    def __init__(self, runtimes: Mapping[str, ChannelRuntime]) -> None:
+    def __init__(self, runtimes: Mapping[str, ChannelRuntime], texts: Texts) -> None:
         self._runtimes = runtimes
+        self._texts = texts
+
+    async def find_texts(self, channel: str, person: str = "", chat: str = "") -> Texts:
+        """Return the bot's own sentences for a person; without one, for whoever wrote last in a chat of the channel."""
+        runtime = self._runtimes.get(channel)
+        return await runtime.find_texts(self._texts, person, chat) if runtime else self._texts
 
     def role_of(self, inbound: Inbound) -> Role:
         """Return the role of an inbound's sender; a stranger if the channel does not run here."""

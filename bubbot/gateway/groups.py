@@ -25,9 +25,8 @@ DECISION_LIFETIME_SECONDS = 30 * 86_400
 class GroupNotices:
     """Asks an owner about a group. The notice and its fact are stored together."""
 
-    def __init__(self, inbox: Inbox, texts: Texts, notify_owner: NotifyOwner) -> None:
+    def __init__(self, inbox: Inbox, notify_owner: NotifyOwner) -> None:
         self._inbox = inbox
-        self._texts = texts
         self._notify_owner = notify_owner
         self._lock = asyncio.Lock()
         self._settled: set[str] = set()
@@ -62,18 +61,25 @@ class GroupNotices:
         session = f"{cause.channel}:{group}"
         if await self._inbox.has_fact(session, key):
             return True
-        title, say = escape_label(cause.chat_title) or group, self._texts.say
-        text = say(sentence, group=group, channel=cause.channel, title=title, person=name_person(cause.sender))
+        title = escape_label(cause.chat_title) or group
+        command = f"{COMMAND_PREFIX}access.group {group}"
+
+        def write(texts: Texts) -> tuple[str, ButtonSet]:
+            text = texts.say(
+                sentence, group=group, channel=cause.channel, title=title, person=name_person(cause.sender)
+            )
+            buttons = tuple(
+                Button(
+                    texts.say(f"group_button_{choice}"), f"{command} {choice} channel={cause.channel}", cause.chat_title
+                )
+                for choice in ("everybody", "known", "leave")
+            )
+            return text, ButtonSet(buttons, role=Role.OWNER, lifetime_seconds=DECISION_LIFETIME_SECONDS)
+
         data = {"channel": cause.channel, "chat": cause.chat, "space": cause.space, "title": cause.chat_title}
         fact = event(GROUP_CALLED, data, key=key)
-        command = f"{COMMAND_PREFIX}access.group {group}"
-        buttons = tuple(
-            Button(say(f"group_button_{choice}"), f"{command} {choice} channel={cause.channel}", cause.chat_title)
-            for choice in ("everybody", "known", "leave")
-        )
-        question = ButtonSet(buttons, role=Role.OWNER, lifetime_seconds=DECISION_LIFETIME_SECONDS)
         tape = self._inbox.tape_of(session)
-        if not await self._notify_owner(tape, f"{cause.channel}:{key}", text, fact, question):
+        if not await self._notify_owner(tape, f"{cause.channel}:{key}", write, fact):
             return False
         self._notices.append(now)
         return True

@@ -37,6 +37,7 @@ from bubbot.gateway.inbox_views import (
     inbound_from,
     sent_at,
 )
+from bubbot.gateway.languages import PersonLanguages
 from bubbot.gateway.migrations import ChatMigrations
 from bubbot.ports.channel import (
     BackfillCursor,
@@ -77,6 +78,7 @@ class Inbox:
         self._open = [projections.project(INBOX_PROJECTION, shard) for shard in tape.shards()]
         self._migrations = projections.project(MIGRATIONS_PROJECTION, tape)
         self._newest_ids: dict[str, int] = {}
+        self.languages = PersonLanguages(tape.shards())
         self.on_accepted: Callable[[], None] = lambda: None
         """Called for each new inbound once it is durable."""
 
@@ -107,6 +109,7 @@ class Inbox:
         stored = await self._append_once(inbound.session, entry, nonce, also)
         if stored is None:
             return None
+        self.languages.note(inbound)
         self.on_accepted()
         return AcceptedInbound(stored.id, inbound_from(stored.payload["data"]))
 

@@ -60,6 +60,10 @@ INBOX_CHECKPOINT_INTERVAL = 50
 """Inbounds between two checkpoints; a start reads about twice that many facts."""
 MAX_WAITING_READ = 500
 """Newest messages of strangers that are searched for those who were let in since."""
+LANGUAGE = "language"
+"""The field of a sender with the tag of the person's language."""
+MAX_LANGUAGES_READ = 500
+"""Newest messages that are searched for the languages of people."""
 MAX_MESSAGES_READ = 2_000
 """Newest messages that are searched for the newest one of each chat."""
 
@@ -99,6 +103,8 @@ def _storable(value: Any) -> Any:
         data[name] = item if is_plain else _storable(item)
     if data.get(PROVENANCE) == OWN_WORDS:  # few say something else
         del data[PROVENANCE]
+    if data.get(LANGUAGE) == "":  # few platforms tell it
+        del data[LANGUAGE]
     return data
 
 
@@ -347,6 +353,31 @@ class GroupIdsView:
         facts = [entry.payload["data"] for entry in answers[0] if not entry.erased]
         places = [(data["chat"], data.get("space", "")) for data in facts if not data.get("direct", "sender" in data)]
         return frozenset(number for place in places for number in place if number)
+
+
+@dataclass(frozen=True, slots=True)
+class LanguagesView:
+    """The language of each person, and of who wrote last in each chat, by the newest messages."""
+
+    heavy: bool = False
+
+    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
+        """Read the newest messages."""
+        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(RECEIVED,), newest=True, limit=MAX_LANGUAGES_READ),)
+
+    def fold(self, answers: QueryAnswers) -> Mapping[str, str]:
+        """Return the languages, by the ids of people and the places of chats."""
+        found: dict[str, str] = {}
+        for entry in sorted((entry for entry in answers[0] if not entry.erased), key=lambda entry: entry.id):
+            data = entry.payload["data"]
+            if language := data["sender"].get(LANGUAGE):
+                found[data["sender"]["id"]] = found[place_of(data["chat"])] = language
+        return found
+
+
+def place_of(chat: str) -> str:
+    """Return the name of a chat among people: on some platforms a chat has the id of its person."""
+    return f"in {chat}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,10 @@ from bubbot.ports.outbox import intent_entry
 from bubbot.tape.entry import TapeEntry
 from bubbot.texts import COMMAND_PREFIX, Texts
 
-NotifyOwner: TypeAlias = Callable[[str, str, str, TapeEntry, ButtonSet | None], Awaitable[bool]]
-"""Notify an owner, given the tape of the fact, a key, the text, the fact and buttons; false if no owner has a chat yet."""
+WriteNotice: TypeAlias = Callable[[Texts], tuple[str, ButtonSet | None]]
+"""Write a notice and its buttons in a language."""
+NotifyOwner: TypeAlias = Callable[[str, str, WriteNotice, TapeEntry], Awaitable[bool]]
+"""Notify an owner, given the tape of the fact, a key, what writes the notice and the fact; false if no owner has a chat yet."""
 
 REQUEST_LIFETIME_SECONDS = 7 * 86_400
 """Seconds for which an owner can press a button of a question."""
@@ -38,16 +40,20 @@ class AccessRequests:
     Args:
         inbox: the inbox of the channel.
         access: knows who may speak.
-        texts: the bot's own sentences.
+        find_texts: returns the bot's own sentences in the language of a person.
         notify_owner: asks an owner; None: nobody can be asked.
     """
 
     def __init__(
-        self, inbox: Inbox, access: KnowsPeople, texts: Texts, notify_owner: NotifyOwner | None = None
+        self,
+        inbox: Inbox,
+        access: KnowsPeople,
+        find_texts: Callable[[Sender], Texts],
+        notify_owner: NotifyOwner | None = None,
     ) -> None:
         self._inbox = inbox
         self._access = access
-        self._texts = texts
+        self._find_texts = find_texts
         self._notify_owner = notify_owner
 
     async def keep(self, inbound: Inbound, *, is_first: bool = False) -> bool:
@@ -62,19 +68,20 @@ class AccessRequests:
             return False
         ask: NotifyOwner = notify_owner
 
-        async def send(request: AccessRequest) -> bool:
-            channel, person = inbound.channel, inbound.sender
-            text = self._texts.say("access_asked", person=name_person(person), channel=channel, id=person.id)
-            words = f"{person.id} member channel={channel}", f"{person.id} admin channel={channel}"
+        channel, person = inbound.channel, inbound.sender
+
+        def write(texts: Texts) -> tuple[str, ButtonSet]:
+            options = f"{person.id} member channel={channel}", f"{person.id} admin channel={channel}"
             buttons = (
-                Button(self._texts.say("access_button_in"), f"{COMMAND_PREFIX}access.grant {words[0]}"),
-                Button(self._texts.say("access_button_admin"), f"{COMMAND_PREFIX}access.grant {words[1]}"),
-                Button(
-                    self._texts.say("access_button_no"), f"{COMMAND_PREFIX}access.decline {person.id} channel={channel}"
-                ),
+                Button(texts.say("access_button_in"), f"{COMMAND_PREFIX}access.grant {options[0]}"),
+                Button(texts.say("access_button_admin"), f"{COMMAND_PREFIX}access.grant {options[1]}"),
+                Button(texts.say("access_button_no"), f"{COMMAND_PREFIX}access.decline {person.id} channel={channel}"),
             )
-            question = ButtonSet(buttons, role=Role.OWNER, lifetime_seconds=REQUEST_LIFETIME_SECONDS)
-            return await ask(request.tape, str(request.fact.key), text, request.fact, question)
+            text = texts.say("access_asked", person=name_person(person), channel=channel, id=person.id)
+            return text, ButtonSet(buttons, role=Role.OWNER, lifetime_seconds=REQUEST_LIFETIME_SECONDS)
+
+        async def send(request: AccessRequest) -> bool:
+            return await ask(request.tape, str(request.fact.key), write, request.fact)
 
         return await self._access.request(inbound.sender, inbound.channel, inbound.chat, send)
 
@@ -90,7 +97,9 @@ class AccessRequests:
 
     def welcome(self, inbound: Inbound, split: Callable[[Outbound], Sequence[MessagePart]]) -> TapeEntry:
         """Make the notice that a person was let in, whose message is answered."""
-        outbound = Outbound(inbound.channel, inbound.chat, self._texts.say("let_in"), inbound.thread)
+        outbound = Outbound(
+            inbound.channel, inbound.chat, self._find_texts(inbound.sender).say("let_in"), inbound.thread
+        )
         return intent_entry(inbound.session, f"let-in:{inbound.external_id}", tuple(split(outbound)))
 
 

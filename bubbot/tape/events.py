@@ -45,6 +45,7 @@ class InboundSender(PersonData):
     """A sender, on an inbox tape: with the roles that the platform gives."""
 
     roles: NotRequired[Sequence[str]]
+    language: NotRequired[str]
 
 
 class HandoffState(TypedDict, total=False):

@@ -22,7 +22,7 @@ from bubbot.ports.channel import (
     Sender,
     UnparsedUpdate,
 )
-from bubbot.ports.text import clean_json
+from bubbot.ports.text import clean_json, read_language
 from channels.platform.json_values import (
     Raw,
     find_object,
@@ -203,7 +203,8 @@ def _thread(message: Raw) -> str:
 
 
 def _user_sender(user: Raw) -> Sender:
-    return Sender(_format_id(user["id"]), _person_name(user), bool(user.get("is_bot")))
+    language = read_language(user.get("language_code"))
+    return Sender(_format_id(user["id"]), _person_name(user), bool(user.get("is_bot")), language=language)
 
 
 def _chat_sender(chat: Raw) -> Sender:

@@ -56,12 +56,14 @@ class Sender:
         name: the name that the platform shows, which proves nothing.
         bot: the platform says that it is a bot.
         roles: numeric ids of the roles that the platform gives the person in this space.
+        language: the tag of the person's language, such as `de` or `zh-hans`; empty if the platform does not tell it.
     """
 
     id: str
     name: str = ""
     bot: bool = False
     roles: tuple[str, ...] = ()
+    language: str = ""
 
 
 AttachmentKind: TypeAlias = Literal["image", "audio", "voice", "video", "file"]

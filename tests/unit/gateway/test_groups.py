@@ -8,8 +8,9 @@ from typing import Any
 from bubbot.gateway.groups import DAY_SECONDS, MAX_NOTICES_PER_DAY, RETRY_SECONDS, GroupNotices
 from bubbot.gateway.inbox import Inbox, inbox_tape
 from bubbot.gateway.owner import OwnerChat
+from bubbot.gateway.requests import WriteNotice
 from bubbot.models.scripted import ScriptedModel
-from bubbot.ports.channel import BotAdded, ButtonSet, Inbound, Sender
+from bubbot.ports.channel import BotAdded, Inbound, Sender
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.service import TapeService
@@ -28,7 +29,7 @@ def bot(store: TapeStore, life: str = "first", **listed: Any) -> Any:
 
 def with_owner_chat(bench: Bench) -> None:
     """Opens the gate as the daemon does."""
-    owner = OwnerChat({CHANNEL: bench.line}, bench.inbox.name)
+    owner = OwnerChat({CHANNEL: bench.line}, bench.inbox.name, Texts())
     bench.line.open_gate(bench.app, Texts(), notify_owner=owner.notify)
 
 
@@ -160,10 +161,10 @@ class Owner:
 
     def restart(self) -> GroupNotices:
         tape = TapeService(self.store, inbox_tape("test"), now=SteppingClock(), new_id=CountingIds())
-        self.calls = GroupNotices(Inbox(tape, CountingIds("nonce")), Texts(), self.notify)
+        self.calls = GroupNotices(Inbox(tape, CountingIds("nonce")), self.notify)
         return self.calls
 
-    async def notify(self, tape: str, key: str, text: str, fact: TapeEntry, buttons: ButtonSet | None) -> bool:
+    async def notify(self, tape: str, key: str, write: WriteNotice, fact: TapeEntry) -> bool:
         self.tries += 1
         if self.has_chat:
             await self.store.append([Batch(tape, (fact,))])

@@ -37,7 +37,7 @@ def bot(store: TapeStore, life: str = "first", **listed: Any) -> Any:
 
 async def with_owner_chat(bench: Bench) -> None:
     """Opens the gate as the daemon does; the owner has written once."""
-    owner = OwnerChat({CHANNEL: bench.line}, bench.inbox.name)
+    owner = OwnerChat({CHANNEL: bench.line}, bench.inbox.name, Texts())
     bench.line.open_gate(bench.app, Texts(), notify_owner=owner.notify)
     await bench.line.receive(bench.inbound("hello", chat="1"))
     await bench.quiet()

@@ -376,6 +376,24 @@ class TestRights:
             assert bot.bench.channel.sent[-1].chat == "1"
 
     @virtual
+    async def test_what_a_job_tells_is_in_the_language_of_who_made_it_also_after_a_restart(self) -> None:
+        store = InMemoryStore()
+        rules = admitting(store, owners={"1", "2"})
+        async with timed(store, Played(says("x")), Options(rules=rules)) as bot:
+            for typed in (",schedule catch_up=skip in 5m: ,help", ",schedule in 20m: ,nonsense"):
+                asked = bot.bench.inbound(typed, chat="1")
+                result = await bot.bench.gate.accept(replace(asked, sender=Sender("1", "Ann", language="zh-hans")))
+                assert result is not None
+                await result
+        async with timed(store, Played(says("x")), Options(rules=rules), keep=False, life="b") as again:
+            again.clock.forward += timedelta(minutes=10)
+            again.start()
+            await again.passes(minutes=1)
+            assert "我不在线时" in again.texts[-1]
+            await again.passes(minutes=15)
+            assert "没有" in again.texts[-1]
+
+    @virtual
     async def test_whoever_changes_a_job_answers_for_it(self) -> None:
         store = InMemoryStore()
         rules = admitting(store, owners={"1"}, groups={"-9"})
