@@ -47,11 +47,13 @@ async def test_on_telegram(tmp_path: Path) -> None:
             assert re.search(r"^To change: /schedule_edit [0-9a-f]{6} at ", timed, re.MULTILINE)
 
             # A stranger gets a code, and the owner lets him in without a terminal.
-            code = re.search(r"approve (\w{8})", await answer(server, his, "hello?"))
+            code = re.search(r"code is (\w{8})", await answer(server, his, "hello?"))
             assert code
+            await server.until(lambda: "Bob" in texts(hers)[-1])  # she is asked
             assert f"{bob.id} (Bob)" in await answer(server, hers, "/access")
             done = await answer(server, hers, f"/access_approve {code[1]}")
             assert done.startswith(f"Done: {bob.id} (Bob), member on telegram.")
+            await server.until(lambda: len(texts(his)) == 3)  # he is told, and answered
             member = await answer(server, his, "/help all")
             assert "/remind" in member
             assert "/access" not in member
@@ -59,8 +61,9 @@ async def test_on_telegram(tmp_path: Path) -> None:
             assert await answer(server, his, "/access") == "/access is for the admin; you are a member here."
 
             # Nobody gives more than they have, or guesses codes.
-            code = re.search(r"approve (\w{8})", await answer(server, new, "hello?"))
+            code = re.search(r"code is (\w{8})", await answer(server, new, "hello?"))
             assert code
+            await server.until(lambda: "Eve" in texts(hers)[-1])
             await answer(server, hers, f"/access_grant {bob.id} admin")
             refused = await answer(server, his, f"/access_approve {code[1]} owner")
             assert "not enough to decide about owner" in refused

@@ -133,6 +133,7 @@ class TestWhoMaySpeak:
             assert code
             done = await told_in_shell(home, "access", "approve", "--yes", code[1], "--role", "owner")
             assert (done.returncode, f"{ada.id} (Ada) is now owner on discord" in done.stdout.decode()) == (0, True)
+            await answered(server, room, "You said: let me in")
             room.say(ada, "and now?")
             await answered(server, room, "You said: and now?")
             await told_in_shell(home, "access", "revoke", "discord", str(ada.id))

@@ -66,11 +66,12 @@ class Day:
         await self.says(self.alone, 1)
         self.hers.say(self.eve, "hello?")
         await self.says(self.hers, 1)
-        code = re.search(r"approve (\w{8})", texts(self.server, self.hers)[0])
+        code = re.search(r"code is (\w{8})", texts(self.server, self.hers)[0])
         assert code
         assert (await asyncio.to_thread(run, self.home, "access", "approve", "--yes", code[1])).returncode == 0
+        await self.says(self.hers, 3)  # she is told, and answered
         self.hers.say(self.eve, "and now?")
-        await self.says(self.hers, 2)
+        await self.says(self.hers, 4)
 
     async def together(self) -> None:
         """Mentions, strangers, a reply, a thread, a post of a forum."""
@@ -88,7 +89,7 @@ class Day:
         await self.says(roses, 1)
         post = self.forum.post("Wilted leaves", f"{me} what did I do wrong?", self.ada)
         await self.says(post, 1)
-        await self.says(self.alone, 2)  # that a stranger called
+        await self.says(self.alone, 3)  # that a stranger wrote, and called
 
     async def with_files(self) -> None:
         """Attachments in both directions."""

@@ -38,8 +38,9 @@ async def strangers(server: Server, home: Path, ada: User, bob: User, eve: User)
     code = re.search(r"approve (\w{8})", texts(hers)[0])
     assert code
     assert (await asyncio.to_thread(run, home, "access", "approve", "--yes", code[1])).returncode == 0
+    await server.until(lambda: len(texts(hers)) == 3)  # she is told, and answered
     hers.say("and now?")
-    await server.until(lambda: len(texts(hers)) == 2)
+    await server.until(lambda: len(texts(hers)) == 4)
 
 
 async def story(home: Path) -> str:
