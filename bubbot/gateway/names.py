@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from bubbot.errors import TapeCorrupt
 from bubbot.ports.channel import TERMINAL_CHANNEL
 from bubbot.ports.inbox import INBOX_PREFIX
 from bubbot.records import dataclass
-from bubbot.tape.boundary import TapeBoundary
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, text_field
 from bubbot.tape.query import TapeQuery
 from bubbot.texts import Texts
+
+if TYPE_CHECKING:  # commands that print names load no boundary
+    from bubbot.tape.boundary import TapeBoundary
 
 ACCESS_TAPE = "bubbot/access"
 RECEIVED = "inbox/received"

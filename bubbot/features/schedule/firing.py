@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from bubbot.errors import ScheduleRefused
-from bubbot.features.schedule.changes import SCHEDULE_TAPE, TERMINAL, job_label
+from bubbot.features.schedule.changes import SCHEDULE_TAPE, TERMINAL, job_label, shorten_action
 from bubbot.features.schedule.cron import format_instant
 from bubbot.features.schedule.plan import LATE_AFTER, jitter_delay
 from bubbot.features.schedule.state import (
@@ -35,8 +35,6 @@ from bubbot.texts import Texts
 
 SCHEDULE_ORIGIN = "schedule"
 """The origin of everything that a job causes."""
-MAX_ACTION_CHARS = 120
-"""Characters of a job's action in messages about it."""
 FIRING_KEY_PREFIX = "schedule:"
 """The prefix of a firing's external id; the job, `@` and the mark follow."""
 
@@ -261,12 +259,6 @@ def format_missed(job_state: JobState, texts: Texts) -> str:
 def describe_action(job: Job, texts: Texts) -> str:
     """Describe a job's action."""
     return texts.say(f"do_{job.do}", text=shorten_action(job))
-
-
-def shorten_action(job: Job) -> str:
-    """Return what a job says, asks or runs, on one line."""
-    text = " ".join(job.text.split())
-    return text if len(text) <= MAX_ACTION_CHARS else f"{text[:MAX_ACTION_CHARS]}…"
 
 
 _BOT = {"channel": "", "id": "", "name": "", "roles": []}
