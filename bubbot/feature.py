@@ -79,6 +79,11 @@ async def find_nothing_sent(session: str, channel: str, key: str) -> str | None:
     return None
 
 
+async def find_english(channel: str, person: str, chat: str) -> Texts:  # noqa: ARG001 - see `Kernel.find_texts`
+    """Return the sentences in English: no channel tells the language of anybody."""
+    return Texts()
+
+
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """What a feature may use of the bot.
@@ -89,6 +94,8 @@ class Kernel:
         new_id: makes unique ids.
         zone: the time zone of the deployment.
         texts: the bot's own sentences.
+        find_texts: returns them in the language of a person, and with the commands of the channel: channel, person, chat. If the
+            person's language is not known, in that of whoever wrote last in the chat.
         projections: keeps the states that follow from tapes; an installed feature has its own.
         open_tape: opens a tape that belongs to no session, by its name.
         role_of: returns the role of an inbound's sender, on any channel.
@@ -131,6 +138,7 @@ class Kernel:
     ordered_entries: OrdersEntries | None = None
     current_session: Callable[[str], str] = lambda session: session
     first_session: Callable[[str], Awaitable[str]] = keep_session
+    find_texts: Callable[[str, str, str], Awaitable[Texts]] = find_english
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -117,13 +117,23 @@ class ApprovalBench:
         self._count = 0
         self.sessions = {"stdin:default", "stdin:other"}
 
-    async def say(self, text: str, *, session: str = "default", provenance: str = OWN_WORDS) -> TurnResult:
+    async def say(
+        self,
+        text: str,
+        *,
+        session: str = "default",
+        provenance: str = OWN_WORDS,
+        language: str = "",
+        direct: bool = True,
+    ) -> TurnResult:
         """Say something, or forward it, and wait for the answer."""
         self._count += 1
         self.sessions.add(f"stdin:{session}")
         now = timestamp(datetime.now(UTC))
+        sender = Sender("1", "Ann", language=language)
+        key = f"{id(self)}:{self._count}"
         result = await self.app.ask(
-            Inbound("stdin", f"{id(self)}:{self._count}", session, Sender("1", "Ann"), text, now, provenance=provenance)
+            Inbound("stdin", key, session, sender, text, now, direct=direct, provenance=provenance)
         )
         await self.settle()
         return result

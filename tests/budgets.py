@@ -17,6 +17,7 @@ from bubbot.tape.projection import read_combined_projection
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
+from bubbot.texts import Texts
 from tests.doubles import CountingIds, SteppingClock
 from tests.turns import Replying
 
@@ -113,9 +114,9 @@ class Owner:
     def __init__(self) -> None:
         self.texts: list[str] = []
 
-    async def __call__(self, key: str, text: str, fact: TapeEntry) -> bool:
+    async def __call__(self, key: str, write: Callable[[Texts], str], fact: TapeEntry) -> bool:
         """See `NotifyOwner`."""
-        self.texts.append(text)
+        self.texts.append(write(Texts()))
         return False
 
 

@@ -150,7 +150,7 @@ async def timed(
     options, ids = options or Options(), CountingIds(f"{life}-x")
     short = (f"{number:06x}" for number in range(0xA1, 0xFFFFFF))
     lines: dict[str, ChannelRuntime] = {}
-    directory = ChannelDirectory(lines)
+    directory = ChannelDirectory(lines, Texts())
     kernel = Kernel(
         home=Path("unused"),
         now=clock,
@@ -163,6 +163,7 @@ async def timed(
         accept=directory.accept,
         send=directory.send,
         notify=directory.notify,
+        find_texts=directory.find_texts,
     )
     schedule = ScheduleFeature(kernel, _settings(limits or ScheduleLimits()))
     stepping = cast("SteppingClock", clock)

@@ -391,7 +391,7 @@ async def _bench(
     options.on_shared(shared)
     memory, forgotten = KeptMemory(clock, shared, options.memory), list[str]()
     channel.blob = outgoing_blob_reader(store, outbox, lambda session: session)
-    directory = ChannelDirectory({channel.name: line})
+    directory = ChannelDirectory({channel.name: line}, Texts())
     parts = _parts(
         model,
         replace(options, show=show),

@@ -200,6 +200,8 @@ class Bot:
         count = sum(len(channel_runtime.resume(open_work)) for channel_runtime in self.channel_runtimes.values())
         for session in open_work.sessions:
             self.runtime.take_up(session)
+        for channel_runtime in self.channel_runtimes.values():
+            await channel_runtime.gate.admit()
         return count
 
     async def _find_open_work(self) -> OpenWork:
@@ -319,8 +321,8 @@ async def open_bot(
         clock_and_ids, texts = Deps(now, new_id), _texts(settings)
         leases = InProcessLease(store, partial(session_tape, workspace))
         channel_runtimes: dict[str, ChannelRuntime] = {}
-        directory = ChannelDirectory(channel_runtimes)
-        owner_chat = OwnerChat(channel_runtimes, BUDGET_TAPE)
+        directory = ChannelDirectory(channel_runtimes, texts)
+        owner_chat = OwnerChat(channel_runtimes, BUDGET_TAPE, texts)
         projections = ProjectionRunner()
         kernel = Kernel(
             home=home.path,
@@ -328,6 +330,7 @@ async def open_bot(
             new_id=new_id,
             zone=ZoneInfo(settings.bot.timezone),
             texts=texts,
+            find_texts=directory.find_texts,
             projections=projections,
             open_tape=open_tape,
             role_of=directory.role_of,
@@ -383,8 +386,8 @@ async def open_bot(
         for channel_runtime in channel_runtimes.values():
             directory.join(channel_runtime, bot_features.on_chat_unreachable)
 
-        async def report(role: Role, *, direct: bool, own: int = 0) -> Sequence[str]:
-            return await watch.report(role, direct=direct, own=own)
+        async def report(role: Role, *, direct: bool, own: int = 0, texts: Texts | None = None) -> Sequence[str]:
+            return await watch.report(role, direct=direct, own=own, texts=texts)
 
         activity, limiter = ActivityTracker(ignore_preview, time.monotonic), TurnLimiter(turns_at_once(settings))
         services = [service for feature in bot_features.lasting for service in feature.services]

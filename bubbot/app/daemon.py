@@ -120,7 +120,17 @@ async def open_daemon(
     """
     configured = channel_tables(settings)
     access_services: list[AccessService] = []
+    directories: list[ChannelDirectory] = []
     remote = RemoteChannel(STDIN)
+
+    async def on_granted(channel: str, sender_id: str) -> None:
+        await directories[0].admit(channel, sender_id)
+
+    async def is_group(channel: str, number: str) -> bool:
+        return await directories[0].is_group(channel, number)
+
+    async def leave(channel: str, group: str) -> None:
+        await directories[0].leave(channel, group)
 
     async def build_channels(maker: ChannelFactory) -> list[ChannelRuntime]:
         if maker.restore_fact is not None:
@@ -134,6 +144,8 @@ async def open_daemon(
             configured=people,
             projections=maker.projections,
             first_session=maker.first_session,
+            on_granted=on_granted,
+            is_group=is_group,
         )
         await access.load()
         access_services.append(access)
@@ -154,14 +166,13 @@ async def open_daemon(
         return [*runtimes, await maker.build_runtime(remote, ChannelPolicy(deliver_in_background=True))]
 
     wrappers = wrappers or PortWrappers()
-    directories: list[ChannelDirectory] = []
 
     async def send(
         session: str, key: str, outbound: Outbound, extra_entries: Mapping[str, Sequence[TapeEntry]]
     ) -> None:
         await directories[0].send(session, key, outbound, extra_entries)
 
-    own_tools = (*access_tools(lambda: access_services[0], send), *(config_tools(running) if running else ()))
+    own_tools = (*access_tools(lambda: access_services[0], send, leave), *(config_tools(running) if running else ()))
     wrappers = replace(wrappers, tools=[*wrappers.tools, *own_tools])
     async with open_bot(
         settings,

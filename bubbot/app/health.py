@@ -188,18 +188,19 @@ class HealthCollector:
         head = await require_chain(self.store).deployment_head()
         return DeploymentHead(head, database.entries, database.size)
 
-    async def report(self, role: Role, *, direct: bool, own: int = 0) -> Sequence[str]:
+    async def report(self, role: Role, *, direct: bool, own: int = 0, texts: Texts | None = None) -> Sequence[str]:
         """See `HealthReport`. If something cannot be read, the answer says so: a chat's status is always answered."""
+        texts = texts or self._texts
         if not role.at_least(Role.ADMIN):  # the rest is not for them, so nothing is read
             blank = blank_snapshot(self.settings, self._home, self._now)
-            formatter = HealthFormatter(self._texts, replace(blank, reports=self.features(self._texts, role)))
+            formatter = HealthFormatter(texts, replace(blank, reports=self.features(texts, role)))
             return formatter.in_chat(role, direct=direct)
         try:
-            snapshot = await self.snapshot(self._texts, role)
+            snapshot = await self.snapshot(texts, role)
         except BubbotError as error:
-            return (self._texts.say("st_unknown", reason=self._texts.reason(error)),)
+            return (texts.say("st_unknown", reason=texts.reason(error)),)
         load = replace(snapshot.load, running=max(0, snapshot.load.running - own))
-        return HealthFormatter(self._texts, replace(snapshot, load=load)).in_chat(role, direct=direct)
+        return HealthFormatter(texts, replace(snapshot, load=load)).in_chat(role, direct=direct)
 
 
 def _health(channel: Channel, state: ChannelStatus) -> ChannelHealth:

@@ -143,6 +143,8 @@ class Reloader:
                     plan, event(LOADED, {"how": how, "changed": changed, "later": list(diff.restart_required)})
                 )
             )
+        for channel_runtime in self._daemon.bot.channel_runtimes.values():  # the lists may have new people
+            await channel_runtime.gate.admit()
         names = ", ".join(diff.reloadable)
         log.info(
             "settings applied: %s",
@@ -332,7 +334,7 @@ class Reloader:
                 activity=app.turn_services.activity,
                 report=app.turn_services.report,
                 zone=ZoneInfo(settings.bot.timezone),
-                notify_owner=OwnerChat(app.channel_runtimes, BUDGET_TAPE).notify,
+                notify_owner=OwnerChat(app.channel_runtimes, BUDGET_TAPE, app.turn_services.texts).notify,
                 decide_press=app.features.decide_press,
             )
         return toolbox

@@ -11,14 +11,15 @@ from functools import partial
 
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.admission import AdmissionPolicy
-from bubbot.gateway.groups import NotifyOwner
 from bubbot.gateway.inbound import QUEUE_LIMIT, DecidePress, GatePolicy, InboundGate, decide_nothing
 from bubbot.gateway.inbox import Inbox
+from bubbot.gateway.inbox_views import place_of
 from bubbot.gateway.limits import ONE_DAY, PersonLimiter, PersonLimits
 from bubbot.gateway.live import LiveAnswers
 from bubbot.gateway.migrations import ChatMigrations
 from bubbot.gateway.outbound import CreateTask, Deliverer, RetryPolicy, split_outbound
 from bubbot.gateway.outbox import Outbox
+from bubbot.gateway.requests import NotifyOwner
 from bubbot.gateway.strangers import StrangerCounter
 from bubbot.ports.access import KnowsPeople
 from bubbot.ports.channel import (
@@ -115,7 +116,7 @@ class ChannelRuntime:
         decide_press: DecidePress = decide_nothing,
     ) -> None:
         """Put a gate, which speaks with these texts, between channel and runtime."""
-        self.deliverer.texts = texts
+        self.deliverer.find_texts = partial(self.find_texts, texts, "")
         rules = GatePolicy(
             self.policy.admission,
             self.policy.access,
@@ -139,6 +140,12 @@ class ChannelRuntime:
             deliver=self.deliver,
             policy=rules,
         )
+
+    async def find_texts(self, texts: Texts, person: str = "", chat: str = "") -> Texts:
+        """Return the sentences as a person reads them here; without one, as whoever wrote last in this chat does."""
+        names = [person] if person else []
+        language = await self.inbox.languages.find(*names, *([place_of(chat)] if chat else []))
+        return texts.with_command_prefix(self.link.command_prefix).in_language(language)
 
     def apply_policy(self, policy: ChannelPolicy) -> None:
         """Apply another policy, except to delivering and showing, which keep the first. Open the gate again then."""

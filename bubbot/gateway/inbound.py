@@ -21,7 +21,7 @@ from bubbot.gateway.admission import (
     RecordOnly,
     Respond,
 )
-from bubbot.gateway.groups import GroupCalls, NotifyOwner
+from bubbot.gateway.groups import GroupNotices
 from bubbot.gateway.health.formatter import describe_activity
 from bubbot.gateway.inbox import Inbox, refused_entry
 from bubbot.gateway.limits import Limit, PersonLimiter
@@ -35,6 +35,7 @@ from bubbot.gateway.presses import (
     pressed_part,
     refuse_press,
 )
+from bubbot.gateway.requests import AccessRequests, NotifyOwner
 from bubbot.gateway.strangers import StrangerCounter
 from bubbot.ports.access import CodeReminder, KnowsPeople
 from bubbot.ports.channel import (
@@ -85,6 +86,7 @@ async def decide_nothing(inbound: Inbound, facts: Mapping[str, Sequence[TapeEntr
     return None
 
 
+SpeakerT = TypeVar("SpeakerT", Inbound, ButtonPress)
 EventT = TypeVar("EventT", bound=Inbound | Edit | Deletion | Reaction | BotAdded | ButtonPress | StopRequest)
 
 
@@ -103,7 +105,7 @@ class GatePolicy:
         limiter: limits what each person may send; None: no limits.
         strangers: counts the ignored messages of strangers; None: nobody counts them.
         zone: the time zone of the deployment.
-        notify_owner: tells an owner in which groups strangers call the bot; None: nobody does.
+        notify_owner: asks an owner about groups, and about strangers who got a code; None: nobody does.
         decide_press: decides about presses that need no turn.
     """
 
@@ -156,7 +158,9 @@ class InboundGate:
         self._slots = asyncio.Semaphore(self._rules.queue_limit) if self._rules.queue_limit else None
         self._drop_notified: set[str] = set()
         notify_owner = self._rules.notify_owner
-        self._group_calls = GroupCalls(inbox, self._texts, notify_owner) if notify_owner is not None else None
+        self._groups = GroupNotices(inbox, notify_owner) if notify_owner is not None else None
+        access = self._rules.access
+        self._requests = AccessRequests(inbox, access, self._texts_for, notify_owner) if access is not None else None
 
     async def receive(self, event: ChannelEvent) -> bool | str | None:
         """Return when the event is durable or discarded; what it returns says whether an answer follows (see `Receive`)."""
@@ -178,16 +182,16 @@ class InboundGate:
                         extra={"action": "receive.unparsed", "channel": event.channel},
                     )
             case BotAdded():
-                await run_uninterrupted(self._greet_group(event))
+                await run_uninterrupted(self._handle_added(event))
             case ChatMigration():
                 await self._inbox.record_migration(event)
             case Inbound():
                 if event.origin != HUMAN_ORIGIN or event.press is not None:
                     # No channel receives a firing, and the gate alone knows what was pressed.
                     event = replace(event, origin=HUMAN_ORIGIN, press=None)
-                return await self._handle_inbound(self._in_home_chat(event))
+                return await self._handle_inbound(await self._with_language(self._in_home_chat(event)))
             case ButtonPress():
-                return await self._handle_press(self._in_home_chat(event))
+                return await self._handle_press(await self._with_language(self._in_home_chat(event)))
             case _:
                 await self._handle_change(self._in_home_chat(event))
         return None
@@ -206,6 +210,8 @@ class InboundGate:
             extra_entries: see `Inbox.accept`.
             is_own: the bot makes it: it takes no place among what waits. A turn that makes one would else wait for itself.
         """
+        if is_own:
+            inbound = await self._with_language(inbound)
         slots = None if is_own else self._slots
         if slots is not None:
             await slots.acquire()
@@ -263,8 +269,8 @@ class InboundGate:
             case Ignore(reason=reason, is_call=is_call):
                 if reason == STRANGER_REASON:
                     self._count_stranger()
-                if is_call and self._group_calls is not None:
-                    await run_uninterrupted(self._group_calls.on_call(inbound))
+                if is_call and self._groups is not None:
+                    await run_uninterrupted(self._groups.on_call(inbound))
                 return False  # leave no trace: what strangers say, and what is not for the bot, is private
             case OfferPairing():
                 return await self._pair(inbound)
@@ -300,7 +306,7 @@ class InboundGate:
         limiter = self._rules.limiter
         if limiter is None or not limiter.should_notify(inbound, limit):
             return False
-        limits, say = limiter.limits, self._texts.say
+        limits, say = limiter.limits, self._texts_for(inbound.sender).say
         match limit:
             case "minute":
                 notice = say("skipped_minute", number=limits.messages_per_minute)
@@ -337,13 +343,14 @@ class InboundGate:
         return self._rules.admission.decide(inbound) if self._rules.admission else Respond(Role.OWNER)
 
     async def _pair(self, inbound: Inbound) -> bool:
-        """Give a stranger a code, or remind the stranger of it; the message is not kept, and without a code nothing is."""
+        """Give a stranger a code, or remind the stranger of it; the message waits with its sender, without a code nothing is kept."""
         access = self._rules.access
         code = await access.create_code(inbound.sender, inbound.channel, inbound.chat) if access else None
-        if code:
-            notice = self._texts.say("pairing" if self._has_owner() else "pairing_owner", code=code)
+        if code and self._requests is not None:
+            is_asked = await run_uninterrupted(self._requests.keep(inbound))
+            sentence = "pairing_asked" if is_asked else "pairing" if self._has_owner() else "pairing_owner"
+            notice = self._texts_for(inbound.sender).say(sentence, code=code)
             await self._tell(Outbound(inbound.channel, inbound.chat, notice, inbound.thread, inbound.message))
-            await self._inbox.record_refused(inbound.external_id, inbound.session)
         elif access is None or not await run_uninterrupted(self._remind(access, inbound)):
             self._count_stranger()
         return False  # there is nothing else to say
@@ -361,7 +368,7 @@ class InboundGate:
         async def send(reminder: CodeReminder) -> None:
             moments = (reminder.sent_at, reminder.expires_at, reminder.renewable_at)
             sent, until, again = (f"{moment.astimezone(self._rules.zone):%H:%M}" for moment in moments)
-            text = self._texts.say("pairing_reminder", sent=sent, until=until, again=again)
+            text = self._texts_for(inbound.sender).say("pairing_reminder", sent=sent, until=until, again=again)
             parts = self._link.split(Outbound(inbound.channel, inbound.chat, text, inbound.thread, inbound.message))
             also = {
                 reminder.tape: [reminder.fact],
@@ -371,9 +378,36 @@ class InboundGate:
             messages.append(await self._outbox.enqueue(inbound.session, key, tuple(parts), also))
 
         is_due = await access.remind(inbound.sender, inbound.channel, send)
+        if is_due and self._requests is not None:  # the process may have ended after it gave the code
+            await self._requests.keep(inbound, is_first=True)
         for message in messages:
             await self._deliver(message)
         return is_due
+
+    async def admit(self, person: str | None = None) -> None:
+        """Tell people who may speak by now, one or all, that they were let in, and answer the messages that waited."""
+        if self._requests is None:
+            return
+        for inbound in await self._requests.find_admitted(person):
+            if not await self._inbox.has_fact(inbound.session, inbound.external_id):
+                await run_uninterrupted(self._admit(self._requests, inbound))
+
+    async def _admit(self, requests: AccessRequests, inbound: Inbound) -> None:
+        notice = requests.welcome(inbound, self._link.split)
+        if await self.accept(inbound, {self._outbox.tape_of(inbound.session): [notice]}, is_own=True) is None:
+            return  # another way of letting the person in was faster
+        if notice.key and (message := await self._outbox.find_intent(notice.key)) is not None:
+            await self._deliver(message)
+
+    async def _handle_added(self, event: BotAdded) -> None:
+        """Greet the group if an owner added the bot, and ask an owner who may speak there if nobody decided yet."""
+        admission, added = self._rules.admission, self._in_home_chat(event)
+        await self._greet_group(event)
+        if admission is None or self._groups is None or added.chat != event.chat or admission.is_open(added):
+            return
+        audience = admission.audience(added)
+        if audience != "known":
+            await self._groups.on_added(added, is_again=audience == "nobody")
 
     async def _greet_group(self, event: BotAdded) -> None:
         """Say in a group how to let it speak, if an owner added the bot; the fact and the message are stored together."""
@@ -381,8 +415,8 @@ class InboundGate:
         probe = Inbound(event.channel, "", event.chat, event.sender, "", event.time, direct=False)
         if admission is None or admission.role(probe) is not Role.OWNER or added.chat != event.chat:
             return  # a stranger's group learns nothing, and one that moved knows already
-        sentence = "group_added_open" if admission.is_open(event.chat) else "group_added"
-        text = self._texts.say(sentence, group=event.chat, channel=event.channel)
+        sentence = "group_added_open" if admission.is_open(event) else "group_added"
+        text = self._texts_for(event.sender).say(sentence, group=event.chat, channel=event.channel)
         key, session = f"added:{event.external_id}", added.session
         parts = tuple(self._link.split(Outbound(added.channel, added.chat, text, added.thread)))
         intent = intent_entry(session, key, parts)
@@ -404,9 +438,9 @@ class InboundGate:
             return None
         if not isinstance(decision, Respond):  # a stranger, who learns nothing about the button and leaves no trace
             self._count_stranger()
-            return self._texts.say("press_foreign")
+            return self._texts_for(press.sender).say("press_foreign")
         if self._exceeded(probe) is not None:  # before anything is written
-            return self._texts.say("press_later")
+            return self._texts_for(press.sender).say("press_later")
         found = await find_button(self._outbox, press)
         reason = refuse_press(press, found, decision.role)
         if reason is not None or found is None:
@@ -438,13 +472,14 @@ class InboundGate:
 
     async def _refuse_press(self, press: ButtonPress, reason: PressRefusal) -> str:
         await self._inbox.record_press_refused(press, reason)
+        say = self._texts_for(press.sender).say
         match reason:
             case "foreign":
-                return self._texts.say("press_foreign")
+                return say("press_foreign")
             case "taken":
-                return self._texts.say("press_taken")
+                return say("press_taken")
             case "expired" | "forged":
-                return self._texts.say("press_expired")
+                return say("press_expired")
 
     async def _note(self, event: Inbound | Edit | Deletion | Reaction) -> None:
         """Record an event that changes the session's tape without a turn."""
@@ -494,7 +529,8 @@ class InboundGate:
 
     async def _answer_at_once(self, accepted: AcceptedInbound, *, running: bool, waiting: int) -> str:
         if accepted.inbound.text.strip() == STOP:
-            text = "" if self._runtime.stop(accepted.inbound.session) else self._texts.say("nothing_to_stop")
+            say = self._texts_for(accepted.inbound.sender).say
+            text = "" if self._runtime.stop(accepted.inbound.session) else say("nothing_to_stop")
         else:
             text = await self._status(accepted.inbound, running=running, waiting=waiting)
         await self._settle(accepted, "overtook", text)
@@ -502,22 +538,24 @@ class InboundGate:
 
     async def _status(self, inbound: Inbound, *, running: bool, waiting: int) -> str:
         """Describe the session's work, and, to those who may know, the health of the whole bot."""
-        say, activity = self._texts.say, self._rules.activity
-        activity_text = describe_activity(self._texts, activity.get(inbound.session) if activity else None)
+        texts, activity = self._texts_for(inbound.sender), self._rules.activity
+        say = texts.say
+        activity_text = describe_activity(texts, activity.get(inbound.session) if activity else None)
         if not running:
             session_line = say("about_to_answer", count=waiting)
         elif waiting:
             session_line = say("answering", doing=activity_text, count=waiting)
         else:
             session_line = say("answering_alone", doing=activity_text)
-        return "\n".join([session_line, *await self._rules.report(self._link.role(inbound), direct=inbound.direct)])
+        report = await self._rules.report(self._link.role(inbound), direct=inbound.direct, texts=texts)
+        return "\n".join([session_line, *report])
 
     async def _drop(self, inbound: Inbound) -> bool | None:
         """Accept a message without a turn, as the channel drops those that come during one; say so once a turn."""
         accepted = await self._inbox.accept(inbound)
         if accepted is None:
             return False
-        text = "" if inbound.session in self._drop_notified else self._texts.say("dropped")
+        text = "" if inbound.session in self._drop_notified else self._texts_for(inbound.sender).say("dropped")
         self._drop_notified.add(inbound.session)
         return await self._settle(accepted, "dropped", text)
 
@@ -533,6 +571,17 @@ class InboundGate:
         also = {self._inbox.tape_of(inbound.session): [fact]}
         await self._deliver(await self._outbox.enqueue(inbound.session, key, parts, also, inbound=accepted.id))
         return True
+
+    def _texts_for(self, person: Sender) -> Texts:
+        """Return the bot's own sentences in the language of a person."""
+        return self._texts.in_language(person.language)
+
+    async def _with_language(self, event: SpeakerT) -> SpeakerT:
+        """Return the event with the language that the person had last, if the platform does not tell it this time."""
+        if event.sender.language or self._rules.admission is None:  # without admission the owner alone writes here
+            return event
+        language = await self._inbox.languages.find(event.sender.id)
+        return replace(event, sender=replace(event.sender, language=language)) if language else event
 
     def _in_home_chat(self, event: EventT) -> EventT:
         """Return the event in the chat in which its session began."""

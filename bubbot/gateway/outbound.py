@@ -177,6 +177,11 @@ async def ignore_unreachable_chat(_chat: str, _reason: str) -> None:
     """Ignore an unreachable chat, for deliveries that nothing depends on."""
 
 
+async def read_english(_chat: str) -> Texts:
+    """Return the sentences in English, for a deliverer whose channel has no gate."""
+    return Texts()
+
+
 class Deliverer:
     """Delivers the messages of one channel, those of one chat one after another.
 
@@ -196,7 +201,7 @@ class Deliverer:
     Attributes:
         on_chat_unreachable: called for an unreachable chat, with the id its session began with, and the reason.
         on_delivery: called with the outcome of each attempt.
-        texts: the sentence below a part that may have arrived before.
+        find_texts: returns the bot's own sentences as the readers of a chat read them.
     """
 
     def __init__(
@@ -216,7 +221,7 @@ class Deliverer:
     ) -> None:
         self.on_chat_unreachable: Callable[[str, str], Awaitable[None]] = ignore_unreachable_chat
         self.on_delivery: Callable[[DeliveryOutcome], None] = lambda _: None
-        self.texts = Texts()
+        self.find_texts: Callable[[str], Awaitable[Texts]] = read_english
         self._settled = wait_until_settled
         self._take_unshown = take_unshown
         self._one_lane = one_lane
@@ -469,7 +474,8 @@ class Deliverer:
         """
         channel, marked = self._channel, part
         if is_begun and isinstance(channel, MarksRepeats):
-            marked = channel.mark_repeat(part, self.texts.say("sent_again"))
+            texts = await self.find_texts(message.parts[0].chat)
+            marked = channel.mark_repeat(part, texts.say("sent_again"))
         if not isinstance(channel, FindsMessages):
             return await self._send(marked, message.session), "resumed"
         try:

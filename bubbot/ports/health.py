@@ -35,18 +35,25 @@ class RuntimeLoad:
 class HealthReport(Protocol):
     """Reports the bot's health, beyond the chat of the sender."""
 
-    async def __call__(self, role: Role, *, direct: bool, own: int = 0) -> Sequence[str]:
+    async def __call__(self, role: Role, *, direct: bool, own: int = 0, texts: Texts | None = None) -> Sequence[str]:
         """Return lines for a sender with this role.
 
         Args:
             role: the sender's role.
             direct: nobody else reads along.
             own: turns that only ask for this report.
+            texts: the sentences for the sender; None: those of the bot.
         """
         ...
 
 
-async def report_nothing(role: Role, *, direct: bool, own: int = 0) -> Sequence[str]:  # noqa: ARG001 - the port's signature
+async def report_nothing(
+    role: Role,  # noqa: ARG001 - the port's signature
+    *,
+    direct: bool,  # noqa: ARG001
+    own: int = 0,  # noqa: ARG001
+    texts: Texts | None = None,  # noqa: ARG001
+) -> Sequence[str]:
     """Report nothing, for bots without a health report."""
     return ()
 

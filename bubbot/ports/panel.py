@@ -131,7 +131,7 @@ class Table:
 class ChartPoint:
     """A bar of a chart: its label, its value, and the value as people read it."""
 
-    label: str | PersonName | TapeLink
+    label: str
     value: float
     text: str
 

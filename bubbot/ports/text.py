@@ -13,6 +13,7 @@ ALLOWED_CONTROLS = "\n\t\u200c\u200d"
 _OBEYED = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 """Unicode categories that a terminal obeys: C0, C1, formats (with all direction changes), surrogates, separators."""
 
+_LANGUAGE = r"(?ai)[a-z]{2,8}(-[a-z0-9]{1,8}){0,4}"
 _SURROGATE = "[\ud800-\udfff]"
 _UNITS = ((10**9, "GB"), (10**6, "MB"))
 
@@ -35,12 +36,17 @@ def clean_json(value: Any) -> Any:
     return json.loads(re.sub(_SURROGATE, "\N{REPLACEMENT CHARACTER}", text))
 
 
+def read_language(tag: object) -> str:
+    """Return the tag of a language as a platform tells it; empty for what is none."""
+    return tag.lower() if isinstance(tag, str) and re.fullmatch(_LANGUAGE, tag) else ""
+
+
 def format_bytes(size: float) -> str:
     """Format a number of bytes for people."""
     for unit, name in _UNITS:
         if size >= unit:
             return f"{size / unit:.1f} {name}"
-    return f"{size / 1000:.0f} kB" if size >= 1000 else f"{size:.0f} bytes"
+    return f"{size / 1000:.0f} kB" if size >= 1000 else f"{size:.0f} byte{'' if size == 1 else 's'}"
 
 
 def cell_width(text: str) -> int:

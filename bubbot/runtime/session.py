@@ -342,7 +342,7 @@ class SessionRuntime:
         """Tell the chat of the next message how many turns are before it."""
         if waiting := self._queue.peek_batch(self._deps.now()):
             inbound = waiting[0].inbound
-            text = self._texts.say("waiting_for_place", count=before)
+            text = self._texts.in_language(inbound.sender.language).say("waiting_for_place", count=before)
             out = Outbound(inbound.channel, inbound.chat, text, inbound.thread, inbound.message)
             await self._deps.notify(inbound.channel, out)
 
@@ -372,7 +372,8 @@ class SessionRuntime:
 
     async def _fail_batch(self, batch: Sequence[AcceptedInbound], error: Exception) -> TurnResult:
         """End messages that no turn can be made of with a failure, so that no later start meets them again."""
-        first, text = batch[0], _failure_text(self._texts, error)
+        first = batch[0]
+        text = _failure_text(self._texts.in_language(first.inbound.sender.language), error)
         key, notice = _build_failure_message(self._link, self._tape.session, first, text)
         marked_done = done_entry([accepted.id for accepted in batch], outcome="failed")
         if isinstance(error, BubbotError):
@@ -523,7 +524,7 @@ class SessionRuntime:
             now=self._deps.now,
             zone=self._deps.zone,
             inbounds=list(batch),
-            texts=self._texts,
+            texts=self._texts.in_language(first.sender.language),
             runner=self._deps.loop.runner,
         )
         if first.is_typed:  # people's messages join no other turn, which may stay silent

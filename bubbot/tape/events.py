@@ -45,6 +45,7 @@ class InboundSender(PersonData):
     """A sender, on an inbox tape: with the roles that the platform gives."""
 
     roles: NotRequired[Sequence[str]]
+    language: NotRequired[str]
 
 
 class HandoffState(TypedDict, total=False):
@@ -344,6 +345,11 @@ class GroupCalled(TypedDict):
     channel: str
     chat: str
     space: str
+    title: NotRequired[str]
+
+
+class InboundWaiting(InboundReceived):
+    """`inbox/waiting`"""
 
 
 class InboundRefused(TypedDict):
@@ -586,6 +592,7 @@ KERNEL_EVENTS: Mapping[str, type] = MappingProxyType(
         "inbox/changed": MessageChanged,
         "inbox/added": BotAddedToGroup,
         "inbox/called": GroupCalled,
+        "inbox/waiting": InboundWaiting,
         "inbox/refused": InboundRefused,
         "inbox/press-refused": PressRefused,
         "inbox/pressed": ButtonPressed,

@@ -7,7 +7,7 @@ models stay in English, such as `SILENT_MARK` and `OUTCOME_UNKNOWN`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -55,14 +55,13 @@ class Texts:
 
     def with_command_prefix(self, prefix: str) -> Texts:
         """Return the same sentences for a place where commands begin with this."""
-        if prefix == self.command_prefix:
-            return self
-        other = replace(self, command_prefix=prefix)
-        # What is read once counts for both: a process may outlive the files.
-        vars(other).update(_areas=self._areas, _catalogues=self._catalogues)
-        if self.english is not self:
-            vars(other).update(english=self.english)
-        return other
+        return self._variant(self.language, prefix)
+
+    def in_language(self, tag: str) -> Texts:
+        """Return the same sentences for a person of this language; these if nobody has translated them into it."""
+        language = _primary(tag)
+        is_other = language != self.tag and language in self._languages
+        return self._variant(language, self.command_prefix) if is_other else self
 
     def format_commands(self, text: str) -> str:
         """Write the commands in a text of ours, such as `,memory.save`, as they are typed here: `/memory_save`."""
@@ -73,24 +72,23 @@ class Texts:
     @property
     def tag(self) -> str:
         """The language without its region, as the folder of its catalogues is named."""
-        return self.language.partition("-")[0].lower()
+        return _primary(self.language)
 
     @property
     def is_translated(self) -> bool:
         """True if this language is available."""
-        return self.tag == SOURCE_LANGUAGE or self.tag in list_languages(self.package)
+        return self.tag in self._languages
 
     @cached_property
     def english(self) -> Texts:
         """The same sentences in English."""
-        return self if self._available == SOURCE_LANGUAGE else Texts(package=self.package)
+        return self if self._available == SOURCE_LANGUAGE else self._variant(SOURCE_LANGUAGE, COMMAND_PREFIX)
 
     def read_all(self) -> None:
-        """Read every area now, for a process that outlives its files: an upgrade of the package replaces them."""
-        for area in set(self._areas.values()):
-            self._read(area)
-        if self.english is not self:
-            self.english.read_all()
+        """Read every language now, for a process that outlives its files: an upgrade of the package replaces them."""
+        for texts in (self, *map(self.in_language, self._languages)):
+            for area in set(self._areas.values()):
+                texts._read(area)  # noqa: SLF001 - of this class
 
     def say(self, name: str, /, **values: object) -> str:
         """Return the sentence of this name with the values of its placeholders; an int `count` chooses its form.
@@ -170,6 +168,21 @@ class Texts:
         text = catalogue.find(name)
         return "" if text == catalogue.entries[name].singular else text
 
+    def _variant(self, language: str, prefix: str) -> Texts:
+        """Return the sentences in this language with this prefix. One bot has one of each.
+
+        What is read once counts for all with that language: a process may outlive the files.
+        """
+        if (language, prefix) == (self.language, self.command_prefix):
+            return self
+        variants = self._variants
+        if (language, prefix) not in variants:
+            other = variants[language, prefix] = replace(self, language=language, command_prefix=prefix)
+            vars(other).update(_areas=self._areas, _languages=self._languages, _variants=variants)
+            twins = [texts for (tag, _), texts in variants.items() if tag == language]
+            vars(other).update(_catalogues=twins[0]._catalogues)  # noqa: SLF001 - of this class
+        return variants[language, prefix]
+
     @cached_property
     def _available(self) -> str:
         return self.tag if self.is_translated else SOURCE_LANGUAGE
@@ -193,3 +206,18 @@ class Texts:
     def _catalogues(self) -> dict[str, Catalogue]:
         """What was read so far, by area."""
         return {}
+
+    @cached_property
+    def _languages(self) -> Sequence[str]:
+        """The languages that are available."""
+        return list_languages(self.package)
+
+    @cached_property
+    def _variants(self) -> dict[tuple[str, str], Texts]:
+        """The same sentences in each language and with each prefix that was asked for."""
+        return {(self.language, self.command_prefix): self}
+
+
+def _primary(tag: str) -> str:
+    """Return the language of a tag: `zh` of `zh-Hans`."""
+    return tag.partition("-")[0].lower()

@@ -34,18 +34,19 @@ class Catalogue:
 
     Attributes:
         entries: the sentences in English, by name.
-        translations: their translation; a sentence without one stays English.
+        source: the text of the file with their translation, parsed when a sentence is said: few people's languages are met;
+            a sentence without one stays English.
     """
 
     entries: Mapping[str, CatalogueEntry]
-    translations: NullTranslations
+    source: str
 
     def find(self, name: str, count: int = 1) -> str:
         """Return the text of this sentence, in the form for this number. Raise `KeyError` if there is none."""
-        entry = self.entries[name]
+        entry, translations = self.entries[name], _parse_translation(self.source)
         if entry.plural:
-            return self.translations.npgettext(name, entry.singular, entry.plural, count)
-        return self.translations.pgettext(name, entry.singular)
+            return translations.npgettext(name, entry.singular, entry.plural, count)
+        return translations.pgettext(name, entry.singular)
 
 
 def list_languages(package: str) -> list[str]:
@@ -78,17 +79,24 @@ def read_catalogue(package: str, area: str, language: str) -> Catalogue:
     """Read the sentences of one area from the files of a package, in English if nobody has translated the area."""
     folder = _folder(package)
     translation = folder.joinpath(language, f"{area}.po")
-    return _parse(_read(folder.joinpath(f"{area}.pot")), _read(translation) if translation.is_file() else "")
+    template = _parse_template(_read(folder.joinpath(f"{area}.pot")))
+    return Catalogue(template, _read(translation) if translation.is_file() else "")
+
+
+@lru_cache(maxsize=256)
+def _parse_translation(source: str) -> NullTranslations:
+    """Parse a translation, which is empty if there is none, once: it takes 5 ms."""
+    if not source:
+        return NullTranslations()
+    import polib
+
+    return GNUTranslations(BytesIO(polib.pofile(source).to_binary()))
 
 
 @lru_cache(maxsize=128)
-def _parse(template: str, translation: str) -> Catalogue:
-    """Parse a translation, which is empty if there is none, once: it takes 5 ms. A template is parsed as it is used."""
-    if not translation:
-        return Catalogue(_Template(template), NullTranslations())
-    import polib
-
-    return Catalogue(_Template(template), GNUTranslations(BytesIO(polib.pofile(translation).to_binary())))
+def _parse_template(text: str) -> Mapping[str, CatalogueEntry]:
+    """Return the sentences of a template, which is parsed as it is used."""
+    return _Template(text)
 
 
 class _Template(Mapping[str, CatalogueEntry]):

@@ -276,7 +276,10 @@ class DiscordReceiver:
 
     def _scene(self, place: DiscordPlace) -> MessageScene:
         directory = self._directory
-        return MessageScene(self._channel, directory.bot_user, place, directory.channel_names, directory.role_names)
+        title = directory.guild_names.get(place.space, "")
+        return MessageScene(
+            self._channel, directory.bot_user, place, directory.channel_names, directory.role_names, title
+        )
 
     async def _roles(self, place: DiscordPlace, person: str) -> tuple[str, ...]:
         return await self._member_roles.fetch_roles(place.space, person) if person else ()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from bubbot.ports.channel import ButtonPress, CommandInfo, Inbound
-from bubbot.ports.text import clean_json
+from bubbot.ports.channel import ButtonPress, CommandInfo, Inbound, Sender
+from bubbot.ports.text import clean_json, read_language
 from channels.discord.api import DiscordApi
 from channels.discord.content import require_id
 from channels.discord.errors import DiscordApiError, DiscordUnavailable
@@ -136,7 +137,7 @@ def read_press(channel: str, raw: Any) -> ButtonPress | None:
             f"i{number}",
             chat,
             require_id(raw["message"]["id"]),
-            read_sender(member.get("user") or raw["user"], member),
+            _sender(raw, member),
             require_text(raw["data"]["custom_id"]),
             _used_at(number),
             thread=thread,
@@ -149,6 +150,12 @@ def read_press(channel: str, raw: Any) -> ButtonPress | None:
             extra={"action": "discord.interaction"},
         )  # fmt: skip
         return None
+
+
+def _sender(raw: dict[str, Any], member: dict[str, Any]) -> Sender:
+    """Return who used a command or pressed a button; messages do not tell the language, and interactions do."""
+    sender = read_sender(member.get("user") or raw["user"], member)
+    return replace(sender, language=read_language(raw.get("locale")))
 
 
 def _place(raw: dict[str, Any]) -> tuple[str, str]:
@@ -167,7 +174,7 @@ def _used_at(number: str) -> str:
 
 def _read(channel: str, me: str, raw: dict[str, Any]) -> Inbound | None:
     member = raw.get("member") or {}
-    sender = read_sender(member.get("user") or raw["user"], member)
+    sender = _sender(raw, member)
     if sender.id == me:
         return None
     number, chat, thread = require_id(raw["id"]), *_place(raw)

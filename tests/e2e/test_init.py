@@ -83,7 +83,7 @@ class TestByQuestions:
         assert "您是不是要 Europe/Berlin" in told
         assert f"这是 @bubbot_bot（ID {telegram.bot.user.id}）。" in told  # its language is known by now
         assert "anybody can take a username" in told
-        assert "在 Telegram 上给 @bubbot_bot 发任意一条消息。它会回复一个代码。" in told
+        assert "在 Telegram 上给 @bubbot_bot 发任意一条消息。如果您还不是它的所有者，它会回复一个代码。" in told
         assert "access approve CODE --role owner" in told
         assert token not in told
         wanted = ['name = "Ada\'s bot"', 'language = "zh"', 'timezone = "Europe/Berlin"', 'name = "scripted"']

@@ -66,6 +66,7 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "access pending": [("access", "pending")],
     "access history": [("access", "history")],
     "access grant": [("access", "grant", "telegram", "42\x1b", "member")],
+    "access group": [("access", "group", "telegram\x9b", "-1\x1b", "known")],
     "access revoke": [("access", "revoke", "telegram\x9b", "42")],
     "access readings": [("access", "readings")],
     "access grant-reading": [("access", "grant-reading", "telegram\x9b:4", "evil\x1b[2J")],

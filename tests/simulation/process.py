@@ -332,7 +332,7 @@ class Process:
     async def run(self, chats: Sequence[str]) -> None:
         """Start, take up what an earlier process left, and receive until cancelled."""
         runtimes: dict[str, ChannelRuntime] = {}
-        directory = ChannelDirectory(runtimes)
+        directory = ChannelDirectory(runtimes, Texts())
         toolbox: list[Toolbox] = []
         approvals = ApprovalsFeature(
             self._kernel(directory), ApprovalSettings(), lambda: tuple(toolbox[0]), lambda _: ()
@@ -390,6 +390,7 @@ class Process:
             draft=directory.draft,
             stage=directory.stage,
             find_sent=directory.find_sent,
+            find_texts=directory.find_texts,
         )
 
 

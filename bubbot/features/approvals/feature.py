@@ -40,7 +40,9 @@ class ApprovalsFeature:
             list_tools: returns all tools.
             find_job_grants: returns what a job may do.
         """
-        ports = ApprovalPorts(kernel.accept, kernel.send, kernel.draft, kernel.find_sent, kernel.texts, kernel.zone)
+        ports = ApprovalPorts(
+            kernel.accept, kernel.send, kernel.draft, kernel.find_sent, kernel.find_texts, kernel.zone
+        )
         self.service = ApprovalService(
             kernel.open_tape, kernel.now, os.urandom, settings, projections=kernel.projections, ports=ports
         )
@@ -80,7 +82,7 @@ class ApprovalsFeature:
         number, verdict, scope = answer
         decider = decider_of_press(inbound, self._role_of(inbound))
         result = await self.service.answer(number, verdict, decider, scope=scope, facts=facts)
-        return format_rejection(self._texts, number, result)
+        return format_rejection(self._texts.in_language(inbound.sender.language), number, result)
 
     async def _recover(self) -> None:
         await self.service.load()

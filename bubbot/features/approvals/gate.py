@@ -436,8 +436,9 @@ class CallGate:
             "window": [turn.tape.name, asked["window"]],
             "digests": [call["digest"] for call in calls],
         }
-        elsewhere = await name_chat(turn.tape, turn.texts, turn.session) if chat != turn.session else ""
-        message = ApprovalCard(card.id, asked, turn.session, turn.sender, turn.texts, turn.zone, elsewhere).message(
+        texts = turn.texts if chat == turn.session else await service.find_texts(chat, turn.session, turn.sender)
+        elsewhere = await name_chat(turn.tape, texts, turn.session) if chat != turn.session else ""
+        message = ApprovalCard(card.id, asked, turn.session, turn.sender, texts, turn.zone, elsewhere).message(
             chat, service.settings.role, seconds=int(service.settings.hours * HOUR_SECONDS)
         )
         if not self._stage(turn, card_key(card.id), message) and chat != turn.session:

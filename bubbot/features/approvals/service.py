@@ -25,7 +25,7 @@ from bubbot.features.approvals.state import (
 )
 from bubbot.gateway.names import name_chat
 from bubbot.gateway.quarantine_view import QuarantineView
-from bubbot.ports.channel import APPROVAL_ORIGIN, Inbound, Outbound, Role
+from bubbot.ports.channel import APPROVAL_ORIGIN, Inbound, Outbound, Role, Sender
 from bubbot.ports.tool import GrantKind, GrantTarget
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
@@ -120,7 +120,7 @@ class ApprovalPorts:
         send: see `Kernel.send`.
         draft: see `Kernel.draft`.
         find_sent: see `Kernel.find_sent`.
-        texts: the bot's own sentences.
+        find_texts: see `Kernel`.
         zone: the time zone of the deployment.
     """
 
@@ -128,7 +128,7 @@ class ApprovalPorts:
     send: SendMessage
     draft: DraftMessage
     find_sent: FindSent
-    texts: Texts
+    find_texts: Callable[[str, str, str], Awaitable[Texts]]
     zone: tzinfo
 
 
@@ -503,18 +503,26 @@ class ApprovalService:
         message = pressed or await ports.find_sent(approval.session, chat.channel, card_key(approval.id))
         if not message:
             return None
-        asked = await self.read_asked(approval)
+        asked, texts = (
+            await self.read_asked(approval),
+            await self.find_texts(approval.card, approval.session, approval.asker),
+        )
         if asked is None:  # a reset put the calls aside
-            text = ports.texts.say("approval_gone", id=approval.id)
+            text = texts.say("approval_gone", id=approval.id)
         else:
             is_here = approval.card == approval.session
-            elsewhere = "" if is_here else await name_chat(self._tape, ports.texts, approval.session)
-            card = ApprovalCard(
-                approval.id, asked, approval.session, approval.asker, ports.texts, ports.zone, elsewhere
-            )
+            elsewhere = "" if is_here else await name_chat(self._tape, texts, approval.session)
+            card = ApprovalCard(approval.id, asked, approval.session, approval.asker, texts, ports.zone, elsewhere)
             by = decided["by_name"] or decided["by"]
             text = card.format_decided(decided["verdict"], decided["scope"], by, at, left)
         return Outbound(chat.channel, chat.chat, text, chat.thread, edits=message)
+
+    async def find_texts(self, card: str, session: str, asker: Sender) -> Texts:
+        """Return the sentences of a card: for its asker in the chat of the turn, elsewhere for whoever wrote there last."""
+        if self._ports is None:
+            return Texts()
+        chat = find_chat(card)
+        return await self._ports.find_texts(chat.channel, asker.id if card == session else "", chat.chat)
 
     async def draw_unfinished(self, number: str, left: Sequence[str]) -> Outbound | None:
         """Draw the card of an answer again, which says that these tools of it did not run; None if it cannot be changed."""

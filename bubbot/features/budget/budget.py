@@ -132,12 +132,15 @@ class BudgetLimits:
 class NotifyOwner(Protocol):
     """A function that notifies the owner and records the fact of it."""
 
-    async def __call__(self, key: str, text: str, fact: TapeEntry) -> bool:
-        """Write fact and message in one transaction; return False, writing nothing, if no owner's chat is known."""
+    async def __call__(self, key: str, write: Callable[[Texts], str], fact: TapeEntry) -> bool:
+        """Write fact and message in one transaction; return False, writing nothing, if no owner's chat is known.
+
+        `write` writes the message in a language.
+        """
         ...
 
 
-async def notify_nobody(key: str, text: str, fact: TapeEntry) -> bool:
+async def notify_nobody(key: str, write: Callable[[Texts], str], fact: TapeEntry) -> bool:
     """Return False: this bot's owner has no chat."""
     return False
 
@@ -532,13 +535,13 @@ class Budget:
                     self._warned.add(warning)  # before the first await: other calls settle meanwhile
                     data = {**key._asdict(), "measure": measure, "percent": share}
                     fact = event(WARNED, data, key=f"warned:{self._new_id()}")
-                    await self._warn(fact, self._warning_text(key, share))
+                    await self._warn(fact, partial(_warning_text, key=key, share=share))
         limits = [self.limits.find_limit(key.scope, key.name) for key in limited]
         priced = any(limit is not None and (limit.day is not None or limit.month is not None) for limit in limits)
         if hold.cost_nanousd is None and priced and hold.model not in about_all.unpriced | self._warned:
             self._warned.add(hold.model)
             fact = event(UNPRICED, {"model": hold.model}, key=f"unpriced:{self._new_id()}")
-            await self._warn(fact, self._texts.say("budget_unpriced", model=hold.model))
+            await self._warn(fact, lambda texts: texts.say("budget_unpriced", model=hold.model))
 
     async def _report_outage(self, model: str) -> None:
         """Tell the owner once of each outage that only an operator can end: others may be the ones who meet it.
@@ -555,8 +558,9 @@ class Budget:
         if model not in self._reporting:
             self._reporting.add(model)  # before the first await, as above
             fact = event(OUTAGE, {"model": model, "since": failing.since}, key=key)
-            why = explain_outage(self._texts, failing)
-            await self._warn(fact, self._texts.say("model_outage", model=model, why=why))
+            await self._warn(
+                fact, lambda texts: texts.say("model_outage", model=model, why=explain_outage(texts, failing))
+            )
 
     def _shares(self, key: TotalKey) -> list[tuple[str, int]]:
         """Return the measures by which a total is near its limit, with the share in percent."""
@@ -569,14 +573,15 @@ class Budget:
         shares = {measure: used[measure] / maximum for measure, maximum in maxima.items() if maximum}
         return [(measure, int(share * 100)) for measure, share in shares.items() if share >= self.limits.warn_at]
 
-    def _warning_text(self, key: TotalKey, share: int) -> str:
-        whose = budget_owner_text(self._texts, key.scope, key.name)
-        return self._texts.say("budget_near", whose=whose, period=key.period, percent=share)
-
-    async def _warn(self, fact: TapeEntry, text: str) -> None:
-        log.warning("%s", text, extra={"action": fact.name})
-        if not await self._notify_owner(fact.key or "", text, fact):
+    async def _warn(self, fact: TapeEntry, write: Callable[[Texts], str]) -> None:
+        log.warning("%s", write(self._texts), extra={"action": fact.name})
+        if not await self._notify_owner(fact.key or "", write, fact):
             await self._append(fact)
+
+
+def _warning_text(texts: Texts, *, key: TotalKey, share: int) -> str:
+    whose = budget_owner_text(texts, key.scope, key.name)
+    return texts.say("budget_near", whose=whose, period=key.period, percent=share)
 
 
 def _epoch(lease: Lease | None) -> dict[str, Any]:

@@ -130,13 +130,14 @@ class RateGate:
         if not self.rates or not batch or batch[0].attempts or not _reaches_model(batch[0].inbound):
             return None
         inbound = batch[0].inbound
+        texts = self._texts.in_language(inbound.sender.language)
         try:
             payer = BudgetSubject(inbound.session, user_key(inbound.session, inbound.sender.id))
             seconds = self.rates.book(payer)
         except RateLimitExceeded as denial:
-            return add_notice(denial, self._texts)
+            return add_notice(denial, texts)
         if seconds > SILENT_WAIT_SECONDS:
-            text = self._texts.say("over_rate", count=round(seconds))
+            text = texts.say("over_rate", count=round(seconds))
             out = Outbound(inbound.channel, inbound.chat, text, inbound.thread, inbound.message)
             await self._notify(inbound.channel, out)
         if seconds > 0:

@@ -75,7 +75,7 @@ def status_tools(models: SessionModels, report: HealthReport = report_nothing) -
         """Say whether I am busy here, which model answers, and how long the tape is."""
         idle = turn.texts.say("idle", model=await _describe_current(models, turn), entries=await turn.tape.head())
         direct = all(accepted.inbound.direct for accepted in turn.inbounds)
-        return "\n".join([idle, *await report(turn.role, direct=direct, own=1)])
+        return "\n".join([idle, *await report(turn.role, direct=direct, own=1, texts=turn.texts)])
 
     @tool(
         "session.stop",

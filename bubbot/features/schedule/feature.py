@@ -8,8 +8,8 @@ from datetime import time
 
 from bubbot.errors import ConfigError
 from bubbot.feature import Apply, Feature, Kernel
-from bubbot.features.schedule.changes import SCHEDULE_TAPE, ScheduleLimits
-from bubbot.features.schedule.firing import SCHEDULE_ORIGIN, Firings, format_missed, job_label
+from bubbot.features.schedule.changes import SCHEDULE_TAPE, ScheduleLimits, job_label
+from bubbot.features.schedule.firing import SCHEDULE_ORIGIN, Firings, format_missed
 from bubbot.features.schedule.health import next_firings, schedule_health
 from bubbot.features.schedule.settings import ScheduleSettings
 from bubbot.features.schedule.state import OVER, Job, JobAllowance, JobState
@@ -19,6 +19,7 @@ from bubbot.ports.channel import Outbound, Role
 from bubbot.ports.health import FeatureHealth, HealthContext
 from bubbot.ports.turn import Turn
 from bubbot.tape.entry import TapeEntry, event
+from bubbot.texts import Texts
 
 
 class ScheduleFeature:
@@ -69,7 +70,8 @@ class ScheduleFeature:
 
     async def notify_missed(self, job_state: JobState, key: str, facts: Sequence[TapeEntry]) -> None:
         """Tell the chat in which a job was made that it was missed, with its facts in the same transaction."""
-        chat, text = job_state.job.place, format_missed(job_state, self._kernel.texts)
+        chat = job_state.job.place
+        text = format_missed(job_state, await self._find_texts(job_state.job))
         outbound = Outbound(chat.channel, chat.chat, text, chat.thread)
         await self._kernel.send(job_state.job.session, key, outbound, {SCHEDULE_TAPE: facts})
 
@@ -95,7 +97,8 @@ class ScheduleFeature:
             job_state = self.store.state.jobs.get(job.id)
             if job_state is None or job_state.status == "over":
                 continue
-            text = self._kernel.texts.say("told_chat_gone", job=job_label(job), reason=fact.data["detail"])
+            texts = await self._find_texts(job)
+            text = texts.say("told_chat_gone", job=job_label(job), reason=fact.data["detail"])
             outbound = Outbound(job.place.channel, job.place.chat, text, job.place.thread)
             try:
                 await self._kernel.send(job.session, f"{job.id}@over", outbound, {SCHEDULE_TAPE: [fact]})
@@ -103,6 +106,10 @@ class ScheduleFeature:
                 await self.store.write([fact])
             else:
                 await self.store.catch_up()
+
+    async def _find_texts(self, job: Job) -> Texts:
+        """Return the sentences for the person who made a job."""
+        return await self._kernel.find_texts(job.place.channel, job.by.id, job.place.chat)
 
     def _report_health(self, context: HealthContext) -> FeatureHealth:
         may_read = context.role.at_least(Role.ADMIN)  # a thousand jobs take a tenth of a second

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bubbot.errors import AccessError, ScheduleRefused
-from bubbot.features.schedule.firing import describe_action, job_label
+from bubbot.features.schedule.changes import job_label
+from bubbot.features.schedule.firing import describe_action
 from bubbot.features.schedule.formatter import JobFormatter
 from bubbot.features.schedule.plan import next_times
 from bubbot.features.schedule.state import (

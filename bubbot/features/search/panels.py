@@ -79,7 +79,7 @@ def _columns(reader: PanelReader) -> tuple[str, ...]:
 def _row(reader: PanelReader, tape: str, session: str, hit: SearchHit) -> tuple[Cell, ...]:
     notes = [] if hit.exact else [reader.texts.say("panel_spelling")]
     return (
-        TapeLink(session or tape, tape=tape),
+        TapeLink(session or tape, session=session, tape=tape),
         TapeLink(f"#{hit.id}", tape=tape, entry=hit.id),
         Moment(hit.date),
         hit.author,

@@ -102,7 +102,7 @@ class PanelView:
         self._names = names
 
     def text(self, shown: str | PersonName | TapeLink | PanelLink) -> str:
-        """Return the words of a link, a person or a label."""
+        """Return the words of a cell: those of a person and of a link to a chat are the names."""
         if isinstance(shown, PersonName):
             return self._names.find_person(shown.account)
         if isinstance(shown, TapeLink) and shown.text == shown.session:
@@ -146,13 +146,12 @@ class PanelView:
         """Return the lines of a difference."""
         return list(compare_lines(block.before, block.after))
 
-    def bars(self, block: Chart) -> list[ChartBar]:
+    @staticmethod
+    def bars(block: Chart) -> list[ChartBar]:
         """Return the bars of a chart."""
         most = max((point.value for point in block.points), default=0.0)
         return [
-            ChartBar(
-                self.text(point.label), point.text, round(100 * max(point.value, 0) / most, 2) if most > 0 else 0.0
-            )
+            ChartBar(point.label, point.text, round(100 * max(point.value, 0) / most, 2) if most > 0 else 0.0)
             for point in block.points
         ]
 

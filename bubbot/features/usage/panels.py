@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import cast, get_args
 
 from bubbot.errors import ToolFailed
 from bubbot.features.usage.chart import build_chart, charts_are_installed, draw_chart
 from bubbot.features.usage.reporter import Period, UsageReporter, format_heading, format_period
 from bubbot.features.usage.spending import SPENDING_DIMENSIONS, SpendingReport, UsageSum
+from bubbot.gateway.names import NameBook
 from bubbot.ports.panel import (
     Block,
     Cell,
@@ -41,17 +42,19 @@ async def read_usage(reader: PanelReader, query: PanelQuery) -> list[Block]:
     asked = query.params.get("period", "")
     period = cast("Period", asked if asked in get_args(Period) else "month")
     spending = await reporter.read_spending(period, query.session)
+    names = await NameBook.read(reader.tapes, texts, query.session)
+    named = spending.with_names(names)
     periods = tuple(
         PanelLink(format_period(texts, each), params={"period": each}) for each in get_args(Period) if each != period
     )
     blocks: list[Block] = [
-        Paragraph(reporter.format_summary(texts, period, spending, query.session), links=periods),
+        Paragraph(reporter.format_summary(texts, period, named, query.session), links=periods),
         *(Paragraph(note, "warning") for note in reporter.format_notes(texts, spending.total)),
     ]
     if not query.session and reader.tapes.viewer.sees_all:  # the state of budgets counts every chat
-        blocks += [Paragraph(line) for line in await reporter.report_limits(texts)]
+        blocks += [Paragraph(line) for line in await reporter.report_limits(texts, names=names)]
     if spending.total.calls:
-        blocks += await _draw(reader, query, reporter, period, spending)
+        blocks += await _draw(reader, query, reporter, period, named)
         sums = {name: spending.by[name] for name in _dimensions(query)}
         blocks += [_table(reader, reporter, name, parts) for name, parts in sums.items() if parts]
     return blocks
@@ -60,11 +63,6 @@ async def read_usage(reader: PanelReader, query: PanelQuery) -> list[Block]:
 def _dimensions(query: PanelQuery) -> list[str]:
     """Return the tables: in a chat all calls are of this chat."""
     return [name for name in SPENDING_DIMENSIONS if not (query.session and name == "chat")]
-
-
-def _charted(by: Sequence[str], spending: SpendingReport) -> list[str]:
-    """Return the tables in the order of their charts: days first."""
-    return sorted((name for name in by if spending.by[name]), key=lambda name: name != "day")
 
 
 async def _draw(
@@ -78,9 +76,9 @@ async def _draw(
         Chart(
             panel["title"][0],
             panel["kind"],
-            tuple(ChartPoint(_label(name, label[0]), value, amount[0]) for label, value, amount in panel["rows"]),
+            tuple(ChartPoint(label[0], value, amount[0]) for label, value, amount in panel["rows"]),
         )
-        for name, panel in zip(_charted(by, spending), chart["panels"], strict=True)
+        for panel in chart["panels"]
     ]
     if not charts_are_installed():
         return charts
@@ -95,7 +93,7 @@ async def _draw(
     return [Chart(chart["title"][0], "bars", points, drawn.image), *map(Paragraph, drawn.format_numbered(texts))]
 
 
-def _label(by: str, name: str) -> str | PersonName | TapeLink:
+def _label(by: str, name: str) -> Cell:
     """Return a chat as a link, and a person by the name that people know."""
     return TapeLink(name, session=name) if by == "chat" else PersonName(name) if by == "user" else name
 

@@ -138,14 +138,15 @@ class UsageReporter:
 
     def format_line(self, texts: Texts, name: str, usage: UsageSum) -> str:
         """Format a sum as one line."""
+        cost, calls = self.format_cost(texts, usage), texts.say("usage_calls", count=usage.calls)
+        read, cached, written = (
+            texts.format_number(f"{count:,}")
+            for count in (usage.input_tokens, usage.cached_tokens, usage.output_tokens)
+        )
+        if not usage.cached_tokens:
+            return texts.say("usage_line", name=name, cost=cost, calls=calls, input=read, output=written)
         return texts.say(
-            "usage_line_cached" if usage.cached_tokens else "usage_line",
-            name=name,
-            cost=self.format_cost(texts, usage),
-            calls=texts.say("usage_calls", count=usage.calls),
-            input=texts.format_number(f"{usage.input_tokens:,}"),
-            cached=texts.format_number(f"{usage.cached_tokens:,}"),
-            output=texts.format_number(f"{usage.output_tokens:,}"),
+            "usage_line_cached", name=name, cost=cost, calls=calls, input=read, cached=cached, output=written
         )
 
     def _format_cited(self, texts: Texts, name: str, usage: UsageSum) -> str:

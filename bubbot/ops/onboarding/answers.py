@@ -172,4 +172,4 @@ def _validate(section: type[BotSettings | ModelSettings], key: str, text: str) -
     except ValidationError as error:
         [detail] = error.errors()
         reason = describe_expected(detail, section.model_fields[key])
-        raise ConfigError(f"{text!r} cannot be taken: it has to be {reason}.") from None
+        raise ConfigError(f"{text!r} is not accepted: it has to be {reason}.") from None

@@ -54,7 +54,7 @@ def next_steps(
     yield f"\n{texts.say('init_next')}"
     yield f"  {prefix} doctor    {texts.say('init_doctor')}"
     if running_pid is not None:
-        yield f"  {texts.say('init_running', pid=running_pid)}"
+        yield f"  {texts.say('init_running', pid=running_pid, prefix=prefix)}"
     if not accounts:
         yield f"  {prefix} chat      {texts.say('init_chat')}"
         return

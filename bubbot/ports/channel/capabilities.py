@@ -62,6 +62,14 @@ class SupportsEditing(Protocol):
 
 
 @runtime_checkable
+class LeavesGroups(Protocol):
+    """A channel whose bot can leave a group, or the space of a group."""
+
+    async def leave(self, group: str) -> None:
+        """Leave it. Raise `DeliveryFailed` if the platform refuses."""
+
+
+@runtime_checkable
 class FetchesAttachments(Protocol):
     """A channel that can fetch attachments."""
 

@@ -56,12 +56,14 @@ class Sender:
         name: the name that the platform shows, which proves nothing.
         bot: the platform says that it is a bot.
         roles: numeric ids of the roles that the platform gives the person in this space.
+        language: the tag of the person's language, such as `de` or `zh-hans`; empty if the platform does not tell it.
     """
 
     id: str
     name: str = ""
     bot: bool = False
     roles: tuple[str, ...] = ()
+    language: str = ""
 
 
 AttachmentKind: TypeAlias = Literal["image", "audio", "voice", "video", "file"]
@@ -160,6 +162,7 @@ class Inbound(HasChat):
             was made of.
         is_one_shot: a command of the shell or another program asks this once, and takes a failure as the result.
         is_plain_text: it is no command, whatever it begins with: a program said it, which may pass on words of others.
+        chat_title: how the platform calls the group, or the space it is part of; empty if it does not say. No tape keeps it.
     """
 
     channel: str
@@ -184,6 +187,7 @@ class Inbound(HasChat):
     provenance: str = OWN_WORDS
     is_one_shot: bool = False
     is_plain_text: bool = False
+    chat_title: str = ""
 
     @property
     def is_typed(self) -> bool:
@@ -293,6 +297,7 @@ class BotAdded(HasChat):
     time: str
     thread: str = ""
     space: str = ""
+    chat_title: str = ""
 
 
 @dataclass(frozen=True, slots=True)

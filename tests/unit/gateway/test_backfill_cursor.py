@@ -157,7 +157,7 @@ class TestStatus:
     async def test_what_is_told_of_the_whole_bot_follows_what_is_told_of_the_chat(self) -> None:
         asked: list[tuple[Role, bool, int]] = []
 
-        async def report(role: Role, *, direct: bool, own: int = 0) -> list[str]:
+        async def report(role: Role, *, direct: bool, own: int = 0, texts: object = None) -> list[str]:
             asked.append((role, direct, own))
             return TOLD
 
@@ -170,7 +170,7 @@ class TestStatus:
 
     @virtual
     async def test_the_same_is_told_while_a_turn_is_under_way(self) -> None:
-        async def report(role: Role, *, direct: bool, own: int = 0) -> list[str]:
+        async def report(role: Role, *, direct: bool, own: int = 0, texts: object = None) -> list[str]:
             return [f"{role} {direct} {own}"]
 
         store = InMemoryStore()

@@ -18,6 +18,7 @@ from bubbot.ports.tool import NoArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import event
+from bubbot.texts import Texts
 from tests.turns import HOME, Bench, Options, running
 
 NOTES = "test/notes"
@@ -36,7 +37,7 @@ def runtimes(bench: Bench) -> dict[str, ChannelRuntime]:
 
 @pytest.fixture
 def directory(runtimes: dict[str, ChannelRuntime]) -> ChannelDirectory:
-    return ChannelDirectory(runtimes)
+    return ChannelDirectory(runtimes, Texts())
 
 
 async def test_a_session_by_the_current_id_of_its_chat(bench: Bench, directory: ChannelDirectory) -> None:
@@ -131,7 +132,7 @@ async def test_channels_that_joined_know_each_other_and_report_chats_that_are_go
 
 async def test_a_message_besides_the_answer_is_merged_and_sent_with_its_turn() -> None:
     runtimes: dict[str, ChannelRuntime] = {}
-    directory = ChannelDirectory(runtimes)
+    directory = ChannelDirectory(runtimes, Texts())
     buttons = ButtonSet((Button("Yes", ",yes"),))
 
     @tool("card")

@@ -24,6 +24,7 @@ from bubbot.ports.text import (
     ("size", "text"),
     [
         (0, "0 bytes"),
+        (1, "1 byte"),
         (999, "999 bytes"),
         (1000, "1 kB"),
         (102_400, "102 kB"),

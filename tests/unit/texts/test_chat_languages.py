@@ -360,10 +360,10 @@ SCHEDULES = (
     (
         ",schedule.show",
         (
-            ",schedule.show: job is missing: the job's id, its beginning, or its name. Type ,schedule.show <job>, "
+            ",schedule.show: job is missing: the job's id, its beginning, its name, or words of its text. Type ,schedule.show <job>, "
             "such as ,schedule.show a1b2"
         ),
-        ",schedule.show：缺少 job：任务的编号、编号的开头或名称。请输入 ,schedule.show <job>，例如 ,schedule.show a1b2",
+        ",schedule.show：缺少 job：任务的编号、编号的开头、名称或内容中的词。请输入 ,schedule.show <job>，例如 ,schedule.show a1b2",
     ),
 )
 """The same for schedules."""

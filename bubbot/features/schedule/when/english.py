@@ -227,8 +227,9 @@ def _instant(words: TimeWords, match: re.Match[str]) -> bool:
     return True
 
 
-def _numbered_date(words: TimeWords, match: re.Match[str]) -> bool:
-    if _has_calendar_day(words):
+def read_numbered_date(words: TimeWords, match: re.Match[str]) -> bool:
+    """Read a date of which month and day are numbers."""
+    if has_calendar_day(words):
         return False
     parts = match.groupdict()
     month, day = int(parts["month"]), int(parts["day"])
@@ -246,13 +247,13 @@ def _numbered_date(words: TimeWords, match: re.Match[str]) -> bool:
     return True
 
 
-def _has_calendar_day(words: TimeWords) -> bool:
+def has_calendar_day(words: TimeWords) -> bool:
     """Return true if a date other than a day of the week was said."""
     return words.day is not None or words.days is not None or words.is_last_day or words.instant is not None
 
 
 def _named_date(words: TimeWords, match: re.Match[str]) -> bool:
-    if _has_calendar_day(words) or words.month_offset is not None:
+    if has_calendar_day(words) or words.month_offset is not None:
         return False
     day = match["day"]
     number = int(re.sub(r"\D", "", day)) if day[0].isdigit() else _ordinal_of(day)
@@ -267,7 +268,7 @@ def _named_date(words: TimeWords, match: re.Match[str]) -> bool:
 
 
 def _day_of_month(words: TimeWords, match: re.Match[str]) -> bool:
-    if _has_calendar_day(words) or (words.every is not None and not words.has_start):
+    if has_calendar_day(words) or (words.every is not None and not words.has_start):
         return False
     words.day = _ordinal_of(match["day"])
     if match["month"]:
@@ -346,7 +347,7 @@ def _weekend(words: TimeWords, _match: re.Match[str]) -> bool:
 
 def _next_unit(words: TimeWords, match: re.Match[str]) -> bool:
     match match["unit"]:
-        case "week" if words.week is None and not _has_calendar_day(words):
+        case "week" if words.week is None and not has_calendar_day(words):
             words.week = 1
         case "month" if words.month_offset is None and words.week is None:
             words.month_offset = 1
@@ -392,7 +393,7 @@ _NAMED_SPANS: Mapping[str, Repetition] = MappingProxyType(
 )  # fmt: skip
 
 
-def _repeat_date(words: TimeWords, every: Repetition) -> bool:
+def repeat_date(words: TimeWords, every: Repetition) -> bool:
     """Let the date that was said come again every week, month or year; return false if it cannot."""
     if words.every is not None or words.span is not None or words.year is not None or words.has_start:
         return False
@@ -410,7 +411,7 @@ def _repeat_date(words: TimeWords, every: Repetition) -> bool:
 def _every_name(words: TimeWords, match: re.Match[str]) -> bool:
     name = re.sub(r"\s+", " ", match["name"])
     if name in _NAMED_SPANS and words.has_date:
-        return _repeat_date(words, _NAMED_SPANS[name])
+        return repeat_date(words, _NAMED_SPANS[name])
     if name in ("morning", "afternoon", "evening", "night"):
         if words.part or not set_every(words, _NAMED_SPANS["day"]):
             return False
@@ -481,7 +482,8 @@ def _numbers_of(text: str) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def _checked_days(days: tuple[int, ...], source: str) -> tuple[int, ...]:
+def checked_days(days: tuple[int, ...], source: str) -> tuple[int, ...]:
+    """Return days of the month as they are. Raise `ScheduleRefused` for what is none."""
     if not days or days[0] < 1 or days[-1] > 31:
         raise build_refusal("date_unknown", given=source)
     return days
@@ -493,7 +495,7 @@ def _month_days(words: TimeWords, match: re.Match[str]) -> bool:
     is_monthly = words.every is not None and words.every.span == Span(months=1)
     is_open = match.groupdict().get("every") in ("the", None) and not is_monthly
     every = Repetition(
-        month_days=_checked_days(days, match[0]),
+        month_days=checked_days(days, match[0]),
         others=(LAST_DAY_OF_MONTH,) if days == (31,) else (),
         is_open=is_open and "day_word" not in match.groupdict(),
     )
@@ -542,7 +544,7 @@ def _months(words: TimeWords, match: re.Match[str]) -> bool:
 
 def _yearly_date(words: TimeWords, match: re.Match[str]) -> bool:
     day = int(re.sub(r"\D", "", match["day"])) if match["day"][0].isdigit() else _ordinal_of(match["day"])
-    days = _checked_days((day,), match[0])
+    days = checked_days((day,), match[0])
     return set_every(words, Repetition(month_days=days, months=(_month_of(match["month"]),)))
 
 
@@ -593,7 +595,7 @@ def _then_every(words: TimeWords, match: re.Match[str]) -> bool:
         weekdays = WORKDAYS if match["names"].startswith("weekday") else _weekdays_of(match["names"])
         other.every = Repetition(weekdays=weekdays)
     else:
-        other.every = Repetition(month_days=_checked_days(_numbers_of(match["days"]), match[0]))
+        other.every = Repetition(month_days=checked_days(_numbers_of(match["days"]), match[0]))
     words.every = replace(words.every, weekdays=other.every.weekdays, month_days=other.every.month_days)
     return True
 
@@ -619,12 +621,12 @@ ENGLISH_PHRASES: tuple[Phrase, ...] = (
     ),
     phrase(
         r"(?:(?:on|at)\s+)?(?P<iso>)(?P<year>\d{4})[-/.](?P<month>\d{1,2})[-/.](?P<day>\d{1,2})(?:t(?=\d)|(?![\w]))",
-        _numbered_date,
+        read_numbered_date,
     ),
-    phrase(r"(?:on\s+)?(?P<day>\d{1,2})\.(?P<month>\d{1,2})\.(?:(?P<year>\d{4}))?" + _END, _numbered_date),
+    phrase(r"(?:on\s+)?(?P<day>\d{1,2})\.(?P<month>\d{1,2})\.(?:(?P<year>\d{4}))?" + _END, read_numbered_date),
     phrase(
         r"(?:on\s+)?(?P<slash>)(?P<month>\d{1,2})/(?P<day>\d{1,2})(?:/(?P<year>\d{4}))?" + _END + r"(?!/)",
-        _numbered_date,
+        read_numbered_date,
     ),
     # How often. The longer phrases come first.
     phrase(

@@ -1,6 +1,6 @@
 """Times as people type them: read phrase by phrase, to the last character. Pure.
 
-Both languages are one table: a phrase of either may follow one of the other.
+All languages are one table: a phrase of one may follow one of another.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ from datetime import UTC, tzinfo
 from bubbot.features.schedule.refusal import build_refusal
 from bubbot.features.schedule.when.chinese import CHINESE_PHRASES, find_chinese_clocks
 from bubbot.features.schedule.when.english import ENGLISH_PHRASES, find_english_clocks
+from bubbot.features.schedule.when.german import GERMAN_PHRASES, find_german_clocks
 from bubbot.features.schedule.when.reading import Reading, ReadingContext, TimeWords
 from bubbot.features.schedule.when.rules import MAX_INTERVAL, When, parse_rule_text
 from bubbot.records import dataclass
 
 MAX_TIME_CHARS = 500
 """The longest text that is read as a time."""
-_PHRASES = ENGLISH_PHRASES + CHINESE_PHRASES
+_PHRASES = ENGLISH_PHRASES + CHINESE_PHRASES + GERMAN_PHRASES
 _GAP = re.compile(r"(?:[\s,，、]|[的在于](?=\S))*")
-_CLOSING = re.compile(r"[\s.。!！?？,，;；]*(?:(?:please|pls|thanks|thank you|谢谢)[\s.。!！]*)?$")
+_CLOSING = re.compile(r"[\s.。!！?？,，;；]*(?:(?:please|pls|thanks|thank you|bitte|danke|谢谢)[\s.。!！]*)?$")
 _DOTTED_DATE = re.compile(r"(?<!\d)\d{1,2}\.\d{1,2}\.$")
 _SIMPLIFIED = str.maketrans("點週後鐘個號兩時禮這間開從過隔會等麼末", "点周后钟个号两时礼这间开从过隔会等么末")
 
@@ -79,7 +80,8 @@ def _read_clocks(words: TimeWords, text: str, position: int) -> int:
         return 0
     english = find_english_clocks(text, position, has_anchor=words.has_anchor)
     chinese = find_chinese_clocks(text, position)
-    clocks, end = max((chinese, english), key=lambda found: (bool(found[0]), found[1]))
+    german = find_german_clocks(text, position)
+    clocks, end = max((chinese, english, german), key=lambda found: (bool(found[0]), found[1]))
     words.clocks.extend(clocks)
     return end if clocks else 0
 
@@ -92,7 +94,7 @@ def strip_closing(text: str) -> str:
 def read_time(source: str, context: ReadingContext) -> Reading:
     """Read a time: a rule as it is stored, or as people type it. Raise `ScheduleRefused`.
 
-    `0 9 * * 1-5`, `every 90m`, `at 5pm`, `tomorrow 9am`, `last friday of the month at 16:00`, 每周五下午三点.
+    `0 9 * * 1-5`, `every 90m`, `at 5pm`, `tomorrow 9am`, `last friday of the month at 16:00`, 每周五下午三点, `jeden Freitag um halb neun`.
     """
     given = " ".join(source.split())
     if (rule := parse_rule_text(given, context.zone)) is not None:
@@ -116,7 +118,7 @@ def parse_when(source: str, context: ReadingContext) -> When:
 
 
 def parse_duration(source: str) -> int:
-    """Return the seconds of a length such as `90m`, `1h30m`, `half an hour` or 半小时. Raise `ScheduleRefused`."""
+    """Return the seconds of a length such as `90m`, `1h30m`, `half an hour` or 半小时, `eine halbe Stunde`. Raise `ScheduleRefused`."""
     text = strip_closing(normalize(" ".join(source.split())))
     for candidate in (f"in {text}", f"in 1 {text}", f"{text}后"):
         run = read_run(candidate, 0, UTC)

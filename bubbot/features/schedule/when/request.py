@@ -19,23 +19,26 @@ MAX_TRAILING_CHARS = 80
 _COLON = re.compile(r":\s+|：\s*")
 _CRON_WORDS = re.compile(r"@\S+|(?:[\d*][\d*,/-]*\s+){2}(?:\S+\s+){2}\S+")
 _ADDRESS = re.compile(
-    r"(?:(?:please\s+)?(?:remind\s+)?(?:me|us)\b[,:]?\s*|请?提醒一?下?我们?[，,：:]?\s*|(?:请|叫)?我(?=[^们的])|请?提醒(?!我))",
+    r"(?:(?:please\s+)?(?:remind\s+)?(?:me|us)\b[,:]?\s*|(?:bitte\s+)?(?:(?:erinnere?|sag)\s+(?:mich|uns|mir)|mich)\b[,:]?\s*(?:bitte\b\s*)?|请?提醒一?下?我们?[，,：:]?\s*|(?:请|叫)?我(?=[^们的])|请?提醒(?!我))",
     re.IGNORECASE,
 )
 _CONNECTION = re.compile(
-    r"(?:to|that|about|and|of)\b\s+|(?:please\s+)?remind\s+me\s+(?:to|that|about)\s+|(?:[:，：、-]|,(?=\s))\s*|(?:请|记得)?(?:提醒|叫)(?:一下)?我(?:去|要)?",
+    r"(?:to|that|about|and|of)\b\s+|(?:please\s+)?remind\s+me\s+(?:to|that|about)\s+|(?:daran\b,?\s*)?(?:dass|zu)\b\s+|daran\b,?\s*|an\s+(?=(?:die|den|das|meine?n?|unsere?n?|deine?n?)\b)"
+    r"|(?:[:，：、-]|,(?=\s))\s*|(?:请|记得)?(?:提醒|叫)(?:一下)?我(?:去|要)?",
     re.IGNORECASE,
 )
 _LINK_AT_END = re.compile(r"[\s,，:：、-]+$")
 _GOES_ON = re.compile(
     r"\s*(?:(?:for|until|till|through|or|except|before|after|but|early|late|first thing|twice|thrice|once|sharp|ish|\w+ times)\b"
     r"|(?:to|and|than)\s+\d|[-–/~&+,]\s*\d|(?:之|以)?[前内]|左右|[到至或除多]|为止|起(?![床来飞草身立名重])|早晚"
+    r"|(?:lang|oder|außer|ausser|bis|vor|nach|früh|spät|zweimal|dreimal|\w+ mal)\b|(?:und|als)\s+\d"
     r"|[一两二三四五六七八九十几\d]+次|(?:下班|放学|起床|睡觉?|[早午晚]?饭|开?会)(?:之|以)?[前后])"
 )
 """What may limit or change the time before it."""
 _HANGS = re.compile(
     r"(?:\b(?:and|or|to|until|till|before|after|around|about|between|from|by|since|past|for|every|each|not|except|next|last|in|of"
-    r"|the|on|this|at|than|no|approximately|roughly|nearly|almost|within|early|late|twice|times)|[-–/+&~]|或|到|至|不|除了?|从|大概|大约|约|每|次)\s*$"
+    r"|the|on|this|at|than|und|oder|bis|vor|nach|gegen|etwa|ungefähr|circa|ca|zwischen|von|seit|für|jede[nrs]?|alle|nicht|außer|ausser|nächste[nrs]?|letzte[nrs]?"
+    r"|innerhalb|früh|spät|no|approximately|roughly|nearly|almost|within|early|late|twice|times)|[-–/+&~]|或|到|至|不|除了?|从|大概|大约|约|每|次)\s*$"
 )
 """What may limit or change the time after it."""
 _NUMBER_FIRST = re.compile(r"\s*\d")
@@ -65,6 +68,24 @@ _LOOKS_LIKE_TIME = re.compile(
     r"|\d{1,2}[号日](?![线楼门院房桌机店床馆])|[\d一二三四五六七八九十]+月[\d一二三四五六七八九十]+",
     re.ASCII,
 )  # fmt: skip
+
+_GERMAN_WEEKDAY = r"(?:montag|dienstag|mittwoch|donnerstag|freitag|samstag|sonnabend|sonntag)"
+_GERMAN_UNIT = r"(?:sekunden?|minuten?|min|viertelstunden?|stunden?|std|tage?n?|wochen?|monate?n?|jahre?n?)"
+_GERMAN_AMOUNT = r"(?:\d+|ein(?:e[rmns]?)?(?:\s+halbe[nr]?)?|zwei|drei|vier|fünf|sechs|acht|zehn|anderthalb|halbe)"
+_LOOKS_LIKE_GERMAN_TIME = re.compile(
+    rf"\b(?:heute|(?<!guten )morgens?|(?:über|ueber)morgen|(?:vor)?gestern|mitternacht|{_GERMAN_WEEKDAY}s?|werktags|wochentags"
+    r"|(?:täg|taeg|wöchent|woechent|monat|jähr|jaehr|stünd|stuend)lich|vormittags|nachmittags|abends|nachts|mittags)\b"
+    r"|\b\d{1,2}(?:[:.]\d{2})?\s*uhr\b|\bum\s+\d{1,2}\b(?!\s*(?:%|€|euro))|\bhalb\s+(?:\d|ein|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|elf|zw)"
+    r"|\bviertel\s+(?:vor|nach)\b"
+    rf"|\b(?:in|nach|binnen)\s+{_GERMAN_AMOUNT}\s*{_GERMAN_UNIT}\b|\b(?:jede[nrs]?|alle)\s+(?:{_GERMAN_AMOUNT}\s*)?(?:zweite[nrs]?\s+)?(?:{_GERMAN_UNIT}|morgen|mittag|abend|nacht|wochenende|werktag)\b"
+    rf"|\b(?:nächste|naechste|kommende|diese|letzte)[nrs]?\s+(?:woche|monat|jahr|wochenende)\b|\bam\s+(?:wochenende|morgen|vormittag|nachmittag|abend)\b"
+    r"|\bam\s+\d{1,2}\.|\b\d{1,2}\.\s*(?:januar|februar|märz|maerz|april|mai|juni|juli|august|september|oktober|november|dezember)\b"
+)  # fmt: skip
+
+
+def _find_time(text: str) -> re.Match[str] | None:
+    """Find what looks like a time in a normalized text."""
+    return _LOOKS_LIKE_TIME.search(text) or _LOOKS_LIKE_GERMAN_TIME.search(text)
 
 
 def split_request(source: str, context: ReadingContext) -> TimedRequest:
@@ -112,7 +133,7 @@ def _around(request: str, context: ReadingContext) -> TimedRequest:
         return _with_leading(request, text, leading, context)
     start, trailing = _trailing(body, context)
     if trailing is None:
-        found = _LOOKS_LIKE_TIME.search(text)
+        found = _find_time(text)
         if found is not None:
             raise build_refusal("when_middle", given=request, part=request[found.start() : found.end()].strip())
         raise build_refusal("when_unknown", given=request)
@@ -167,7 +188,7 @@ def _trailing(text: str, context: ReadingContext) -> tuple[int, TimeRun | None]:
 
 def _check_rest(rest: str, time: str) -> None:
     """Raise `ScheduleRefused` if the text that is left looks like a time, too."""
-    if found := _LOOKS_LIKE_TIME.search(normalize(rest).strip(" ,，.。!！?？")):
+    if found := _find_time(normalize(rest).strip(" ,，.。!！?？")):
         raise build_refusal("when_two_times", first=time.strip(), second=found[0].strip())
 
 

@@ -14,7 +14,7 @@ from bubbot.ports.tool import ToolArgs, Toolbox, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.router import parse_command
 from bubbot.texts import Texts
-from channels.discord.slash_commands import build_commands, read_interaction
+from channels.discord.slash_commands import build_commands, read_interaction, read_press
 from tests.fakes.discordapi.commands import check
 
 ID = "1308437837414629376"
@@ -97,6 +97,19 @@ def test_the_use_of_a_command_says_what_one_would_type() -> None:
     assert (found.session, found.space, found.direct, found.addressed) == ("discord:11", "9", False, True)
     assert found.sender == Sender("42", "Annie", roles=("5",))
     assert "SECRET" not in repr(found)
+
+
+def test_who_uses_a_command_or_presses_a_button_tells_their_language() -> None:
+    told = read_interaction("discord", "1", used(locale="de"))
+    assert told is not None
+    assert told.sender.language == "de"
+    data = {"component_type": 2, "custom_id": "b"}
+    press = read_press("discord", used(locale="zh-CN") | {"type": 3, "data": data, "message": {"id": "77"}})
+    assert press is not None
+    assert press.sender.language == "zh-cn"
+    other = read_interaction("discord", "1", used(locale=["de"]))
+    assert other is not None
+    assert other.sender.language == ""
 
 
 def test_a_thread_is_a_part_of_its_channel_and_a_direct_chat_has_no_space() -> None:

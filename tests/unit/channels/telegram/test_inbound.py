@@ -51,7 +51,15 @@ def inbound(content: dict[str, Any]) -> Inbound:
 
 def test_a_private_message() -> None:
     assert read("message", message(PRIVATE, text="hello 👋")) == Inbound(
-        "tg", "4242:5", "77", Sender("77", "Kim Lee"), "hello 👋", TIME, message="900", direct=True, addressed=True
+        "tg",
+        "4242:5",
+        "77",
+        Sender("77", "Kim Lee", language="en"),
+        "hello 👋",
+        TIME,
+        message="900",
+        direct=True,
+        addressed=True,
     )
 
 
@@ -295,7 +303,7 @@ class TestQuotes:
     def test_a_reply_with_its_media(self) -> None:
         quoted = {**message(document=FILE, caption="the plan"), "message_id": 3}
         quote = inbound(message(text="ok?", reply_to_message=quoted)).quote
-        assert quote == Quote("3", Sender("77", "Kim Lee"), "the plan", (Attachment("F", "", "", 1000),))
+        assert quote == Quote("3", Sender("77", "Kim Lee", language="en"), "the plan", (Attachment("F", "", "", 1000),))
 
     def test_the_chosen_part_of_it(self) -> None:
         quoted = {**message(text="one two three"), "message_id": 3}
@@ -319,7 +327,7 @@ class TestQuotes:
     @pytest.mark.parametrize(
         ("origin", "sender"),
         [
-            ({"type": "user", "sender_user": KIM}, Sender("77", "Kim Lee")),
+            ({"type": "user", "sender_user": KIM}, Sender("77", "Kim Lee", language="en")),
             ({"type": "user", "sender_user": BOT}, Sender("4242", "Bub", bot=True)),
             ({"type": "chat", "sender_chat": GROUP}, Sender("-1001", "Family")),
             (
@@ -362,7 +370,13 @@ class TestChanges:
             "edited_message", message(text="/new x", entities=[entity("bot_command", 0, 4)], edit_date=DATE + 60)
         )
         assert event == Edit(
-            "tg", "4242:5", "-1001", "900", Sender("77", "Kim Lee"), ",new x", TIME.replace("06:40", "07:40")
+            "tg",
+            "4242:5",
+            "-1001",
+            "900",
+            Sender("77", "Kim Lee", language="en"),
+            ",new x",
+            TIME.replace("06:40", "07:40"),
         )
 
     def test_a_live_location_that_moves_is_none(self) -> None:
@@ -377,7 +391,9 @@ class TestChanges:
             ],
         }  # fmt: skip
         event = read("message_reaction", change)
-        assert event == Reaction("tg", "4242:5", "-1001", "8", Sender("77", "Kim Lee"), ("👍", "custom:55", "⭐"), TIME)
+        assert event == Reaction(
+            "tg", "4242:5", "-1001", "8", Sender("77", "Kim Lee", language="en"), ("👍", "custom:55", "⭐"), TIME
+        )
         gone = {**change, "new_reaction": [], "actor_chat": GROUP}
         del gone["user"]
         event = read("message_reaction", gone)

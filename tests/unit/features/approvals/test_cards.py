@@ -65,6 +65,21 @@ async def _plan(details: str) -> CallPlan:
     return CallPlan(Effect(), details)
 
 
+class TestLanguage:
+    async def test_a_card_speaks_to_who_answers_it(self, tmp_path: Path) -> None:
+        async with approving(tmp_path, Played(POST, says("I asked."))) as bench:
+            await bench.say("send it", language="zh")
+            assert "没有回答就是不同意" in bench.channel.texts[0]
+
+    async def test_in_another_chat_it_speaks_to_who_wrote_there_last(self, tmp_path: Path) -> None:
+        model = Played(says("Hello."), POST, says("I asked."))
+        async with approving(tmp_path, model, to="stdin:other") as bench:
+            await bench.say("hello", session="other", language="zh")
+            await bench.say("send it", language="en", direct=False)
+            (card,) = [sent for sent in bench.channel.sent if "post" in sent.text]
+            assert (card.chat, "没有回答就是不同意" in card.text) == ("other", True)
+
+
 class TestOneCard:
     async def test_calls_of_several_steps_share_it_and_run_in_their_order(self, tmp_path: Path) -> None:
         model = Played(POST, calls("tape_info"), EVE, says("I asked."), says("Both are sent."))

@@ -80,7 +80,13 @@ async def test_people_see_their_chat_with_its_budget(ledger: UsageReporter) -> N
 async def named_store() -> InMemoryStore:
     """A store that knows who speaks in the two chats."""
     facts = (
-        {"channel": "test", "chat": "far", "session": "test:far", "sender": {"id": "9", "name": "Bob"}, "direct": False},
+        {
+            "channel": "test",
+            "chat": "far",
+            "session": "test:far",
+            "sender": {"id": "9", "name": "Bob"},
+            "direct": False,
+        },
         {
             "channel": "test",
             "chat": "home",

@@ -142,7 +142,9 @@ class TestWords:
             "the whole bot, this month: 12.50 EUR, no limit; 99,999 tokens of 100,000 tokens",
             "the person telegram:42, this month: 9.00 EUR of 10.00 EUR",
         )
-        assert found["database"] == ("12,345 entries; 1.2 MB, and 999 bytes in its log; 78.0 GB free on the disk",)
+        assert found["database"] == (
+            "12,345 entries; 1.2 MB, and 999 bytes of new entries beside it; 78.0 GB free on the disk",
+        )
         assert found["newest backup"] == ("20261122T020000, 2026-11-22 03:00:00 (10 hours ago)",)
         assert found["log"][0] == "errors: 1; warnings: 4"
         assert "channel.refused: channel old refused" in found["log"][1]

@@ -1,4 +1,4 @@
-"""Times as people type them: the tables of both languages, in three zones, and what is told of each."""
+"""Times as people type them: the tables of all languages, in three zones, and what is told of each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bubbot.texts import Texts
 
 TABLES = Path(__file__).parents[4] / "data" / "times"
 ZONES = ("Europe/Berlin", "America/New_York", "Asia/Shanghai")
-LANGUAGES = {"english": "en", "chinese": "zh"}
+LANGUAGES = {"english": "en", "chinese": "zh", "german": "de"}
 
 
 @dataclass(frozen=True)

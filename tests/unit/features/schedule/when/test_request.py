@@ -56,6 +56,18 @@ CONTEXT = ReadingContext(datetime(2026, 11, 23, 13, 30, tzinfo=UTC), ZoneInfo("E
         ("晚上八点半价商品", "半价商品", "at 2026-11-23 20:00:00"),
         ("坐3号线 明天上午九点", "坐3号线", "at 2026-11-24 09:00:00"),
         ("买三明治明天", "买三明治", "at 2026-11-24 09:00:00"),
+        ("in 2 Stunden: Wäsche", "Wäsche", "at 2026-11-23T15:30:00Z"),
+        ("mich in 2 Stunden an die Wäsche", "die Wäsche", "at 2026-11-23T15:30:00Z"),
+        ("Erinnere mich bitte morgen um 9, Anna anzurufen", "Anna anzurufen", "at 2026-11-24 09:00:00"),
+        ("Müll rausbringen jeden Sonntag um 18 Uhr", "Müll rausbringen", "0 18 * * 0"),
+        ("um 12 Uhr Mittag essen", "Mittag essen", "at 2026-11-24 12:00:00"),
+        ("daran zu trinken in 10 Minuten", "trinken", "at 2026-11-23T13:40:00Z"),
+        # What is German only by its looks.
+        ("so do it at 5pm", "so do it", "at 2026-11-23 17:00:00"),
+        ("at 9am mi casa", "mi casa", "at 2026-11-24 09:00:00"),
+        ("tell them what I am at 5pm", "tell them what I am", "at 2026-11-23 17:00:00"),
+        ("in 10 minutes call Alle", "call Alle", "at 2026-11-23T13:40:00Z"),
+        ("die cast in 5 minutes", "die cast", "at 2026-11-23T13:35:00Z"),
     ],
 )
 def test_the_time_may_stand_before_or_after_the_text(typed: str, text: str, rule: str) -> None:
@@ -116,6 +128,12 @@ def test_the_time_may_stand_before_or_after_the_text(typed: str, text: str, rule
         ("at 25:00: call", "clock_range"),
         ("25点开会", "clock_range"),
         ("at 9 and 17 take pills", "when_two_clocks"),
+        ("Anna morgen um 9 Uhr anrufen", "when_middle"),
+        ("morgen um 9 Uhr bis 11 Uhr lernen", "when_middle"),
+        ("morgen 3 Eier kaufen", "when_number"),
+        ("am 3. Mai und am 4. Mai gießen", "when_two_times"),
+        ("gestern trinken", "when_over"),
+        ("nachher trinken", "when_vague"),
     ],
 )
 def test_what_is_not_sure_is_asked(typed: str, sentence: str) -> None:
