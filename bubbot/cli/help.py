@@ -5,15 +5,22 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from functools import cached_property
+from typing import Protocol, runtime_checkable
 
-from bubbot.cli.completion.script import list_actions, list_groups, list_lines
-from bubbot.cli.main import CommandParser
+from bubbot.cli.arguments import list_actions, list_groups, list_lines
 from bubbot.texts import Texts
 from bubbot.texts.catalogue import read_catalogue
 
 AREA = "help"
 EXAMPLE = "example: "
 """The beginning of the last line of a command's help, which is a command."""
+
+
+@runtime_checkable
+class HasUsageHeading(Protocol):
+    """A parser whose help begins with a heading of its own."""
+
+    usage_heading: str
 
 
 class HelpTranslator:
@@ -47,7 +54,7 @@ class HelpTranslator:
             self.translate(parser.description or ""),
             self.translate(parser.epilog or ""),
         )
-        if isinstance(parser, CommandParser):
+        if isinstance(parser, HasUsageHeading):
             parser.usage_heading = self.texts.say("help_usage")
         for group in list_groups(parser):
             group.title = self.translate(group.title or "")

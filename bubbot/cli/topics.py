@@ -6,7 +6,7 @@ import argparse
 import textwrap
 from collections.abc import Mapping
 
-from bubbot.cli.arguments import usage_error
+from bubbot.cli.arguments import list_actions, usage_error
 from bubbot.cli.output import show
 from bubbot.ports.text import did_you_mean
 
@@ -90,9 +90,6 @@ def run(args: argparse.Namespace) -> int:
 
 def list_json_commands(parser: argparse.ArgumentParser) -> list[tuple[str, str]]:
     """List the commands of a parser with an option `--json`, and its help."""
-    # Imported here: only this topic reads the parsers.
-    from bubbot.cli.completion.script import list_actions
-
     actions = list_actions(parser)
     found = [(parser.prog, action.help or "") for action in actions if "--json" in action.option_strings]
     inner = [choice for action in actions if isinstance(action.choices, dict) for choice in action.choices.values()]

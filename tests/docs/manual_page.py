@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from bubbot import __version__
-from bubbot.cli.completion.script import list_actions
+from bubbot.cli.arguments import list_actions
 from bubbot.cli.main import COMMANDS, CommandParser, load_command
 from bubbot.cli.topics import ENVIRONMENT_TEXTS, EXIT_CODE_TEXTS, TOPICS
 from tests.docs.pages import ROOT

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from bubbot.app.bot import open_app
 from bubbot.gateway.metrics import Metrics
 from bubbot.home import Home
 from bubbot.settings.loader import ModelSettings, Settings
+from bubbot.texts.catalogue import read_catalogue
 from tests.docs.pages import ROOT
 from tests.unit.gateway.health.test_formatter import FULL
 
@@ -17,15 +17,8 @@ PAGE = (ROOT / "docs" / "howto" / "monitoring.md").read_text(encoding="utf-8")
 
 
 def test_the_sentences_of_status_are_quoted_as_they_are() -> None:
-    files = ("cli/status.py", "gateway/health/verdict.py", "features/budget/health.py")
-    nodes = [
-        node for file in files for node in ast.walk(ast.parse((ROOT / "bubbot" / file).read_text(encoding="utf-8")))
-    ]
-    sentences = [
-        "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values)
-        for node in nodes
-        if isinstance(node, ast.JoinedStr)
-    ] + [node.value for node in nodes if isinstance(node, ast.Constant)]
+    entries = read_catalogue("bubbot.texts", "verdict", "en").entries.values()
+    sentences = [re.sub(r"\{[^}]*\}", "X", entry.singular) for entry in entries]
     listed = PAGE.partition("with what\nis wrong:")[2].partition("`bubbot status --json`")[0]
     quoted = re.findall(r"^- `(.+?)`", listed, re.MULTILINE)
     assert len(quoted) == 8
@@ -33,7 +26,7 @@ def test_the_sentences_of_status_are_quoted_as_they_are() -> None:
         re.sub(r"Process 42|\b5\b|(?<=received from ).+|(?<=comes from )\S+|(?<=since )….*", "X", sentence)
         for sentence in quoted
     ]
-    assert [one for one in named if not any(str(sentence).startswith(one) for sentence in sentences)] == []
+    assert [one for one in named if not any(sentence.startswith(one) for sentence in sentences)] == []
 
 
 async def test_every_metric_is_on_the_page_and_no_other(tmp_path: Path) -> None:

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
+
+from bubbot.cli.arguments import list_actions
 
 SHELLS = ("bash", "zsh", "fish")
 KINDS: Mapping[str, str] = {
@@ -48,22 +50,6 @@ def list_rows(parsers: Mapping[str, tuple[str, argparse.ArgumentParser]]) -> Ite
         yield _row("", name, "command", text)
     for name, (_, parser) in parsers.items():
         yield from _list_command(name, parser)
-
-
-def list_actions(parser: argparse.ArgumentParser) -> Sequence[argparse.Action]:
-    """List the options and arguments of a parser."""
-    return parser._actions  # noqa: SLF001 - argparse has no public list of them
-
-
-def list_groups(parser: argparse.ArgumentParser) -> Sequence[argparse._ArgumentGroup]:
-    """List the groups of options of a parser, which have headings."""
-    return parser._action_groups  # noqa: SLF001 - as above
-
-
-def list_lines(parser: argparse.ArgumentParser) -> Sequence[argparse.Action]:
-    """List the lines of help of the subcommands of a parser."""
-    inner = [action for action in list_actions(parser) if isinstance(action, argparse._SubParsersAction)]  # noqa: SLF001 - as above
-    return [choice for action in inner for choice in action._choices_actions]  # noqa: SLF001 - as above
 
 
 def _list_command(path: str, parser: argparse.ArgumentParser) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bubbot.cli.completion.script import list_actions, list_groups, list_lines
+from bubbot.cli.arguments import list_actions, list_groups, list_lines
 from bubbot.cli.help import AREA, EXAMPLE, HelpTranslator
 from bubbot.cli.main import COMMANDS, HELP_TOPICS, CommandParser, ShellCommand, load_command, main
 from bubbot.texts import Texts
