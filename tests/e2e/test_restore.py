@@ -22,7 +22,7 @@ from tests.fakes.discordapi.server import Server as DiscordApi
 PACE = 3.0 if forked.ANEW in os.environ else 1.2
 """Seconds a word of the slow answer takes: the backup, a process that takes a moment to start, must not come too late."""
 SCRIPT = {"rules": [{"when": "slow", "steps": [{"pace": PACE, "text": "Slowly: {text}"}]}]}
-LATER = {"Slowly: a slow one", "You said: after the backup", "tea"}
+LATER = {"Slowly: a slow one", "You said: after the backup", "⏰ tea"}
 HELD = "quarantine: no channel is started"
 HELD_STATUS = "Not answering: in quarantine, with no channel. `bubbot restore --release`, and then a new start"
 

@@ -34,7 +34,7 @@ def test_a_job_is_added_paused_resumed_edited_and_removed(tmp_path: Path) -> Non
     assert "every weekday at 17:00" in changed
     assert "bubbot schedule edit" in changed
     removed = told(home, "remove", "tea")
-    assert "(tea)" in removed
+    assert removed.startswith("Removed tea (")
     assert "a cup" in removed
     assert "tea" not in told(home, "list")
     assert bot.run(home, "schedule", "show", "tea").returncode == 2

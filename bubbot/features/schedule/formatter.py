@@ -144,6 +144,11 @@ class JobFormatter:
             text = self.texts.say("jobs_line_what", line=text, what=describe_action(job, self.texts))
         return text if job.session == session else text + self.texts.say("jobs_elsewhere", session=job.session)
 
+    def format_removed(self, job: Job) -> str:
+        """Say that a job was removed; of one with a name, what it did, too."""
+        text = self.texts.say("job_removed", job=job_label(job))
+        return f"{text}\n{describe_action(job, self.texts)}" if job.name else text
+
     def format_list(self, jobs: Sequence[JobState], session: str) -> str:
         """List jobs, one per line."""
         return "\n".join(self.format_line(job_state, session) for job_state in jobs) or self.texts.say("jobs_none")

@@ -385,7 +385,7 @@ def run_now(changes: JobChanges, formatter: JobFormatter, args: JobReference) ->
 def remove(changes: JobChanges, formatter: JobFormatter, args: JobReference) -> Facts:
     """Remove a job."""
     job_state = changes.find(args.job)
-    return formatter.texts.say("job_removed", job=job_label(job_state.job)), changes.remove(job_state)
+    return formatter.format_removed(job_state.job), changes.remove(job_state)
 
 
 @_writes("chat telegram:42 --quiet 22:00-07:00")

@@ -462,6 +462,6 @@ def _control_tools(
             pending = changes(turn)
             state = pending.find(args.job)
             turn.tape.stage(SCHEDULE_TAPE, pending.remove(state))
-            return _alert(turn, turn.texts.say("job_removed", job=job_label(state.job)))
+            return _alert(turn, formatter(turn).format_removed(state.job))
 
     return [schedule_pause, schedule_resume, schedule_run, schedule_remove]
