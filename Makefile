@@ -1,11 +1,12 @@
 # Every recipe makes what it needs. PYTHON names the interpreter (3.11 or newer); VENV the environment.
 PYTHON ?= python3
 VENV ?= .venv
-PIP = $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps
+# Not quiet: pip shows what it downloads, with sizes, and people who wait see that something happens.
+PIP = $(VENV)/bin/python -m pip --disable-pip-version-check install --no-deps
 # A viewer of traces, for the proof alone: in an environment of its own, which has other versions of everything.
 export BUBBOT_PHOENIX ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bubbot/phoenix
 LOCKED = $(PIP) --require-hashes -r
-OURS = $(PIP) --no-build-isolation --editable .
+OURS = $(PIP) --quiet --no-build-isolation --editable .
 
 DOJO = .venv-agentdojo
 
@@ -53,7 +54,7 @@ test-all:  ## the suite on every supported Python that is installed here
 	done
 
 $(VENV)/.base: requirements/base.txt pyproject.toml | $(VENV)/bin/python
-	@echo "Installing bubbot (a few seconds)"
+	@echo "Installing bubbot (about 80 MB to download, once)"
 	@$(LOCKED) requirements/base.txt
 	@$(OURS)
 	@touch $@
@@ -73,17 +74,18 @@ $(VENV)/.dev: requirements/dev.txt pyproject.toml | $(VENV)/bin/python
 $(DOJO)/suites.json: requirements/agentdojo.in tests/dojo/export.py
 	@echo "Installing AgentDojo in an environment of its own (about 70 MB to download, once)"
 	@$(PYTHON) -m venv $(DOJO)
-	@$(DOJO)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --require-hashes -r requirements/agentdojo.in
+	@$(DOJO)/bin/python -m pip --disable-pip-version-check install --no-deps --require-hashes -r requirements/agentdojo.in
 	@$(DOJO)/bin/python tests/dojo/export.py $@
 
 $(BUBBOT_PHOENIX)/.installed: requirements/phoenix.in
 	@echo "Installing Phoenix into $(BUBBOT_PHOENIX) (860 MB on the disk, once)"
 	@$(PYTHON) -m venv --clear $(BUBBOT_PHOENIX)
-	@$(BUBBOT_PHOENIX)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --require-hashes -r requirements/phoenix.in
+	@$(BUBBOT_PHOENIX)/bin/python -m pip --disable-pip-version-check install --no-deps --require-hashes -r requirements/phoenix.in
 	@touch $@
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"bubbot needs Python 3.11 or newer, this is {sys.version.split()[0]}: make chat PYTHON=python3.11")'
+	@echo "Making a Python environment in $(VENV) (some seconds)"
 	@$(PYTHON) -m venv $(VENV)
 
 lock:  ## renew the lock files: nothing younger than a week, wheels only, hashes, every platform

@@ -106,7 +106,7 @@ check_packages() {
     [ -n "$dry" ] || trap 'rm -rf "$checked"' EXIT
     run rm -rf "$checked"
     run "$python" -m venv "$checked"
-    run "$checked/bin/python" -m pip download --disable-pip-version-check --quiet --no-deps --require-hashes \
+    run "$checked/bin/python" -m pip download --disable-pip-version-check --no-deps --require-hashes \
         --dest "$checked/packages" -r "$locked"
 }
 
@@ -134,7 +134,7 @@ case $way in
     venv)
         [ -x "$venv/bin/python" ] || run "$python" -m venv "$venv"
         pip=$venv/bin/python
-        run "$pip" -m pip install --disable-pip-version-check --quiet --no-deps --require-hashes -r "$locked"
+        run "$pip" -m pip install --disable-pip-version-check --no-deps --require-hashes -r "$locked"
         # Of the same version, too: pip itself would keep the older build.
         run "$pip" -m pip install --disable-pip-version-check --quiet --no-deps --force-reinstall "$wheel"
         [ ! -e "$link" ] || [ -L "$link" ] || fail "$link is there and was not made by this script: move it away"

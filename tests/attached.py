@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bubbot.features.attachments.intake import AttachmentIntake, AttachmentLimits
+from bubbot.features.attachments.intake import AttachmentIntake, AttachmentLimits, ReadPdf
 from bubbot.ports.channel import Attachment
 from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.texts import Texts
 from tests.e2e.test_images import PNG
 from tests.raw import raw
 from tests.turns import Bench, KeptChannel, Options
@@ -27,8 +28,11 @@ def execute(path: Path, sql: str, *values: str) -> list[Any]:
         return conn.execute(sql, values).fetchall()
 
 
-def options(transcriber: Any = None, **limits: Any) -> Options:
-    return Options(intake=AttachmentIntake(AttachmentLimits(**limits), transcriber, sleep=no_wait))
+def options(
+    transcriber: Any = None, *, read_pdf: ReadPdf | None = None, texts: Texts | None = None, **limits: Any
+) -> Options:
+    intake = AttachmentIntake(AttachmentLimits(**limits), transcriber, read_pdf=read_pdf, texts=texts, sleep=no_wait)
+    return Options(intake=intake)
 
 
 def channel(**files: Any) -> KeptChannel:

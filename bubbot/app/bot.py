@@ -200,6 +200,8 @@ class Bot:
         count = sum(len(channel_runtime.resume(open_work)) for channel_runtime in self.channel_runtimes.values())
         for session in open_work.sessions:
             self.runtime.take_up(session)
+        for channel_runtime in self.channel_runtimes.values():
+            await channel_runtime.gate.admit()
         return count
 
     async def _find_open_work(self) -> OpenWork:

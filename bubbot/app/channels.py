@@ -97,7 +97,7 @@ def channel_policy(common: ChannelSettings, settings: Settings, access: AccessSe
     return ChannelPolicy(
         queue_policy=QueuePolicy(common.debounce, common.busy, common.stale_after or None),
         retry_policy=RetryPolicy(RETRY_DELAYS_SECONDS, repeat_last=True, sleep=asyncio.sleep),
-        admission=AdmissionPolicy(admission_settings(common, settings), access.role, time.monotonic),
+        admission=AdmissionPolicy(admission_settings(common, settings), access.role, time.monotonic, access.audience),
         access=access,
         queue_limit=None,
         max_turns_per_chat=common.per_chat,

@@ -50,7 +50,12 @@ def configured_people(settings: Settings) -> dict[str, ListedPeople]:
     """Return the people that the configuration lists, by channel. Raises `ConfigError`."""
     channels = {name: split_channel_settings(name, table)[0] for name, table in settings.channels.items()}
     return {
-        name: ListedPeople(frozenset(channel.owners), frozenset(channel.admins), frozenset(channel.members))
+        name: ListedPeople(
+            frozenset(channel.owners),
+            frozenset(channel.admins),
+            frozenset(channel.members),
+            frozenset(channel.groups) | {guild for guild, rules in channel.guilds.items() if rules.open},
+        )
         for name, channel in channels.items()
     }
 

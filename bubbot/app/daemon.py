@@ -20,6 +20,7 @@ from bubbot.app.tapes import now
 from bubbot.concurrency import Backoff, supervise
 from bubbot.features.access.service import ACCESS_TAPE, AccessService
 from bubbot.features.access.tools import access_tools
+from bubbot.features.config.tools import config_tools
 from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime
 from bubbot.gateway.daily_digest import DailyDigest
 from bubbot.gateway.directory import ChannelDirectory
@@ -27,6 +28,7 @@ from bubbot.gateway.manager import ChannelManager
 from bubbot.gateway.quarantine_view import RestoreFact
 from bubbot.home import Home
 from bubbot.ports.channel import Outbound, SupportsWebhook
+from bubbot.ports.settings import ChangesSettings
 from bubbot.ports.store import KeepsChain
 from bubbot.records import dataclass
 from bubbot.server.remote import RemoteChannel
@@ -95,7 +97,12 @@ class Daemon:
 
 @asynccontextmanager
 async def open_daemon(
-    settings: Settings, home: Home, *, address: str = "", wrappers: PortWrappers | None = None
+    settings: Settings,
+    home: Home,
+    *,
+    address: str = "",
+    wrappers: PortWrappers | None = None,
+    running: ChangesSettings | None = None,
 ) -> AsyncIterator[Daemon]:
     """Open a bot with every configured channel, holding the home's lock until the block ends. Nothing is received yet.
 
@@ -104,6 +111,7 @@ async def open_daemon(
         home: its home.
         address: its control socket; empty: none.
         wrappers: wrappers of its ports.
+        running: changes its settings, for owners who do it in a chat; None: they cannot.
 
     Raises:
         HomeLocked: another process holds the lock.
@@ -112,7 +120,17 @@ async def open_daemon(
     """
     configured = channel_tables(settings)
     access_services: list[AccessService] = []
+    directories: list[ChannelDirectory] = []
     remote = RemoteChannel(STDIN)
+
+    async def on_granted(channel: str, sender_id: str) -> None:
+        await directories[0].admit(channel, sender_id)
+
+    async def is_group(channel: str, number: str) -> bool:
+        return await directories[0].is_group(channel, number)
+
+    async def leave(channel: str, group: str) -> None:
+        await directories[0].leave(channel, group)
 
     async def build_channels(maker: ChannelFactory) -> list[ChannelRuntime]:
         if maker.restore_fact is not None:
@@ -126,6 +144,8 @@ async def open_daemon(
             configured=people,
             projections=maker.projections,
             first_session=maker.first_session,
+            on_granted=on_granted,
+            is_group=is_group,
         )
         await access.load()
         access_services.append(access)
@@ -146,14 +166,14 @@ async def open_daemon(
         return [*runtimes, await maker.build_runtime(remote, ChannelPolicy(deliver_in_background=True))]
 
     wrappers = wrappers or PortWrappers()
-    directories: list[ChannelDirectory] = []
 
     async def send(
         session: str, key: str, outbound: Outbound, extra_entries: Mapping[str, Sequence[TapeEntry]]
     ) -> None:
         await directories[0].send(session, key, outbound, extra_entries)
 
-    wrappers = replace(wrappers, tools=[*wrappers.tools, *access_tools(lambda: access_services[0], send)])
+    own_tools = (*access_tools(lambda: access_services[0], send, leave), *(config_tools(running) if running else ()))
+    wrappers = replace(wrappers, tools=[*wrappers.tools, *own_tools])
     async with open_bot(
         settings,
         home,

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bubbot.app.budget import budget_settings
 from bubbot.app.events import OWN_REFERENCES
@@ -24,6 +24,7 @@ from bubbot.features.agents.feature import agents_feature
 from bubbot.features.approvals.events import SESSION_TRACE_EVENTS
 from bubbot.features.approvals.feature import ApprovalsFeature
 from bubbot.features.attachments.feature import Transcriber, attachments_feature
+from bubbot.features.attachments.intake import PdfText
 from bubbot.features.budget.budget import NotifyOwner
 from bubbot.features.budget.feature import BudgetFeature
 from bubbot.features.conversation.feature import conversation_feature
@@ -65,6 +66,33 @@ from bubbot.settings.loader import Settings
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.references import ReferenceRegistry, declared_references
+
+if TYPE_CHECKING:
+    from bubbot.features.web.reading import PageReader
+
+
+class PdfReader:
+    """Reads PDFs that people send, with the child process that reads those of the web."""
+
+    def __init__(self) -> None:
+        self._reader: PageReader | None = None
+
+    async def read_pdf(self, data: bytes) -> PdfText:
+        """Read the text of a PDF, or say why there is none."""
+        # Imported here: a bot that is sent no PDF loads nothing of it.
+        from bubbot.features.web.client import WebError
+        from bubbot.features.web.reading import MAX_PDF_PAGES, PageReader, PdfLocked
+
+        self._reader = self._reader or PageReader()
+        try:
+            page = await self._reader.read_pdf(data)
+        except PdfLocked as error:
+            return PdfText(fault="locked", reason=str(error))
+        except WebError as error:
+            return PdfText(fault="failed", reason=str(error))
+        except OSError:  # no process or pipe can be had, as a machine without memory
+            return PdfText(fault="failed", reason="no process could be started to read it")
+        return PdfText(page.text, page.pages, min(page.pages, MAX_PDF_PAGES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +293,7 @@ class BotFeatures:
                 self._kernel.texts,
                 Transcriber(transcriber.name, transcriber) if transcriber else None,
                 self.budget.meter.transcription if self.budget else None,
+                PdfReader().read_pdf,
             ),
         }
         own = [

@@ -25,6 +25,7 @@ from bubbot.gateway.health.snapshot import (
     HealthSnapshot,
     pending_deliveries,
 )
+from bubbot.gateway.names import NO_NAMES, NameBook
 from bubbot.gateway.quarantine_view import RestoreFact
 from bubbot.home import Home
 from bubbot.log import recent_warnings, redact
@@ -107,9 +108,9 @@ class HealthCollector:
             channel_states.append(ChannelState(name, state, health.is_ready, health.last_seen_at, note))
         return tuple(channel_states)
 
-    def features(self, texts: Texts, role: Role = Role.OWNER) -> tuple[FeatureHealth, ...]:
+    def features(self, texts: Texts, role: Role = Role.OWNER, names: NameBook = NO_NAMES) -> tuple[FeatureHealth, ...]:
         """Return the reports of the features for a reader with this role, without I/O."""
-        context, reports = self._context(texts, role), []
+        context, reports = replace(self._context(texts, role), chats=names.chats, people=names.people), []
         for feature in self.sources.features.reporting:
             try:
                 if feature.health is not None:
@@ -156,6 +157,9 @@ class HealthCollector:
             for name, channel_runtime in list(sources.channel_runtimes.items())
         ]
         database = await measure_database(self._home, self.store)
+        texts = texts or Texts()
+        channels = [f"{name}:" for name in sources.channel_runtimes] if role.at_least(Role.ADMIN) else []
+        names = await NameBook.find(self.store, texts, channels)
         return replace(
             blank_snapshot(self.settings, self._home, self._now),
             pid=os.getpid(),
@@ -174,7 +178,7 @@ class HealthCollector:
             full=bool(disk),
             readonly=disk == "read-only",
             replaced=self.is_database_replaced(),
-            reports=self.features(texts or Texts(), role),
+            reports=self.features(texts, role, names),
             loading=tuple(sources.loading_models()),
         )
 

@@ -21,6 +21,7 @@ from bubbot.gateway.health.snapshot import (
     pending_deliveries,
 )
 from bubbot.gateway.inbox import Inbox, inbox_tape
+from bubbot.gateway.names import NameBook
 from bubbot.gateway.outbox import Outbox, outbox_tape
 from bubbot.gateway.quarantine import Quarantine
 from bubbot.gateway.quarantine_view import RestoreFact
@@ -38,7 +39,13 @@ from bubbot.texts import Texts
 
 
 async def offline_snapshot(
-    store: TapeStore | None, home: Home, settings: Settings, *, now: Clock, config: Path | None = None
+    store: TapeStore | None,
+    home: Home,
+    settings: Settings,
+    *,
+    now: Clock,
+    config: Path | None = None,
+    texts: Texts | None = None,
 ) -> HealthSnapshot:
     """Return the snapshot of a home whose bot does not run, from the database alone.
 
@@ -48,6 +55,7 @@ async def offline_snapshot(
         settings: its settings.
         now: the clock.
         config: the file with the settings, if not the one in the home.
+        texts: the language of the reader; None for English.
     """
     if store is None:
         # Imported here: few homes have no database.
@@ -67,6 +75,7 @@ async def offline_snapshot(
     for channel in _channels(names, outbox_tape("")):
         pending.append(pending_deliveries(channel, await Outbox(open_tape(outbox_tape(channel))).pending()))
     blank = blank_snapshot(settings, home, now)
+    book = await NameBook.find(tapes, Texts(), [f"{channel}:" for channel in _channels(names, inbox_tape(""))])
     reader = HomeReader(
         home.path,
         config or home.config,
@@ -83,7 +92,11 @@ async def offline_snapshot(
         database=None if store is None else await measure_database(home, store),
         backup=await asyncio.to_thread(newest_backup, home),
         quarantine=describe_backup(await Quarantine(open_tape(HOME_TAPE)).current_restore()),
-        reports=await read_health(reader, settings, HealthContext(Texts(), blank.at, blank.zone)),
+        reports=await read_health(
+            reader,
+            settings,
+            HealthContext(texts or Texts(), blank.at, blank.zone, chats=book.chats, people=book.people),
+        ),
         features=unowned_sections(settings),
     )
 

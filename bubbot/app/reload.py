@@ -30,6 +30,7 @@ from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.gateway.manager import ShutdownTimeouts
 from bubbot.gateway.owner import OwnerChat
 from bubbot.ports.channel import Channel, HasCommandMenu, SupportsClose, SupportsWebhook, VerifiesCredentials
+from bubbot.ports.settings import ReloadResult
 from bubbot.ports.tool import Toolbox
 from bubbot.ports.usage import BUDGET_TAPE
 from bubbot.records import dataclass
@@ -46,23 +47,6 @@ VERIFY_TIMEOUT_SECONDS = 10.0
 """Seconds a platform has to accept a new token; one that cannot be reached is asked again when the channel runs."""
 CHANNEL_CLOSE_SECONDS = 2.0
 """Seconds that the adapter which verified a token has to close."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReloadResult:
-    """The effect of a reload.
-
-    Attributes:
-        now: keys that apply now.
-        later: keys that wait for the next start.
-        begun: channels that were started or restarted.
-        ended: channels that were ended.
-    """
-
-    now: tuple[str, ...] = ()
-    later: tuple[str, ...] = ()
-    begun: tuple[str, ...] = ()
-    ended: tuple[str, ...] = ()
 
 
 @dataclass
@@ -159,6 +143,8 @@ class Reloader:
                     plan, event(LOADED, {"how": how, "changed": changed, "later": list(diff.restart_required)})
                 )
             )
+        for channel_runtime in self._daemon.bot.channel_runtimes.values():  # the lists may have new people
+            await channel_runtime.gate.admit()
         names = ", ".join(diff.reloadable)
         log.info(
             "settings applied: %s",

@@ -270,7 +270,7 @@ async def _ask(
 
     def show_result(result: AskResult, answer: str) -> None:
         if as_json:
-            printer(_as_json(session, result))
+            printer(_as_json(session, result), wraps=False)
         elif result.status == "failed":
             show_on_stderr("\n".join(f"bubbot: {line}" for line in answer.splitlines() if line.strip()))
         else:

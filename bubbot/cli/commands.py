@@ -60,8 +60,10 @@ class Shell:
 def run_typed(args: argparse.Namespace, command: Command, arguments: ToolArgs) -> int:
     """Run a command of a feature that was typed; print its answer, and return its exit code."""
     setup = load_setup(args)
-    if command.question is not None and not getattr(arguments, "yes", False):
-        asks = replace(command, run=command.question, on_missing_home=lambda _settings, _args: CommandResult(""))
+    if (ask := command.question) is not None and not getattr(arguments, "yes", False):
+        if command.prepare is not None:  # once: standard input is read once
+            arguments, command = command.prepare(arguments, Shell()), replace(command, prepare=None)
+        asks = replace(command, run=ask, on_missing_home=lambda _settings, _args: CommandResult(""))
         question = asyncio.run(read(setup, asks, arguments)).text
         # Outside of a loop, which would hold back the interrupt of somebody who rather answers nothing.
         if question and not _confirm(command, question):

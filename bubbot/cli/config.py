@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from bubbot.app.tapes import new_id, now
 from bubbot.cli.arguments import add_json_option, decode_text
@@ -18,9 +17,9 @@ from bubbot.cli.reload import print_report, reload_running_bot
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import ConfigError, UsageError
 from bubbot.log import printable
-from bubbot.ops.configuration import ConfigEditor, SettingValue, is_secret, parse_key
+from bubbot.ops.configuration import ConfigEditor, is_secret, parse_key
 from bubbot.ops.onboarding.console import Console, InputEnded
-from bubbot.ports.settings import quote_value
+from bubbot.ports.settings import SettingValue
 from bubbot.records import dataclass
 from bubbot.settings.environment import read_variables
 
@@ -64,13 +63,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the action; return its exit code."""
     setup = load_setup(args)
-    editor = ConfigEditor(setup.home, setup.config, now=lambda: now().strftime("%Y%m%dT%H%M%SZ"), new_id=new_id)
+    editor = open_editor(setup)
     if args.action == "list":
         values = editor.list_values(all_settings=args.all)
         if setup.as_json:
             show_record(SettingList(tuple(values)))
         else:
-            show("\n".join(map(_line, values)) or "Every setting has its default.")
+            show("\n".join(map(_line, values)) or "Every setting has its default.", wraps=False)
         return 0
     key = decode_text(getattr(args, "key", ""), "KEY")
     if args.action == "get":
@@ -78,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
         if setup.as_json:
             show_record(value)
         else:
-            show(printable(_text(value.value)))
+            show(printable(value.text), wraps=False)
         return 0
     before = editor.read(key) if key else None
     for path in _change(args, editor, key):
@@ -89,6 +88,11 @@ def run(args: argparse.Namespace) -> int:
         show(f"The environment variable {variable} counts more than the file: unset it.")
     asyncio.run(_apply(setup, editor.existing.path))
     return 0
+
+
+def open_editor(setup: CommandSetup) -> ConfigEditor:
+    """Open the settings of a home."""
+    return ConfigEditor(setup.home, setup.config, now=lambda: now().strftime("%Y%m%dT%H%M%SZ"), new_id=new_id)
 
 
 def _change(args: argparse.Namespace, editor: ConfigEditor, key: str) -> list[Path]:
@@ -144,11 +148,4 @@ async def _apply(setup: CommandSetup, path: Path) -> None:
 
 def _line(setting: SettingValue) -> str:
     origin = "" if setting.origin == "file" else f"  # {setting.origin}"
-    return printable(f"{setting.key} = {_text(setting.value)}{origin}")
-
-
-def _text(value: Any) -> str:
-    """Format a value for people: a text as it is, a list with commas between its items."""
-    if isinstance(value, list):
-        return ", ".join(map(str, value))
-    return "" if value is None else value if isinstance(value, str) else quote_value(value)
+    return printable(f"{setting.key} = {setting.text}{origin}")

@@ -71,9 +71,9 @@ def run(args: argparse.Namespace) -> int:
     log.setup("warning", secrets=(*report.secrets, *environment_secrets()))
     if args.json:
         data = DoctorReport(__version__, str(home.path), report.problems, tuple(report.findings))
-        show(log.redact(format_json(json_data(data))))
+        show(log.redact(format_json(json_data(data))), wraps=False)
     else:
-        show(log.redact(_as_text(report, is_complete=args.all)), paint=_paint if is_coloured() else None)
+        show(log.redact(_as_text(report, is_complete=args.all)), paint=_paint if is_coloured() else None, wraps=False)
     return EXIT_PROBLEMS if report.problems else EXIT_HEALTHY
 
 

@@ -17,6 +17,7 @@ from bubbot.app.models import has_address_of_backup, keyless_models
 from bubbot.app.stores import refuse_unusable_database
 from bubbot.app.tapes import new_id, now
 from bubbot.cli.init_service import NO_SERVICE, SERVICE_KINDS, RequestedService, choose_home
+from bubbot.cli.output import terminal_columns
 from bubbot.errors import BubbotError, ConfigError, StoreUnavailable
 from bubbot.home import Home
 from bubbot.models.local import model as local
@@ -33,14 +34,14 @@ from bubbot.ops.onboarding.verify import close_channel, make_channel, verify_tok
 from bubbot.ops.onboarding.write import write
 from bubbot.ports.channel import Channel
 from bubbot.settings.environment import environment_secrets, read_variables, read_zone_variable
+from bubbot.settings.language import read_language
 from bubbot.settings.loader import Settings, load_with_missing_secrets
 from bubbot.settings.sections import SQLITE_STORE
 from bubbot.settings.sources import MissingSecret, read_secret
 from bubbot.tape.entry import timestamp
+from bubbot.texts import Texts
 
 EXIT_OK, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
-GREETING = "Hello!"
-"""The first message to the new bot, unless the person types another."""
 LOCALTIME, TIMEZONE = Path("/etc/localtime"), Path("/etc/timezone")
 
 
@@ -55,7 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "example: bubbot init --yes --telegram-token-file token.txt --owner telegram:42"
     parser.add_argument("--yes", action="store_true", help="ask nothing; settings without an option stay as they are")
     parser.add_argument("--name", help="the name of the bot")
-    parser.add_argument("--language", metavar="TAG", help="the language of the bot's own sentences: en or zh")
+    parser.add_argument("--language", metavar="TAG", help="the language of the bot's own sentences: de, en or zh")
     parser.add_argument("--timezone", metavar="ZONE", help="the time zone, such as Europe/Berlin; else the system's")
     parser.add_argument("--model", metavar="NAME", help="the model, such as openai/gpt-5 or gpt-5, or local")
     parser.add_argument(
@@ -88,10 +89,10 @@ def run(args: argparse.Namespace) -> int:
     try:
         command.ask()
     except InputEnded:
-        console.tell("The input ended before the last answer: nothing was changed. --yes asks nothing.")
+        console.tell(console.say("init_ended"))
         return EXIT_FAILED
     except KeyboardInterrupt:
-        console.tell("\nNothing was changed.")
+        console.tell(f"\n{console.say('init_unchanged')}")
         return EXIT_INTERRUPTED
     command.finish()
     return EXIT_OK
@@ -106,12 +107,17 @@ class _InitCommand:
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._args = args
-        # A program started with closed descriptors has no streams.
-        self.console = Console(
-            sys.stdin or io.StringIO(), sys.stdout or io.StringIO(), is_unattended=args.yes, on_secret=self._hide
-        )
         self._home = Home(choose_home(args.service, args.home))
         self._config: Path | None = args.config.absolute() if args.config else None
+        # A program started with closed descriptors has no streams.
+        self.console = Console(
+            sys.stdin or io.StringIO(),
+            sys.stdout or io.StringIO(),
+            texts=Texts(args.language or read_language(self._home.path, self._config)),
+            is_unattended=args.yes,
+            on_secret=self._hide,
+            find_columns=terminal_columns,
+        )
         self._service = RequestedService(args.service, self._home.path, self._config)
         self._secrets: list[str] = [*environment_secrets()]
         self._changes = PendingEdits()
@@ -124,8 +130,8 @@ class _InitCommand:
         self._hide(*self._existing.settings.secrets(), options.api_key or "", *options.tokens.values())
         existing, changes, console = self._existing, self._changes, self.console
         if not console.is_unattended:
-            console.tell(f"This sets up the bot whose home is {self._home.path}.")
-            console.tell("Enter takes what stands in [brackets]; Ctrl-C leaves everything as it is.")
+            console.tell(console.say("init_begins", path=self._home.path))
+            console.tell(console.say("init_keys"))
         missing = self._find_missing_secrets()
         has_service = not console.is_unattended and self._service.is_offered()
         has_trial = console.is_terminal and self._home.holder_pid() is None
@@ -135,7 +141,7 @@ class _InitCommand:
         ModelPrompter(console, existing, options, changes, self._home).ask()
         self._accounts = AccountPrompter(console, existing, options, changes, self._make_channel, verify_token).ask()
         if missing:
-            console.begin_step("Secrets that are missing")
+            console.begin_step(console.say("init_secrets"))
         ask_missing_secrets(console, existing.settings, missing, changes)
         self._kind = self._service.choose_kind(console) if has_service else self._service.kind or NO_SERVICE
         self._has_trial = has_trial
@@ -150,7 +156,7 @@ class _InitCommand:
     def finish(self) -> None:
         """Write, install the service and print the next steps. Raises `ConfigError`."""
         settings, console = self._write(self._existing, self._changes), self.console
-        for line in describe_overrides(settings, self._changes):
+        for line in describe_overrides(settings, self._changes, console.texts):
             console.tell(line)
         if self._has_trial:
             self._offer_trial(settings)
@@ -159,7 +165,7 @@ class _InitCommand:
         except ConfigError as error:  # the files stay written, so print the next steps anyway
             serves, failure = False, error
         if loss := self._describe_loss(settings):
-            console.tell(f"\nNo bot starts for this home yet: {loss}.")
+            console.tell(f"\n{console.say('init_no_start', reason=loss)}")
         writer = None if serves else self._home.holder_pid()
         lines = next_steps(
             settings,
@@ -168,6 +174,7 @@ class _InitCommand:
             running_pid=writer,
             has_service=serves,
             environment=read_variables(),
+            texts=console.texts,
         )
         for line in lines:
             console.tell(line)
@@ -180,20 +187,20 @@ class _InitCommand:
         from bubbot.cli.setup import load_setup, session_id
 
         console = self.console
-        console.begin_step("Try it now?")
+        console.begin_step(console.say("init_try"))
         if self._describe_loss(settings):
-            console.tell("It cannot answer yet: its database is missing.")
+            console.tell(console.say("init_no_database"))
             return
         if has_address_of_backup(settings, settings.model.name) and self._is_quarantined():
-            console.tell(quarantine_sentence(settings.model.name))
+            console.tell(quarantine_sentence(settings.model.name, console.texts))
             return
         is_keyless = settings.model.name in keyless_models(settings, read_variables())
         if is_keyless or not (settings.model.name or local.is_available()):
-            console.tell("It cannot answer yet.")
+            console.tell(console.say("init_no_answer"))
             return
         try:
-            text = console.ask("Say something to it, or no", GREETING, str)
-            if text.strip().casefold() in ("n", "no"):
+            text = console.ask(console.say("init_say"), console.say("init_hello"), str)
+            if text.strip().casefold() in ("n", "no", console.say("init_no")):
                 return
             console.tell("")
             ask(load_setup(argparse.Namespace(home=self._home.path, config=self._config)), session_id("default"), text)
@@ -225,8 +232,11 @@ class _InitCommand:
         for kind in TITLES:
             file = values[f"{kind}_token"] or values[f"{kind}_token_file"]
             if file:
-                tokens[kind] = self._read_secret(file, f"--{kind}-token-file", f"Token of {TITLES[kind]}")
-        key = self._read_secret(args.api_key_file, "--api-key-file", "Key of the model") if args.api_key_file else None
+                tokens[kind] = self._read_secret(
+                    file, f"--{kind}-token-file", self.console.say("init_token_of", title=TITLES[kind])
+                )
+        prompt = self.console.say("init_key_of_model")
+        key = self._read_secret(args.api_key_file, "--api-key-file", prompt) if args.api_key_file else None
         return InitOptions(args.name, args.language, args.timezone, args.model, key, tokens, args.owner)
 
     def _read_secret(self, file: str, option: str, prompt: str) -> str:
@@ -247,15 +257,15 @@ class _InitCommand:
         """Write and report the changes; return the resulting settings."""
         text, secrets = apply_edits(existing, changes, self._home), new_secrets(changes, self._home)
         if text == existing.text and not secrets:
-            self.console.tell(f"\nNothing has changed: {existing.path} stays as it is.")
+            self.console.tell(f"\n{self.console.say('init_same', path=existing.path)}")
             return existing.settings
         stamp = now().strftime("%Y%m%dT%H%M%SZ")
         backups = write(self._home, existing, text, secrets, stamp=stamp, check=self._check)
         self.console.tell("")
         for path in (*secrets, *([existing.path] if text != existing.text else [])):
-            self.console.tell(f"Written: {path} (for you alone, mode 600)")
+            self.console.tell(self.console.say("init_written", path=path))
         for path in backups:
-            self.console.tell(f"What was there before: {path}")
+            self.console.tell(self.console.say("init_backup", path=path))
         return load_with_missing_secrets(home=self._home.path, config=existing.path, extensions=EXTENSIONS)
 
     def _check(self, candidate: Path) -> None:

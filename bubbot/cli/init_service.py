@@ -45,12 +45,9 @@ class RequestedService:
     def choose_kind(self, console: Console) -> str:
         """Ask for the kind."""
         kind = _usual_kind()
-        whose = "with this machine" if kind == SYSTEM_SERVICE else "with your session"
-        options = {
-            NO_SERVICE: "no, it is started by hand",
-            kind: f"yes, systemd starts it {whose}, now and from now on",
-        }
-        console.begin_step("Run it as a service?")
+        yes = console.say("init_service_machine" if kind == SYSTEM_SERVICE else "init_service_session")
+        options = {NO_SERVICE: console.say("init_service_no"), kind: yes}
+        console.begin_step(console.say("init_service"))
         return console.choose("", options)
 
     def install(self, kind: str, console: Console) -> bool:
@@ -60,10 +57,7 @@ class RequestedService:
         console.tell("")
         install_service(self._plan(kind), console.tell)
         if names := variables_missing_in_service():
-            console.tell(
-                f"The service does not see the variables of this shell, and these count here: {', '.join(names)}. "
-                "Put what they say into config.toml."
-            )
+            console.tell(console.say("init_service_variables", names=", ".join(names)))
         return True
 
     def _is_installable(self, kind: str) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from bubbot import __version__, log, plugins
 from bubbot.cli.arguments import decode_text, describe_parser_error, describe_surplus, usage_error
@@ -30,6 +30,9 @@ from bubbot.errors import (
 )
 from bubbot.ports.text import did_you_mean
 from bubbot.records import dataclass
+
+if TYPE_CHECKING:
+    from bubbot.cli.help import HelpTranslator
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_LOCKED, EXIT_DATABASE, EXIT_DAMAGED, EXIT_REFUSED = 0, 1, 2, 3, 4, 5, 6
 """The exit codes; docs/reference/exit-codes.md explains them."""
@@ -94,22 +97,32 @@ COMMANDS: Mapping[str, ShellCommand] = {
     ),
 }
 """Every command, by sections; only the module of the requested one is imported."""
+HELP_TOPICS = (
+    "`bubbot help COMMAND` explains one command, and `bubbot help exit-codes`, `environment` or `json` a topic."
+)
 NO_THREAD = "can't start new thread"
 """What Python says, in a plain `RuntimeError`."""
 TOP_OPTIONS = frozenset({"-h", "--help", "--home", "--config", "--plain", "--version"})
 """The options that may stand before the command."""
+USAGE_HEADING = "usage: "
+"""The beginning of every help, which argparse writes."""
 COMMAND_GROUP = "bubbot.commands"
 """The entry points of packages that add commands."""
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser with the options of every command; subparsers that a command adds have them too."""
+    """A parser with the options of every command; subparsers that a command adds have them too.
+
+    Attributes:
+        usage_heading: the beginning of its help.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         # From 3.14 on, argparse colours its help, and FORCE_COLOR makes it do so in pipes.
         plain: dict[str, Any] = {"color": False} if sys.version_info >= (3, 14) else {}
         super().__init__(*args, **{"allow_abbrev": False, **plain, **kwargs})
         # Suppressed, so that the command's own parser does not reset an option typed before the command.
+        self.usage_heading = USAGE_HEADING
         group = self.add_argument_group("options of every command")
         group.add_argument("--home", metavar="PATH", type=_path, default=argparse.SUPPRESS, help="the home folder")
         group.add_argument("--config", metavar="PATH", type=_path, default=argparse.SUPPRESS, help="a config.toml")
@@ -138,7 +151,7 @@ class CommandParser(argparse.ArgumentParser):
             super().print_help(file)
             return
         try:
-            sys.stdout.write(self.format_help())
+            sys.stdout.write(self.usage_heading + self.format_help().removeprefix(USAGE_HEADING))
         except OSError as error:
             reason = error.strerror or str(error)
             raise OutputFailed(reason, reader_left=isinstance(error, BrokenPipeError)) from error
@@ -199,7 +212,11 @@ def _reserve_descriptors() -> None:
 
 def _run(argv: Sequence[str], commands: Mapping[str, ShellCommand], on_loaded: Callable[[], None]) -> int:
     installed = _installed_commands(commands)
-    top = _top_parser({**commands, **{name: ShellCommand(text, "") for name, text in installed.items()}})
+    translator = _find_translator(argv)
+    every = {**commands, **{name: ShellCommand(text, "") for name, text in installed.items()}}
+    top = _top_parser(every, translator.translate if translator else str)
+    if translator:
+        translator.translate_parser(top)
     if not argv:
         top.print_help()
         return EXIT_OK
@@ -209,12 +226,39 @@ def _run(argv: Sequence[str], commands: Mapping[str, ShellCommand], on_loaded: C
     if decode_text(first.command, "the command") not in (words := [*commands, *installed]):
         top.error(f"there is no command {first.command!r}{did_you_mean(first.command, words, before=': ')}")
     parser, module = load_command(first.command, commands)
+    if translator:
+        translator.translate_parser(parser)
     namespace = argparse.Namespace(**{"home": None, "config": None, "plain": False} | vars(first))
     del namespace.rest
     args = parser.parse_args(first.rest, namespace)
     on_loaded()
     code: int = module.run(args)
     return code
+
+
+def _find_translator(argv: Sequence[str]) -> HelpTranslator | None:
+    """Return the translator of the help that `argv` asks for; None if that is English, or no help is asked for."""
+    if argv and not {"-h", "--help"}.intersection(argv):
+        return None
+    from bubbot.settings.environment import default_home
+    from bubbot.settings.language import read_language
+
+    options = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    for name in ("--home", "--config"):
+        options.add_argument(name, type=_path)
+    try:
+        place = options.parse_known_args(argv)[0]
+        language = read_language(place.home or default_home(), place.config)
+    except (argparse.ArgumentError, ConfigError):  # it is reported by those who need it
+        return None
+    if language.startswith("en"):
+        return None
+    # Imported here: help in English needs no catalogue.
+    from bubbot.cli.help import HelpTranslator
+    from bubbot.texts import Texts
+
+    texts = Texts(language)
+    return HelpTranslator(texts) if texts.is_translated else None
 
 
 def load_command(name: str, commands: Mapping[str, ShellCommand] = COMMANDS) -> tuple[argparse.ArgumentParser, Any]:
@@ -247,18 +291,18 @@ def _installed_commands(commands: Mapping[str, ShellCommand]) -> dict[str, str]:
     return {name: text for name, text in plugins.describe(COMMAND_GROUP).items() if name not in commands}
 
 
-def _top_parser(commands: Mapping[str, ShellCommand]) -> argparse.ArgumentParser:
+def _top_parser(commands: Mapping[str, ShellCommand], translate: Callable[[str], str]) -> argparse.ArgumentParser:
     width = max(map(len, commands), default=0)
     sections: dict[str, str] = {}
     for name, command in commands.items():
-        row = f"  {name:<{width}}  {command.help}\n"
-        sections[command.section] = sections.get(command.section, f"{command.section}:\n") + row
+        row = f"  {name:<{width}}  {translate(command.help)}\n"
+        sections[command.section] = sections.get(command.section, f"{translate(command.section)}:\n") + row
     table = "\n".join(sections.values())
     parser = CommandParser(
         prog="bubbot",
         usage="bubbot [--home PATH] [--config PATH] [--plain] COMMAND ...",
         description="A self-hosted chat bot that records everything on append-only tapes.",
-        epilog=f"{table}\n`bubbot help COMMAND` explains one command, and `bubbot help exit-codes`, `environment` or `json` a topic.",
+        epilog=f"{table}\n{translate(HELP_TOPICS)}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("command", metavar="COMMAND", help=argparse.SUPPRESS)
@@ -325,9 +369,10 @@ def _print_errors(sentences: Sequence[str], kind: str, exit_code: int, *, as_jso
 
         error = {"message": log.redact("\n".join(sentences)), "code": kind, "exit_code": exit_code}
         lines = [json.dumps({"error": error})]
-    if sys.stderr is not None:  # print would take standard output instead
-        with suppress(OSError):
-            print("\n".join(lines), file=sys.stderr)
+    # Imported here: a command that ends well prints no error.
+    from bubbot.cli.output import show_on_stderr
+
+    show_on_stderr("\n".join(lines), wraps=not as_json)
 
 
 def _log_traceback(error: Exception) -> None:

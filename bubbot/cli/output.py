@@ -13,14 +13,21 @@ from shutil import get_terminal_size
 from typing import Any
 
 from bubbot.errors import OutputFailed
-from bubbot.ports.text import escape_json, format_table, replace_controls
+from bubbot.ports.text import escape_json, format_table, replace_controls, wrap_text
 from bubbot.settings.environment import terminal_style
 
 PIPE_CHARACTERS = 4096
 """The characters that go to a pipe at once, so that it shows whether somebody reads."""
 
 
-def show(text: str, *, end: str = "\n", flush: bool = False, paint: Callable[[str], str] | None = None) -> None:
+def show(
+    text: str,
+    *,
+    end: str = "\n",
+    flush: bool = False,
+    paint: Callable[[str], str] | None = None,
+    wraps: bool = True,
+) -> None:
     """Print text for people; replace characters that a terminal would obey with U+FFFD.
 
     Args:
@@ -28,6 +35,7 @@ def show(text: str, *, end: str = "\n", flush: bool = False, paint: Callable[[st
         end: printed after the text.
         flush: return only when the system has the text.
         paint: adds colours of ours, after the text has lost its own.
+        wraps: break lines that are too long for the terminal between words; false for what is copied or read by a program.
 
     Raises:
         OutputFailed: standard output is closed, full, or nobody reads it.
@@ -36,6 +44,8 @@ def show(text: str, *, end: str = "\n", flush: bool = False, paint: Callable[[st
         if sys.stdout is None:
             raise OSError(errno.EBADF, "standard output is closed")
         safe = _escape_unencodable(replace_controls(text + end), sys.stdout.encoding)
+        if wraps:
+            safe = wrap_text(safe, terminal_columns())
         sys.stdout.write(paint(safe) if paint is not None else safe)
         if flush:
             sys.stdout.flush()
@@ -48,7 +58,7 @@ def show_line(text: str) -> None:
 
 def show_json(data: Any, *, flush: bool = False) -> None:
     """Print data as one line of JSON."""
-    show(format_json(data), flush=flush)
+    show(format_json(data), flush=flush, wraps=False)
 
 
 def format_json(data: Any) -> str:
@@ -96,12 +106,13 @@ class AnswerPrinter:
         self.error: OutputFailed | None = None
         self._is_read = False
 
-    def __call__(self, text: str) -> None:
-        """Print an answer; return when the system has it. Raises `OutputFailed`."""
+    def __call__(self, text: str, *, wraps: bool = True) -> None:
+        """Print an answer; return when the system has it. `wraps`: see `show`. Raises `OutputFailed`."""
         if self.error is None:
             try:
-                for start in range(0, len(text) + 1, PIPE_CHARACTERS):
-                    show((text + "\n")[start : start + PIPE_CHARACTERS], end="", flush=True)
+                lines = wrap_text(text, terminal_columns() if wraps else 0) + "\n"
+                for start in range(0, len(lines), PIPE_CHARACTERS):
+                    show(lines[start : start + PIPE_CHARACTERS], end="", flush=True, wraps=False)
                     self._is_read = True
             except OutputFailed as error:
                 self.error = error
@@ -120,11 +131,16 @@ class AnswerPrinter:
             raise OutputFailed(f"{self.error.reason}; what was answered is on the tape, `{command}` shows it")
 
 
-def show_on_stderr(text: str, *, end: str = "\n") -> None:
-    """Print a notice on standard error, if there is one, so that the output of a command stays clean."""
+def show_on_stderr(text: str, *, end: str = "\n", wraps: bool = True) -> None:
+    """Print a notice on standard error, if there is one, so that the output of a command stays clean.
+
+    `wraps`: see `show`.
+    """
     if sys.stderr is not None:
         with suppress(OSError, ValueError):
             safe = _escape_unencodable(replace_controls(text), sys.stderr.encoding)
+            if wraps and sys.stderr.isatty():
+                safe = wrap_text(safe, get_terminal_size().columns)
             print(safe, end=end, file=sys.stderr, flush=True)
 
 
@@ -139,7 +155,7 @@ def raw_output(escape: Callable[[str], str]) -> Iterator[Callable[[bytes], objec
         OutputFailed: standard output is closed, full, or nobody reads it.
     """
     if sys.stdout is None or sys.stdout.isatty():
-        yield lambda data: show(escape(data.decode(errors="replace")), end="")
+        yield lambda data: show(escape(data.decode(errors="replace")), end="", wraps=False)
         return
     buffer = sys.stdout.buffer
 

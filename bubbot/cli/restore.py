@@ -46,6 +46,7 @@ from bubbot.stores.sqlite.store import open_store
 from bubbot.tape.entry import timestamp
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.service import TapeService
+from bubbot.texts import Texts
 
 EXIT_OK = 0
 
@@ -310,12 +311,12 @@ async def _show_contents(setup: CommandSetup) -> None:
         ],
         "Addresses in its configuration:": list(_addresses(restored.settings)),
         f"A backup holds no files with secrets. {_command(restored, 'init')} asks for these, or put the files back:": [
-            f"{describe_secret(restored.settings, secret.setting)}: {secret.file}"
+            f"{describe_secret(restored.settings, secret.setting, Texts())}: {secret.file}"
             for secret in restored.settings.missing_secrets
         ],
         "These came from the environment or systemd, and have to come from there again:": [
             *(
-                describe_secret(restored.settings, ("channels", name, "token"))
+                describe_secret(restored.settings, ("channels", name, "token"), Texts())
                 for name in _without_token(restored.settings)
             ),
             *(

@@ -129,7 +129,7 @@ def _show_installation(install_plan: InstallPlan) -> int:
             _say(f"# {file.path} already exists")
             continue
         _say(f"# {file.path}" + ("" if file.current_text is None else " (what is there now would be kept as a copy)"))
-        show(file.text)
+        show(file.text, wraps=False)
     for command in install_plan.commands:
         _say(f"# would run: {' '.join(command)}")
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from typing import ClassVar
 
 from bubbot.cli.arguments import add_json_option
@@ -26,11 +27,13 @@ from bubbot.home import Home
 from bubbot.log import LoggedWarning, printable
 from bubbot.ops.doctor.home import is_held
 from bubbot.ports.health import FeatureProblem, RuntimeLoad
+from bubbot.ports.text import cell_width
 from bubbot.records import IsoTime, dataclass
 from bubbot.server.client import DaemonNotRunning, connect, explain_missing_socket
 from bubbot.server.codec import decode
 from bubbot.settings.sections import SQLITE_STORE
 from bubbot.texts import Texts
+from bubbot.texts.catalogue import SOURCE_LANGUAGE
 
 STATUS_TIMEOUT_SECONDS = 5.0
 """The time a bot has to answer; a slower one counts as not running."""
@@ -141,78 +144,85 @@ def _seconds(text: str) -> float:
 
 
 async def _run(setup: CommandSetup, args: argparse.Namespace) -> int:
-    snapshot, verdict = await _query_bot(setup.home, args.wait)
+    texts = Texts(SOURCE_LANGUAGE if args.json else setup.settings.bot.language)
+    snapshot, verdict = await _query_bot(setup.home, args.wait, texts)
     if snapshot is None:
         if args.quiet:  # nothing is printed, so read nothing
             return 1
-        snapshot, loss = await _read(setup)
+        snapshot, loss = await _read(setup, texts)
         verdict = loss or verdict
     if args.json:
         show_json(as_json(snapshot) | {"verdict": verdict} | ({} if snapshot.is_healthy else {"trouble": verdict}))
     elif not args.quiet:
-        show("\n".join(printable(line) for line in _lines(snapshot, verdict)))
+        show("\n".join(printable(line) for line in _lines(snapshot, verdict, texts)))
     return 0 if snapshot.is_healthy else 1
 
 
-async def _query_bot(home: Home, wait: float) -> tuple[HealthSnapshot | None, str]:
+async def _query_bot(home: Home, wait: float, texts: Texts) -> tuple[HealthSnapshot | None, str]:
     """Query the running bot for its health, and whether it answers, in one line; None if no bot answers."""
     if not is_held(home):
-        return None, "No bot runs for this home; this is what its database says."
+        return None, texts.say("verdict_no_bot")
     pid, address = home.read_lock_holder()
-    holder = "Another process" if pid is None else f"Process {pid}"
-    not_daemon = f"{holder} is writing to this home but is not the daemon: a chat, or another command."
+    holder = texts.say("verdict_another") if pid is None else texts.say("verdict_process", pid=pid)
+    not_daemon = texts.say("verdict_not_daemon", holder=holder)
     if pid is not None and address is None:
         return None, not_daemon
     try:
         async with asyncio.timeout(wait):
-            snapshot = await _request_snapshot(home)
+            snapshot = await _request_snapshot(home, texts)
     except TimeoutError:
-        missing = explain_missing_socket(address) if address else ""
-        reason = f". {missing}" if missing else ": it is starting, ending, or blocked."
-        return None, f"{holder} holds this home and gave no answer within {wait:g} seconds{reason}"
-    return (None, not_daemon) if snapshot is None else (snapshot, format_verdict(snapshot))
+        if address and (reason := explain_missing_socket(address, texts)):
+            return None, texts.say("verdict_silent_because", holder=holder, seconds=wait, reason=reason)
+        return None, texts.say("verdict_silent", holder=holder, seconds=wait)
+    return (None, not_daemon) if snapshot is None else (snapshot, format_verdict(snapshot, texts))
 
 
-async def _request_snapshot(home: Home) -> HealthSnapshot | None:
+async def _request_snapshot(home: Home, texts: Texts) -> HealthSnapshot | None:
     """Request the health until a bot answers: one that is starting answers a moment later. None if it is a chat."""
     while True:
         address = home.read_lock_holder()[1]
         try:
             if address:
                 async with connect(address) as bot:
-                    reply = await bot.request("status", {})
+                    reply = await bot.request("status", {"language": texts.language})
                     return None if reply.get("chat") else decode(reply.get("snapshot"), HealthSnapshot)
         except DaemonNotRunning:
             pass
         await asyncio.sleep(POLL_SECONDS)
 
 
-async def _read(setup: CommandSetup) -> tuple[HealthSnapshot, str]:
+async def _read(setup: CommandSetup, texts: Texts) -> tuple[HealthSnapshot, str]:
     """Read the health from the database, and the sentence for one that is missing though the home had one."""
     # Imported here: a bot that runs is asked far more often, and answers without them.
     with loading():
         from bubbot.app.offline import offline_snapshot
         from bubbot.app.tapes import now, open_tapes
 
+    read = partial(
+        offline_snapshot, home=setup.home, settings=setup.settings, now=now, config=setup.config, texts=texts
+    )
     try:
         async with open_tapes(setup.home, setup.settings.store) as (store, _):
-            return await offline_snapshot(store, setup.home, setup.settings, now=now, config=setup.config), ""
+            return await read(store), ""
     except DatabaseLost as error:
-        loss = f"No bot runs for this home, and none can: {error}."
+        loss = texts.say("verdict_lost", reason=error)
     except StoreUnavailable:
         if setup.settings.store.kind != SQLITE_STORE or setup.home.has_database:
             raise
         loss = ""
-    return await offline_snapshot(None, setup.home, setup.settings, now=now, config=setup.config), loss
+    return await read(None), loss
 
 
-def _lines(snapshot: HealthSnapshot, verdict: str) -> Iterator[str]:
+def _lines(snapshot: HealthSnapshot, verdict: str, texts: Texts) -> Iterator[str]:
     yield verdict
     narrow = 0 < terminal_columns() < 2 * LABEL_WIDTH
-    for row in HealthFormatter(Texts(), snapshot).rows():
+    rows = [*HealthFormatter(texts, snapshot).rows()]
+    width = max(LABEL_WIDTH, *(cell_width(row.label) + 1 for row in rows))
+    for row in rows:
         if narrow:
             yield row.label
             yield from (f"  {line}" for line in row.lines)
             continue
         for index, line in enumerate(row.lines):
-            yield f"{row.label if index == 0 else '':<{LABEL_WIDTH}}{line}"
+            label = row.label if index == 0 else ""
+            yield f"{label}{' ' * (width - cell_width(label))}{line}"

@@ -32,6 +32,9 @@ ENVIRONMENT_TEXTS: Mapping[str, str] = {
     "XDG_CONFIG_HOME": "where the units of your services and fish's completions are",
     "XDG_RUNTIME_DIR": "where the socket of a running bot is, if its home has too long a path",
     "TZ": "the time zone that `bubbot init` suggests",
+    "LC_ALL": "or LC_MESSAGES, or LANG: the language of `bubbot init` and `--help` before there is a config.toml",
+    "LC_MESSAGES": "as LC_ALL",
+    "LANG": "as LC_ALL",
     "BUBBOT_PLAIN": "`1`: every command runs as with --plain, for screen readers: lines only, nothing is drawn twice",
     "DISPLAY": "or WAYLAND_DISPLAY: a window can be opened, so `bubbot trace` opens a browser",
     "WAYLAND_DISPLAY": "as DISPLAY",
@@ -66,7 +69,8 @@ def run(args: argparse.Namespace) -> int:
     from bubbot.cli.main import describe_commands, load_command, main
 
     if args.topic in (None, *(commands := describe_commands())):
-        return main([word for word in (args.topic, args.action, "--help") if word])
+        places = [f"--{name}={path}" for name in ("home", "config") if (path := getattr(args, name))]
+        return main([*places, *(word for word in (args.topic, args.action, "--help") if word)])
     if args.topic == "exit-codes":
         show(format_rows({str(code): text for code, text in EXIT_CODE_TEXTS.items()}))
     elif args.topic == "environment":

@@ -9,8 +9,8 @@ from dataclasses import field
 from typing import TypeAlias
 
 from bubbot.identity import is_id
-from bubbot.ports.access import ListedPeople, higher_role
-from bubbot.ports.channel import Inbound, Role, Sender
+from bubbot.ports.access import Audience, ListedPeople, higher_role
+from bubbot.ports.channel import BotAdded, Inbound, Role, Sender
 from bubbot.records import dataclass
 from bubbot.tape.query import fold_text
 
@@ -96,8 +96,9 @@ class AdmissionSettings:
 
     @property
     def listed_people(self) -> ListedPeople:
-        """The configured people, as `AccessService` takes them."""
-        return ListedPeople(self.owners, self.admins, self.members)
+        """The configured people and open groups, as `AccessService` takes them."""
+        spaces = frozenset(space for space, rules in self.spaces.items() if rules.open)
+        return ListedPeople(self.owners, self.admins, self.members, self.groups | spaces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +132,8 @@ class Ignore:
 
 
 Decision: TypeAlias = Respond | OfferPairing | RecordOnly | Ignore
+AudienceOf: TypeAlias = Callable[[str, str], Audience | None]
+"""Return who may speak in a group of a channel as an owner decided, None for undecided: `AccessService.audience`."""
 RoleOf: TypeAlias = Callable[[str, str], Role]
 """Return the role for a channel and a numeric id: `AccessService.role`."""
 
@@ -158,8 +161,15 @@ class AdmissionPolicy:
         current_chat: returns the current id of a chat.
     """
 
-    def __init__(self, settings: AdmissionSettings, role_of: RoleOf, monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        settings: AdmissionSettings,
+        role_of: RoleOf,
+        monotonic: Callable[[], float],
+        audience_of: AudienceOf = lambda _channel, _group: None,
+    ) -> None:
         self._settings = settings
+        self._audience_of = audience_of
         self._listed = settings.listed_people
         self._role_of = role_of
         self._monotonic = monotonic
@@ -175,7 +185,7 @@ class AdmissionPolicy:
         """Decide what to do with a message."""
         if not is_id(inbound.sender.id):
             return Ignore("no numeric id")
-        if self._is_listed(inbound.chat, self._space(inbound).ignored):
+        if self._is_listed(inbound.chat, self._space(inbound).ignored) or self.audience(inbound) == "nobody":
             return Ignore("ignored")
         if inbound.sender.bot:
             return self._decide_bot(inbound)
@@ -206,14 +216,23 @@ class AdmissionPolicy:
         if inbound.direct:
             return role
         role = higher_role(role, self._space(inbound).role(inbound.sender))
-        return higher_role(role, Role.MEMBER) if self._is_listed(inbound.chat, self._settings.groups) else role
+        return higher_role(role, Role.MEMBER) if self.is_open(inbound) else role
 
     def _space(self, inbound: Inbound) -> SpaceRules:
         return self._settings.spaces.get(inbound.space, _NO_SPACE)
 
-    def is_open(self, chat: str) -> bool:
-        """Return true if everyone in a group may speak."""
-        return self._is_listed(chat, self._settings.groups)
+    def is_open(self, event: Inbound | BotAdded) -> bool:
+        """Return true if everyone in the group of an event may speak, but for the rules of its space."""
+        return self._is_listed(event.chat, self._settings.groups) or self.audience(event) == "everybody"
+
+    def audience(self, event: Inbound | BotAdded) -> Audience | None:
+        """Return who may speak in the chat of an event, or else in its space, as an owner decided."""
+        if isinstance(event, Inbound) and event.direct:
+            return None
+        for group in dict.fromkeys((event.chat, self.current_chat(event.chat), event.space)):
+            if group and (audience := self._audience_of(event.channel, group)) is not None:
+                return audience
+        return None
 
     def _is_addressed(self, inbound: Inbound) -> bool:
         return inbound.direct or inbound.addressed or self._is_called(inbound)

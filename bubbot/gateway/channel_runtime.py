@@ -11,7 +11,6 @@ from functools import partial
 
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.admission import AdmissionPolicy
-from bubbot.gateway.groups import NotifyOwner
 from bubbot.gateway.inbound import QUEUE_LIMIT, DecidePress, GatePolicy, InboundGate, decide_nothing
 from bubbot.gateway.inbox import Inbox
 from bubbot.gateway.inbox_views import place_of
@@ -20,6 +19,7 @@ from bubbot.gateway.live import LiveAnswers
 from bubbot.gateway.migrations import ChatMigrations
 from bubbot.gateway.outbound import CreateTask, Deliverer, RetryPolicy, split_outbound
 from bubbot.gateway.outbox import Outbox
+from bubbot.gateway.requests import NotifyOwner
 from bubbot.gateway.strangers import StrangerCounter
 from bubbot.ports.access import KnowsPeople
 from bubbot.ports.channel import (

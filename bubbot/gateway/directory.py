@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from bubbot.errors import ConfigError
+from bubbot.errors import ConfigError, DeliveryFailed
 from bubbot.gateway.channel_runtime import ChannelRuntime
-from bubbot.ports.channel import Inbound, Outbound, Role
+from bubbot.ports.channel import Inbound, LeavesGroups, Outbound, Role
 from bubbot.ports.outbox import buttons_key, intent_entry
 from bubbot.ports.turn import Turn
 from bubbot.runtime.session import SessionChannel
@@ -36,6 +36,28 @@ class ChannelDirectory:
         """Return the role of an inbound's sender; a stranger if the channel does not run here."""
         runtime = self._runtimes.get(inbound.channel)
         return runtime.link.role(inbound) if runtime else Role.STRANGER
+
+    async def admit(self, channel: str, person: str) -> None:
+        """Answer a person who was let in and whose message waits; nothing if the channel does not run here."""
+        if runtime := self._runtimes.get(channel):
+            await runtime.gate.admit(person)
+
+    async def is_group(self, channel: str, number: str) -> bool:
+        """Return true if an id is known to be that of a group or a space of a channel that runs here."""
+        runtime = self._runtimes.get(channel)
+        return runtime is not None and await runtime.inbox.is_group(number)
+
+    async def leave(self, channel: str, group: str) -> None:
+        """Leave a group or a space.
+
+        Raises:
+            ConfigError: the channel does not run here.
+            DeliveryFailed: the platform refuses, or bots cannot leave there.
+        """
+        runtime = self._find(channel)
+        if not isinstance(runtime.channel, LeavesGroups):
+            raise DeliveryFailed(f"a bot cannot leave groups on {channel}", permanent=True)
+        await runtime.channel.leave(runtime.migrations.current(group))
 
     def find_link(self, channel: str) -> SessionChannel | None:
         """Return a channel as sessions use it; None if it does not run here."""

@@ -1,30 +1,29 @@
-"""Groups: how an owner learns that strangers call the bot in one, once for each group."""
+"""Groups: how an owner learns that the bot was added to one or called there by strangers, and decides who may speak."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import TypeAlias
 
 from bubbot.gateway.inbox import Inbox
 from bubbot.gateway.inbox_views import GROUP_CALLED
-from bubbot.ports.channel import Inbound
-from bubbot.tape.entry import TapeEntry, event
-from bubbot.texts import Texts
-
-NotifyOwner: TypeAlias = Callable[[str, str, Callable[[Texts], str], TapeEntry], Awaitable[bool]]
-"""Notify an owner, given the tape of the fact, a key, what says the text and the fact; false if no owner has a chat yet."""
+from bubbot.gateway.presses import escape_label
+from bubbot.gateway.requests import NotifyOwner, name_person
+from bubbot.ports.channel import BotAdded, Button, ButtonSet, Inbound, Role
+from bubbot.tape.entry import event
+from bubbot.texts import COMMAND_PREFIX, Texts
 
 MAX_NOTICES_PER_DAY = 10
 """Groups of which an owner is told in 24 hours: anybody can put a bot into many groups."""
 DAY_SECONDS = 86_400.0
 RETRY_SECONDS = 60.0
 """Seconds until a chat of an owner is looked for again."""
+DECISION_LIFETIME_SECONDS = 30 * 86_400
+"""Seconds for which an owner can press a button of a notice."""
 
 
-class GroupCalls:
-    """Notifies an owner of a group whose strangers call the bot. The notice and its fact are stored together."""
+class GroupNotices:
+    """Asks an owner about a group. The notice and its fact are stored together."""
 
     def __init__(self, inbox: Inbox, notify_owner: NotifyOwner) -> None:
         self._inbox = inbox
@@ -35,33 +34,49 @@ class GroupCalls:
         self._next_try = 0.0
 
     async def on_call(self, inbound: Inbound) -> None:
-        """Handle a message to the bot from a stranger in a group."""
+        """Handle a message to the bot from a stranger in a group, once for each group."""
         group = inbound.space or inbound.chat
+        sentence = "space_called" if inbound.space else "group_called"
+        await self._notify(inbound, group, sentence, f"called:{group}")
+
+    async def on_added(self, added: BotAdded, *, is_again: bool) -> None:
+        """Handle that the bot was added to a group; `is_again`: to one that an owner let it leave."""
+        key = f"called:{added.chat}"
+        await self._notify(added, added.chat, "group_joined", f"{key}:{added.external_id}" if is_again else key)
+
+    async def _notify(self, cause: Inbound | BotAdded, group: str, sentence: str, key: str) -> None:
         async with self._lock:  # messages of one batch come at once, and of many groups
             now = asyncio.get_running_loop().time()
-            if group in self._settled or now < self._next_try or self._is_over_limit(now):
+            if key in self._settled or now < self._next_try or self._is_over_limit(now):
                 return
-            if await self._notify(inbound, group, now):
-                self._settled.add(group)
+            if await self._ask(cause, group, sentence, key, now):
+                self._settled.add(key)
             else:
                 self._next_try = now + RETRY_SECONDS
 
     def _is_over_limit(self, now: float) -> bool:
         return len(self._notices) == MAX_NOTICES_PER_DAY and now - self._notices[0] < DAY_SECONDS
 
-    async def _notify(self, inbound: Inbound, group: str, now: float) -> bool:
-        session, key = f"{inbound.channel}:{group}", f"called:{group}"
+    async def _ask(self, cause: Inbound | BotAdded, group: str, sentence: str, key: str, now: float) -> bool:
+        session = f"{cause.channel}:{group}"
         if await self._inbox.has_fact(session, key):
             return True
-        sentence = "space_called" if inbound.space else "group_called"
-
-        def write(texts: Texts) -> str:
-            return texts.say(sentence, group=group, channel=inbound.channel)
-
-        data = {"channel": inbound.channel, "chat": inbound.chat, "space": inbound.space}
+        title, person = escape_label(cause.chat_title) or group, name_person(cause.sender)
+        data = {"channel": cause.channel, "chat": cause.chat, "space": cause.space, "title": cause.chat_title}
         fact = event(GROUP_CALLED, data, key=key)
+        command = f"{COMMAND_PREFIX}access.group {group}"
+
+        def write(texts: Texts) -> tuple[str, ButtonSet]:
+            say = texts.say
+            buttons = tuple(
+                Button(say(f"group_button_{choice}"), f"{command} {choice} channel={cause.channel}", cause.chat_title)
+                for choice in ("everybody", "known", "leave")
+            )
+            text = say(sentence, group=group, channel=cause.channel, title=title, person=person)
+            return text, ButtonSet(buttons, role=Role.OWNER, lifetime_seconds=DECISION_LIFETIME_SECONDS)
+
         tape = self._inbox.tape_of(session)
-        if not await self._notify_owner(tape, f"{inbound.channel}:{key}", write, fact):
+        if not await self._notify_owner(tape, f"{cause.channel}:{key}", write, fact):
             return False
         self._notices.append(now)
         return True

@@ -21,7 +21,7 @@ from bubbot.gateway.admission import (
     RecordOnly,
     Respond,
 )
-from bubbot.gateway.groups import GroupCalls, NotifyOwner
+from bubbot.gateway.groups import GroupNotices
 from bubbot.gateway.health.formatter import describe_activity
 from bubbot.gateway.inbox import Inbox, refused_entry
 from bubbot.gateway.limits import Limit, PersonLimiter
@@ -35,6 +35,7 @@ from bubbot.gateway.presses import (
     pressed_part,
     refuse_press,
 )
+from bubbot.gateway.requests import AccessRequests, NotifyOwner
 from bubbot.gateway.strangers import StrangerCounter
 from bubbot.ports.access import CodeReminder, KnowsPeople
 from bubbot.ports.channel import (
@@ -104,7 +105,7 @@ class GatePolicy:
         limiter: limits what each person may send; None: no limits.
         strangers: counts the ignored messages of strangers; None: nobody counts them.
         zone: the time zone of the deployment.
-        notify_owner: tells an owner in which groups strangers call the bot; None: nobody does.
+        notify_owner: asks an owner about groups, and about strangers who got a code; None: nobody does.
         decide_press: decides about presses that need no turn.
     """
 
@@ -157,7 +158,9 @@ class InboundGate:
         self._slots = asyncio.Semaphore(self._rules.queue_limit) if self._rules.queue_limit else None
         self._drop_notified: set[str] = set()
         notify_owner = self._rules.notify_owner
-        self._group_calls = GroupCalls(inbox, notify_owner) if notify_owner is not None else None
+        self._groups = GroupNotices(inbox, notify_owner) if notify_owner is not None else None
+        access = self._rules.access
+        self._requests = AccessRequests(inbox, access, self._texts, notify_owner) if access is not None else None
 
     async def receive(self, event: ChannelEvent) -> bool | str | None:
         """Return when the event is durable or discarded; what it returns says whether an answer follows (see `Receive`)."""
@@ -179,7 +182,7 @@ class InboundGate:
                         extra={"action": "receive.unparsed", "channel": event.channel},
                     )
             case BotAdded():
-                await run_uninterrupted(self._greet_group(event))
+                await run_uninterrupted(self._handle_added(event))
             case ChatMigration():
                 await self._inbox.record_migration(event)
             case Inbound():
@@ -266,8 +269,8 @@ class InboundGate:
             case Ignore(reason=reason, is_call=is_call):
                 if reason == STRANGER_REASON:
                     self._count_stranger()
-                if is_call and self._group_calls is not None:
-                    await run_uninterrupted(self._group_calls.on_call(inbound))
+                if is_call and self._groups is not None:
+                    await run_uninterrupted(self._groups.on_call(inbound))
                 return False  # leave no trace: what strangers say, and what is not for the bot, is private
             case OfferPairing():
                 return await self._pair(inbound)
@@ -340,14 +343,14 @@ class InboundGate:
         return self._rules.admission.decide(inbound) if self._rules.admission else Respond(Role.OWNER)
 
     async def _pair(self, inbound: Inbound) -> bool:
-        """Give a stranger a code, or remind the stranger of it; the message is not kept, and without a code nothing is."""
+        """Give a stranger a code, or remind the stranger of it; the message waits with its sender, without a code nothing is kept."""
         access = self._rules.access
         code = await access.create_code(inbound.sender, inbound.channel, inbound.chat) if access else None
-        if code:
-            sentence = "pairing" if self._has_owner() else "pairing_owner"
+        if code and self._requests is not None:
+            is_asked = await run_uninterrupted(self._requests.keep(inbound))
+            sentence = "pairing_asked" if is_asked else "pairing" if self._has_owner() else "pairing_owner"
             notice = self._texts_for(inbound.sender).say(sentence, code=code)
             await self._tell(Outbound(inbound.channel, inbound.chat, notice, inbound.thread, inbound.message))
-            await self._inbox.record_refused(inbound.external_id, inbound.session)
         elif access is None or not await run_uninterrupted(self._remind(access, inbound)):
             self._count_stranger()
         return False  # there is nothing else to say
@@ -375,9 +378,36 @@ class InboundGate:
             messages.append(await self._outbox.enqueue(inbound.session, key, tuple(parts), also))
 
         is_due = await access.remind(inbound.sender, inbound.channel, send)
+        if is_due and self._requests is not None:  # the process may have ended after it gave the code
+            await self._requests.keep(inbound, is_first=True)
         for message in messages:
             await self._deliver(message)
         return is_due
+
+    async def admit(self, person: str | None = None) -> None:
+        """Tell people who may speak by now, one or all, that they were let in, and answer the messages that waited."""
+        if self._requests is None:
+            return
+        for inbound in await self._requests.find_admitted(person):
+            if not await self._inbox.has_fact(inbound.session, inbound.external_id):
+                await run_uninterrupted(self._admit(self._requests, inbound))
+
+    async def _admit(self, requests: AccessRequests, inbound: Inbound) -> None:
+        notice = requests.welcome(inbound, self._link.split)
+        if await self.accept(inbound, {self._outbox.tape_of(inbound.session): [notice]}, is_own=True) is None:
+            return  # another way of letting the person in was faster
+        if notice.key and (message := await self._outbox.find_intent(notice.key)) is not None:
+            await self._deliver(message)
+
+    async def _handle_added(self, event: BotAdded) -> None:
+        """Greet the group if an owner added the bot, and ask an owner who may speak there if nobody decided yet."""
+        admission, added = self._rules.admission, self._in_home_chat(event)
+        await self._greet_group(event)
+        if admission is None or self._groups is None or added.chat != event.chat or admission.is_open(added):
+            return
+        audience = admission.audience(added)
+        if audience != "known":
+            await self._groups.on_added(added, is_again=audience == "nobody")
 
     async def _greet_group(self, event: BotAdded) -> None:
         """Say in a group how to let it speak, if an owner added the bot; the fact and the message are stored together."""
@@ -385,7 +415,7 @@ class InboundGate:
         probe = Inbound(event.channel, "", event.chat, event.sender, "", event.time, direct=False)
         if admission is None or admission.role(probe) is not Role.OWNER or added.chat != event.chat:
             return  # a stranger's group learns nothing, and one that moved knows already
-        sentence = "group_added_open" if admission.is_open(event.chat) else "group_added"
+        sentence = "group_added_open" if admission.is_open(event) else "group_added"
         text = self._texts_for(event.sender).say(sentence, group=event.chat, channel=event.channel)
         key, session = f"added:{event.external_id}", added.session
         parts = tuple(self._link.split(Outbound(added.channel, added.chat, text, added.thread)))

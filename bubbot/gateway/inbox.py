@@ -8,6 +8,7 @@ from __future__ import annotations
 import heapq
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from types import MappingProxyType
 
@@ -22,10 +23,13 @@ from bubbot.gateway.inbox_views import (
     PRESSED,
     RECEIVED,
     UNPARSED,
+    WAITING,
     BackfillCursorView,
     DirectChatView,
+    GroupIdsView,
     OpenItem,
     RecentMessagesView,
+    WaitingMessagesView,
     change_data,
     change_from,
     combine_cursors,
@@ -54,6 +58,9 @@ from bubbot.tape.handle import spans_of
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.service import NewId, TapeService
+
+MAX_WAITING_CHARS = 4_000
+"""Characters of a stranger's message that are kept until the stranger is let in."""
 
 
 def inbox_tape(channel: str) -> str:
@@ -149,6 +156,29 @@ class Inbox:
     async def record_refused(self, external_id: str, session: str) -> None:
         """Record that something came and was refused: its id alone, nothing of its content."""
         await self._tape.shard(session).append([refused_entry(external_id)], if_absent=True)
+
+    async def record_waiting(self, inbound: Inbound) -> None:
+        """Keep a message of a stranger who waits to be let in, as a fact that nobody answers yet; its end is cut."""
+        cut = replace(inbound, text=inbound.text[:MAX_WAITING_CHARS], quote=None)
+        fact = event(WAITING, inbound_data(cut), key=f"waiting:{inbound.external_id}")
+        facts = [refused_entry(inbound.external_id), fact]
+        await self._tape.shard(inbound.session).append(facts, if_absent=True)
+
+    async def list_waiting(self) -> tuple[Inbound, ...]:
+        """Return the newest message of each stranger who waits, or has waited and was let in."""
+        found = [await tape.read(WaitingMessagesView()) for tape in self._tape.shards()]
+        return tuple(inbound for messages in found for inbound in messages)
+
+    async def find_waiting(self, person: str) -> Inbound | None:
+        """Return the newest message with which a person waits or waited; None if there is none."""
+        return next((inbound for inbound in await self.list_waiting() if inbound.sender.id == person), None)
+
+    async def is_group(self, number: str) -> bool:
+        """Return true if an id is that of a group or a space in which the bot was called or answered lately."""
+        for tape in self._tape.shards():
+            if number in await tape.read(GroupIdsView()):
+                return True
+        return False
 
     async def record_added(self, added: BotAdded, also: Mapping[str, Sequence[TapeEntry]]) -> bool:
         """Record that the bot was added to a group, with entries of other tapes; return false if it was before."""

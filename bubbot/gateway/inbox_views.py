@@ -40,12 +40,14 @@ RECEIVED = "inbox/received"
 UNPARSED = "inbox/unparsed"
 MESSAGE_CHANGED = "inbox/changed"
 INBOUND_REFUSED = "inbox/refused"
+WAITING = "inbox/waiting"
 PRESSED = "inbox/pressed"
 PRESS_REFUSED = "inbox/press-refused"
 BOT_ADDED = "inbox/added"
 GROUP_CALLED = "inbox/called"
 _TEXT_EVENTS = (
     RECEIVED,
+    WAITING,
     PRESSED,
     UNPARSED,
     MESSAGE_CHANGED,
@@ -60,6 +62,8 @@ LANGUAGE = "language"
 """The field of a sender with the tag of the person's language."""
 MAX_LANGUAGES_READ = 500
 """Newest messages that are searched for the languages of people."""
+MAX_WAITING_READ = 500
+"""Newest messages of strangers that are searched for those who were let in since."""
 MAX_MESSAGES_READ = 2_000
 """Newest messages that are searched for the newest one of each chat."""
 
@@ -67,6 +71,7 @@ MAX_MESSAGES_READ = 2_000
 def inbound_data(inbound: Inbound) -> JsonObject:
     """Build the event data of an inbound. Half a surrogate pair, which no tape accepts, is replaced."""
     data: dict[str, Any] = {**_storable(inbound), "session": clean(inbound.session)}
+    del data["chat_title"]  # for notices only
     # few have them, and every message is stored
     for name in ("model", "instructions", "press", "is_one_shot", "is_plain_text"):
         if not data[name]:
@@ -335,6 +340,44 @@ class LanguagesView:
 def place_of(chat: str) -> str:
     """Return the name of a chat among people: on some platforms a chat has the id of its person."""
     return f"in {chat}"
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingMessagesView:
+    """The newest message of each stranger who waits or has waited to be let in, newest first."""
+
+    heavy: bool = False
+
+    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
+        """Read the newest ones."""
+        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(WAITING,), newest=True, limit=MAX_WAITING_READ),)
+
+    def fold(self, answers: QueryAnswers) -> tuple[Inbound, ...]:
+        """Select the newest of each person."""
+        newest: dict[str, Inbound] = {}
+        for entry in answers[0]:
+            if not entry.erased:
+                inbound = inbound_from(entry.payload["data"])
+                newest.setdefault(inbound.sender.id, inbound)
+        return tuple(newest.values())
+
+
+@dataclass(frozen=True, slots=True)
+class GroupIdsView:
+    """The ids of the groups and spaces in which the bot was called or answered lately."""
+
+    heavy: bool = False
+
+    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
+        """Read the newest messages and notices."""
+        names = (RECEIVED, GROUP_CALLED, BOT_ADDED)
+        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=names, newest=True, limit=MAX_MESSAGES_READ),)
+
+    def fold(self, answers: QueryAnswers) -> frozenset[str]:
+        """Return the ids of chats with several people, and of their spaces."""
+        facts = [entry.payload["data"] for entry in answers[0] if not entry.erased]
+        places = [(data["chat"], data.get("space", "")) for data in facts if not data.get("direct", "sender" in data)]
+        return frozenset(number for place in places for number in place if number)
 
 
 @dataclass(frozen=True, slots=True)

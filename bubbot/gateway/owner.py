@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from bubbot.gateway.channel_runtime import ChannelRuntime
+from bubbot.gateway.requests import WriteNotice
 from bubbot.ports.channel import Outbound, Role
 from bubbot.tape.entry import TapeEntry
 from bubbot.texts import Texts
@@ -20,9 +21,9 @@ class OwnerChat:
 
     async def __call__(self, key: str, write: Callable[[Texts], str], fact: TapeEntry) -> bool:
         """Notify with a fact of the own tape."""
-        return await self.notify(self._tape, key, write, fact)
+        return await self.notify(self._tape, key, lambda texts: (write(texts), None), fact)
 
-    async def notify(self, tape: str, key: str, write: Callable[[Texts], str], fact: TapeEntry) -> bool:
+    async def notify(self, tape: str, key: str, write: WriteNotice, fact: TapeEntry) -> bool:
         """Store a notice and its fact in one transaction and send it; return false if no owner has a direct chat.
 
         `write` writes the notice, in the language of the owner.
@@ -36,8 +37,10 @@ class OwnerChat:
             inbound = await channel_runtime.inbox.find_direct_message(owners) if owners else None
             if inbound is None:
                 continue
-            text = write(await channel_runtime.find_texts(self._texts, inbound.sender.id))
-            parts = tuple(channel_runtime.link.split(Outbound(name, inbound.chat, text, inbound.thread)))
+            text, buttons = write(await channel_runtime.find_texts(self._texts, inbound.sender.id))
+            parts = tuple(
+                channel_runtime.link.split(Outbound(name, inbound.chat, text, inbound.thread, buttons=buttons))
+            )
             message = await channel_runtime.outbox.enqueue(inbound.session, key, parts, {tape: [fact]})
             await channel_runtime.deliver(message)
             return True

@@ -105,20 +105,20 @@ def pressed_part(
 ) -> MessagePart:
     """Make the part that replaces the pressed message: without its buttons, and with a line about the choice.
 
-    In a group the line names who pressed. The line is written as Markdown and split as any message is, so that no label
+    In a group, and where only owners may press, the line names who pressed. The line is written as Markdown and split as any message is, so that no label
     and no name can format it.
     """
     part = replace(found.part, buttons=None, edits=press.message, reply_to="")
-    line = f"✓ {_escape(found.button.label)}"
-    if not press.direct and press.sender.name:
-        line += f" · {_escape(press.sender.name)}"
+    line = f"✓ {escape_label(found.button.label)}"
+    if press.sender.name and (not press.direct or found.button_set.role is Role.OWNER):
+        line += f" · {escape_label(press.sender.name)}"
     pieces = split(Outbound(press.channel, press.chat, line))
     if len(part.text) > MAX_EDITED_CHARS or len(pieces) != 1 or len(pieces[0].text) > MAX_EDITED_CHARS:
         return part
     return replace(part, text=f"{part.text}\n\n{pieces[0].text}")
 
 
-def _escape(text: str) -> str:
+def escape_label(text: str) -> str:
     """Write a text on one line of Markdown, so that people read it as it is."""
     line = " ".join(replace_controls(text).split())[:MAX_WORDS_CHARS]
     return re.sub(_PUNCTUATION, r"\\\1", line)

@@ -16,29 +16,13 @@ from bubbot.ops.onboarding.edit import Table, Value, parse_toml, remove_key, set
 from bubbot.ops.onboarding.existing import read_existing
 from bubbot.ops.onboarding.verify import close_channel, make_channel
 from bubbot.ops.onboarding.write import write
-from bubbot.ports.settings import format_setting
-from bubbot.records import dataclass
+from bubbot.ports.settings import SettingValue, format_setting
 from bubbot.settings.channels import split_channel_settings
 from bubbot.settings.environment import ENVIRONMENT_PREFIX, SECRET_KEY, read_variables
 from bubbot.settings.loader import CORE_SCHEMA, Settings, load_with_missing_secrets
 
 HIDDEN = "[secret]"
 """What is printed in place of a secret."""
-
-
-@dataclass(frozen=True, slots=True)
-class SettingValue:
-    """A setting as it holds now.
-
-    Attributes:
-        key: its name, such as `tools.shell.enabled`.
-        value: its value; a secret is not shown.
-        origin: `file`, `environment` or `default`.
-    """
-
-    key: str
-    value: Any
-    origin: str
 
 
 class ConfigEditor:

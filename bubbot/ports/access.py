@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from bubbot.ports.channel import Role, Sender
 from bubbot.records import dataclass
 from bubbot.tape.entry import TapeEntry
 
+Audience: TypeAlias = Literal["everybody", "known", "nobody"]
+"""Who may speak in a group: everybody there as a member, people with a role, or nobody at all."""
+
 
 @dataclass(frozen=True, slots=True)
 class ListedPeople:
-    """The people that the configuration lists for a channel, by numeric id."""
+    """The people that the configuration lists for a channel, and the groups where everybody may speak, by numeric id."""
 
     owners: frozenset[str] = frozenset()
     admins: frozenset[str] = frozenset()
     members: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
 
     def role(self, sender_id: str) -> Role:
         """Return the highest role the lists give; `stranger` if the id is in none: an empty list means nobody."""
@@ -63,6 +67,23 @@ SendReminder: TypeAlias = Callable[[CodeReminder], Awaitable[None]]
 """Store a reminder and its fact in one transaction."""
 
 
+@dataclass(frozen=True, slots=True)
+class AccessRequest:
+    """A stranger who got a code and waits for an owner's decision.
+
+    Attributes:
+        tape: the tape of the fact.
+        fact: the fact that an owner is asked.
+    """
+
+    tape: str
+    fact: TapeEntry
+
+
+SendRequest: TypeAlias = Callable[[AccessRequest], Awaitable[bool]]
+"""Ask an owner, and store the fact in the same transaction; false if no owner has a chat yet."""
+
+
 class KnowsPeople(Protocol):
     """Knows who may speak on a channel, and gives strangers pairing codes."""
 
@@ -72,6 +93,14 @@ class KnowsPeople(Protocol):
 
     def list_people(self, channel: str) -> tuple[str, ...]:
         """Return the numeric ids of those who may speak on a channel."""
+        ...
+
+    def audience(self, channel: str, group: str) -> Audience | None:
+        """Return who may speak in a group as an owner decided; None if nobody decided."""
+        ...
+
+    async def request(self, sender: Sender, channel: str, chat: str, send: SendRequest) -> bool:
+        """Ask an owner about a stranger, at most once in a day; return false if nobody was asked."""
         ...
 
     async def create_code(self, sender: Sender, channel: str, chat: str) -> str | None:

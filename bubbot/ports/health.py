@@ -67,12 +67,16 @@ class HealthContext:
         at: the time of the report, ISO 8601 in UTC.
         zone: the time zone of the deployment.
         role: the reader's role: what it may not read need not be worked out.
+        chats: what people call chats, by session, for a reader who may see all of them.
+        people: what they are called, by account.
     """
 
     texts: Texts
     at: str
     zone: str
     role: Role = Role.OWNER
+    chats: Mapping[str, str] = field(default_factory=dict)
+    people: Mapping[str, str] = field(default_factory=dict)
 
     def format_time(self, instant: str) -> str:
         """Format an instant by the deployment's time zone, with how long ago or how soon it is."""
@@ -164,7 +168,7 @@ class FeatureHealth:
 
     Attributes:
         name: that of the feature.
-        trouble: what is wrong, in an English sentence; empty if the feature is healthy.
+        trouble: what is wrong, in a sentence in the reader's language; empty if the feature is healthy.
         rows: lines for people.
         basis: what the values of `bubbot status --json` go by, such as a currency.
         data: the values themselves, by keys that no other feature uses.

@@ -8,6 +8,8 @@ from typing import Protocol
 from bubbot.ports.turn import AcceptedInbound, TapeChange
 from bubbot.tape.entry import TapeEntry, event
 
+INBOX_PREFIX = "bubbot/inbox/"
+"""The beginning of the names of the tapes of inboxes; the name of the channel follows."""
 INBOUND_DONE = "inbox/done"
 INBOUND_INTERRUPTED = "inbox/interrupted"
 

@@ -51,7 +51,7 @@ class TapeLink:
     """A link to what the page shows of a tape. The page shows the text alone if the viewer may not see the tape.
 
     Attributes:
-        text: what is shown.
+        text: what is shown; of a session's own id the page shows the name of the chat, if there is one.
         session: the session; empty if `tape` is given.
         tape: the name of the tape; empty: that of the session.
         entry: an entry; 0 for none.
@@ -63,6 +63,13 @@ class TapeLink:
     tape: str = ""
     entry: int = 0
     turn: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PersonName:
+    """A person by the account, such as `telegram:42`; the page shows the name that people know, if there is one."""
+
+    account: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +89,7 @@ class PanelLink:
     params: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
-Cell: TypeAlias = str | Number | Moment | TapeLink | PanelLink
+Cell: TypeAlias = str | Number | Moment | PersonName | TapeLink | PanelLink
 """What stands in a table. Every text is foreign: the page escapes it, and isolates its writing direction."""
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType, NoneType, UnionType
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, Union, cast, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, TypeAlias, Union, cast, get_args, get_origin
 from urllib.parse import urlsplit
 
 from annotated_types import Ge, Gt, Le
@@ -31,6 +31,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from bubbot.errors import ConfigError
 from bubbot.ports.text import did_you_mean
+from bubbot.records import dataclass
 
 Keys: TypeAlias = tuple[str, ...]
 """The path of a setting: section and key, or "channels", name and key."""
@@ -333,6 +334,83 @@ def _find_value(table: Mapping[str, Any], path: Keys, item: ErrorDetails) -> obj
             return item["input"]
         value = value[key]
     return value
+
+
+@dataclass(frozen=True, slots=True)
+class SettingValue:
+    """A setting as it holds now.
+
+    Attributes:
+        key: its name, such as `tools.shell.enabled`.
+        value: its value; a secret is not shown.
+        origin: `file`, `environment` or `default`.
+    """
+
+    key: str
+    value: Any
+    origin: str
+
+    @property
+    def text(self) -> str:
+        """The value for people: a text as it is, a list with commas between its items."""
+        if isinstance(self.value, list):
+            return ", ".join(map(str, self.value))
+        if self.value is None or isinstance(self.value, str):
+            return self.value or ""
+        return quote_value(self.value)
+
+
+class EditsSettings(Protocol):
+    """Reads and changes the settings of a home, one at a time. Every method may raise `ConfigError`, and changes nothing then."""
+
+    def list_values(self) -> list[SettingValue]:
+        """List the settings that are not the default, in the order of the reference."""
+        ...
+
+    def read(self, name: str) -> SettingValue:
+        """Return one setting."""
+        ...
+
+    def set(self, name: str, text: str) -> None:
+        """Write a setting as it was typed."""
+        ...
+
+    def unset(self, name: str) -> None:
+        """Remove a setting from the file."""
+        ...
+
+    def find_override(self, name: str) -> str:
+        """Return the variable of the environment that counts more than the file; empty if there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadResult:
+    """The effect of a reload.
+
+    Attributes:
+        now: keys that apply now.
+        later: keys that wait for the next start.
+        begun: channels that were started or restarted.
+        ended: channels that were ended.
+    """
+
+    now: tuple[str, ...] = ()
+    later: tuple[str, ...] = ()
+    begun: tuple[str, ...] = ()
+    ended: tuple[str, ...] = ()
+
+
+class ChangesSettings(Protocol):
+    """Changes the settings of a running bot."""
+
+    def edit(self) -> EditsSettings:
+        """Read the file as it is now."""
+        ...
+
+    async def reload(self) -> ReloadResult:
+        """Apply what the file says now. Raises `ConfigError` if it cannot be used: the bot goes on as it was."""
+        ...
 
 
 def quote_value(value: object) -> str:

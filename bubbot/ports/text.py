@@ -46,7 +46,7 @@ def format_bytes(size: float) -> str:
     for unit, name in _UNITS:
         if size >= unit:
             return f"{size / unit:.1f} {name}"
-    return f"{size / 1000:.0f} kB" if size >= 1000 else f"{size:.0f} bytes"
+    return f"{size / 1000:.0f} kB" if size >= 1000 else f"{size:.0f} byte{'' if size == 1 else 's'}"
 
 
 def cell_width(text: str) -> int:
@@ -60,21 +60,49 @@ def cell_width(text: str) -> int:
     return width if width >= 0 else len(text)  # negative if it has control characters
 
 
+_WIDE = "\u2e80-\u9fff\uac00-\ud7a3\uf900-\ufaff\uff01-\uff60\U00020000-\U0003ffff"
+_WORD = re.compile(rf"( *)([（《「『【“]*(?:[{_WIDE}]|(?:`[^`]*`|[^ `{_WIDE}])+|`)[，。、；：？！）》」』】”…]*)")
+"""Spaces and what stays on one row: a word, a `command` in backticks, a Chinese character; each with its punctuation."""
+_COMMAND = re.compile(r"(?:[^\s:]*/)?bubbot(?: \S+)+")
+_MARGIN = re.compile(r"\A *(?:\d+\.? +|[-*] +)?")
+_FENCE = re.compile(r" {0,3}(?:```|~~~)")
+
+
 def wrap_words(line: str, columns: int, indent: str = "") -> str:
     """Break a line between words, into rows of at most so many cells; the rows after the first begin with `indent`.
 
-    A word that is wider than a row stays whole, so that a path can be copied; the terminal breaks it, and Chinese text.
+    A word that is wider than a row stays whole, so that a path can be copied; the terminal breaks it.
     """
     if not columns or cell_width(line) <= columns:
         return line
     rows, used = [""], 0
-    for spaces, word in re.findall(r"( *)([^ ]+)", line):
+    start = len(line) - len(line.lstrip(" "))
+    words = _WORD.findall(line)
+    if command := _COMMAND.match(line, start):
+        words = [(line[:start], command[0]), *_WORD.findall(line, command.end())]
+    for spaces, word in words:
         begins = spaces
         if used + len(spaces) + cell_width(word) > columns and rows[-1].strip():
             rows.append("")
             begins, used = indent, 0
         rows[-1] += begins + word
         used += len(begins) + cell_width(word)
+    return "\n".join(rows)
+
+
+def wrap_text(text: str, columns: int) -> str:
+    """Break the lines of a text between words; a further row begins where its line, or item of a list, does.
+
+    What people copy stays in one piece: code in fences, a line after `#`, a command of the shell that begins a line.
+    """
+    if not columns:
+        return text
+    rows, is_code = [], False
+    for line in text.split("\n"):
+        is_fence = _FENCE.match(line) is not None
+        margin = " " * min(len(line) - len(_MARGIN.sub("", line)), columns // 2)
+        rows.append(line if is_code or is_fence or line.startswith("#") else wrap_words(line, columns, margin))
+        is_code ^= is_fence
     return "\n".join(rows)
 
 

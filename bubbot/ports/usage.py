@@ -200,10 +200,10 @@ class Currency:
 
     def format_amount(self, texts: Texts, amount: float) -> str:
         """Format an amount of this currency for people."""
-        return texts.say("usage_cost", amount=format_number(amount), currency=self.name)
+        return texts.say("usage_cost", amount=texts.format_number(round_amount(amount)), currency=self.name)
 
 
-def format_number(amount: float) -> str:
+def round_amount(amount: float) -> str:
     """Format an amount of money without its currency."""
     number = f"{amount:,.2f}" if amount >= 1 or not amount else f"{amount:.6f}".rstrip("0")
     integer, _, decimals = number.partition(".")

@@ -10,7 +10,7 @@ from typing import Any
 from bubbot.ports.channel import Deletion, Edit, Inbound, Reaction, Role, Sender
 from bubbot.ports.outbox import RECEIPT
 from bubbot.ports.text import clean
-from bubbot.ports.turn import AcceptedInbound, TapeChange
+from bubbot.ports.turn import AcceptedInbound, TapeChange, Turn
 from bubbot.records import dataclass
 from bubbot.runtime.attachments import AttachmentResult, list_attachments, unfetched_part
 from bubbot.runtime.model_choice import CHOSEN
@@ -176,9 +176,16 @@ def message_entries(
     return [message_entry(inbox, accepted, authors, edits, attachments.parts), *choice, *attachments.facts]
 
 
-def collect_notices(results: Mapping[int, AttachmentResult | None]) -> list[str]:
-    """Collect the notices about the attachments of these messages."""
-    return [notice for attachments in results.values() if attachments for notice in attachments.notices]
+def add_notices(turn: Turn, batch: Sequence[AcceptedInbound], results: Mapping[int, AttachmentResult | None]) -> None:
+    """Add the notices about the attachments of these messages to the turn, each sentence once.
+
+    The sender of a message for the bot is told even if the model says nothing; in a group whose every message is answered,
+    people are told beside an answer.
+    """
+    for accepted in batch:
+        inbound, attachments = accepted.inbound, results[accepted.id]
+        told = turn.alerts if inbound.direct or inbound.addressed else turn.notices
+        told += [notice for notice in (attachments.notices if attachments else ()) if notice not in told]
 
 
 def too_old_text(texts: Texts, batch: Sequence[AcceptedInbound]) -> str:

@@ -13,6 +13,7 @@ DEFAULT_PERSONA = (
 )
 CONTRACT_RULES = (
     "Your text is delivered to the chat as you write it; no tool is needed to answer.",
+    "Write formulas as plain text, such as c = √(a² + b²); no chat draws LaTeX.",
     "The tape keeps everything; you are shown a window of it.",
     "Messages may begin with the time they were written, as [2026-11-21 20:21]; never begin your own like that.",
     "Say what you did and cite the entry a tool named; never claim to have done or remembered what no tool did.",

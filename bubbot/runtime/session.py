@@ -61,8 +61,8 @@ from bubbot.runtime.attachments import (
 from bubbot.runtime.loop import AgentLoop
 from bubbot.runtime.messages import (
     Authors,
+    add_notices,
     build_change_entries,
-    collect_notices,
     find_sent_sources,
     gave_up_text,
     message_entries,
@@ -503,7 +503,7 @@ class SessionRuntime:
         fork = await self._tape.open_fork(opening, stamp={"turn": turn_id, **stamp_of(source)})
         turn = self._make_turn(turn_id, fork, batch)
         turn.message_ids += [*cited_ids, *[entry.id for entry in fork.delta if entry.kind == Kind.MESSAGE]]
-        turn.notices += collect_notices(attachments)
+        add_notices(turn, batch, attachments)
         return turn
 
     def _take_edits(self, accepted: AcceptedInbound) -> list[TapeChange]:
@@ -556,7 +556,7 @@ class SessionRuntime:
             entries += message_entries(self._inbox, accepted, authors, attachments[accepted.id], edits)
         stored = await turn.tape.append(entries)
         turn.message_ids += [entry.id for entry in stored if entry.kind == Kind.MESSAGE]
-        turn.notices += collect_notices(attachments)
+        add_notices(turn, batch, attachments)
         await turn.tape.save()
 
     async def _find_authors(self, batch: Sequence[AcceptedInbound]) -> Authors:

@@ -14,7 +14,7 @@ from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, encode, objects_of, text_field
 from bubbot.tape.events import STEP_EVENT, TURN_END, TURN_ENDS, TURN_INTERRUPTED, TURN_START
-from bubbot.tape.query import TapeQuery
+from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.view import QueryAnswers
 
 
@@ -49,6 +49,36 @@ class LastTurnView:
         turn = end.meta.get("turn")
         first = opening.id if opening and opening.meta.get("turn") == turn else start.id
         return LastTurn(str(turn), str(end.data["status"]), (min(first, start.id), end.id))
+
+
+@dataclass(frozen=True, slots=True)
+class TurnTokens:
+    """The tokens of a turn's model calls: `read` by the models, `written` by them."""
+
+    read: int = 0
+    written: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TurnTokensView:
+    """The tokens of the model calls between two entries, those of sub-tasks included, as the providers counted them."""
+
+    first: int
+    last: int
+    heavy: bool = False
+
+    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
+        """Read the steps."""
+        part = IdRanges(((self.first, self.last),))
+        return (TapeQuery(tape, part, kinds=(Kind.EVENT,), names=(STEP_EVENT,)),)
+
+    def fold(self, answers: QueryAnswers) -> TurnTokens:
+        """Add them up."""
+        usages = [step.data.get("usage") or {} for step in answers[0] if not step.erased]
+        return TurnTokens(
+            sum(usage.get("input_tokens", 0) for usage in usages),
+            sum(usage.get("output_tokens", 0) for usage in usages),
+        )
 
 
 @dataclass(frozen=True, slots=True)

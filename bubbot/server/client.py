@@ -29,6 +29,7 @@ from bubbot.server.protocol import (
 
 if TYPE_CHECKING:
     from bubbot.server.peer import ChatPeer, OnNotice, OnRequest
+    from bubbot.texts import Texts
 
 TRANSITION_TIMEOUT_SECONDS = 10.0
 """Seconds for a bot that is starting to answer, or for one that is ending to be gone."""
@@ -102,14 +103,14 @@ async def run_on_home(
         await asyncio.sleep(CONNECT_RETRY_SECONDS)
 
 
-def explain_missing_socket(address: str) -> str:
+def explain_missing_socket(address: str, texts: Texts | None = None) -> str:
     """Return a sentence if the socket of a bot that holds its home's lock does not exist; else an empty text."""
     if os.path.lexists(address):
         return ""
-    return (
-        f"Its control socket {address} does not exist. If the bot is not starting or ending, the socket was deleted, by a "
-        "cleaner of temporary files or at the end of a login: restart the bot."
-    )
+    # Imported here: a bot that answers needs no sentence.
+    from bubbot.texts import Texts
+
+    return (texts or Texts()).say("verdict_no_socket", address=address)
 
 
 class BotClient:

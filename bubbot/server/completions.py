@@ -15,15 +15,17 @@ from typing import Any, TypeAlias
 
 from aiohttp import web
 
-from bubbot.errors import BubbotError, ControlError, DeliveryFailed, RequestInvalid
+from bubbot.errors import BubbotError, ControlError, DeliveryFailed, RequestInvalid, StoreError
 from bubbot.ports.channel import ForeignWordsShown, Inbound, MessagePart, Preview, Sender, StepFinished, TextStreamed
 from bubbot.records import dataclass
 from bubbot.runtime.quiet import quieten
 from bubbot.runtime.shown import MAX_TOKEN_CHARS, list_addresses
+from bubbot.runtime.turns import TurnTokensView
 from bubbot.server.api import Api
 from bubbot.server.listener import read_body, suspend_deadline
 from bubbot.server.remote import RECEIPT_TIMEOUT_SECONDS, AskResult, ChatService, RemoteChannel
 from bubbot.tape.entry import timestamp
+from bubbot.tape.service import TapeService
 
 COMPLETIONS_PATH = "/v1/chat/completions"
 SESSION_HEADER, IDEMPOTENCY_HEADER = "X-Bubbot-Session", "Idempotency-Key"
@@ -214,7 +216,7 @@ class Completions:
         body = await read_body(request)
         with suspend_deadline(request):
             self._api.require_open()
-            text, is_streaming = _read_request(body)
+            text, is_streaming, has_usage = _read_request(body)
             inbound = Inbound(
                 self._remote.name,
                 external_id,
@@ -239,8 +241,10 @@ class Completions:
                 await accepted.wait()
                 if asking.done():
                     await asking  # raises if the message was not accepted
-                respond = self._stream if is_streaming else self._answer
-                return await respond(request, client, asking)
+                tape = self._service.tape_of(inbound.session)
+                if is_streaming:
+                    return await self._stream(request, client, asking, tape if has_usage else None)
+                return await self._answer(request, client, asking, tape)
             finally:  # the turn goes on; what is not delivered waits for the next chat
                 self._clients.discard(client)
                 self._remote.forget_client(client)
@@ -260,7 +264,7 @@ class Completions:
         return chat
 
     async def _answer(
-        self, request: web.Request, client: CompletionClient, asking: asyncio.Task[AskResult]
+        self, request: web.Request, client: CompletionClient, asking: asyncio.Task[AskResult], tape: TapeService
     ) -> web.StreamResponse:
         """Answer when the turn has ended; the answer is delivered when the client has all of it."""
         shown = _ShownText()
@@ -272,7 +276,8 @@ class Completions:
         else:
             message = {"role": "assistant", "content": text, "refusal": None}
             choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
-            response = web.json_response(self._object("chat.completion", result.turn, choice))
+            completion = self._object("chat.completion", result.turn, choice)
+            response = web.json_response(completion | {"usage": await _read_usage(tape, result)})
         if shown.is_tainted:
             response.headers[TAINTED_HEADER] = "true"
         await response.prepare(request)
@@ -281,9 +286,13 @@ class Completions:
         return response
 
     async def _stream(
-        self, request: web.Request, client: CompletionClient, asking: asyncio.Task[AskResult]
+        self,
+        request: web.Request,
+        client: CompletionClient,
+        asking: asyncio.Task[AskResult],
+        tape: TapeService | None,
     ) -> web.StreamResponse:
-        """Answer in server-sent events, while the turn runs."""
+        """Answer in server-sent events, while the turn runs; the last one has the usage if `tape` is given."""
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
         await response.prepare(request)
         completion, shown = self._new_id(), _ShownText()
@@ -315,18 +324,21 @@ class Completions:
             if rest and text:
                 await send_delta({"content": rest if step or not earlier else f"\n\n{rest}"})
             await send_delta({}, "stop")
+            if tape is not None:
+                last = self._object("chat.completion.chunk", completion)
+                await send(_sse(last | {"usage": await _read_usage(tape, result)}))
         await send(b"data: [DONE]\n\n")
         await _within_time(client, response.write_eof())
         await _settle(item, asking)
         return response
 
-    def _object(self, kind: str, completion: str, choice: dict[str, Any]) -> dict[str, Any]:
+    def _object(self, kind: str, completion: str, *choices: dict[str, Any]) -> dict[str, Any]:
         return {
             "id": f"chatcmpl-{completion}",
             "object": kind,
             "created": int(self._now().timestamp()),
             "model": self._model,
-            "choices": [choice],
+            "choices": list(choices),
         }
 
 
@@ -349,6 +361,18 @@ async def _result_of(
     shown.is_tainted = shown.is_tainted or (item is not None and item.is_tainted)
     result = item.result if item else await asking
     return result, shown.finish(result.text)
+
+
+async def _read_usage(tape: TapeService, result: AskResult) -> dict[str, int] | None:
+    """Read the tokens of all model calls of a turn; None if the turn has no entries, as a command that came first."""
+    if not result.entries:
+        return None
+    try:
+        tokens = await tape.read(TurnTokensView(result.entries[0], result.entries[-1]))
+    except StoreError:
+        return None  # the answer counts more
+    total = tokens.read + tokens.written
+    return {"prompt_tokens": tokens.read, "completion_tokens": tokens.written, "total_tokens": total}
 
 
 async def _settle(item: _Item, asking: asyncio.Task[AskResult]) -> None:
@@ -380,8 +404,8 @@ def _header(request: web.Request, name: str, default: str) -> str:
     return value
 
 
-def _read_request(body: bytes) -> tuple[str, bool]:
-    """Return the text to say, and whether the answer is wanted as a stream.
+def _read_request(body: bytes) -> tuple[str, bool, bool]:
+    """Return the text to say, whether the answer is wanted as a stream, and whether that is to end with its usage.
 
     Raises:
         RequestInvalid: the request is not one of OpenAI's, or asks for what the bot cannot do.
@@ -407,7 +431,8 @@ def _read_request(body: bytes) -> tuple[str, bool]:
     stream = data.get("stream")
     if stream not in (None, True, False):
         raise RequestInvalid("stream has to be true or false", "stream")
-    return text, bool(stream)
+    options = data.get("stream_options")
+    return text, bool(stream), isinstance(options, dict) and options.get("include_usage") is True
 
 
 def _read_text(content: object, field: str) -> str:

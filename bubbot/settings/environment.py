@@ -98,6 +98,14 @@ def read_zone_variable() -> str:
     return read_variables().get("TZ", "")
 
 
+def read_shell_language() -> str:
+    """Return the language of the shell: the tag in `LC_ALL`, `LC_MESSAGES` or `LANG`, such as `de` of `de_DE.UTF-8`."""
+    names = ("LC_ALL", "LC_MESSAGES", "LANG")
+    locale = next(filter(None, map(read_variables().get, names)), "")
+    language = re.match("[a-z]{2,3}(?![a-z])", locale)
+    return language[0] if language else "en"
+
+
 def terminal_style() -> str:
     """Return the style that the environment requests: `dumb` (lines only), `plain` (no colours) or `colour`."""
     dumb, plain = read_variables().get("TERM", "dumb") == "dumb", read_variables().get("NO_COLOR")

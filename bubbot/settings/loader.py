@@ -106,7 +106,7 @@ class BotSettings(SettingsSection):
         default="UTC", description="The IANA name of the time zone in which the bot reads and writes times."
     )
     language: Language = Field(
-        default="en", description="The language of the bot's own sentences: `en` or `zh`, English for any other."
+        default="en", description="The language of the bot's own sentences: `de`, `en` or `zh`, English for any other."
     )
     turns_at_once: OptionalWhole = Field(
         default=None,

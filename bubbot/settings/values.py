@@ -77,7 +77,9 @@ Address = Annotated[
     BeforeValidator(blank_to_none),
 ]
 Zone = Annotated[str, AfterValidator(_check_zone)]
-Language = Annotated[str, matches(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*", "the tag of a language, such as 'en' or 'zh'")]
+Language = Annotated[
+    str, matches(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*", "the tag of a language, such as 'de', 'en' or 'zh'")
+]
 Level = Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_to_lower)]
 ModelPath = Annotated[Literal["auto", "litellm"], BeforeValidator(_to_lower)]
 LogForm = Annotated[Literal["auto", "text", "keyvalue", "json"], BeforeValidator(_to_lower)]

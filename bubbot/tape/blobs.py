@@ -53,9 +53,10 @@ def cited_blobs(entry: TapeEntry) -> set[str]:
     elif entry.kind == Kind.MESSAGE and not isinstance(payload.get("content"), str):
         parts = payload.get("content")
         digests += [
-            part.get("digest")
+            part.get(key)
             for part in parts or ()
             if isinstance(part, Mapping) and part.get("type") in _PARTS_WITH_BLOB
+            for key in ("digest", "text_digest")
         ]
     elif entry.kind == Kind.TOOL_RESULT:
         digests += _items(payload, "blobs") if "blobs" in payload else _older_cuts(_items(payload, "results"))

@@ -345,6 +345,11 @@ class GroupCalled(TypedDict):
     channel: str
     chat: str
     space: str
+    title: NotRequired[str]
+
+
+class InboundWaiting(InboundReceived):
+    """`inbox/waiting`"""
 
 
 class InboundRefused(TypedDict):
@@ -587,6 +592,7 @@ KERNEL_EVENTS: Mapping[str, type] = MappingProxyType(
         "inbox/changed": MessageChanged,
         "inbox/added": BotAddedToGroup,
         "inbox/called": GroupCalled,
+        "inbox/waiting": InboundWaiting,
         "inbox/refused": InboundRefused,
         "inbox/press-refused": PressRefused,
         "inbox/pressed": ButtonPressed,
@@ -617,7 +623,7 @@ _OPEN_ITEMS = EventReferences(entries=("state.after", "state.open[].id"))
 
 KERNEL_REFERENCES = ReferenceRegistry(
     kinds={
-        Kind.MESSAGE: EventReferences(blobs=("content[].digest",)),
+        Kind.MESSAGE: EventReferences(blobs=("content[].digest", "content[].text_digest")),
         Kind.SYSTEM: EventReferences(blobs=("digest",)),
         Kind.TOOL_RESULT: EventReferences(blobs=("blobs[]",)),
         Kind.ANCHOR: EventReferences(_STATE.entries, spans=("recalls",), tape_entries=_STATE.tape_entries),

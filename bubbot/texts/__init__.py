@@ -102,6 +102,11 @@ class Texts:
         assert isinstance(count, int)
         return self.format_commands(catalogue.find(name, count)).format_map(values)
 
+    def format_number(self, english: str) -> str:
+        """Write a number, such as `1,234.5`, with the marks of this language, which its catalogue shows: `1.234,5`."""
+        example = self.say("number_example")
+        return english.translate({ord(","): example[1], ord("."): example[5]})
+
     def format_failure(self, error: BubbotError, turn: str) -> str:
         """Tell people that an error ended the turn with this id."""
         return self.add_trace(self.say("failed", reason=self.reason(error).rstrip(".")), turn)

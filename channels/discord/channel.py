@@ -8,7 +8,9 @@ events into `lanes`, one per chat, `backfill` fetches missed messages, `inbound`
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from bubbot.errors import DeliveryFailed
 from bubbot.ports.channel import (
     Attachment,
     BotIdentity,
@@ -23,6 +25,7 @@ from bubbot.ports.channel import (
 from channels.discord import text
 from channels.discord.api import DiscordApi, DiscordApiTiming
 from channels.discord.duplicates import DuplicateMonitor
+from channels.discord.errors import DiscordApiError, DiscordUnavailable
 from channels.discord.files import fetch_attachment
 from channels.discord.identity import verify_token
 from channels.discord.interactions import OpenInteractions
@@ -36,7 +39,7 @@ from channels.discord.slash_commands import sync_commands
 class DiscordChannel:
     """The adapter for Discord; its settings are `DiscordSettings`.
 
-    Implements `Channel`, `SupportsClose`, `SupportsTyping`, `SupportsEditing`, `FetchesAttachments`, `FindsMessages`,
+    Implements `Channel`, `SupportsClose`, `SupportsTyping`, `SupportsEditing`, `LeavesGroups`, `FetchesAttachments`, `FindsMessages`,
     `MarksRepeats`, `HasCommandMenu`, `ReportsHealth`, `AcknowledgesInteractions` and `VerifiesCredentials`.
     """
 
@@ -52,7 +55,7 @@ class DiscordChannel:
         self._settings = settings
         self._api = DiscordApi(settings, timing)
         self._verify_timeout = timing.verify_timeout
-        self._interactions = OpenInteractions(self._api, timing)
+        self._interactions = OpenInteractions(self._api, timing, options.list_commands)
         duplicates = DuplicateMonitor(
             options.name, monotonic=receive_timing.monotonic, grace_seconds=receive_timing.duplicate_grace
         )
@@ -85,7 +88,10 @@ class DiscordChannel:
 
     def parts(self, outbound: Outbound) -> Sequence[MessagePart]:
         """Split an answer into parts that fit Discord's limits, in its Markdown."""
-        return text.split_answer(outbound)
+        parts = text.split_answer(outbound)
+        if self._interactions.is_private(outbound.reply_to):  # the later parts, too, are for its user alone
+            parts = [replace(part, reply_to=outbound.reply_to) for part in parts]
+        return parts
 
     async def send(self, part: MessagePart) -> Receipt:
         """Send one part; as the response to a slash command if it replies to one."""
@@ -115,6 +121,15 @@ class DiscordChannel:
     async def dismiss(self, chat: str, thread: str, message: str) -> None:
         """Remove the "thinking" notice of a slash command that gets no answer."""
         await self._sender.dismiss(chat, thread, message)
+
+    async def leave(self, group: str) -> None:
+        """See `LeavesGroups`: leave a server. A channel of one cannot be left."""
+        try:
+            await self._api.call("DELETE", f"/users/@me/guilds/{group}")
+        except DiscordApiError as error:
+            raise DeliveryFailed(f"Discord refuses: {error}", permanent=True) from error
+        except DiscordUnavailable as error:
+            raise DeliveryFailed(str(error)) from error
 
     async def fetch(self, attachment: Attachment, limit: int) -> bytes:
         """Fetch the bytes of a message's attachment."""

@@ -65,6 +65,7 @@ class ChatDirectory:
         self._own_roles: dict[str, set[str]] = {}
         self.channel_names: dict[str, str] = {}
         self.role_names: dict[str, str] = {}
+        self.guild_names: dict[str, str] = {}
         self.bot_user = DiscordBotUser("0", "")
 
     def start_session(self, user: object) -> None:
@@ -103,12 +104,14 @@ class ChatDirectory:
     def _learn_guild(self, event: str, guild: str, raw: Raw) -> None:
         if event in ("GUILD_CREATE", "GUILD_UPDATE"):
             self._learn_roles(guild, raw.get("roles"))
+            self.guild_names[guild] = str(raw.get("name") or "")
             for chat in parse_chats(guild, raw):
                 self._keep(chat)
         elif event == "GUILD_DELETE" and not raw.get("unavailable"):
             for number in [chat.id for chat in self._listed.values() if chat.guild == guild]:
                 self._forget(number)
             self._own_roles.pop(guild, None)
+            self.guild_names.pop(guild, None)
             self._update_own_roles()
 
     def _learn_channel(self, event: str, raw: Raw) -> None:

@@ -42,14 +42,15 @@ def _read_file(file: Raw, channel: str, message: str, *, voice: bool) -> Attachm
     reference = {
         "url": require_text(file.get("url")), "channel": channel, "message": message, "id": require_id(file.get("id")),
     }  # fmt: skip
-    size = file.get("size")
+    size, seconds = file.get("size"), file.get("duration_secs")
+    length = f"{round(seconds)} s" if isinstance(seconds, int | float) and 0.5 <= seconds < 10**6 else ""
     return Attachment(
         json.dumps(reference, separators=(",", ":")),
         require_text(file.get("filename")),
         media_type.partition(";")[0].strip(),
         size if isinstance(size, int) and not isinstance(size, bool) and size >= 0 else None,
         kind,
-        require_text(file.get("description")),
+        require_text(file.get("description")) or length,
     )
 
 

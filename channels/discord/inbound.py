@@ -60,6 +60,7 @@ class MessageScene:
         place: the chat that the message is in.
         channel_names: names of channels by id.
         role_names: names of roles by id.
+        space_title: the name of the server; empty if unknown.
     """
 
     channel: str
@@ -67,6 +68,7 @@ class MessageScene:
     place: DiscordPlace
     channel_names: Mapping[str, str] = field(default_factory=dict)
     role_names: Mapping[str, str] = field(default_factory=dict)
+    space_title: str = ""
 
 
 def read_message(scene: MessageScene, raw: Any, roles: tuple[str, ...] = ()) -> Inbound | UnparsedUpdate | None:
@@ -220,6 +222,7 @@ class _DiscordMessageReader:
             quote=quote,
             space=place.space,
             provenance=FOREIGN_WORDS if self._is_forward else OWN_WORDS,
+            chat_title=self._scene.space_title,
         )
 
     def edit(self) -> Edit | None:

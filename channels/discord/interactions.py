@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from bubbot.ports.channel import CommandInfo
 from channels.discord.api import DiscordApi, DiscordApiTiming, FileUpload
 from channels.discord.errors import (
     ALREADY_ACKNOWLEDGED,
@@ -45,6 +46,7 @@ class _OpenInteraction:
         id: Discord's id.
         token: the secret that allows responses.
         application_id: the id of the bot's application.
+        is_private: only the command's user sees the responses.
         channel_id: the id of the channel or thread.
         defer_at: when to defer it, in monotonic seconds.
         expires_at: when its token expires, in monotonic seconds.
@@ -60,6 +62,7 @@ class _OpenInteraction:
     channel_id: str
     defer_at: float
     expires_at: float
+    is_private: bool
     state: Literal["new", "deferred", "answered", "dead"] = "new"
     answers: dict[str, str] = field(default_factory=dict)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -71,10 +74,16 @@ class _OpenInteraction:
 
 
 class OpenInteractions:
-    """The interactions of one bot that still accept responses."""
+    """The interactions of one bot that still accept responses.
 
-    def __init__(self, api: DiscordApi, timing: DiscordApiTiming) -> None:
+    In a server only its user sees the answer to a command that no menu of a group offers: it is about settings or the bot.
+    """
+
+    def __init__(
+        self, api: DiscordApi, timing: DiscordApiTiming, list_commands: Callable[[], Sequence[CommandInfo]] = tuple
+    ) -> None:
         self._api = api
+        self._list_commands = list_commands
         self._timing = timing
         self._open: OrderedDict[str, _OpenInteraction] = OrderedDict()
         self._by_message: dict[str, _OpenInteraction] = {}
@@ -92,9 +101,20 @@ class OpenInteractions:
             return
         if number not in self._open:
             notice, until = now + self._timing.defer_after, now + self._timing.interaction_lifetime
-            self._open[number] = _OpenInteraction(number, token, application, place, notice, until)
+            is_private = self._is_about_bot(raw)
+            self._open[number] = _OpenInteraction(number, token, application, place, notice, until, is_private)
         while len(self._open) > MAX_OPEN_INTERACTIONS:
             self._forget(next(iter(self._open.values())))
+
+    def is_private(self, interaction_id: str) -> bool:
+        """Return true if only its user sees the responses to an interaction that is still open."""
+        interaction = self._find_open(interaction_id)
+        return interaction is not None and interaction.is_private
+
+    def _is_about_bot(self, raw: Mapping[str, Any]) -> bool:
+        data = raw.get("data")
+        name = data.get("name") if isinstance(data, dict) and raw.get("guild_id") else None
+        return any(name in info.slash_names and not info.is_shared for info in self._list_commands())
 
     async def defer(self, raw: Any) -> None:
         """Show "thinking" if no answer has started in time. Takes a few seconds at most; raises nothing."""
@@ -148,7 +168,7 @@ class OpenInteractions:
     ) -> str | None:
         """Send the first response and return its message id; None if only an ordinary message is possible.
 
-        None if the interaction is unknown, has expired or has its response. The same key returns the same message.
+        None if the interaction is unknown, has expired or has its response; a private one takes every response. The same key returns the same message.
 
         Args:
             interaction_id: the interaction's id.
@@ -167,10 +187,13 @@ class OpenInteractions:
         async with interaction.lock:
             if key and key in interaction.answers:
                 return interaction.answers[key]
-            if interaction.state in ("answered", "dead"):
+            if interaction.state == "dead" or (interaction.state == "answered" and not interaction.is_private):
                 return None
             try:
-                message = await self._respond(interaction, payload, files)
+                if interaction.state == "answered":
+                    message = await self._post_further(interaction, payload, files)
+                else:
+                    message = await self._respond(interaction, payload, files)
             except DiscordApiError as error:
                 if not _is_expired(error):
                     raise
@@ -210,15 +233,14 @@ class OpenInteractions:
             if key and key in interaction.answers:
                 return interaction.answers[key]
             try:
-                path = f"/webhooks/{interaction.application_id}/{interaction.token}"
-                message = await self._api.call("POST", path, json=payload, params={"wait": "true"}, files=files)
+                message = await self._post_further(interaction, payload, files)
             except DiscordApiError as error:
                 if not _is_expired(error):
                     raise
                 self._mark_dead(interaction, error)
                 return None
-            self._keep(interaction, key, _id(message))
-            return _id(message)
+            self._keep(interaction, key, message)
+            return message
 
     async def edit(self, message_id: str, payload: dict[str, Any]) -> bool:
         """Edit a response to an interaction; return false if only the channel's route can edit the message."""
@@ -252,6 +274,14 @@ class OpenInteractions:
                 await self._api.call("DELETE", interaction.original_path)
             except (DiscordApiError, DiscordUnavailable) as error:
                 log.debug("thinking notice not removed: %s", error, extra={"action": "discord.notice"})
+
+    async def _post_further(
+        self, interaction: _OpenInteraction, payload: dict[str, Any], files: Sequence[FileUpload]
+    ) -> str:
+        """Post a response after the first one."""
+        path = f"/webhooks/{interaction.application_id}/{interaction.token}"
+        body = _for_user(payload) if interaction.is_private else payload
+        return _id(await self._api.call("POST", path, json=body, params={"wait": "true"}, files=files))
 
     async def _respond(
         self, interaction: _OpenInteraction, payload: dict[str, Any], files: Sequence[FileUpload]
@@ -301,7 +331,8 @@ class OpenInteractions:
             log.debug("thinking notice not shown: %s", error, extra={"action": "discord.notice"})
 
     async def _callback(self, interaction: _OpenInteraction, kind: int, payload: dict[str, Any] | None) -> Any:
-        body: dict[str, Any] = {"type": kind} if payload is None else {"type": kind, "data": payload}
+        data = _for_user(payload or {}) if interaction.is_private else payload
+        body: dict[str, Any] = {"type": kind} if data is None else {"type": kind, "data": data}
         return await self._api.call(
             "POST",
             f"/interactions/{interaction.id}/{interaction.token}/callback",
@@ -333,6 +364,11 @@ class OpenInteractions:
         self._open.pop(interaction.id, None)
         for message in [message for message, owner in self._by_message.items() if owner is interaction]:
             del self._by_message[message]
+
+
+def _for_user(payload: dict[str, Any]) -> dict[str, Any]:
+    """Return the payload of a response that only the command's user can see."""
+    return {**payload, "flags": payload.get("flags", 0) | EPHEMERAL_FLAG}
 
 
 def _is_expired(error: DiscordApiError) -> bool:

@@ -147,6 +147,11 @@ class DiscordReceiver:
         if not task.cancelled() and (error := task.exception()) is not None and not self.failure.done():
             self.failure.set_exception(error)
 
+    @property
+    def account(self) -> str:
+        """The bot's name on Discord; empty before the first READY."""
+        return self._directory.bot_user.name
+
     def _begin(self, raw: Any) -> None:
         self._directory.start_session(raw.get("user") if isinstance(raw, dict) else None)
         self._backfill.start_session()
@@ -271,7 +276,10 @@ class DiscordReceiver:
 
     def _scene(self, place: DiscordPlace) -> MessageScene:
         directory = self._directory
-        return MessageScene(self._channel, directory.bot_user, place, directory.channel_names, directory.role_names)
+        title = directory.guild_names.get(place.space, "")
+        return MessageScene(
+            self._channel, directory.bot_user, place, directory.channel_names, directory.role_names, title
+        )
 
     async def _roles(self, place: DiscordPlace, person: str) -> tuple[str, ...]:
         return await self._member_roles.fetch_roles(place.space, person) if person else ()

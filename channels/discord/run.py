@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 from bubbot.errors import ChannelRefused
@@ -69,7 +70,10 @@ class DiscordRun:
         self._problem = "not connected yet"
 
     def health(self) -> ChannelHealth:
-        """Return the state of the connection."""
+        """Return the state of the connection, and the bot's name once it was connected."""
+        return replace(self._find_health(), account=self._connected[0].account if self._connected else "")
+
+    def _find_health(self) -> ChannelHealth:
         health = (
             self._gateway.health()
             if self._gateway

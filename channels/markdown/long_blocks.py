@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from markdown_it.token import Token
 
 from bubbot.ports.channel import OutboundFile
+from bubbot.ports.markdown import parse_tokens, split_fence_info
 from channels.markdown.marked_text import clean_text
-from channels.markdown.parser import parse_tokens, split_fence_info
 from channels.markdown.table import PHONE_COLUMNS, count_columns
 
 FILE_SIGN = "📎"

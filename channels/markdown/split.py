@@ -11,9 +11,9 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from bubbot.ports.markdown import parse_tokens, split_fence_info
 from channels.markdown.cuts import Measure, TextCut, TextCutter
 from channels.markdown.marked_text import MarkedText, clean_text, count_utf16_units, extract_part, limit_marks
-from channels.markdown.parser import parse_tokens, split_fence_info
 
 MIN_PIECE_LIMIT = 64
 """The smallest limit of a piece: a fence needs room for its own lines."""

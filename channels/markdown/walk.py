@@ -18,8 +18,8 @@ from typing import Protocol, TypeVar
 
 from markdown_it.token import Token
 
+from bubbot.ports.markdown import parse_tokens, split_fence_info
 from channels.markdown.marked_text import MarkKind, clean_text
-from channels.markdown.parser import parse_tokens, split_fence_info
 from channels.markdown.table import align_rows, measure_rows
 
 RULE_LINE = "—" * 8

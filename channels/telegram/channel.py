@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
+from bubbot.errors import DeliveryFailed
 from bubbot.ports.channel import (
     Attachment,
     BotIdentity,
@@ -85,7 +86,8 @@ class TelegramChannel:
 
     def health(self) -> ChannelHealth:
         """Report ready while Telegram answers; `heard` is the time of its last answer."""
-        return self._health
+        username = self._me.username
+        return replace(self._health, account=f"@{username}" if username else "")
 
     def _update_health(self, problem: str) -> None:
         heard = self._health.last_seen_at if problem else self._now()
@@ -186,6 +188,16 @@ class TelegramChannel:
     async def typing(self, chat: str, thread: str) -> None:
         """Show "typing…" for about five seconds."""
         await self._sender.typing(chat, thread)
+
+    async def leave(self, group: str) -> None:
+        """See `LeavesGroups`."""
+        try:
+            await self._api.call("leaveChat", {"chat_id": group})
+        except TelegramApiError as error:
+            if error.code != 403:  # forbidden: the bot is no member any more
+                raise DeliveryFailed(f"Telegram refuses: {error}", permanent=True) from error
+        except TelegramUnavailable as error:
+            raise DeliveryFailed(str(error)) from error
 
     async def fetch(self, attachment: Attachment, limit: int) -> bytes:
         """Fetch a file that came with a message; Telegram's own servers provide at most 20 MB."""

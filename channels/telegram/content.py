@@ -61,7 +61,9 @@ def _make_attachment(file: Raw, kind: AttachmentKind, media_type: str) -> Attach
     media_type = require_text(file.get("mime_type")) or media_type
     if kind == "file":
         kind = _KINDS.get(media_type.partition("/")[0], "file")
-    return Attachment(_file_id(file), name, media_type, _size(file), kind)
+    seconds = file.get("duration")
+    note = f"{seconds} s" if isinstance(seconds, int) and not isinstance(seconds, bool) and seconds > 0 else ""
+    return Attachment(_file_id(file), name, media_type, _size(file), kind, note)
 
 
 def _file_id(file: Raw) -> str:

@@ -103,7 +103,14 @@ def _added(channel: str, external_id: str, change: Raw) -> BotAdded | None:
     is_there = change["new_chat_member"]["status"] in ("member", "administrator")
     if was_there or not is_there or change["chat"]["type"] not in ("group", "supergroup"):
         return None
-    return BotAdded(channel, external_id, _chat_id(change), _user_sender(change["from"]), _time(change["date"]))
+    return BotAdded(
+        channel,
+        external_id,
+        _chat_id(change),
+        _user_sender(change["from"]),
+        _time(change["date"]),
+        chat_title=_title(change["chat"]),
+    )
 
 
 def _format_id(value: object) -> str:
@@ -112,6 +119,10 @@ def _format_id(value: object) -> str:
 
 def _chat_id(raw: Raw) -> str:
     return _format_id(raw["chat"]["id"])
+
+
+def _title(chat: Raw) -> str:
+    return require_text(chat.get("title"))
 
 
 def _time(value: object) -> str:
@@ -158,6 +169,7 @@ class _TelegramMessageReader:
             quote=quote,
             group=require_text(message.get("media_group_id")),
             provenance=_provenance(message, self._me),
+            chat_title=_title(message["chat"]),
         )
 
     def edit(self, external_id: str) -> Edit | None:
@@ -196,7 +208,7 @@ def _user_sender(user: Raw) -> Sender:
 
 
 def _chat_sender(chat: Raw) -> Sender:
-    return Sender(_format_id(chat["id"]), require_text(chat.get("title")) or _person_name(chat))
+    return Sender(_format_id(chat["id"]), _title(chat) or _person_name(chat))
 
 
 def _person_name(person: Raw) -> str:

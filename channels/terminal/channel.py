@@ -40,7 +40,7 @@ from bubbot.ports.channel import (
     TurnStarted,
     session_folder,
 )
-from bubbot.ports.text import wrap_words
+from bubbot.ports.text import wrap_text
 from channels.platform.saved_files import make_parts, save_file
 from channels.terminal.history import LineHistory
 from channels.terminal.screen import ParkedCursor, ScreenOutput, print_above
@@ -260,9 +260,7 @@ class TerminalChannel:
 
     def _wrap(self, text: str) -> str:
         """Break the lines of a text that is no Markdown between words; a line with a command of the shell can be copied."""
-        columns = self._output.get_size().columns
-        lines = neutralise(text).split("\n")
-        return "\n".join(line if line.startswith("bubbot ") else wrap_words(line, columns) for line in lines)
+        return wrap_text(neutralise(text), self._output.get_size().columns)
 
     def _put(self, text: str) -> None:
         """Queue a text to print."""

@@ -97,7 +97,10 @@ class PutArgs(ToolArgs):
 
 @command("shopping put", writes=True, typed=("put",), role=Role.MEMBER)
 async def put(context: CommandContext, args: PutArgs) -> CommandResult:
-    """Put several items on a list, from a shell on that of any conversation."""
+    """Put several items on a list.
+
+    In a shell it may be that of any conversation.
+    """
     items = [item.strip() for item in args.items.split(",")]
     async with context.open_session(args.session, write=True, create=True) as tape:
         if len(await tape.read(ListView())) + len(items) > context.settings.max_items:

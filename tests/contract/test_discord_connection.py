@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bubbot.errors import ChannelRefused, DeliveryFailed
-from bubbot.ports.channel import CommandInfo, MessagePart
+from bubbot.ports.channel import CommandInfo, MessagePart, Outbound
 from tests.fakes.discord_channel import Heard, opened, receiving, with_pace
 from tests.fakes.discordapi.errors import Refuse, TooMany
 from tests.fakes.discordapi.server import Server
@@ -238,6 +238,23 @@ async def test_a_slash_command_is_taken_and_shown_to_be_worked_on() -> None:
             await heard.until(",status", "not held up by it")
             assert not used.deferred
             await server.until(lambda: used.deferred)
+
+
+async def test_every_part_of_an_answer_about_the_bot_is_for_its_user_alone() -> None:
+    async with Server(limits=None) as server:
+        ada = server.user("Ada")
+        room = server.guild("Home", ada).text("general")
+        infos = [CommandInfo("status", "How I am.", in_menu=True, is_shared=False)]
+        async with receiving(server, commands=lambda: infos, slash=True) as (channel, heard):
+            await server.until(lambda: server.bot.commands)
+            used = server.slash(room, ada, "status")
+            await server.until(lambda: heard.inbounds)
+            outbound = Outbound("dc", str(room.id), "word " * 1000, reply_to=str(used.id))
+            for part in channel.parts(outbound):
+                await channel.send(part)
+        said = [one for one in room.messages if one.author.id == server.bot.user.id]
+        assert len(said) > 2
+        assert all(one.ephemeral for one in said)
 
 
 async def test_a_slash_command_that_is_not_taken_up_is_not_answered() -> None:

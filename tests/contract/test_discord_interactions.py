@@ -25,7 +25,10 @@ CALLBACK = "POST /interactions/{}/{}/callback"
 ORIGINAL = "PATCH /webhooks/{}/{}/messages/{}"
 CREATE = "POST /channels/{}/messages"
 EDIT = "PATCH /channels/{}/messages/{}"
-INFOS = [CommandInfo("note", "Adds a note.", ("text",), in_menu=True)]
+INFOS = [
+    CommandInfo("note", "Adds a note.", ("text",), in_menu=True),
+    CommandInfo("status", "How I am.", in_menu=True, is_shared=False),
+]
 
 
 @dataclass(slots=True)
@@ -56,7 +59,7 @@ class Scene:
 
 @pytest.fixture
 async def scene() -> AsyncIterator[Scene]:
-    async with Server(limits=None) as server, outgoing(server) as out:
+    async with Server(limits=None) as server, outgoing(server, list_commands=lambda: INFOS) as out:
         ann = server.user("Ann")
         room = server.guild("Home", ann).text("general")
         await out.api.call("PUT", f"/applications/{server.bot.application_id}/commands", json=build_commands(INFOS))
@@ -73,6 +76,30 @@ async def test_an_answer_that_is_there_at_once_is_the_first_answer(scene: Scene)
     assert [call.route for call in scene.server.log[1:]] == [CALLBACK]
     assert await scene.out.sending.send(scene.part(one, key="k")) == receipt
     assert scene.said == ["done"]
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["at once", "late"])
+async def test_only_its_user_sees_the_answer_to_a_command_that_groups_are_not_offered(
+    scene: Scene, is_late: bool
+) -> None:
+    one = scene.server.slash(scene.room, scene.ann, "status")
+    if is_late:
+        await scene.out.interactions.defer(one.payload)
+    else:
+        scene.out.interactions.remember(one.payload)
+    assert scene.out.interactions.is_private(str(one.id))
+    receipts = [await scene.out.sending.send(scene.part(one, text, key=text)) for text in ("first", "second")]
+    seen = [message for message in scene.room.messages if message.author.id == scene.server.bot.user.id]
+    assert [(message.content, message.ephemeral) for message in seen] == [("first", True), ("second", True)]
+    assert await scene.out.sending.send(scene.part(one, "second", key="second")) == receipts[1]
+    await scene.out.sending.edit(receipts[0].external_id, scene.part(one, "changed"))
+    assert scene.said == ["changed", "second"]
+
+
+async def test_in_a_direct_chat_nobody_else_reads_along(scene: Scene) -> None:
+    one = scene.server.slash(scene.server.dm(scene.ann), scene.ann, "status")
+    scene.out.interactions.remember(one.payload)
+    assert not scene.out.interactions.is_private(str(one.id))
 
 
 async def test_an_answer_that_takes_long_replaces_the_notice(scene: Scene) -> None:

@@ -136,7 +136,9 @@ def test_a_home_of_the_version_before_the_new_names_goes_on(home: Path) -> None:
     shown = text_of(home, "ask", ",context")
     assert "Likes green tea." in shown
     assert "You said: what was it?" in shown
-    assert "Scheduled as" in text_of(home, "schedule", "add", "stdin:default", "@daily", "--text", "Good night!")
+    assert "Scheduled Good night!" in text_of(
+        home, "schedule", "add", "stdin:default", "@daily", "--text", "Good night!"
+    )
     assert "0 altered, 0 missing, 0 renamed, 13 erased" in text_of(home, "tape", "verify", "--head", RENAMED_HEAD)
 
 

@@ -103,6 +103,23 @@ async def test_a_program_that_draws_a_completion_fetches_nothing(tmp_path: Path,
     assert is_told
 
 
+async def test_an_answer_says_what_all_its_model_calls_used(tmp_path: Path) -> None:
+    said = {"role": "user", "content": "read http://x.org/"}
+    body = {"messages": [said], "stream": True, "stream_options": {"include_usage": True}}
+    async with (
+        completing(tmp_path) as port,
+        aiohttp.ClientSession(f"http://127.0.0.1:{port}", headers={"Authorization": f"Bearer {TOKEN}"}) as session,
+    ):
+        async with session.post("/v1/chat/completions", json={"messages": [said]}) as answer:
+            whole = (await answer.json())["usage"]
+        async with session.post("/v1/chat/completions", json=body) as answer:
+            *_, last = [json.loads(line[6:]) for line in (await answer.text()).splitlines() if line[:7] == "data: {"]
+    assert last["choices"] == []
+    for usage in (whole, last["usage"]):
+        assert usage["prompt_tokens"] > usage["completion_tokens"] > 0
+        assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
+
+
 @pytest.mark.parametrize("stream", [False, True])
 async def test_an_answer_of_a_clean_turn_stays_as_it_is(tmp_path: Path, stream: bool) -> None:
     async with completing(tmp_path, is_tainted=False) as port:

@@ -152,8 +152,8 @@ def walk(pictures: Path) -> str:
         lines += [f"anchors:  {len(nodes)}, the newest: {nodes[-1]}"]
         page.screenshot(path=pictures / "trace-anchors.png")
         page.set_viewport_size(PHONE)  # type: ignore[arg-type]
-        page.get_by_role("link", name="Timeline", exact=True).click()
-        page.locator("#entries section").last.scroll_into_view_if_needed()
+        page.get_by_role("link", name="Turns", exact=True).click()
+        expect(page.locator("#turns")).to_be_visible()
         page.screenshot(path=pictures / "trace-phone.png")
 
         page.get_by_role("link", name="Export").click()

@@ -9,11 +9,11 @@ from rich.text import Text
 
 from bubbot.models.local import model as local
 from tests.docs.pages import ROOT, pages
-from tests.docs.pictures.drawing import Bubble, draw_chat, draw_recording, draw_screen, read_text
+from tests.docs.pictures.drawing import Bubble, draw_chat, draw_moving_chat, draw_recording, draw_screen, read_text
 from tests.docs.pictures.samples import HOME, new_home, replace_varying
 from tests.docs.pictures.scenes import FOLDER, SCENES, draw, file_of
 
-WITH_DEMONSTRATION_MODEL = {"session", "chat"}
+WITH_DEMONSTRATION_MODEL = {"session", "chat", "init"}
 
 
 @pytest.mark.parametrize(
@@ -60,6 +60,16 @@ def test_a_recording_shows_each_row_as_long_as_it_stays() -> None:
     assert read_text(svg) == ["title", "kept", "first", "second"]
     assert "25.000% { visibility: hidden; }" in svg
     assert "25.000% { visibility: visible; }" in svg
+
+
+def test_a_moving_chat_shows_a_message_until_its_place_changes() -> None:
+    first, second = Bubble("Ada", "one", is_bot=False), Bubble("Bubbot", "two", is_bot=True, buttons=("Yes", "No"))
+    svg = draw_moving_chat([(1, [first]), (3, [first, second])], title="t", source="s", color="#fff", height=400)
+    assert read_text(svg) == ["t", "s", "Ada", "one", "Bubbot", "two", "YesNo"]
+    assert "25.000% { visibility: visible; }" in svg
+    assert svg.count("state last") == 2, "who wants no motion sees both"
+    low = draw_moving_chat([(1, [first]), (3, [first, second])], title="t", source="s", color="#fff", height=200)
+    assert read_text(low).count("one") == 2, "it moves up if there is no room below"
 
 
 def test_the_values_of_a_run_are_replaced_and_words_are_not() -> None:

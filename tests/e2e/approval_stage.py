@@ -249,7 +249,7 @@ def make_equal(transcript: str) -> str:
         same = same.replace(number, f"7KQ{next(names)}M")
     for place, number in enumerate(dict.fromkeys(re.findall(r"-?\d{9,}", same)), 1):
         same = same.replace(number, f"{'-' * number.startswith('-')}{place}00")
-    for number in dict.fromkeys(re.findall(r"(?<=Scheduled as )\w{6}", same)):
+    for number in dict.fromkeys(re.findall(r"(?<=Scheduled plain \()\w{6}|(?<=Scheduled allowed \()\w{6}", same)):
         same = same.replace(number, f"5cd{next(names)}e4")
     same = re.sub(r"\w{3} \d{1,2} \w{3} \d{4}", "Mon 23 Nov 2026", same)
     same = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d", "2026-11-22 10:00", same)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import product
 from pathlib import Path
 
 from tests.e2e.bot import run
@@ -67,7 +68,7 @@ async def test_on_telegram(tmp_path: Path) -> None:
                 assert "no such code" in (await answer(server, his, "/access_approve AAAAAAAA")).lower()
             assert "10 codes were wrong within an hour" in await answer(server, his, f"/access_approve {code[1]}")
             assert (await answer(server, hers, f"/access_approve {code[1]}")).startswith(f"Done: {eve.id} (Eve)")
-            assert "may no longer talk to me" in await answer(server, hers, f"/access_revoke {eve.id}")
+            assert "cannot talk to me" in await answer(server, hers, f"/access_revoke {eve.id}")
 
             # In a group these are not offered, and do not work.
             assert "/access" not in await answer(server, family, "/help@bubbot_bot", ada)
@@ -91,11 +92,15 @@ async def test_on_telegram(tmp_path: Path) -> None:
             )
             for call in server.calls("setMyCommands")
         }
-    assert len(menus) == 9  # private chats, groups and their admins; the bot's language, English and Chinese
+    scopes = {scope for scope, _ in menus}
+    assert len(scopes) == 3  # private chats, groups and their admins
+    assert {*menus} == set(product(scopes, ("", "de", "en", "zh")))  # the bot's language, and each that there is
     names = [item["command"] for item in menus["all_private_chats", ""]]
     assert {"help", "new", "remind", "memory", "model"} <= set(names)
     assert not {"quit", "context", "usage", "access"} & set(names)
     assert all(len(menu) <= 12 for menu in menus.values())
     assert all(len(item["description"]) <= 40 for item in menus["all_private_chats", "en"])
     assert all(len(item["description"]) <= 20 for item in menus["all_private_chats", "zh"])
+    assert all(len(item["description"]) <= 45 for item in menus["all_private_chats", "de"])
+    assert {"command": "help", "description": "Was ich kann"} in menus["all_private_chats", "de"]
     assert "model" not in [item["command"] for item in menus["all_group_chats", ""]]

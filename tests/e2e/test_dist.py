@@ -231,7 +231,7 @@ class TestInstallScript:
                 ("pipx",),
                 "+ pipx install --force --python {python} --pip-args=--no-index --find-links '{packages}' {wheel}",
             ),
-            ((), "/bubbot-venv/bin/python -m pip install --disable-pip-version-check --quiet {checked}"),
+            ((), "/bubbot-venv/bin/python -m pip install --disable-pip-version-check {checked}"),
         ],
     )
     def test_it_takes_what_is_there_and_a_dry_run_changes_nothing(
@@ -243,7 +243,7 @@ class TestInstallScript:
         checked = f"--no-deps --require-hashes -r {dist}/requirements.txt"
         named = {"python": sys.executable, "packages": packages, "checked": checked, "wheel": next(dist.glob("*.whl"))}
         assert wanted.format(**named) in done.stdout
-        download = f"-m pip download --disable-pip-version-check --quiet --no-deps --require-hashes --dest {packages}"
+        download = f"-m pip download --disable-pip-version-check --no-deps --require-hashes --dest {packages}"
         assert (download in done.stdout) is bool(programs)
         log = (tmp_path / "log").read_text() if (tmp_path / "log").exists() else ""
         assert " install" not in log

@@ -80,10 +80,10 @@ class TestByQuestions:
         told = await asyncio.to_thread(
             fine, home, "--model", "scripted", lines=[*lines[:4], *lines[5:]], env=at(telegram)
         )
-        assert "did you mean Europe/Berlin" in told
-        assert f"This is @bubbot_bot (id {telegram.bot.user.id})." in told
+        assert "您是不是要 Europe/Berlin" in told
+        assert f"这是 @bubbot_bot（ID {telegram.bot.user.id}）。" in told  # its language is known by now
         assert "anybody can take a username" in told
-        assert "send any message to @bubbot_bot on Telegram. It answers with a code" in told
+        assert "在 Telegram 上给 @bubbot_bot 发任意一条消息。如果您还不是它的所有者，它会回复一个代码。" in told
         assert "access approve CODE --role owner" in told
         assert token not in told
         wanted = ['name = "Ada\'s bot"', 'language = "zh"', 'timezone = "Europe/Berlin"', 'name = "scripted"']
@@ -95,7 +95,7 @@ class TestByQuestions:
             assert stat.S_IMODE((home / path).stat().st_mode) == mode, path
         before = contents(home)
         told = await asyncio.to_thread(fine, home, lines=[""] * 7, env=at(telegram))
-        assert "Nothing has changed" in told
+        assert "没有变化" in told
         assert "@bubbot_bot" in told
         assert contents(home) == before
 
@@ -181,7 +181,7 @@ class TestByOptions:
         token = home.parent / "token"
         token.write_text(telegram.bot.token)
         again = ["--yes", "--telegram-token-file", str(token), "--owner", "telegram:42"]
-        assert "Nothing has changed" in await asyncio.to_thread(fine, home, *again, env=at(telegram))
+        assert "没有变化" in await asyncio.to_thread(fine, home, *again, env=at(telegram))
         assert contents(home) == before
 
     def test_a_model_whose_key_is_missing_is_told_by_init_and_ask_at_once(self, home: Path) -> None:

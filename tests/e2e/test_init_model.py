@@ -120,9 +120,9 @@ async def test_an_ollama_that_is_not_there_is_said_and_can_be_set_up_anyway(home
 def test_a_bare_name_is_completed_and_languages_and_steps_are_named(home: Path) -> None:
     told = fine(home, "--model", "gpt-5", lines=["", "中文", "", "", ""], env=NEEDS_NO_SYSTEMD)
     assert {'name = "openai/gpt-5"', 'language = "zh"'} <= {*settings_in(home)}
-    for heading in ("1 of 5  Name", "2 of 5  Language", "3 of 5  Time zone", "4 of 5  Telegram", "5 of 5  Discord"):
+    for heading in ("1 of 5  Name", "2 of 5  Language", "3/5  时区", "4/5  Telegram", "5/5  Discord"):
         assert f"\n{heading}" in told
-    assert "  1  English\n  2  中文\n" in told
+    assert "  1  English\n  2  Deutsch\n  3  中文\n" in told
 
 
 def test_chat_and_ask_say_at_once_that_the_key_is_missing(home: Path) -> None:

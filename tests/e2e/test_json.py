@@ -76,6 +76,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "access pending": ("access", "pending"),
     "access approve": ("access", "approve", "7KQ2M9XB"),
     "access grant": ("access", "grant", "telegram", "42", "member"),
+    "access group": ("access", "group", "telegram", "-1001", "everybody"),
     "access grant-reading": ("access", "grant-reading", "telegram:42", "default"),
     "access readings": ("access", "readings"),
     "access revoke-reading": ("access", "revoke-reading", "telegram:42", "default"),

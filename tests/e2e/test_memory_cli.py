@@ -26,7 +26,9 @@ def test_what_is_saved_in_the_shell_is_what_the_chat_knows(tmp_path: Path) -> No
     home = tmp_path / "home"
     assert b"version 1" in bot.run(home, "memory", "save", "default", "Likes green tea.").stdout
     assert "Likes green tea." in "\n".join(said(home, ",memory.recall"))
-    assert "No longer there:\n- Likes green tea." in memory(home, "save", "default", "-", lines="Ünï\r\nzwei\n")
+    assert "No longer there:\n- Likes green tea." in memory(
+        home, "save", "--yes", "default", "-", lines="Ünï\r\nzwei\n"
+    )
     assert memory(home, "show", "default").startswith("# Memory, version 2\n\n## Long-term memory\n\nÜnï\nzwei\n")
 
 
@@ -124,7 +126,7 @@ def test_an_archive_keeps_its_memory_and_takes_no_other(tmp_path: Path) -> None:
     memory(home, "save", "default", "Likes tea.")
     archive = run(home, "tape", "archive", "default").stdout.decode().strip()
     assert "Likes tea." in memory(home, "show", archive)
-    assert "is an archive" in sentence(run(home, "memory", "save", archive, "x"))
+    assert "is an archive" in sentence(run(home, "memory", "save", "--yes", archive, "x"))
     assert "Likes tea." not in memory(home, "show", "default")
 
 
@@ -173,7 +175,7 @@ def test_all_memory_of_a_person_or_of_the_workspace_is_erased_after_a_yes(tmp_pa
     named = (("--user", "stdin:0"), "the person with the account stdin:0"), (("--workspace",), "the workspace")
     for words, _ in named:
         memory(home, "save", *words, "Keeps bees.")
-        memory(home, "save", *words, "Keeps sheep.")
+        memory(home, "save", "--yes", *words, "Keeps sheep.")
     for words, owner in named:
         question = f"Erase all memory of {owner}, with its older versions?"
         done = run(home, "memory", "erase", *words)
@@ -194,3 +196,19 @@ def test_all_memory_of_a_person_or_of_the_workspace_is_erased_after_a_yes(tmp_pa
 def test_an_erasure_that_names_no_memory_or_two_asks_nothing(tmp_path: Path, words: tuple[str, ...]) -> None:
     done = run(tmp_path / "home", "memory", "erase", *words)
     assert (done.returncode, "name --user CHANNEL:ID or --workspace" in sentence(done)) == (2, True)
+
+
+def test_lines_go_only_after_a_yes(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    assert bot.run(home, "memory", "save", "default", "Likes green tea.\nIs Ada.").returncode == 0
+    refused = bot.run(home, "memory", "save", "default", "-", lines=b"Is Ada.\n")
+    assert refused.returncode == 2
+    assert "- Likes green tea." in refused.stderr.decode()
+    assert "bubbot memory save --yes does not ask" in refused.stderr.decode()
+    assert b"green tea" in bot.run(home, "memory", "show", "default").stdout
+    assert (
+        bot.run(home, "memory", "save", "default", "-", lines=b"Is Ada.\nLikes green tea.\nHas a cat.\n").returncode
+        == 0
+    )
+    replaced = bot.run(home, "memory", "save", "--yes", "default", "-", lines=b"Is Ada.\n")
+    assert "No longer there:\n- Likes green tea.\n- Has a cat." in replaced.stdout.decode()

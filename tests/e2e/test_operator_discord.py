@@ -43,14 +43,15 @@ async def test_the_first_owner_and_the_first_member(server: Server, home: Path) 
         assert code
         done = await told_in_shell(home, "access", "approve", code[1], "--role", "owner", "--yes")
         assert done.returncode == 0, done.stderr
+        await server.until(partial(_has_texts, server, hers, 4))  # she is told, and her first message is answered
         his.say(bob, "may I?")
-        await server.until(lambda: texts(server, his))
+        await server.until(lambda: texts(server, his) and len(texts(server, hers)) == 5)
         hers.say(ada, "/access")
-        await server.until(lambda: len(texts(server, hers)) == 3)
-        code = re.search(r"approve (\w{8})$", texts(server, his)[0])
+        await server.until(partial(_has_texts, server, hers, 6))
+        code = re.search(r"code is (\w{8}),", texts(server, his)[0])
         assert code
         hers.say(ada, f"/access_approve {code[1]}")
-        await server.until(lambda: len(texts(server, hers)) == 4)
+        await server.until(lambda: len(texts(server, hers)) == 7 and len(texts(server, his)) == 3)
         his.say(bob, "and now?")
         await answered(server, his, "You said: and now?")
         for room, person in ((hers, ada), (his, bob)):
@@ -67,7 +68,7 @@ async def test_the_first_owner_and_the_first_member(server: Server, home: Path) 
         assert line in shown
     assert "access" in texts(server, hers)[-1]
     assert "access" not in texts(server, his)[-1]
-    assert len(re.findall(r"action=turn\.end .*outcome=answered", daemon.errors)) == 5
+    assert len(re.findall(r"action=turn\.end .*outcome=answered", daemon.errors)) == 7
     assert CANARY not in daemon.errors
     assert code[1] not in daemon.errors
 
@@ -88,8 +89,8 @@ async def test_an_owner_is_told_once_of_a_server_where_strangers_call(server: Se
         rooms[0].say(ada, f"{server.bot.mention} and I?")
         await answered(server, rooms[0], "You said: and I?")
     notice = texts(server, hers)[1].replace("\\", "")
-    assert notice.startswith(f"Somebody I do not know called me on the server {club.id} on discord")
-    assert f"open = true in [channels.discord.guilds.{club.id}]" in notice
+    assert notice.startswith(f"Bob ({bob.id}) called me on the server Club on discord")
+    assert f"/access_group discord:{club.id} everybody" in notice
     assert len(texts(server, hers)) == 2
     assert texts(server, rooms[1]) == []
     assert len(named(home, "bubbot/inbox/discord", "inbox/called")) == 1

@@ -66,22 +66,25 @@ async def test_the_first_owner_and_the_first_member(server: Server, home: Path) 
         assert code
         done = await told_in_shell(home, "access", "approve", code[1], "--role", "owner", "--yes")
         assert done.returncode == 0, done.stderr
+        await server.until(lambda: len(texts(hers)) == 4)  # she is told, and her first message is answered
+        assert texts(hers)[3] == f"You said: hello? {CANARY}"
         his.say("may I?")
-        await server.until(lambda: texts(his))
+        await server.until(lambda: texts(his) and len(texts(hers)) == 5)
         hers.say("/access")
-        await server.until(lambda: len(texts(hers)) == 3)
-        code = re.search(r"approve (\w{8})$", texts(his)[0])
+        await server.until(lambda: len(texts(hers)) == 6)
+        code = re.search(r"code is (\w{8}),", texts(his)[0])
         assert code
         hers.say(f"/access_approve {code[1]}")
-        await server.until(lambda: len(texts(hers)) == 4)
+        await server.until(lambda: len(texts(hers)) == 7 and len(texts(his)) == 3)
         his.say("and now?")
-        await server.until(lambda: len(texts(his)) == 2)
+        await server.until(lambda: len(texts(his)) == 4)
     shown = masked(server.transcript(times=False))
     for line in (
         "I do not know you yet, and nobody is my owner here. Your code is CODE, good for one hour: whoever runs me can make you",
         "bubbot access approve CODE --role owner",
         "The code I sent at HH:MM works until HH:MM. If it did not arrive, write again after HH:MM for another one.",
-        "I do not know you yet. Your code is CODE, good for one hour: whoever runs me can let you in with",
+        "I do not know you yet. I told my owner that you want to talk to me, and I answer as soon as you are let in. Your code is CODE",
+        f"Bob ({bob.id}) wants to talk to me on telegram.",
         f"telegram {bob.id} (Bob), until HH:MM",
         f"Done: {bob.id} (Bob), member on telegram. /access_revoke {bob.id} channel=telegram takes it back.",
     ):
@@ -90,7 +93,7 @@ async def test_the_first_owner_and_the_first_member(server: Server, home: Path) 
     assert actions == [
         "access.code", "access.code_used", "access.role", "access.code", "access.code_used", "access.role",
     ]  # fmt: skip
-    assert len(re.findall(r"action=turn\.end .*outcome=answered .*trace=\w{8}", daemon.errors)) == 3
+    assert len(re.findall(r"action=turn\.end .*outcome=answered .*trace=\w{8}", daemon.errors)) == 5
     assert "action=receive.strangers" in daemon.errors  # the third message
     assert CANARY not in daemon.errors
     assert code[1] not in daemon.errors
@@ -134,7 +137,7 @@ async def test_groups(server: Server, home: Path) -> None:
         await server.until(lambda: texts(family))
         for number in range(3):
             family.say(f"@bubbot_bot hello {number}", bob)
-        await server.until(lambda: len(texts(hers)) == 2)
+        await server.until(lambda: len(texts(hers)) == 3)
         family.promote(server.bot.user, ada)
         await daemon.quiet(server)
     async with running(home) as daemon:
@@ -142,14 +145,14 @@ async def test_groups(server: Server, home: Path) -> None:
         club.say("just talking", eve)
         await daemon.quiet(server)
         club.say("@bubbot_bot are you there?", eve)
-        await server.until(lambda: len(texts(hers)) == 3)
+        await daemon.quiet(server)
+        assert len(texts(hers)) == 3
     assert said(club) == []
     (greeting,) = texts(family)
-    assert f"add {family.chat.id} to groups of [channels.telegram] in config.toml" in greeting
-    assert "/access_grant ID in a direct chat" in greeting
+    assert f"/access_group telegram:{family.chat.id} everybody" in greeting
     first, second = texts(hers)[1:]
-    assert first.startswith(f"Somebody I do not know called me in the group {family.chat.id} on telegram")
-    assert second.startswith(f"Somebody I do not know called me in the group {club.chat.id} on telegram")
+    assert first.startswith(f"Ada ({ada.id}) added me to Family on telegram")
+    assert second.startswith(f"Eve ({eve.id}) added me to Club on telegram")
     facts = [name for name in names(home, "bubbot/inbox/telegram") if name in ("inbox/added", "inbox/called")]
     assert facts == ["inbox/added", "inbox/called", "inbox/called"]
 

@@ -70,7 +70,7 @@ async def working_day(home: Path) -> str:
 
         async with running(home, **child(home, start="2026-11-23T07:59:55+00:00")):  # 08:59:55 in Berlin
             await say("remind me every weekday at 9 of the stand-up")
-            await server.until(lambda: texts(room)[-1] == "Stand-up!", 20)
+            await server.until(lambda: texts(room)[-1] == "⏰ Stand-up!", 20)
             await say("/schedules")
             await say(",schedule.pause stand-up")
         async with running(home, **child(home, start="2026-11-24T07:59:58+00:00")) as daemon:
@@ -81,14 +81,14 @@ async def working_day(home: Path) -> str:
         async with running(home, **child(home, start="2026-11-24T11:40:00+00:00")):
             await server.until(lambda: "dentist" in texts(room)[-1] and "due" in texts(room)[-1], 20)
         async with running(home, **child(home, start="2026-11-25T07:59:58+00:00")):
-            await server.until(lambda: texts(room)[-1] == "Stand-up!", 20)
+            await server.until(lambda: texts(room)[-1] == "⏰ Stand-up!", 20)
             await say(",schedule.history stand-up")
         return told(server.transcript(times=False))
 
 
 def told(transcript: str) -> str:
     """The transcript as a page shows it: ids and seconds, which differ from run to run, made equal."""
-    ids = re.findall(r"\b([0-9a-f]{6}) \(stand-up\)|Scheduled as ([0-9a-f]{6})", transcript)
+    ids = re.findall(r"stand-up \(([0-9a-f]{6})\)|Scheduled [\w -]+ \(([0-9a-f]{6})\)", transcript)
     for place, found in enumerate(dict.fromkeys(one or other for one, other in ids)):
         transcript = transcript.replace(found, ("3fa9c1", "b07e52")[place])
     transcript = re.sub(r"Bubbot is typing…\n", "", transcript)  # whether it is shown is chance
@@ -209,8 +209,8 @@ async def test_the_shell_plans_with_the_running_bot_and_it_counts_at_once(tmp_pa
         async with running(home) as daemon:
             await daemon.quiet(server)
             made = await asyncio.to_thread(run, home, "schedule", "add", session, "in 1s", "--text", "tea")
-            assert made.stdout.startswith(b"Scheduled as "), made.stderr
-            await server.until(lambda: texts(room) == ["tea"], 20)
+            assert made.stdout.startswith(b"Scheduled tea "), made.stderr
+            await server.until(lambda: texts(room) == ["⏰ tea"], 20)
             room.block()
             await asyncio.to_thread(run, home, "schedule", "add", session, "@daily", "--text", "more", "--name", "lost")
             await asyncio.to_thread(run, home, "schedule", "run", "lost")
@@ -234,6 +234,6 @@ async def test_a_job_of_every_minute_comes_each_minute_in_real_time(tmp_path: Pa
         room = server.private(ada)
         async with running(home):
             room.say(",remind */1 * * * *: tick")
-            await server.until(lambda: texts(room).count("tick") == 3, 200)
+            await server.until(lambda: texts(room).count("⏰ tick") == 3, 200)
             made = await asyncio.to_thread(run, home, "schedule", "list")
             assert b"every minute" in made.stdout

@@ -89,6 +89,7 @@ def test_a_person_opens_the_page_without_a_bot_and_ends_it_with_ctrl_c(home: Pat
         assert "stdin:theirs" in page
         status, page = owner.get(f"{base}/session/{tape_of(home, 'theirs')}")
         assert "the cellar" in page
+        status, page = owner.get(f"{base}/session/{tape_of(home, 'theirs')}/timeline")
         (step,) = re.findall(r'href="(/session/[^"]+/step/\d+)"', page)
         assert "byte for byte what was recorded" in owner.get(base + step)[1]
         assert stranger.get(base + step)[0] == 401

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.trace.browser import DESKTOP, PHONE, browser, find_faults, tab
-from tests.trace.home import AUDITED, HOSTILE, add_hostile, apart, find_hostile, lived, tape_of
+from tests.trace.home import AUDITED, HOSTILE, OTHER, add_hostile, add_turn, apart, find_hostile, lived, tape_of
 from tests.trace.serving import TraceSite, served
 
 __all__ = ["browser"]
@@ -108,6 +108,14 @@ def list_pages(site: TraceSite) -> list[str]:
     ]  # fmt: skip
 
 
+MEASURE = """() => {
+  const last = document.querySelector(".tabs") ?? document.querySelector("header");
+  const cut = [...document.querySelectorAll("table.rows, table.rows td")].find((each) => each.getBoundingClientRect().right > innerWidth);
+  return [last.getBoundingClientRect().bottom / innerHeight, cut?.textContent ?? ""];
+}"""
+"""The part of the first screen that the links above a page take, and a table that goes beyond the screen."""
+
+
 @pytest.mark.proof
 @pytest.mark.parametrize("mode", MODES)
 def test_no_page_keeps_people_out_and_no_word_acts(browser: Browser, site: TraceSite, mode: str) -> None:
@@ -124,6 +132,9 @@ def test_no_page_keeps_people_out_and_no_word_acts(browser: Browser, site: Trace
             if mode == "phone":
                 wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
                 faults += [f"{path}: {wide} pixels wider than the screen"] if wide > 0 else []
+                head, cut = page.evaluate(MEASURE)
+                faults += [f"{path}: head and tabs take {head:.0%} of the screen"] if head > 0.25 else []
+                faults += [f"{path}: a table is cut: {cut}"] if cut else []
         problems = [each for each in watch.problems if "404" not in each]
     assert faults == []
     assert problems == []
@@ -139,4 +150,21 @@ def test_the_whole_page_is_reached_by_keyboard_and_without_scripts(browser: Brow
         page.goto(f"{tape}/step/25")
         page.get_by_role("link", name=re.compile("Step after")).first.click()
         expect(page.get_by_role("heading", name=re.compile("Step 2"))).to_be_visible()
+        assert watch.problems == []
+
+
+@pytest.mark.proof
+def test_a_turn_that_ends_comes_to_the_open_list_and_the_reader_stays_where_they_are(
+    browser: Browser, site: TraceSite
+) -> None:
+    with tab(browser, site.address, viewport=DESKTOP) as (page, watch):
+        page.goto(site.link())
+        page.goto(f"{site.address}/session/{tape_of(site.home, OTHER.session)}")
+        lines = page.locator("#turns > li")
+        place = lines.nth(2).get_attribute("id")
+        lines.nth(2).get_by_role("link").focus()
+        apart(add_turn(site.home, OTHER.session, "Is it new?", "It is **new**."))
+        expect(lines.first).to_contain_text("Is it new?")
+        expect(lines.first.locator("strong")).to_have_text("new")
+        expect(page.locator(f"#{place} a")).to_be_focused()
         assert watch.problems == []

@@ -108,6 +108,7 @@ async def test_schedules_show_jobs_firings_turns_and_deliveries(home: Path) -> N
         (table,) = await owner.read("schedule")
         assert isinstance(table, Table)
         assert len(table.rows) == 3
+        assert all(isinstance(row[0], PanelLink) and row[0].text.startswith("says 'zq") for row in table.rows)
         (one,) = of_type(await owner.read("schedule", AUDITED.session), Table)
         assert isinstance(one, Table)
         link = one.rows[0][0]
@@ -170,6 +171,9 @@ async def test_usage_is_drawn_and_counted(home: Path) -> None:
         chats = next(table for table in tables if isinstance(table, Table) and isinstance(table.rows[0][0], TapeLink))
         assert isinstance(chats, Table)
         assert {AUDITED.session, OTHER.session} <= {row[0].text for row in chats.rows if isinstance(row[0], TapeLink)}
+        labels = [[point.label for point in chart.points] for chart in charts if isinstance(chart, Chart)]
+        assert {"Person 5 on tg", "Person 7 on tg"} <= {*labels[1]}
+        assert {"Person 5", "Person 7"} <= {*labels[2]}
 
 
 async def test_anchors_are_a_graph_whose_nodes_lead_to_entries(home: Path) -> None:
@@ -189,7 +193,7 @@ async def test_search_finds_in_all_tapes_some_at_a_time(home: Path, monkeypatch:
         while True:
             table = of_type(await owner.read("search", cursor=cursor, words="About kw1"), Table)[0]
             assert isinstance(table, Table)
-            chats |= {row[0].text for row in table.rows if isinstance(row[0], TapeLink)}
+            chats |= {row[0].session for row in table.rows if isinstance(row[0], TapeLink)}
             if not (cursor := table.next_cursor):
                 break
         assert {OWNER_CHAT.session, AUDITED.session, OTHER.session} <= chats

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from bubbot.ports.channel import CommandInfo
 from channels.discord.api import DiscordApi, DiscordApiTiming
 from channels.discord.duplicates import DuplicateMonitor
 from channels.discord.interactions import OpenInteractions
@@ -42,12 +43,18 @@ class Outgoing:
 
 
 @asynccontextmanager
-async def outgoing(server: Server, timing: DiscordApiTiming = FAST, **settings: Any) -> AsyncIterator[Outgoing]:
+async def outgoing(
+    server: Server,
+    timing: DiscordApiTiming = FAST,
+    *,
+    list_commands: Callable[[], Sequence[CommandInfo]] = tuple,
+    **settings: Any,
+) -> AsyncIterator[Outgoing]:
     """All of it, closed at the end."""
     table = {**server.table(), **settings}
     checked = DiscordSettings.read("discord", table)
     api = DiscordApi(checked, timing)
-    interactions = OpenInteractions(api, timing)
+    interactions = OpenInteractions(api, timing, list_commands)
     blobs: dict[str, bytes] = {}
 
     async def blob(digest: str) -> bytes:

@@ -12,10 +12,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bubbot.ports.channel import MessagePart, Outbound, OutboundFile
+from bubbot.ports.markdown import parse_any, parse_tokens
 from channels.markdown.cuts import MAX_CLUSTER_CODE_POINTS
 from channels.markdown.long_blocks import LongBlockLimits, extract_files
 from channels.markdown.marked_text import MarkedText, TextMark, clean_text, count_utf16_units
-from channels.markdown.parser import parse_any, parse_tokens
 from channels.markdown.split import split_marked, split_source
 from channels.telegram.dialect import parse_markdown
 from channels.telegram.text import TELEGRAM_MESSAGE_LIMIT, TelegramLayout, make_parts, strip_markup

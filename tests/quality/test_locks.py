@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -145,3 +146,16 @@ def test_what_is_installed_here_is_what_is_locked() -> None:
         if installed == "nothing" or Version(installed) != pin.exact:
             wrong.append(f"{pin.requirement}: {installed} is installed")
     assert wrong == [], "make test installs what is locked"
+
+
+def test_people_see_what_is_downloaded(tmp_path: Path) -> None:
+    """Every command that downloads shows how far it is: the first installation takes minutes."""
+    make = ["make", "--no-print-directory", "-n", "-C", str(LOCKS.parent), f"VENV={tmp_path}"]
+    recipes = [
+        subprocess.run([*make, f"{tmp_path}/{use}"], check=True, capture_output=True, text=True).stdout
+        for use in (".base", ".local", ".dev")
+    ]
+    script = (LOCKS.parent / "install.sh").read_text(encoding="utf-8").replace("\\\n", " ")
+    commands = [line for text in (*recipes, script) for line in text.splitlines() if "--require-hashes" in line]
+    assert len(commands) >= 5
+    assert [line for line in commands if re.search(r"--quiet|-q\b|--progress-bar", line)] == []

@@ -189,3 +189,20 @@ async def add_hostile(home: Path, session: str) -> int:
         return await tape.head()
     finally:
         await store.aclose()
+
+
+async def add_turn(home: Path, session: str, question: str, answer: str) -> None:
+    """Add a turn as a bot writes it."""
+    store = await open_store(Home(home).database, salt=os.urandom, now=SteppingClock())
+    tape = TapeService(store, tape_of(home, session), now=SteppingClock(), new_id=str, session=session)
+    try:
+        await tape.append(
+            [
+                make.event("turn/start", {"attempt": 1, "session": session, "inbounds": []}, turn="c" * 32),
+                make.message("user", question, turn="c" * 32),
+                make.message("assistant", answer, turn="c" * 32),
+                make.event("turn/end", {"status": "answered"}, turn="c" * 32),
+            ]
+        )
+    finally:
+        await store.aclose()

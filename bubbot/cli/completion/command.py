@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
         args.shell, {name: (text, load_command(name)[0]) for name, text in describe_commands().items()}
     )
     if not args.install:
-        show(script, end="")
+        show(script, end="", wraps=False)
         return 0
     file = find_script_file(args.shell)
     try:

@@ -55,6 +55,17 @@ def list_actions(parser: argparse.ArgumentParser) -> Sequence[argparse.Action]:
     return parser._actions  # noqa: SLF001 - argparse has no public list of them
 
 
+def list_groups(parser: argparse.ArgumentParser) -> Sequence[argparse._ArgumentGroup]:
+    """List the groups of options of a parser, which have headings."""
+    return parser._action_groups  # noqa: SLF001 - as above
+
+
+def list_lines(parser: argparse.ArgumentParser) -> Sequence[argparse.Action]:
+    """List the lines of help of the subcommands of a parser."""
+    inner = [action for action in list_actions(parser) if isinstance(action, argparse._SubParsersAction)]  # noqa: SLF001 - as above
+    return [choice for action in inner for choice in action._choices_actions]  # noqa: SLF001 - as above
+
+
 def _list_command(path: str, parser: argparse.ArgumentParser) -> Iterator[str]:
     yield from _list_options(path, parser)
     number = 0

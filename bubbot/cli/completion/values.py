@@ -37,7 +37,7 @@ def print_values(words: Sequence[str]) -> int:
             "chat" if kind == "session" and word.startswith(TERMINAL_PREFIX) else kind, home / "bubbot.db"
         )
         lines = [value for value in dict.fromkeys(values) if value.isprintable() and value.startswith(word)]
-        show("".join(f"{line}\n" for line in lines[:MAX_VALUES]), end="", flush=True)
+        show("".join(f"{line}\n" for line in lines[:MAX_VALUES]), end="", flush=True, wraps=False)
     return 0
 
 

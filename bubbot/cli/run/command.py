@@ -20,20 +20,26 @@ from typing import Any
 
 from bubbot.app.daemon import Daemon, open_daemon
 from bubbot.app.reload import Reloader
+from bubbot.cli.config import open_editor
+from bubbot.cli.output import terminal_columns
 from bubbot.cli.quarantine import read_quarantine
+from bubbot.cli.run.greeting import greet
 from bubbot.cli.run.server import serve
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.concurrency import Backoff
 from bubbot.errors import ChannelRefused, ConfigError, StoreError, StoreFull
 from bubbot.gateway.manager import ShutdownTimeouts
+from bubbot.ops.configuration import ConfigEditor
 from bubbot.ops.service.notify import ServiceNotifier
 from bubbot.ops.service.report import ServiceReporter, ServiceTiming, WatchedChannels, open_reporter
 from bubbot.ports.model import WarmsUp
+from bubbot.ports.settings import ReloadResult
 from bubbot.ports.store import WaitsForRoom
 from bubbot.records import dataclass
 from bubbot.server.address import socket_path
 from bubbot.settings.environment import read_service_manager, runtime_folder
 from bubbot.tape.store import TapeStore
+from bubbot.texts import Texts
 
 log = logging.getLogger(__name__)
 START_GRACE_SECONDS = 5.0
@@ -68,9 +74,13 @@ async def _run(setup: CommandSetup, signals: PendingSignals) -> None:
     setup.home.ensure()
     path = socket_path(setup.home.path, runtime_folder(), Path(gettempdir()))
     try:
-        async with _start_reporting() as report, open_daemon(setup.settings, setup.home, address=str(path)) as daemon:
+        running = RunningSettings(setup)
+        async with (
+            _start_reporting() as report,
+            open_daemon(setup.settings, setup.home, address=str(path), running=running) as daemon,
+        ):
             signals.store = daemon.bot.base_store
-            await _serve(daemon, setup, path, signals, report)
+            await _serve(daemon, running, path, signals, report)
     except StoreFull as error:
         if not signals.ending.is_set():
             raise
@@ -100,13 +110,32 @@ class PendingSignals:
     reload: asyncio.Event = field(default_factory=asyncio.Event)
 
 
+class RunningSettings:
+    """Changes the settings of the bot in this process; see `ChangesSettings`. `reloader` applies them, once it is there."""
+
+    def __init__(self, setup: CommandSetup) -> None:
+        self.setup = setup
+        self.reloader: Reloader | None = None
+
+    def edit(self) -> ConfigEditor:
+        """See `ChangesSettings`."""
+        return open_editor(self.setup)
+
+    async def reload(self) -> ReloadResult:
+        """See `ChangesSettings`."""
+        if self.reloader is None:
+            raise ConfigError("the bot has not started yet: it reads the settings when it does")
+        return await self.reloader.reload("chat")
+
+
 async def _serve(
-    daemon: Daemon, setup: CommandSetup, path: Path, signals: PendingSignals, report: ServiceReporter
+    daemon: Daemon, running: RunningSettings, path: Path, signals: PendingSignals, report: ServiceReporter
 ) -> None:
+    setup = running.setup
     app, manager, ending = daemon.bot, daemon.manager, signals.ending
     left_open = await app.recover_all()
     read = setup.read_settings if daemon.quarantine is None else setup.read_settings_without_secrets
-    reloader = Reloader(daemon, setup.settings, read)
+    reloader = running.reloader = Reloader(daemon, setup.settings, read)
     await reloader.record_changes()
     async with serve(daemon, reloader, setup.settings, setup.home, path) as api:
         manager.start(app.group.create_task)
@@ -116,6 +145,10 @@ async def _serve(
             *daemon.start_daily_digest(setup.settings.bot.timezone),
             app.group.create_task(_reload_when(signals.reload, reloader, report)),
         ]
+        if terminal_columns():
+            kinds = {name: table.get("kind", name) for name, table in setup.settings.channels.items()}
+            texts = Texts(setup.settings.bot.language)
+            background.append(app.group.create_task(greet(partial(_watched_channels, daemon), kinds, texts)))
         names = ", ".join(name for name in app.channel_runtimes if name != daemon.remote.name)
         if not names:
             log.warning("no channel configured, run `bubbot init`", extra={"action": "run.alone"})

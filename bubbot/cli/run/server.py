@@ -18,6 +18,8 @@ from bubbot.server.api import Api
 from bubbot.server.codec import JsonObject, encode
 from bubbot.server.local import serve_socket
 from bubbot.settings.loader import Settings
+from bubbot.texts import Texts
+from bubbot.texts.catalogue import SOURCE_LANGUAGE
 
 if TYPE_CHECKING:
     from bubbot.gateway.metrics import Metrics
@@ -97,8 +99,9 @@ def _make_api(daemon: Daemon, reloader: Reloader) -> Api:
     async def reload(_body: JsonObject) -> JsonObject:
         return asdict(await reloader.reload("command"))
 
-    async def status(_body: JsonObject) -> JsonObject:
-        return {"snapshot": encode(await app.health_collector.snapshot())}
+    async def status(body: JsonObject) -> JsonObject:
+        texts = Texts(str(body.get("language", SOURCE_LANGUAGE)))
+        return {"snapshot": encode(await app.health_collector.snapshot(texts))}
 
     queries = {"command": command, "reload": reload, "status": status}
     return Api(queries, daemon.remote.handlers(chat_service(daemon.bot, daemon.remote)), daemon.remote.forget_client)

@@ -37,6 +37,8 @@ from bubbot.features.conversation.anchors import AnchorsView
 from bubbot.features.conversation.graph import AnchorGraph
 from bubbot.features.search import shell as search
 from bubbot.features.search.view import SearchResult
+from bubbot.gateway.names import NameBook
+from bubbot.log import printable
 from bubbot.ports.command import Command, require_head
 from bubbot.ports.session_names import find_tape, read_session
 from bubbot.ports.store import DeploymentAudit, KeepsChain, require_chain
@@ -44,6 +46,7 @@ from bubbot.stores.jsonl import line_fields
 from bubbot.tape.entry import Kind, TapeEntry, thaw
 from bubbot.tape.query import IdRanges, TapeQuery, date_bounds
 from bubbot.tape.store import TapeStore
+from bubbot.texts import Texts
 
 EXIT_OK, EXIT_DAMAGED = 0, 5
 PAGE_ENTRIES = 1000
@@ -132,6 +135,8 @@ async def _list(setup: CommandSetup, _args: argparse.Namespace) -> int:
             )
             for tape in await store.tapes()
         ]
+        names = await NameBook.find(store, Texts(), [row.session for row in rows])
+        rows = [replace(row, title=names.chats.get(row.session, "")) for row in rows]
     if setup.as_json:
         show_record(TapeList(tuple(sorted(rows, key=lambda row: row.name))))
         return EXIT_OK
@@ -142,6 +147,7 @@ async def _list(setup: CommandSetup, _args: argparse.Namespace) -> int:
 def _format_tape(row: TapeRow) -> tuple[str, ...]:
     notes = [f"archive of {row.archived_from}"] if row.archived_from else []
     notes += [f"{row.erased} erased"] if row.erased else []
+    notes += [printable(row.title)] if row.title else []
     return row.session or row.name, f"{row.entries} entries", row.name, "; ".join(notes)
 
 

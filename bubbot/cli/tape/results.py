@@ -22,6 +22,7 @@ class TapeRow:
         erased: how many of them were erased.
         archived_from: its former name; None if it is not an archive.
         hash: the chain value of its newest entry, in hex.
+        title: what people call the chat of its session; empty if that is not known.
     """
 
     name: str
@@ -30,6 +31,7 @@ class TapeRow:
     erased: int
     archived_from: str | None
     hash: str
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True)

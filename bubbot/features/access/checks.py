@@ -1,4 +1,4 @@
-"""What the doctor finds of access: who may look at tapes."""
+"""What the doctor finds of access: who may look at tapes, and groups that are open."""
 
 from __future__ import annotations
 
@@ -22,4 +22,18 @@ async def check_audits(home: HomeReader) -> list[Finding]:
     return [Finding("access.audits", "ok", cause)]
 
 
-ACCESS_CHECKS = (Check("the auditors", check_audits, reads_tapes=True),)
+async def check_groups(home: HomeReader) -> list[Finding]:
+    """Name the groups that an owner opened to everybody."""
+    async with home.open_tape(ACCESS_PROJECTION.tapes) as tape:
+        state = await read_projection(ACCESS_PROJECTION, tape)
+    groups = [group for group in state.groups.values() if group.audience == "everybody"]
+    if not groups:
+        return []
+    names = ", ".join(sorted(printable(f"{each.channel} {each.group} {each.title}".rstrip()) for each in groups))
+    return [Finding("access.groups", "ok", f"Everybody may talk in groups: {names}. bubbot access list shows all.")]
+
+
+ACCESS_CHECKS = (
+    Check("open groups", check_groups, reads_tapes=True),
+    Check("the auditors", check_audits, reads_tapes=True),
+)

@@ -26,6 +26,33 @@ class AccessRevoked(TypedDict):
     by: str
 
 
+class GroupAudienceSet(TypedDict):
+    """`access/group`"""
+
+    channel: str
+    group: str
+    audience: str
+    by: str
+    title: NotRequired[str]
+
+
+class AccessRequested(TypedDict):
+    """`access/requested`"""
+
+    channel: str
+    id: PersonId
+    chat: str
+    name: str
+
+
+class AccessDeclined(TypedDict):
+    """`access/declined`"""
+
+    channel: str
+    id: PersonId
+    by: str
+
+
 class ReadingGranted(TypedDict):
     """`access/reading_granted`"""
 
@@ -141,6 +168,8 @@ class AccessCheckpointState(TypedDict):
     refusals: Sequence[Sequence[str]]
     readings: NotRequired[Sequence[EntryId]]
     audits: NotRequired[Sequence[EntryId]]
+    groups: NotRequired[Sequence[EntryId]]
+    requests: NotRequired[Sequence[EntryId]]
     link_codes: NotRequired[Sequence[Sequence[Any]]]
     persons: NotRequired[Sequence[Sequence[Sequence[str]]]]
     former: NotRequired[Sequence[Sequence[Sequence[str]]]]
@@ -158,6 +187,9 @@ ACCESS_EVENTS: Mapping[str, type] = MappingProxyType(
     {
         "access/granted": AccessGranted,
         "access/revoked": AccessRevoked,
+        "access/group": GroupAudienceSet,
+        "access/requested": AccessRequested,
+        "access/declined": AccessDeclined,
         "access/reading_granted": ReadingGranted,
         "access/reading_revoked": ReadingRevoked,
         "access/audit_granted": AuditGranted,

@@ -26,19 +26,23 @@ from bubbot.features.access.state import (
     CODE_REFUSED,
     CODE_REMINDED,
     CODE_USED,
+    DECLINED,
     GRANTED,
+    GROUP,
     LINK_CLAIMED,
     LINK_CODE,
     LINK_DECLINED,
     LINKED,
     READING_GRANTED,
     READING_REVOKED,
+    REQUESTED,
     REVOKED,
     UNLINKED,
     AccessHistoryView,
     AccessState,
     AccountKey,
     AuditGrant,
+    GroupAudience,
     LinkCode,
     PairingCode,
     ReadingGrant,
@@ -46,13 +50,23 @@ from bubbot.features.access.state import (
     format_auditor,
 )
 from bubbot.identity import is_id, numeric_id
-from bubbot.ports.access import NO_LISTED_PEOPLE, CodeReminder, ListedPeople, SendReminder, higher_role
+from bubbot.ports.access import (
+    NO_LISTED_PEOPLE,
+    AccessRequest,
+    Audience,
+    CodeReminder,
+    ListedPeople,
+    SendReminder,
+    SendRequest,
+    higher_role,
+)
 from bubbot.ports.channel import Role, Sender
 from bubbot.ports.session_names import keep_session, parse_session, require_user_tape
 from bubbot.ports.text import clean
 from bubbot.tape.entry import TapeEntry, event, timestamp
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.projection import ProjectionRunner
+from bubbot.tape.query import parse_moment
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +92,8 @@ MAX_WRONG_CODES = 10
 """Codes that one giver may get wrong within an hour; with 2 ** 40 codes nobody guesses one."""
 CODE_RETENTION = timedelta(days=1)
 """The time for which a code is remembered after it was given, to say that it has expired."""
+REQUEST_INTERVAL = timedelta(days=1)
+"""The shortest time between two questions to an owner about one person, or after an owner declined."""
 MAX_STORED_NAME_CHARS = 64
 AUDITOR_NAME = r"[a-z0-9][a-z0-9._-]{0,31}"
 """The name of an auditor who has no account on a channel."""
@@ -93,8 +109,21 @@ LinkRefusal: TypeAlias = Literal[
 """Why accounts are not linked, or not unlinked."""
 SendClaim: TypeAlias = Callable[[LinkCode, TapeEntry], Awaitable[None]]
 """Ask the account of a code to confirm, and store the fact that it was claimed, in one transaction."""
+OnGranted: TypeAlias = Callable[[str, str], Awaitable[None]]
+"""Called with channel and id once a person has a role by a grant, and again if the same is granted again."""
+IsGroup: TypeAlias = Callable[[str, str], Awaitable[bool]]
+"""Return true if an id on a channel is known to be that of a group or a space, not of a person."""
 RandomBytes: TypeAlias = Callable[[int], bytes]
 """Return that many random bytes; passed in, so that tests can choose them."""
+
+
+async def ignore_grant(channel: str, sender_id: str) -> None:
+    """Do nothing: the default of `AccessService`."""
+
+
+async def know_no_group(channel: str, number: str) -> bool:
+    """Return false: the default of `AccessService`."""
+    return False
 
 
 class AccessService:
@@ -113,8 +142,12 @@ class AccessService:
         configured: Mapping[str, ListedPeople] | None = None,
         projections: ProjectionRunner | None = None,
         first_session: Callable[[str], Awaitable[str]] = keep_session,
+        on_granted: OnGranted = ignore_grant,
+        is_group: IsGroup = know_no_group,
     ) -> None:
         self._tape = tape
+        self._on_granted = on_granted
+        self._is_group = is_group
         self._first_session = first_session
         self._now = now
         self._random = random
@@ -148,6 +181,15 @@ class AccessService:
             return Role.STRANGER
         listed = self._configured.get(channel, NO_LISTED_PEOPLE).role(sender_id)
         return higher_role(listed, self._state.role(channel, sender_id))
+
+    def audience(self, channel: str, group: str) -> Audience | None:
+        """Return who may speak in a group as an owner decided; None if nobody decided. Read nothing."""
+        decided = self._state.groups.get((channel, group))
+        return decided.audience if decided else None
+
+    def list_groups(self) -> tuple[GroupAudience, ...]:
+        """Return what was decided about groups, in their order."""
+        return tuple(group for _, group in sorted(self._state.groups.items()))
 
     def may_read(self, reader: str, source: str) -> bool:
         """Return true if one session was granted to read another one. Read nothing."""
@@ -207,16 +249,40 @@ class AccessService:
                 role.
             ConfigError: the text cannot be a code.
         """
-        return await asyncio.shield(self._approve(code, role, giver))
+        return await asyncio.shield(self._then_welcome(self._approve(code, role, giver)))
 
     async def grant(self, channel: str, sender_id: str, role: Role, giver: str) -> RoleGrant:
         """Give a person a role that replaces the granted one; the same role again writes nothing.
 
         Raises:
-            ConfigError: the channel is not configured, or the id is not numeric.
+            ConfigError: the channel is not configured, or the id is not numeric or that of a group.
             AccessError: the giver may not give this role.
         """
-        return await asyncio.shield(self._grant(channel, sender_id, role, giver))
+        return await asyncio.shield(self._then_welcome(self._grant(channel, sender_id, role, giver)))
+
+    async def request(self, sender: Sender, channel: str, chat: str, send: SendRequest) -> bool:
+        """Ask an owner about a stranger, at most once in a day; `send` stores the fact with the question."""
+        return await asyncio.shield(self._request(sender, channel, chat, send))
+
+    async def decline(self, channel: str, sender_id: str, giver: str) -> None:
+        """Void the codes of a stranger, of whom no owner is asked for a day. Somebody with a role keeps it.
+
+        Raises:
+            ConfigError: the channel is not configured, or the id is not numeric.
+            AccessError: the person has a role here, or the giver may not decide.
+        """
+        await asyncio.shield(self._decline(channel, sender_id, giver))
+
+    async def set_audience(
+        self, channel: str, group: str, audience: Audience, giver: str, *, title: str = ""
+    ) -> GroupAudience:
+        """Decide who may speak in a group; the same again writes nothing.
+
+        Raises:
+            ConfigError: the channel is not configured, the id is not numeric, or the configuration lets everybody in.
+            AccessError: the giver is not an owner.
+        """
+        return await asyncio.shield(self._set_audience(channel, group, audience, giver, title))
 
     async def revoke(self, channel: str, sender_id: str, giver: str) -> None:
         """Revoke what was granted, and invalidate the person's open codes.
@@ -454,6 +520,68 @@ class AccessService:
             await self._refresh()
             return True
 
+    async def _then_welcome(self, granting: Awaitable[RoleGrant]) -> RoleGrant:
+        grant = await granting
+        await self._on_granted(grant.channel, grant.id)
+        return grant
+
+    async def _request(self, sender: Sender, channel: str, chat: str, send: SendRequest) -> bool:
+        async with self._lock:
+            now = await self._refresh()
+            if self.role(channel, sender.id) is not Role.STRANGER or self._find_request(channel, sender.id, now):
+                return False
+            name = clean(sender.name[:MAX_STORED_NAME_CHARS])
+            key = f"requested:{channel}:{sender.id}:{timestamp(now)}"
+            fact = event(REQUESTED, {"channel": channel, "id": sender.id, "chat": chat, "name": name}, key=key)
+            self._is_current = False  # another writer stores the fact; if that fails, the tape is read again
+            was_sent = await send(AccessRequest(ACCESS_TAPE, fact))
+            await self._refresh()
+            return was_sent
+
+    def _find_request(self, channel: str, sender_id: str, now: datetime) -> TapeEntry | None:
+        """Return the newest fact about a person of whom an owner was asked within a day."""
+        for entry in self._state.requests:
+            moment = parse_moment(entry.date)
+            if (entry.data["channel"], entry.data["id"]) == (channel, sender_id) and moment is not None:
+                return entry if -CLOCK_SKEW <= now - moment < REQUEST_INTERVAL else None
+        return None
+
+    async def _decline(self, channel: str, sender_id: str, by: str) -> None:
+        async with self._lock:
+            now = await self._refresh()
+            self._check_channel(channel)
+            sender_id = numeric_id(sender_id)
+            self._check_giver(by, Role.MEMBER)
+            if (role := self.role(channel, sender_id)) is not Role.STRANGER:
+                raise AccessError(f"{sender_id} is {role.value} on {channel}: bubbot access revoke takes that back")
+            newest = self._find_request(channel, sender_id, now)
+            if newest is None or newest.name != DECLINED:
+                await self._write(event(DECLINED, {"channel": channel, "id": sender_id, "by": by}))
+
+    async def _set_audience(self, channel: str, group: str, audience: Audience, by: str, title: str) -> GroupAudience:
+        async with self._lock:
+            await self._refresh()
+            self._check_channel(channel)
+            group = numeric_id(group)
+            self._check_giver(by, Role.OWNER)
+            if audience != "everybody" and group in self._configured[channel].groups:
+                raise ConfigError(
+                    f"[channels.{channel}] lets everybody in {group} speak, and nothing changed: "
+                    "take it out of groups there, or out of guilds, then run bubbot reload"
+                )
+            before = self._state.groups.get((channel, group))
+            if before is None or before.audience != audience:
+                data = {"channel": channel, "group": group, "audience": audience, "by": by}
+                title = clean(title[:MAX_STORED_NAME_CHARS]) or (before.title if before else "")
+                await self._write(event(GROUP, {**data, "title": title}))
+                log.info("audience of a group changed", extra={"action": "access.group", **data})
+            return self._state.groups[channel, group]
+
+    def _name_of(self, channel: str, sender_id: str) -> str:
+        """Return the newest name of a person who waits; empty if unknown."""
+        names = [code.name for code in self._state.codes if (code.channel, code.id) == (channel, sender_id)]
+        return names[-1] if names else ""
+
     def _make_code(self) -> str:
         """Draw a code: each letter is as likely as the others, since 256 is a multiple of their number."""
         return "".join(CODE_ALPHABET[byte % len(CODE_ALPHABET)] for byte in self._random(CODE_LENGTH))
@@ -517,11 +645,21 @@ class AccessService:
             await self._refresh()
             self._check_channel(channel)
             sender_id = numeric_id(sender_id)
+            if (
+                sender_id.startswith("-")
+                or (channel, sender_id) in self._state.groups
+                or await self._is_group(channel, sender_id)
+            ):
+                raise ConfigError(
+                    f"{sender_id} is a group on {channel}, not a person, and nothing changed: "
+                    f"bubbot access group {channel} {sender_id} everybody lets everybody there talk"
+                )
             _check_role(role)
             self._check_giver(by, higher_role(role, self.role(channel, sender_id)))
             before = self._state.grants.get((channel, sender_id))
             if before is None or before.role is not role:
-                await self._write(_grant_entry(channel, sender_id, role, by, how="command"))
+                name = self._name_of(channel, sender_id)
+                await self._write(_grant_entry(channel, sender_id, role, by, how="command", name=name))
                 granted = before.role if before else Role.STRANGER
                 _log_role(granted, role, {"channel": channel, "id": sender_id, "by": by})
             return self._state.grants[channel, sender_id]

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias, cast
 from bubbot.features.access.service import ACCESS_TAPE, TERMINAL, AccessService
 from bubbot.features.access.state import GRANTED
 from bubbot.log import printable
-from bubbot.ports.access import ListedPeople
+from bubbot.ports.access import Audience, ListedPeople
 from bubbot.ports.channel import Role
 from bubbot.ports.command import (
     Argument,
@@ -54,6 +54,12 @@ class GrantRole(Person):
     role: Annotated[RoleName, Argument("member speaks, admin also lets others in, owner may do everything")]
 
 
+class GroupChoice(ToolArgs):
+    channel: Annotated[str, Argument("the NAME of [channels.NAME], such as telegram")]
+    group: Annotated[str, Argument("the id of the group, such as -1001234567, or of a server or channel of Discord")]
+    who: Annotated[Audience, Argument("everybody there as a member, known people with a role alone, or nobody")]
+
+
 class ReadingGrant(ToolArgs):
     source: Annotated[str, Argument("the chat that is read, such as telegram:42; bubbot tape list shows all")]
     reader: Annotated[str, Argument("the chat that reads it; everybody in it can")]
@@ -96,14 +102,56 @@ class AccessRow:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupRow:
+    """A group or server about which an owner decided, or where the configuration lets everybody speak.
+
+    Attributes:
+        channel: the name of the channel.
+        group: the id of the group or server.
+        audience: who may speak there.
+        title: as the platform reported it; empty if unknown.
+        source: `config` for one of the configuration, `decision` for one about which an owner decided.
+        by: who decided; empty for one of the configuration.
+        decided: when that was; None for one of the configuration.
+    """
+
+    channel: str
+    group: str
+    audience: Audience
+    title: str = ""
+    source: Literal["config", "decision"] = "config"
+    by: str = ""
+    decided: IsoTime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupChange:
+    """Who may speak in a group, after a change.
+
+    Attributes:
+        channel: the name of the channel.
+        group: the id of the group or server.
+        audience: who may speak there.
+        changed: false if it was so before.
+    """
+
+    channel: str
+    group: str
+    audience: Audience
+    changed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class AccessList:
     """Who may speak.
 
     Attributes:
         people: one of the configuration and of the tape each; a person may be in both.
+        groups: the groups of the configuration and those about which an owner decided.
     """
 
     people: tuple[AccessRow, ...] = ()
+    groups: tuple[GroupRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +349,7 @@ def _command(example: str, result: type, *, question: RunCommand | None = None) 
             return CommandResult(f"{text}\n" if text else "", data=json_data(data), rows=_table(data))
 
         def on_missing_home(people: Mapping[str, ListedPeople], _args: Any) -> CommandResult:
-            data = AccessList(_configured_people(people)) if action == "list" else result()
+            data = AccessList(_configured_people(people), _configured_groups(people)) if action == "list" else result()
             rows = _table(data)
             return CommandResult("" if rows else f"{NONE[action]}\n", data=json_data(data), rows=rows)
 
@@ -327,6 +375,14 @@ def _configured_people(people: Mapping[str, ListedPeople]) -> tuple[AccessRow, .
     )
 
 
+def _configured_groups(people: Mapping[str, ListedPeople]) -> tuple[GroupRow, ...]:
+    return tuple(
+        GroupRow(channel, group, "everybody")
+        for channel, listed in sorted(people.items())
+        for group in sorted(listed.groups, key=int)
+    )
+
+
 def _role_name(role: Role) -> RoleName:
     return cast("RoleName", role.value)
 
@@ -348,7 +404,19 @@ def _table(data: object) -> tuple[tuple[str, ...], ...]:
             (row.auditor, f"may see {row.session}", f"granted by {row.by} on {row.granted[:10]}") for row in data.audits
         )
         return tuple(tuple(map(printable, row)) for row in seen)
-    return tuple(map(_person_row, data.people)) if isinstance(data, AccessList) else ()
+    if isinstance(data, AccessList):
+        return (*map(_person_row, data.people), *map(_group_row, data.groups))
+    return ()
+
+
+def _group_row(group: GroupRow) -> tuple[str, ...]:
+    source = "configured" if group.source == "config" else f"decided by {group.by} on {(group.decided or '')[:10]}"
+    return group.channel, group.group, _AUDIENCES[group.audience], printable(f"{source}  {group.title}".rstrip())
+
+
+_AUDIENCES: Mapping[Audience, str] = MappingProxyType(
+    {"everybody": "group, everybody", "known": "group, known people", "nobody": "group, nobody"}
+)
 
 
 def _person_row(person: AccessRow) -> tuple[str, ...]:
@@ -361,7 +429,7 @@ def _person_row(person: AccessRow) -> tuple[str, ...]:
 
 @_command("list", AccessList)
 async def list_people(access: AccessService, args: NoArgs) -> tuple[str, AccessList]:
-    """Show who may speak, in which role and why."""
+    """Show who may speak, in which role and why, and in which groups."""
     granted = tuple(
         AccessRow(
             grant.channel,
@@ -376,8 +444,13 @@ async def list_people(access: AccessService, args: NoArgs) -> tuple[str, AccessL
         )
         for grant in sorted(access.state.grants.values(), key=lambda grant: (grant.channel, int(grant.id)))
     )
+    decided = tuple(
+        GroupRow(group.channel, group.group, group.audience, group.title, "decision", group.giver, group.date)
+        for group in access.list_groups()
+    )
     people = (*_configured_people(access.configured), *granted)
-    return "" if people else NONE["list"], AccessList(people)
+    groups = (*_configured_groups(access.configured), *decided)
+    return "" if people or groups else NONE["list"], AccessList(people, groups)
 
 
 @_command("pending", PendingCodes)
@@ -412,14 +485,16 @@ def _format_entry(entry: TapeEntry) -> str:
     event = (entry.name or "").removeprefix("access/").replace("_", " ")
     parts = [
         str(data[key])
-        for key in ("channel", "id", "role", "code", "reason", "source", "reader", "session")
+        for key in ("channel", "id", "group", "role", "audience", "code", "reason", "source", "reader", "session")
         if key in data
     ]
     if "by" in data:
         parts.append(f"by {data['by']}")
     if entry.name == GRANTED:
         parts.append(f"({data['how']})")
-    return printable(f"#{entry.id} {entry.date[:19]} {event}: {' '.join([*parts, data.get('name', '')])}".rstrip())
+    return printable(
+        f"#{entry.id} {entry.date[:19]} {event}: {' '.join([*parts, data.get('name', data.get('title', ''))])}".rstrip()
+    )
 
 
 async def _ask_approval(context: CommandContext, args: ApproveCode) -> CommandResult:
@@ -476,8 +551,24 @@ async def grant(access: AccessService, args: GrantRole) -> tuple[str, AccessChan
 async def revoke(access: AccessService, args: Person) -> tuple[str, AccessChange]:
     """Take back what was granted."""
     await access.revoke(args.channel, args.id, TERMINAL)
-    text = f"{args.id} may no longer talk to the bot on {args.channel}, except in groups whose members may all talk."
+    text = f"{args.id} cannot talk to the bot on {args.channel} any more. In groups where everybody may talk to it, they still can."
     return text, _change(access, args.channel, args.id, None)
+
+
+@_command("group telegram -1001234567 everybody", GroupChange)
+async def group(access: AccessService, args: GroupChoice) -> tuple[str, GroupChange]:
+    """Decide who may talk to the bot in a group, or on a server of Discord."""
+    before = access.audience(args.channel, args.group)
+    decided = await access.set_audience(args.channel, args.group, args.who, TERMINAL)
+    changed = before != decided.audience
+    sentences: Mapping[Audience, str] = {
+        "everybody": "Everybody in the group {group} may talk to the bot.",
+        "known": "In the group {group} the bot answers people with a role only.",
+        "nobody": "The bot answers nobody in the group {group}.",
+    }
+    text = sentences[decided.audience].format(group=decided.group)
+    text = text if changed else f"Nothing changed: {text}"
+    return printable(text), GroupChange(decided.channel, decided.group, decided.audience, changed)
 
 
 @_command("readings", ReadingList)
@@ -539,7 +630,7 @@ async def revoke_audit(access: AccessService, args: Audit) -> tuple[str, AuditCh
 ACCESS_COMMANDS = CommandGroup(
     "access",
     (
-        *(list_people, pending, approve, grant, revoke, list_readings, grant_reading, revoke_reading),
+        *(list_people, pending, approve, grant, revoke, group, list_readings, grant_reading, revoke_reading),
         *(list_audits, grant_audit, revoke_audit, history),
     ),
     "Manage who may talk to the bot. Nobody may until you allow it: a stranger who writes to the bot gets a "

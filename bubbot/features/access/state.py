@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias, TypeVar, cast
+from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args
 
+from bubbot.ports.access import Audience
 from bubbot.ports.channel import Role
 from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, timestamp
@@ -19,6 +20,9 @@ T = TypeVar("T")
 
 GRANTED = "access/granted"
 REVOKED = "access/revoked"
+GROUP = "access/group"
+REQUESTED = "access/requested"
+DECLINED = "access/declined"
 READING_GRANTED = "access/reading_granted"
 READING_REVOKED = "access/reading_revoked"
 AUDIT_GRANTED = "access/audit_granted"
@@ -66,6 +70,29 @@ class RoleGrant:
     giver: str
     method: str
     name: str = ""
+    date: str = ""
+    entry: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupAudience:
+    """Who may speak in a group, as an owner decided.
+
+    Attributes:
+        channel: the name of the channel.
+        group: the id of the chat, or of the space it is part of.
+        audience: who may speak there.
+        giver: `terminal` or `channel:id`.
+        title: how the platform called the group then; empty if unknown.
+        date: when it was decided.
+        entry: its id on the tape.
+    """
+
+    channel: str
+    group: str
+    audience: Audience
+    giver: str
+    title: str = ""
     date: str = ""
     entry: int = field(default=0, compare=False)
 
@@ -178,9 +205,10 @@ class LinkCode:
 
 @dataclass(frozen=True, slots=True)
 class AccessState:
-    """The current grants, the newest codes, the newest givers of wrong codes with times, which chat may read which, and
-    which auditor may see which.
+    """The current grants, the newest codes, the newest givers of wrong codes with times, which chat may read which,
+    which auditor may see which, and who may speak in which group.
 
+    `requests` holds the newest fact about each stranger of whom an owner was asked: that, or that an owner declined.
     `persons` holds the accounts of each person who has several, in the order they were linked; `former` pairs of
     accounts that were linked once.
     """
@@ -193,6 +221,8 @@ class AccessState:
     persons: tuple[tuple[AccountKey, ...], ...] = ()
     former: tuple[tuple[AccountKey, AccountKey], ...] = ()
     audits: Mapping[AuditKey, AuditGrant] = field(default_factory=lambda: MappingProxyType({}))
+    groups: Mapping[AccountKey, GroupAudience] = field(default_factory=lambda: MappingProxyType({}))
+    requests: tuple[TapeEntry, ...] = ()
 
     def audited_sessions(self, auditor: AccountKey) -> frozenset[str]:
         """Return the sessions whose tapes an auditor may see."""
@@ -229,6 +259,7 @@ class AccessState:
             codes=tuple(code for code in self.codes if code.issued >= earliest),
             refusals=tuple(refusal for refusal in self.refusals if refusal[1] >= earliest),
             link_codes=tuple(code for code in self.link_codes if code.issued >= earliest),
+            requests=tuple(entry for entry in self.requests if (parse_moment(entry.date) or _LONG_AGO) >= earliest),
         )
 
 
@@ -243,6 +274,10 @@ def _apply(state: AccessState, entry: TapeEntry) -> AccessState:
         codes = tuple(_close(code, "void") if (code.channel, code.id) == account else code for code in state.codes)
         audits = MappingProxyType({key: grant for key, grant in state.audits.items() if key[0] != account})
         return replace(_without_link(state, account), grants=grants, codes=codes, audits=audits)
+    if entry.name == GROUP:
+        return replace(state, groups=_with_group(state.groups, entry))
+    if entry.name in (REQUESTED, DECLINED):
+        return _with_request(state, entry)
     if entry.name in (AUDIT_GRANTED, AUDIT_REVOKED):
         return replace(state, audits=_with_audit(state.audits, entry))
     if entry.name in (READING_GRANTED, READING_REVOKED):
@@ -262,6 +297,17 @@ def _apply(state: AccessState, entry: TapeEntry) -> AccessState:
         refusals = (*state.refusals, (data["by"], parse_moment(entry.date) or _LONG_AGO))
         return replace(state, refusals=_newest(refusals, lambda item: item[0], MAX_STORED_REFUSALS_PER_GIVER))
     return state
+
+
+def _with_request(state: AccessState, entry: TapeEntry) -> AccessState:
+    """Return the state in which this is the newest fact about a stranger; the codes of one whom an owner declined are void."""
+    account = (entry.data["channel"], entry.data["id"])
+    others = tuple(each for each in state.requests if (each.data["channel"], each.data["id"]) != account)
+    requests = _newest((*others, entry), lambda each: str(each.data["channel"]), MAX_STORED_CODES_PER_CHANNEL)
+    codes = state.codes
+    if entry.name == DECLINED:
+        codes = tuple(_close(code, "void") if (code.channel, code.id) == account else code for code in codes)
+    return replace(state, requests=requests, codes=codes)
 
 
 _LINK_FACTS = (LINK_CODE, LINK_CLAIMED, LINK_DECLINED, LINKED, UNLINKED)
@@ -339,6 +385,17 @@ def _with_grant(grants: Mapping[AccountKey, RoleGrant], entry: TapeEntry) -> Map
     return MappingProxyType(updated)
 
 
+def _with_group(groups: Mapping[AccountKey, GroupAudience], entry: TapeEntry) -> Mapping[AccountKey, GroupAudience]:
+    data: JsonObject = entry.data
+    key = (data["channel"], data["group"])
+    updated = {each: group for each, group in groups.items() if each != key}
+    # An audience unknown to this version lets nobody in whom nothing else lets in.
+    if data["audience"] in get_args(Audience):
+        title = data.get("title", "")
+        updated[key] = GroupAudience(*key, data["audience"], data["by"], title, entry.date, entry.id)
+    return MappingProxyType(updated)
+
+
 def _with_reading(readings: Mapping[ReadingKey, ReadingGrant], entry: TapeEntry) -> Mapping[ReadingKey, ReadingGrant]:
     data: JsonObject = entry.data
     key = (data["source"], data["reader"])
@@ -384,6 +441,8 @@ def _encode_state(state: AccessState) -> JsonObject:
         "refusals": [[giver, timestamp(at)] for giver, at in state.refusals],
         "readings": [grant.entry for grant in state.readings.values()],
         "audits": [grant.entry for grant in state.audits.values()],
+        "groups": [group.entry for group in state.groups.values()],
+        "requests": [entry.id for entry in state.requests],
         "link_codes": [[code.entry, code.status, code.claimant, code.claim] for code in state.link_codes],
         "persons": state.persons,
         "former": state.former,
@@ -406,6 +465,9 @@ def _decode_state(state: JsonObject, cited: Sequence[TapeEntry]) -> AccessState:
     audits: Mapping[AuditKey, AuditGrant] = MappingProxyType({})
     for entry_id in state.get("audits", ()):
         audits = _with_audit(audits, entries[entry_id])
+    groups: Mapping[AccountKey, GroupAudience] = MappingProxyType({})
+    for entry_id in state.get("groups", ()):
+        groups = _with_group(groups, entries[entry_id])
     links = tuple(
         replace(_link_code_from(entries[entry_id]), status=status, claimant=_account(claimant), claim=claim)
         for entry_id, status, claimant, claim in state.get("link_codes", ())
@@ -421,6 +483,8 @@ def _decode_state(state: JsonObject, cited: Sequence[TapeEntry]) -> AccessState:
         persons,
         cast("tuple[tuple[AccountKey, AccountKey], ...]", former),
         audits,
+        groups,
+        tuple(entries[entry_id] for entry_id in state.get("requests", ())),
     )
 
 
@@ -430,12 +494,15 @@ def _account(value: Sequence[str] | None) -> AccountKey | None:
 
 ACCESS_PROJECTION = Projection[AccessState](
     name="access",
-    version=4,
-    older_versions=(2, 3),
+    version=5,
+    older_versions=(2, 3, 4),
     tapes="bubbot/access",
     events=(
         GRANTED,
         REVOKED,
+        GROUP,
+        REQUESTED,
+        DECLINED,
         READING_GRANTED,
         READING_REVOKED,
         AUDIT_GRANTED,
@@ -455,6 +522,8 @@ ACCESS_PROJECTION = Projection[AccessState](
         *(entry_id for entry_id, *_ in (*state["codes"], *state.get("link_codes", ()))),
         *state.get("readings", ()),
         *state.get("audits", ()),
+        *state.get("groups", ()),
+        *state.get("requests", ()),
     ],
     interval=500,
     size=lambda state: (
@@ -462,13 +531,15 @@ ACCESS_PROJECTION = Projection[AccessState](
         + len(state.codes)
         + len(state.readings)
         + len(state.audits)
+        + len(state.groups)
+        + len(state.requests)
         + len(state.link_codes)
         + len(state.persons)
     ),
 )
-"""Grants, pairing codes, wrong codes, linked accounts, which chat may read which, and which auditor may see which.
+"""Grants, pairing codes, wrong codes, linked accounts, groups, which chat may read which, and which auditor may see which.
 
-Version 3 had no auditors; version 2 had neither these nor the two before them."""
+Version 4 had no groups and requests, version 3 no auditors; version 2 had neither these nor the two before them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import Field, field_validator
 
-from bubbot.errors import AccessError, ConfigError, ToolRetry
+from bubbot.errors import AccessError, ChannelError, ConfigError, ToolRetry
 from bubbot.features.access.service import (
     ACCESS_TAPE,
     LINK_CODE_LIFETIME,
@@ -17,8 +17,9 @@ from bubbot.features.access.service import (
     LinkRefusal,
     parse_auditor,
 )
-from bubbot.features.access.state import AccountKey, LinkCode, RoleGrant, format_auditor
+from bubbot.features.access.state import AccountKey, GroupAudience, LinkCode, RoleGrant, format_auditor
 from bubbot.identity import is_id
+from bubbot.ports.access import Audience
 from bubbot.ports.channel import TERMINAL_CHANNEL, Button, ButtonSet, Outbound, Role
 from bubbot.ports.text import clean
 from bubbot.ports.tool import (
@@ -93,6 +94,22 @@ class GrantArgs(PersonArgs):
     positional: ClassVar[tuple[str, ...]] = ("id", "role")
 
 
+class GroupArgs(ToolArgs):
+    """The arguments of `access.group`."""
+
+    group: str = Field(
+        default="",
+        description="the id of the group or server, or such as telegram:-1001234567; empty: list them",
+        max_length=200,
+    )
+    who: Literal["everybody", "known", "nobody", "leave"] | None = Field(
+        default=None,
+        description="who may talk to me there: everybody, known (people with a role) or nobody; leave: nobody, and I leave",
+    )
+    channel: str = Field(default="", description="the name of the channel (default: this one)")
+    positional: ClassVar[tuple[str, ...]] = ("group", "who")
+
+
 class LinkArgs(ToolArgs):
     """The arguments of `access.link`."""
 
@@ -106,12 +123,19 @@ SendMessage: TypeAlias = Callable[[str, str, Outbound, Mapping[str, Sequence[Tap
 """Send a message that no turn writes: session, key, message, and facts for the same transaction."""
 
 
-def access_tools(find_access: Callable[[], AccessService], send: SendMessage) -> tuple[Tool, ...]:
+LeaveGroup: TypeAlias = Callable[[str, str], Awaitable[None]]
+"""Leave a group, by channel and id. Raise `ConfigError` if the channel does not run, `ChannelError` if the bot stays."""
+
+
+def access_tools(
+    find_access: Callable[[], AccessService], send: SendMessage, leave: LeaveGroup | None = None
+) -> tuple[Tool, ...]:
     """Build the commands.
 
     Args:
         find_access: returns the people of the running bot.
         send: sends the question to the other account of a person.
+        leave: leaves a group; None: the bot is in none.
     """
 
     @tool(
@@ -138,6 +162,8 @@ def access_tools(find_access: Callable[[], AccessService], send: SendMessage) ->
         ]
         grants = sorted(access.state.grants.values(), key=lambda grant: (grant.channel, int(grant.id)))
         lines += [texts.say("access_granted"), *(_describe(grant, turn) for grant in grants)] if grants else []
+        groups = access.list_groups()
+        lines += [texts.say("access_groups"), *(_describe_group(group, texts) for group in groups)] if groups else []
         return "\n".join([*lines, texts.say("access_how")])
 
     @tool(
@@ -195,8 +221,91 @@ def access_tools(find_access: Callable[[], AccessService], send: SendMessage) ->
             await find_access().revoke(channel, args.id, _giver(turn))
         return turn.texts.say("access_revoked", id=args.id, channel=channel)
 
-    people = (access_list, access_approve, access_grant, access_revoke)
-    return *people, *reading_tools(find_access), *audit_tools(find_access), *_link_tools(find_access, send)
+    @tool(
+        "access.decline",
+        effect=ADMINISTERS,
+        for_model=False,
+        role=Role.ADMIN,
+        help=CommandHelp(
+            HelpTopic.ADMIN,
+            "Refuse a person who got a code",
+            (",access.decline 4242", ",access.decline 4242 channel=telegram"),
+            place=CommandPlace.DIRECT,
+        ),
+    )
+    async def access_decline(turn: Turn, args: PersonArgs) -> str:
+        """Void the codes of a person who waits; I ask about that person again after a day at the earliest."""
+        channel = _channel(turn, args)
+        with explain_refusal(turn):
+            await find_access().decline(channel, args.id, _giver(turn))
+        return turn.texts.say("access_declined", id=args.id, channel=channel)
+
+    people = (access_list, access_approve, access_grant, access_revoke, access_decline)
+    return (
+        *people,
+        _group_tool(find_access, leave),
+        *reading_tools(find_access),
+        *audit_tools(find_access),
+        *_link_tools(find_access, send),
+    )
+
+
+def _group_tool(find_access: Callable[[], AccessService], leave: LeaveGroup | None) -> Tool:
+    """Build the command about groups; see `access_tools`."""
+
+    @tool(
+        "access.group",
+        effect=ADMINISTERS,
+        for_model=False,
+        role=Role.OWNER,
+        help=CommandHelp(
+            HelpTopic.ADMIN,
+            "Who may talk to me in a group",
+            (",access.group", ",access.group telegram:-1001234567 everybody", ",access.group -1001234567 leave"),
+            place=CommandPlace.DIRECT,
+        ),
+    )
+    async def access_group(turn: Turn, args: GroupArgs) -> str:
+        """Let everybody in a group talk to me, or people with a role only, or nobody; without a group, list what was decided."""
+        access, say = find_access(), turn.texts.say
+        giver = owner_of(turn, ",access.group")
+        if not args.group or args.who is None:
+            lines = [_describe_group(group, turn.texts) for group in access.list_groups()]
+            return "\n".join([*lines, say("access_group_how")])
+        named, _, number = args.group.strip().rpartition(":")
+        channel = named or args.channel or turn.session.partition(":")[0]
+        audience: Audience = "nobody" if args.who == "leave" else args.who
+        with explain_refusal(turn):
+            group = await access.set_audience(channel, number, audience, giver, title=_press_value(turn))
+        name = {"group": _group_name(group), "channel": channel, "id": group.group}
+        if args.who != "leave":
+            return say(f"access_group_{audience}", **name)
+        try:
+            if leave is None:
+                raise ConfigError(f"no channel {channel} runs here")
+            await leave(channel, group.group)
+        except (ChannelError, ConfigError) as error:
+            return say("access_group_stayed", reason=turn.texts.reason(error), **name)
+        return say("access_group_left", **name)
+
+    return access_group
+
+
+def _press_value(turn: Turn) -> str:
+    """Return the value of the button that was pressed; empty if the command was typed."""
+    press = turn.inbounds[0].inbound.press if turn.inbounds else None
+    return press.value if press else ""
+
+
+def _group_name(group: GroupAudience) -> str:
+    return clean_label(clean(group.title), MAX_NAME_CHARS) or group.group
+
+
+def _describe_group(group: GroupAudience, texts: Texts) -> str:
+    audience = texts.say(f"access_audience_{group.audience}")
+    return texts.say(
+        "access_group_line", channel=group.channel, id=group.group, group=_group_name(group), audience=audience
+    )
 
 
 def reading_tools(find_access: Callable[[], AccessService]) -> tuple[Tool, ...]:

@@ -57,6 +57,7 @@ class ApprovalCard:
         asker: the person for whom the turn ran.
         texts: the bot's own sentences.
         zone: of the times in it; None for UTC.
+        chat: what people call that chat; empty if the card is shown there.
     """
 
     id: str
@@ -65,6 +66,7 @@ class ApprovalCard:
     asker: Sender
     texts: Texts
     zone: tzinfo | None = None
+    chat: str = ""
 
     def message(self, chat: str, role: str, *, seconds: int) -> Outbound:
         """Build the message with buttons for a chat, a session id.
@@ -112,8 +114,10 @@ class ApprovalCard:
     def _describe(self) -> str:
         say, calls = self.texts.say, self.asked["calls"]
         who = escape_markdown(f"{clean_name(self.asker.name)} ({self.asker.id})" if self.asker.name else self.asker.id)
+        if self.chat:
+            who = say("approval_who_elsewhere", who=who, chat=code(self.chat))
         title = "approval_title_cut_off" if self.asked.get("cut_off") else "approval_title"
-        parts = [say(title, id=self.id, who=who, chat=code(self.session))]
+        parts = [say(title, id=self.id, who=who)]
         parts += [say("approval_why", reason=say(f"approval_why_{reason}")) for reason in self.asked["why"]]
         if tainted := self.asked["tainted_by"]:
             entries = ", ".join(f"#{entry}" for _, entry in tainted)

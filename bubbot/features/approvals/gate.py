@@ -30,6 +30,7 @@ from bubbot.features.approvals.service import (
     opened_key,
 )
 from bubbot.features.approvals.state import APPROVALS_TAPE, covers
+from bubbot.gateway.names import name_chat
 from bubbot.ports.channel import APPROVAL_ORIGIN, HUMAN_ORIGIN, Outbound, Role
 from bubbot.ports.middleware import CallNext, ToolInvocation
 from bubbot.ports.model import ToolCall
@@ -435,8 +436,11 @@ class CallGate:
             "window": [turn.tape.name, asked["window"]],
             "digests": [call["digest"] for call in calls],
         }
-        texts = turn.texts if chat == turn.session else await service.find_texts(chat, turn.session, turn.sender)
-        message = ApprovalCard(card.id, asked, turn.session, turn.sender, texts, turn.zone).message(
+        texts, elsewhere = turn.texts, ""
+        if chat != turn.session:
+            texts = await service.find_texts(chat, turn.session, turn.sender)
+            elsewhere = await name_chat(turn.tape, texts, turn.session)
+        message = ApprovalCard(card.id, asked, turn.session, turn.sender, texts, turn.zone, elsewhere).message(
             chat, service.settings.role, seconds=int(service.settings.hours * HOUR_SECONDS)
         )
         if not self._stage(turn, card_key(card.id), message) and chat != turn.session:

@@ -15,6 +15,7 @@ from bubbot.ports.panel import (
     PanelQuery,
     PanelReader,
     Paragraph,
+    PersonName,
     Table,
     TapeLink,
 )
@@ -80,7 +81,7 @@ async def read_approvals(reader: PanelReader, query: PanelQuery) -> list[Block]:
             TapeLink(card.id, tape=APPROVALS_TAPE, entry=card.entry),
             TapeLink(card.session, session=card.session),
             ", ".join(card.tools),
-            f"{card.channel}:{card.asker.id}",
+            PersonName(f"{card.channel}:{card.asker.id}"),
             Moment(timestamp(card.expires)),
         )
         for card in await _find_waiting(reader, state)
@@ -91,7 +92,7 @@ async def read_approvals(reader: PanelReader, query: PanelQuery) -> list[Block]:
             grant.tool,
             f"{grant.target.kind.value} {grant.target.value}",
             TapeLink(grant.session, session=grant.session) if grant.session else "",
-            grant.giver,
+            PersonName(grant.giver),
             Moment(grant.date),
         )
         for grant in state.grants.values()
@@ -130,7 +131,7 @@ def _answer_row(entry: TapeEntry) -> tuple[Cell, ...]:
         str(data.get("id") or data.get("approval") or ""),
         TapeLink(session, session=session) if session else "",
         " ".join(str(part) for part in result if part),
-        person,
+        PersonName(person),
     )
 
 

@@ -23,6 +23,7 @@ from bubbot.features.approvals.state import (
     StandingGrant,
     opened_from,
 )
+from bubbot.gateway.names import name_chat
 from bubbot.gateway.quarantine_view import QuarantineView
 from bubbot.ports.channel import APPROVAL_ORIGIN, Inbound, Outbound, Role, Sender
 from bubbot.ports.tool import GrantKind, GrantTarget
@@ -509,7 +510,9 @@ class ApprovalService:
         if asked is None:  # a reset put the calls aside
             text = texts.say("approval_gone", id=approval.id)
         else:
-            card = ApprovalCard(approval.id, asked, approval.session, approval.asker, texts, ports.zone)
+            is_here = approval.card == approval.session
+            elsewhere = "" if is_here else await name_chat(self._tape, texts, approval.session)
+            card = ApprovalCard(approval.id, asked, approval.session, approval.asker, texts, ports.zone, elsewhere)
             by = decided["by_name"] or decided["by"]
             text = card.format_decided(decided["verdict"], decided["scope"], by, at, left)
         return Outbound(chat.channel, chat.chat, text, chat.thread, edits=message)

@@ -1,6 +1,7 @@
-"""Taking in attachments: fetched through their channel, stored as blobs, texts and recordings put into words.
+"""Taking in attachments: fetched through their channel, stored as blobs; texts, PDFs and recordings put into words.
 
-A failure never loses the message: it becomes a fact, and a sentence for the model and for people.
+A failure never loses the message: it becomes a fact, and a sentence for the model and for people. A file that has no words
+for the model is told to people, too: one sentence for each reason, in one notice for each message.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import field
 from pathlib import PurePath
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from bubbot.errors import EntryNotFound, FetchFailed, ModelError
 from bubbot.ports.channel import Attachment, Inbound
@@ -33,7 +35,7 @@ from bubbot.runtime.attachments import (
 from bubbot.runtime.context.attachments import FILE, IMAGE
 from bubbot.runtime.context.selectors import OWN_PART_KEY
 from bubbot.tape import entry as make
-from bubbot.tape.entry import JsonObject
+from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.handle import TapeHandle
 from bubbot.texts import Texts
 
@@ -43,6 +45,9 @@ ATTACHMENT_FAILED = "attachment/failed"
 ATTACHMENT_TRANSCRIBED = "attachment/transcribed"
 MAX_FAILURE_REASON_CHARS = 300
 AUDIO_KINDS = ("voice", "audio")
+PDF_MARK = b"%PDF-"
+PDF_MARK_BYTES = 1024
+"""A PDF has its mark within so many bytes."""
 TEXT_TYPES = frozenset(
     {
         "application/json", "application/xml", "application/yaml", "application/x-yaml", "application/toml",
@@ -59,6 +64,29 @@ TEXT_SUFFIX = (
 
 MeterTranscription: TypeAlias = Callable[[Inbound, str], AbstractAsyncContextManager[Callable[[Transcript], None]]]
 """Reserve a transcription for the sender of an inbound, by the model of this name; the block reports its result."""
+
+
+@dataclass(frozen=True, slots=True)
+class PdfText:
+    """The text of a PDF, or why there is none.
+
+    Attributes:
+        text: its lines; empty if it holds pictures only.
+        pages: how many pages it has.
+        pages_read: how many of them were read.
+        fault: why it was not read; empty if it was.
+        reason: the fault in words, for the model.
+    """
+
+    text: str = ""
+    pages: int = 0
+    pages_read: int = 0
+    fault: Literal["", "locked", "failed"] = ""
+    reason: str = ""
+
+
+ReadPdf: TypeAlias = Callable[[bytes], Awaitable[PdfText]]
+"""Read a PDF, within limits of time and memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +110,25 @@ class AttachmentLimits:
     transcription_timeout: float = 120.0
 
 
+@dataclass
+class _Reading:
+    """What became of one attachment.
+
+    Attributes:
+        parts: content parts of the message.
+        facts: entries for the tape.
+        sentence: the name of the sentence for people; empty if all is well.
+        name: what the sentence calls the file.
+        reason: the reason within the sentence.
+    """
+
+    parts: list[JsonObject]
+    facts: list[TapeEntry] = field(default_factory=list)
+    sentence: str = ""
+    name: str = ""
+    reason: str = ""
+
+
 class AttachmentIntake:
     """Takes in attachments, a few at once over all sessions."""
 
@@ -91,6 +138,7 @@ class AttachmentIntake:
         transcriber: tuple[str, TranscribesAudio] | None = None,
         *,
         meter: MeterTranscription | None = None,
+        read_pdf: ReadPdf | None = None,
         texts: Texts | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -100,12 +148,14 @@ class AttachmentIntake:
             settings: None for the defaults.
             transcriber: writes down recordings; with the name of its model. None: recordings stay files.
             meter: reserves and counts transcriptions; None if nobody counts.
+            read_pdf: reads PDFs; None: they stay files.
             texts: the bot's own sentences; None for English.
             sleep: replaced in tests.
         """
         self._settings = settings or AttachmentLimits()
         self._texts = texts or Texts()
         self._meter = meter
+        self._read_pdf = read_pdf
         self._transcriber = transcriber
         self._sleep = sleep
         self._slots = asyncio.Semaphore(self._settings.at_once)
@@ -118,7 +168,7 @@ class AttachmentIntake:
         Raises:
             StoreError: a blob could not be stored.
         """
-        tasks: dict[int, list[asyncio.Task[AttachmentResult]]] = {}
+        tasks: dict[int, list[asyncio.Task[_Reading]]] = {}
         try:
             async with asyncio.TaskGroup() as group:
                 for accepted in batch:
@@ -129,7 +179,7 @@ class AttachmentIntake:
                     ]
         except BaseExceptionGroup as failures:
             raise failures.exceptions[0] from None  # the store's error, which is the same for all of them
-        return {accepted: _joined_results([task.result() for task in done]) for accepted, done in tasks.items()}
+        return {accepted: self._join([task.result() for task in done]) for accepted, done in tasks.items()}
 
     async def _take_one(
         self,
@@ -140,9 +190,9 @@ class AttachmentIntake:
         sent: Inbound,
         *,
         quoted: bool,
-    ) -> AttachmentResult:
+    ) -> _Reading:
         if not attachment.reference:
-            return AttachmentResult([unfetched_part(attachment)])
+            return _Reading([unfetched_part(attachment)])
         async with self._slots:
             try:
                 data = await self._read(tape, attachment, fetch)
@@ -153,24 +203,54 @@ class AttachmentIntake:
             if quoted:
                 part["quoted"] = True
             if part["type"] == IMAGE:
-                return AttachmentResult([part])
+                return _Reading([part])
             if attachment.kind in AUDIO_KINDS and self._transcriber is not None:
-                return await self._write_down(part, inbound, attachment, data, sent)
-        text = _decode_text(part, data)
-        return AttachmentResult([part | self._inline_text(text) if text is not None else part])
+                return await self._write_down(tape, part, inbound, attachment, data=data, sent=sent)
+        is_recording = attachment.kind in AUDIO_KINDS
+        name = part["name"] or self._texts.say("attachment_recording" if is_recording else "attachment_nameless")
+        if self._read_pdf is not None and PDF_MARK in data[:PDF_MARK_BYTES]:
+            return await self._take_pdf(tape, part, name, await self._read_pdf(data))
+        if (text := _decode_text(part, data)) is not None:
+            return _Reading([part | self._inline_text(text)])
+        # What is quoted was sent before, perhaps by somebody else.
+        sentence = "" if quoted else "attachment_unheard" if is_recording else "attachment_unread"
+        return _Reading([part], sentence=sentence, name=name)
 
+    async def _take_pdf(self, tape: TapeHandle, part: dict[str, Any], name: str, pdf: PdfText) -> _Reading:
+        if pdf.fault:
+            return _Reading([part | {"unread": pdf.reason}], sentence=_PDF_FAULTS[pdf.fault], name=name)
+        rest = f", of which the first {pdf.pages_read} were read" if pdf.pages_read < pdf.pages else ""
+        part["note"] = ", ".join(filter(None, (part.get("note"), f"{pdf.pages} page{'s' * (pdf.pages != 1)}{rest}")))
+        if not (text := clean(pdf.text).strip()):
+            part["unread"] = "its pages hold pictures and no text"
+            return _Reading([part], sentence="attachment_pdf_empty", name=name)
+        return _Reading([part | await self._inline_words(tape, text)])
+
+    @staticmethod
     def _failure(
-        self, attachment: Attachment, inbound: list[Any], reason: str, *, failure: str = "could not be fetched"
-    ) -> AttachmentResult:
+        attachment: Attachment, inbound: list[Any], reason: str, *, failure: str = "could not be fetched"
+    ) -> _Reading:
         name = file_name(attachment.name) or attachment.kind
         reason = one_line(reason, MAX_FAILURE_REASON_CHARS).rstrip(".")
         log.info("attachment failed: %s: %s", failure, reason, extra={"action": "attachment.failed"})
         fact = {"inbound": inbound, "name": name, "kind": attachment.kind, "reason": reason}
         part = {"type": "text", "text": f"[attachment {name} {failure}: {reason}]", OWN_PART_KEY: True}
+        return _Reading([part], [make.event(ATTACHMENT_FAILED, fact)], "attachment_failed", name, reason)
+
+    def _join(self, readings: Sequence[_Reading]) -> AttachmentResult:
+        """Join what became of the attachments of a message, with one notice for all that people are told."""
+        names: dict[tuple[str, str], list[str]] = {}
+        for reading in readings:
+            if reading.sentence:
+                names.setdefault((reading.sentence, reading.reason), []).append(reading.name)
+        notice = "\n".join(
+            self._texts.say(sentence, name=", ".join(dict.fromkeys(files)), reason=reason)
+            for (sentence, reason), files in names.items()
+        )
         return AttachmentResult(
-            [part],
-            [make.event(ATTACHMENT_FAILED, fact)],
-            [self._texts.say("attachment_failed", name=name, reason=reason)],
+            [part for reading in readings for part in reading.parts],
+            [fact for reading in readings for fact in reading.facts],
+            [notice] if notice else [],
         )
 
     async def _read(self, tape: TapeHandle, attachment: Attachment, fetch: Fetch) -> bytes:
@@ -222,8 +302,15 @@ class AttachmentIntake:
             raise FetchFailed(f"the channel failed: {type(error).__name__}", permanent=False) from error
 
     async def _write_down(
-        self, part: dict[str, Any], inbound: list[Any], attachment: Attachment, data: bytes, sent: Inbound
-    ) -> AttachmentResult:
+        self,
+        tape: TapeHandle,
+        part: dict[str, Any],
+        inbound: list[Any],
+        attachment: Attachment,
+        *,
+        data: bytes,
+        sent: Inbound,
+    ) -> _Reading:
         assert self._transcriber is not None
         model, _ = self._transcriber
         name = part["name"] or f"{attachment.kind}{_SOUND.get(part['media_type'], '.ogg')}"
@@ -233,11 +320,11 @@ class AttachmentIntake:
         except (ModelError, TimeoutError) as error:
             reason = str(error) or f"no transcription within {self._settings.transcription_timeout:g} seconds"
             failed = self._failure(attachment, inbound, reason, failure="could not be written down")
-            return AttachmentResult([part, *failed.parts], failed.facts, failed.notices)
+            failed.parts = [part, *failed.parts]
+            return failed
         fact = {"inbound": inbound, "digest": part["digest"], "model": model, "characters": len(transcript)}
-        return AttachmentResult(
-            [part | self._inline_text(transcript) | {"by": model}], [make.event(ATTACHMENT_TRANSCRIBED, fact)]
-        )
+        words = await self._inline_words(tape, transcript)
+        return _Reading([part | words | {"by": model}], [make.event(ATTACHMENT_TRANSCRIBED, fact)])
 
     async def _transcribe(self, data: bytes, name: str, media_type: str, sent: Inbound) -> str:
         """Return the transcript of a recording, reserved before the call like every model call."""
@@ -254,13 +341,10 @@ class AttachmentIntake:
         excerpt = text[: self._settings.max_inline]
         return {"text": excerpt} | ({"characters": len(text)} if len(excerpt) < len(text) else {})
 
-
-def _joined_results(results: Sequence[AttachmentResult]) -> AttachmentResult:
-    return AttachmentResult(
-        [part for result in results for part in result.parts],
-        [fact for result in results for fact in result.facts],
-        [notice for result in results for notice in result.notices],
-    )
+    async def _inline_words(self, tape: TapeHandle, text: str) -> dict[str, Any]:
+        """Inline words that are not the file's own bytes; all of them are kept if they are cut, to be read on."""
+        inline = self._inline_text(text)
+        return inline | ({"text_digest": await tape.put_blob(text.encode())} if "characters" in inline else {})
 
 
 def _too_large(size: int, limit: int) -> str:
@@ -297,5 +381,6 @@ def _decode_text(part: JsonObject, data: bytes) -> str | None:
     return None if "\0" in text else text
 
 
+_PDF_FAULTS = {"locked": "attachment_pdf_locked", "failed": "attachment_pdf_failed"}
 _SOUND = {"audio/mpeg": ".mp3", "audio/mp4": ".m4a", "audio/x-m4a": ".m4a", "audio/wav": ".wav", "audio/x-wav": ".wav",
           "audio/flac": ".flac", "audio/webm": ".webm", "audio/ogg": ".ogg"}  # fmt: skip

@@ -21,6 +21,7 @@ from bubbot.features.budget.outages import ModelOutage
 from bubbot.features.budget.rates import RateLimiter
 from bubbot.features.budget.report import LimitReporter
 from bubbot.features.budget.settings import BudgetSettings
+from bubbot.gateway.names import NO_NAMES, NameBook
 from bubbot.ports.health import FeatureHealth, HealthContext
 from bubbot.ports.model import Model
 from bubbot.ports.usage import BUDGET_TAPE, Currency
@@ -90,10 +91,12 @@ class BudgetFeature:
         """The currency of reports."""
         return budget_currency(self._settings)
 
-    async def report_limits(self, texts: Texts, scopes: Sequence[tuple[str, str]] | None = None) -> list[str]:
+    async def report_limits(
+        self, texts: Texts, scopes: Sequence[tuple[str, str]] | None = None, names: NameBook = NO_NAMES
+    ) -> list[str]:
         """See `LimitReporter.report_limits`."""
         reporter = LimitReporter(self._tape, self.budget.limits, self.budget.today, self.currency)
-        return await reporter.report_limits(texts, scopes)
+        return await reporter.report_limits(texts, scopes, names)
 
     def find_cost_limit(self, scope: str, name: str, period: str) -> float | None:
         """See `BudgetLimits.find_cost_limit`."""

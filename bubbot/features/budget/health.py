@@ -30,7 +30,6 @@ from bubbot.ports.usage import (
 )
 from bubbot.records import dataclass
 from bubbot.tape.projection import read_combined_projection
-from bubbot.texts import Texts
 
 MAX_NEAR_BUDGETS = 5
 """Budgets near their limit to report, besides that of the whole bot."""
@@ -83,7 +82,7 @@ def budget_health(
         lines = tuple(_describe_outage(context, outage) for outage in outages)
         rows.append(HealthRow(say("st_models"), lines, in_groups=True, is_trouble=True))
     if usages:
-        rows.append(HealthRow(say("st_budget"), tuple(_describe_usages(context.texts, usages, currency))))
+        rows.append(HealthRow(say("st_budget"), tuple(_describe_usages(context, usages, currency))))
     return FeatureHealth(
         name="budget",
         trouble="; ".join(_describe_trouble(context, outage) for outage in outages),
@@ -187,13 +186,15 @@ def _used(
         yield BudgetUsage(*key, measure, used * unit, None if ceiling is None else float(ceiling * unit))
 
 
-def _describe_usages(texts: Texts, usages: Sequence[BudgetUsage], currency: Currency) -> Iterator[str]:
+def _describe_usages(context: HealthContext, usages: Sequence[BudgetUsage], currency: Currency) -> Iterator[str]:
     """Yield a line for each budget and period: what was spent in money and in tokens."""
+    texts = context.texts
+    names = {"chat": context.chats, "user": context.people}
     say, by_budget = texts.say, dict[tuple[str, str, bool], list[str]]()
 
     def amount(usage: BudgetUsage, value: float) -> str:
         if usage.measure == TOKENS:
-            return say("usage_tokens", tokens=f"{value:,.0f}")
+            return say("usage_tokens", tokens=texts.format_number(f"{value:,.0f}"))
         return currency.format_amount(texts, value)
 
     for usage in usages:
@@ -204,7 +205,8 @@ def _describe_usages(texts: Texts, usages: Sequence[BudgetUsage], currency: Curr
             limited or say("st_unlimited", used=used)
         )
     for (scope, name, monthly), amounts in by_budget.items():
-        whose, period = budget_owner_text(texts, scope, name), say("st_month") if monthly else say("st_today")
+        shown = names.get(scope, {}).get(name, name)
+        whose, period = budget_owner_text(texts, scope, shown), say("st_month") if monthly else say("st_today")
         yield say("st_budget_is", whose=whose, period=period, amounts=say("st_and").join(amounts))
 
 
@@ -219,7 +221,8 @@ def _sample_usages(usages: Sequence[BudgetUsage]) -> Iterator[MetricSample]:
 
 def _describe_trouble(context: HealthContext, outage: ModelOutage) -> str:
     since = context.format_time(outage.since)
-    return f"no answer comes from {outage.name} since {since}: {explain_outage(Texts(), outage)}"
+    why = explain_outage(context.texts, outage)
+    return context.texts.say("verdict_outage", name=outage.name, since=since, why=why)
 
 
 def _describe_outage(context: HealthContext, outage: ModelOutage) -> str:

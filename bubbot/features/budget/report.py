@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from bubbot.features.budget.budget import BudgetLimits
 from bubbot.features.budget.state import BUDGET_PROJECTION
+from bubbot.gateway.names import NO_NAMES, NameBook
 from bubbot.ports.model import NANOS_PER_USD
 from bubbot.ports.usage import COST, TOKENS, ZERO_SPENT, Currency, TotalKey, budget_owner_text
 from bubbot.records import dataclass
@@ -30,7 +31,9 @@ class LimitReporter:
     today: Callable[[], str]
     currency: Currency = Currency()
 
-    async def report_limits(self, texts: Texts, scopes: Sequence[tuple[str, str]] | None = None) -> list[str]:
+    async def report_limits(
+        self, texts: Texts, scopes: Sequence[tuple[str, str]] | None = None, names: NameBook = NO_NAMES
+    ) -> list[str]:
         """Report the used share of the budgets of these scopes; None: of all that have spending."""
         books = await read_combined_projection(BUDGET_PROJECTION, self.tape.shards())
         today = self.today()
@@ -46,7 +49,7 @@ class LimitReporter:
                     if maximum is None:
                         continue
                     whose, percent = (
-                        budget_owner_text(texts, scope, name),
+                        budget_owner_text(texts, scope, names.find_owner(scope, name)),
                         int(used / maximum * 100) if maximum else 100,
                     )
                     amounts = [self._format_amount(texts, measure, amount) for amount in (used, maximum)]
@@ -59,5 +62,5 @@ class LimitReporter:
 
     def _format_amount(self, texts: Texts, measure: str, value: float) -> str:
         if measure == TOKENS:
-            return texts.say("usage_tokens", tokens=f"{value:,.0f}")
+            return texts.say("usage_tokens", tokens=texts.format_number(f"{value:,.0f}"))
         return self.currency.format_cost(texts, round(value * NANOS_PER_USD))

@@ -194,6 +194,12 @@ def stripped_lines(text: str) -> set[str]:
     return set(filter(None, map(str.strip, text.splitlines())))
 
 
+def find_lost_lines(before: str, after: str) -> list[str]:
+    """List the lines of a text that a later one no longer has, as they are written."""
+    kept = stripped_lines(after)
+    return [line for line in before.splitlines() if line.strip() and line.strip() not in kept]
+
+
 def _fold_saved(memory: MemorySnapshot, data: JsonObject, moment: str, source: Source) -> MemorySnapshot:
     """Replace the long-term text; if others changed it meanwhile, only take over what the writer changed.
 

@@ -18,11 +18,12 @@ from bubbot.ports.panel import (
     PanelQuery,
     PanelReader,
     Paragraph,
+    PersonName,
     Table,
     TapeLink,
 )
 from bubbot.tape.anchor import MEMORY_SEAL
-from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.entry import Kind, TapeEntry, text_field
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import IdRanges, TapeQuery
 
@@ -90,10 +91,18 @@ async def read_shared_memory(reader: PanelReader, query: PanelQuery) -> list[Blo
     zones = [tape for tape in await reader.tapes.tapes() if tape.name.startswith(ZONE_TAPES)]
     if not zones:
         return [Paragraph(texts.say("panel_zones_none"))]
+    newest = await reader.tapes.fetch(
+        [TapeQuery(tape.name, kinds=(Kind.EVENT,), newest=True, limit=1) for tape in zones]
+    )
     rows: list[tuple[Cell, ...]] = [
-        (PanelLink(_zone_name(reader, tape.name), params={"zone": tape.name}), Number(tape.head)) for tape in zones
+        (
+            PanelLink(_zone_name(reader, tape.name), params={"zone": tape.name}),
+            _writer(found[0]) if found else "",
+            Number(tape.head),
+        )
+        for tape, found in zip(zones, newest, strict=True)
     ]
-    columns = (texts.say("panel_zone"), texts.say("panel_changes"))
+    columns = tuple(map(texts.say, ("panel_zone", "panel_by", "panel_changes")))
     blocks: list[Block] = [Table(texts.say("panel_zones"), columns, tuple(rows))]
     chosen = query.params.get("zone", "")
     if chosen in {tape.name for tape in zones}:
@@ -136,9 +145,14 @@ def _change_row(tape: str, change: TapeEntry) -> tuple[Cell, ...]:
         PanelLink((change.name or "?").removeprefix("memory/"), params={"zone": tape, "change": str(change.id)}),
         Moment(change.date),
         TapeLink(session, session=session) if session else "",
-        ":".join(filter(None, (str(data.get("channel", "")), str(data.get("by", ""))))),
+        _writer(change),
         TapeLink(f"#{change.id}", tape=tape, entry=change.id),
     )
+
+
+def _writer(change: TapeEntry) -> PersonName:
+    """Return who made a change; that of a person's own memory is this person."""
+    return PersonName(":".join(filter(None, (text_field(change.data, "channel"), text_field(change.data, "by")))))
 
 
 def _zone_name(reader: PanelReader, tape: str) -> str:

@@ -8,7 +8,8 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import model_validator
 
-from bubbot.errors import ConfigError, MemoryTooLarge
+from bubbot.errors import ConfigError, EntryNotFound, MemoryTooLarge
+from bubbot.features.memory.changes import find_lost_lines
 from bubbot.features.memory.files import FILE_LIMIT, read_memory
 from bubbot.features.memory.scopes import WORKSPACE_TAPE
 from bubbot.features.memory.settings import Scope
@@ -79,6 +80,7 @@ class SaveMemory(OwnerAndWord):
     """The complete new long-term memory."""
 
     text: Annotated[str | None, Argument("the whole new text; - reads it from standard input")] = None
+    yes: Annotated[bool, Argument("do not ask before lines go")] = False
     positional: ClassVar[tuple[str, ...]] = ("session", "text")
     word_name: ClassVar[str] = "text"
 
@@ -319,15 +321,29 @@ def read_saved_text(args: SaveMemory, files: ShellInput) -> SaveMemory:
     return args.model_copy(update={"text": text})
 
 
+async def _ask_loss(context: CommandContext, args: SaveMemory) -> CommandResult:
+    """Say which lines go."""
+    try:
+        async with _open_memory(context, args) as (_, zone):
+            lost = find_lost_lines((await zone.read()).long_term, args.text or "")
+    except EntryNotFound:
+        lost = []
+    if not lost:
+        return CommandResult("")
+    lines = "\n".join(f"- {line.strip()}" for line in lost)
+    return CommandResult(f"These lines go:\n{lines}\nReplace the memory?")
+
+
 @command(
     "memory save",
     example="memory save default 'Likes green tea.'",
     writes=True,
     prepare=read_saved_text,
+    question=_ask_loss,
     result=MemoryChange,
 )
 async def save(context: CommandContext, args: SaveMemory) -> CommandResult:
-    """Replace the long-term memory."""
+    """Replace the long-term memory. If lines go, it asks before."""
     async with _open_memory(context, args, write=True, create=True) as (label, zone):
         before = await zone.read()
         removed = await zone.save_long_term(args.text or "")

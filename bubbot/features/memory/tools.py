@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 
 from bubbot.errors import EntryNotFound, MemoryTooLarge, ToolRetry
 from bubbot.features.memory.block import BlockNode, ScopedMemory
-from bubbot.features.memory.changes import forget_lines, stripped_lines
+from bubbot.features.memory.changes import find_lost_lines, forget_lines
 from bubbot.features.memory.scopes import ZoneAccess
 from bubbot.features.memory.settings import MemorySettings, Scope
 from bubbot.features.memory.shared_zone import AnyZone
@@ -34,6 +34,8 @@ from bubbot.tape.query import Span, fold_text
 from bubbot.texts import Texts
 
 ADVISED_MAX_BYTES = 4096
+SHOWN_CHARS = 2_000
+"""Characters of a long-term memory that `memory.show` prints; `memory.recall` prints all."""
 
 
 def _check_storable(text: str) -> str:
@@ -72,6 +74,7 @@ class SaveArgs(ScopedArgs):
     """Arguments of `memory.save`."""
 
     content: Storable = Field(description="The whole long-term text: every line that still holds, and what is new")
+    confirm: bool = Field(default=False, description="True only once the person has agreed to the lines that go")
     positional: ClassVar[tuple[str, ...]] = ("content",)
 
 
@@ -249,15 +252,7 @@ def _make_remember(memory: OpensMemory) -> Tool:
 
 def _make_save(memory: OpensMemory) -> Tool:
     async def plan(turn: Turn, args: SaveArgs) -> CallPlan:
-        kept = stripped_lines(args.content)
-        return await _plan_loss(
-            memory,
-            turn,
-            args,
-            lambda before: [
-                line for line in before.long_term.splitlines() if line.strip() and line.strip() not in kept
-            ],
-        )
+        return await _plan_loss(memory, turn, args, lambda before: find_lost_lines(before.long_term, args.content))
 
     @tool(
         "memory.save",
@@ -275,6 +270,11 @@ def _make_save(memory: OpensMemory) -> Tool:
             raise ToolRetry(turn.result_texts.say("save_empty"))
         scope, zone = Scope(args.scope), await _open_to_write(memory, turn, args.scope)
         before = await zone.read()
+        if (
+            turn.runs_command and not args.confirm and (going := find_lost_lines(before.long_term, args.content))
+        ):  # of a model, a card asks
+            option = f"{_scope_option(scope)} confirm=true"
+            return turn.texts.say("memory_would_go", lines=_bullet_list(going), option=option)
         with _report_limits(turn):
             lost = await zone.save_long_term(args.content)
         after = await zone.read()
@@ -381,7 +381,7 @@ def _make_show(memory: OpensMemory) -> Tool:
         help=CommandHelp(HelpTopic.MEMORY, "What I remember here", (",memory", ",memory scope=user"), in_menu=True),
     )
     async def show(turn: Turn, args: ReadMemoryArgs) -> str:
-        """Show what memory holds: its version, sizes, the days it has notes of, and the versions on the tape."""
+        """Show what memory holds: its long-term text, the days it has notes of, and the versions on the tape."""
         zones = await _open_to_read(memory, turn, args.scope)
         parts = [await _describe_zone(turn, scope, zone, memory.settings) for scope, zone in zones]
         return "\n".join([*parts, turn.texts.say("memory_recall")])
@@ -394,6 +394,8 @@ async def _describe_zone(turn: Turn, scope: Scope, zone: AnyZone, settings: Memo
     versions = {entry.version for entry in await zone.versions()}
     lines = [texts.say("memory_shown", cited=_cite(scope, snapshot, texts))]
     lines += [texts.say("memory_long_term", size=_describe_size(snapshot.long_term, texts))]
+    text = snapshot.long_term.strip()
+    lines += [text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"] if text else []
     dates = ", ".join(note.date for note in snapshot.dailies)
     notes = "\n".join(note.content for note in snapshot.dailies)
     days = texts.say("days", count=len(snapshot.dailies))

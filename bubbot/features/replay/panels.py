@@ -55,7 +55,7 @@ def _row(entry: TapeEntry, texts: Texts) -> tuple[Cell, ...]:
     )  # fmt: skip
     return (
         Moment(entry.date),
-        TapeLink(str(data["chat"]), tape=data["tape"], entry=data["first"]),
+        TapeLink(str(data["chat"]), session=str(data["chat"]), tape=data["tape"], entry=data["first"]),
         f"#{data['first']}-#{data['last']}",
         str(data["model"]),
         PanelLink(result, params={"replay": data["id"]}),

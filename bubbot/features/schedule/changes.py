@@ -6,7 +6,7 @@ Pure; the caller appends them, within a turn to its fork.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, time, timedelta
 from itertools import pairwise
@@ -49,6 +49,10 @@ JOB_ID_DIGITS = 6
 MAX_CATCH_UP = 100
 MAX_JITTER_SECONDS = 3600
 MAX_JOB_NAME = 60
+MAX_LABEL_CHARS = 60
+MAX_SHOWN_JOBS = 5
+PUNCTUATION = "\"'([*_,"
+"""What may stand before a word in a text."""
 _QUIET = r"(\d{1,2}):(\d{2})\s*(?:-|to)\s*(\d{1,2}):(\d{2})"
 
 
@@ -122,16 +126,36 @@ class JobChanges:
     source: Source = Source.OWN
 
     def find(self, query: str) -> JobState:
-        """Find the job with this id, or its beginning, or this name; in other chats only for who `owns_all`."""
+        """Find the job with this id, or its beginning, or this name, or with these words in its text.
+
+        Jobs of other chats are found only for who `owns_all`. Of those that fit by their words, the ones that are not over
+        come first, and then those of this chat.
+        """
         visible = [state for state in self.state.jobs.values() if self._is_visible(state.job)]
         word = query.strip()
         exact = [state for state in visible if state.job.id == word or (word and state.job.name == word)]
         matches = exact or [state for state in visible if word and state.job.id.startswith(word)]
+        matches = matches or self._find_by_words(visible, word)
         if not matches:
             raise build_refusal("job_unknown", job=word)
         if len(matches) > 1:
-            raise build_refusal("job_ambiguous", job=word, jobs=", ".join(state.job.id for state in matches))
+            shown = [job_label(state.job) for state in matches]
+            more = ["…"] if len(shown) > MAX_SHOWN_JOBS else []
+            raise build_refusal("job_ambiguous", job=word, jobs=", ".join([*shown[:MAX_SHOWN_JOBS], *more]))
         return matches[0]
+
+    def _find_by_words(self, visible: Sequence[JobState], query: str) -> list[JobState]:
+        """Find the jobs whose name or text is these words, else those with words that begin like all of them."""
+        words = query.casefold().split()
+        if not words:
+            return []
+        said = [(state, state.job.name.casefold().split(), state.job.text.casefold().split()) for state in visible]
+        fitting = [state for state, name, text in said if words in (name, text)]
+        fitting = fitting or [
+            state for state, name, text in said if all(_has_word([*name, *text], word) for word in words)
+        ]
+        fitting = [state for state in fitting if state.status != "over"] or fitting
+        return [state for state in fitting if state.job.session == self.requester.session] or fitting
 
     def find_at_start(self, words: str) -> tuple[JobState, str]:
         """Find the job that the first words name, as many as possible; return the rest, too."""
@@ -331,6 +355,18 @@ class JobChanges:
         if end.due_instant(zone) <= self.now:
             raise build_refusal("job_until_past", given=source)
         return timestamp(end.due_instant(zone))
+
+
+def job_label(job: Job) -> str:
+    """Return the label by which people know a job: its name, or the beginning of its text, and its id."""
+    words = " ".join((job.name or job.text).split())
+    shown = words if len(words) <= MAX_LABEL_CHARS else f"{words[:MAX_LABEL_CHARS]}…"
+    return f"{shown} ({job.id})"
+
+
+def _has_word(said: Sequence[str], word: str) -> bool:
+    """Return true if something said begins with a word; within a text without spaces, if it contains it."""
+    return any(one.lstrip(PUNCTUATION).startswith(word) or (not word.isascii() and word in one) for one in said)
 
 
 def _read(source: str, context: ReadingContext) -> Reading:

@@ -8,8 +8,8 @@ from datetime import time
 
 from bubbot.errors import ConfigError
 from bubbot.feature import Apply, Feature, Kernel
-from bubbot.features.schedule.changes import SCHEDULE_TAPE, ScheduleLimits
-from bubbot.features.schedule.firing import SCHEDULE_ORIGIN, Firings, format_missed, job_label
+from bubbot.features.schedule.changes import SCHEDULE_TAPE, ScheduleLimits, job_label
+from bubbot.features.schedule.firing import SCHEDULE_ORIGIN, Firings, format_missed
 from bubbot.features.schedule.health import next_firings, schedule_health
 from bubbot.features.schedule.settings import ScheduleSettings
 from bubbot.features.schedule.state import OVER, Job, JobAllowance, JobState

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from bubbot.errors import ScheduleRefused
-from bubbot.features.schedule.changes import SCHEDULE_TAPE, TERMINAL
+from bubbot.features.schedule.changes import SCHEDULE_TAPE, TERMINAL, job_label
 from bubbot.features.schedule.cron import format_instant
 from bubbot.features.schedule.plan import LATE_AFTER, jitter_delay
 from bubbot.features.schedule.state import (
@@ -156,7 +156,7 @@ class Firings:
         turn.cause, turn.time_limit_seconds = firing.job.id, float(firing.job.budget)
         turn.metadata[ScheduledTurn] = ScheduledTurn(may_schedule=firing.job.nested)
         turn.replies_elsewhere = firing.job.target.session != firing.job.session
-        turn.fixed_reply = firing.job.text if firing.job.do == "text" else None
+        turn.fixed_reply = _reminder_text(turn, firing.job) if firing.job.do == "text" else None
         if firing.is_late:
             turn.notices.append(firing.late_text(turn.texts))
 
@@ -180,7 +180,10 @@ class Firings:
             return self._failure_reply(firing, text, data, turn.texts)
         before, job = firing.job_state.failures, firing.job
         if before:
-            recovered = turn.texts.say("told_recovered", job=job_label(job), count=before)
+            label = (
+                job_label(job) if job.target.session == job.session else job.id
+            )  # what it says is for the chat where it was made
+            recovered = turn.texts.say("told_recovered", job=label, count=before)
             text = f"{recovered}\n\n{text}" if text else recovered
         fact = event(RAN, {**data, "status": status})
         return SourcedReply(text, _outbound(job.target), {SCHEDULE_TAPE: (fact,)})
@@ -237,6 +240,13 @@ class Firings:
         return "" if self._role_of(as_granter) is Role.OWNER else "reason_grant"
 
 
+def _reminder_text(turn: Turn, job: Job) -> str:
+    """Return a text as its chat gets it: with a sign that it is a reminder; one for another chat as it is."""
+    if turn.replies_elsewhere:
+        return job.text
+    return turn.texts.say("told_reminder_lines" if "\n" in job.text else "told_reminder", text=job.text)
+
+
 def _outbound(chat: ChatRef) -> Outbound:
     return Outbound(chat.channel, chat.chat, "", chat.thread)
 
@@ -245,18 +255,18 @@ def format_missed(job_state: JobState, texts: Texts) -> str:
     """Build the notice that a job for one time was missed."""
     job = job_state.job
     due = format_moment(job_state.covered, find_zone(job.zone), texts)
-    return texts.say("told_missed", what=describe_action(job, texts), moment=due, job=job_label(job))
+    return texts.say("told_missed", moment=due, job=job_label(job))
 
 
 def describe_action(job: Job, texts: Texts) -> str:
     """Describe a job's action."""
-    text = job.text if len(job.text) <= MAX_ACTION_CHARS else f"{job.text[:MAX_ACTION_CHARS]}…"
-    return texts.say(f"do_{job.do}", text=text)
+    return texts.say(f"do_{job.do}", text=shorten_action(job))
+
+
+def shorten_action(job: Job) -> str:
+    """Return what a job says, asks or runs, on one line."""
+    text = " ".join(job.text.split())
+    return text if len(text) <= MAX_ACTION_CHARS else f"{text[:MAX_ACTION_CHARS]}…"
 
 
 _BOT = {"channel": "", "id": "", "name": "", "roles": []}
-
-
-def job_label(job: Job) -> str:
-    """Return the label by which people know a job."""
-    return f"{job.id} ({job.name})" if job.name else job.id

@@ -7,9 +7,9 @@ from datetime import datetime, tzinfo
 from typing import Any
 
 from bubbot.errors import ScheduleRefused
-from bubbot.features.schedule.changes import TERMINAL, JobChanges, find_quiet_hours, format_quiet_hours
+from bubbot.features.schedule.changes import TERMINAL, JobChanges, find_quiet_hours, format_quiet_hours, job_label
 from bubbot.features.schedule.clock import wall_time
-from bubbot.features.schedule.firing import describe_action, job_label, mark_instant
+from bubbot.features.schedule.firing import describe_action, mark_instant
 from bubbot.features.schedule.plan import next_times, parse_rule
 from bubbot.features.schedule.state import ChatRules, DeliveryState, Job, JobState, ScheduleState
 from bubbot.features.schedule.when.rules import Interval, OneTime, When, find_zone
@@ -139,8 +139,9 @@ class JobFormatter:
             state=self.format_state(job_state),
             words=self.format_schedule(job),
             next=self._format_times(job, self._next_times(job_state, 1)),
-            what=describe_action(job, self.texts),
         )
+        if job.name or job.do != "text":
+            text = self.texts.say("jobs_line_what", line=text, what=describe_action(job, self.texts))
         return text if job.session == session else text + self.texts.say("jobs_elsewhere", session=job.session)
 
     def format_list(self, jobs: Sequence[JobState], session: str) -> str:

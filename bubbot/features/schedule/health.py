@@ -9,6 +9,7 @@ from datetime import datetime
 from bubbot.errors import ScheduleRefused
 from bubbot.features.schedule.changes import SCHEDULE_TAPE
 from bubbot.features.schedule.cron import format_instant
+from bubbot.features.schedule.firing import shorten_action
 from bubbot.features.schedule.plan import next_times
 from bubbot.features.schedule.state import SCHEDULE_PROJECTION, ScheduleState
 from bubbot.ports.checks import HomeReader
@@ -22,12 +23,13 @@ MAX_FIRINGS = 5
 
 @dataclass(frozen=True, slots=True)
 class NextFiring:
-    """The next firing of a job."""
+    """The next firing of a job; `text` is the beginning of what it says, asks or runs."""
 
     job: str
     name: str
     session: str
     at: str
+    text: str = ""
 
 
 def next_firings(state: ScheduleState, at: str) -> tuple[NextFiring, ...]:
@@ -39,7 +41,9 @@ def next_firings(state: ScheduleState, at: str) -> tuple[NextFiring, ...]:
         except ScheduleRefused:  # written by a newer version; the job's own status says so
             continue
         job = job_state.job
-        firings += [NextFiring(job.id, job.name, job.session, format_instant(time)) for time in times]
+        firings += [
+            NextFiring(job.id, job.name, job.session, format_instant(time), shorten_action(job)) for time in times
+        ]
     return tuple(sorted(firings, key=lambda firing: firing.at)[:MAX_FIRINGS])
 
 
@@ -47,7 +51,12 @@ def schedule_health(context: HealthContext, firings: Sequence[NextFiring]) -> Fe
     """Report the next firings."""
     say = context.texts.say
     lines = tuple(
-        say("st_next_is", job=firing.name or firing.job[:8], session=firing.session, at=context.format_time(firing.at))
+        say(
+            "st_next_is",
+            job=firing.name or firing.text or firing.job[:8],
+            session=context.chats.get(firing.session, firing.session),
+            at=context.format_time(firing.at),
+        )
         for firing in firings
     )
     row = HealthRow(say("st_next"), lines or (say("st_none"),))

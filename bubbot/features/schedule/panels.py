@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bubbot.errors import AccessError, ScheduleRefused
-from bubbot.features.schedule.firing import describe_action, job_label
+from bubbot.features.schedule.changes import job_label
+from bubbot.features.schedule.firing import describe_action
 from bubbot.features.schedule.formatter import JobFormatter
 from bubbot.features.schedule.plan import next_times
 from bubbot.features.schedule.state import (
@@ -56,7 +57,10 @@ async def read_jobs(reader: PanelReader, query: PanelQuery) -> list[Block]:
     rows = tuple(_job_row(reader, each) for each in jobs[start : start + query.limit])
     more = str(start + query.limit) if len(jobs) > start + query.limit else ""
     columns = tuple(
-        map(texts.say, ("panel_job", "panel_state", "panel_chat", "panel_schedule", "panel_next", "panel_runs"))
+        map(
+            texts.say,
+            ("panel_does", "panel_state", "panel_chat", "panel_schedule", "panel_next", "panel_runs", "panel_job"),
+        )
     )
     return [*blocks, Table(texts.say("panel_jobs"), columns, rows, texts.say("panel_jobs_none"), more)]
 
@@ -72,12 +76,13 @@ def _job_row(reader: PanelReader, state: JobState) -> tuple[Cell, ...]:
     except ScheduleRefused:  # a schedule that this version does not know
         following = []
     return (
-        PanelLink(job_label(job), params={"job": job.id}),
+        PanelLink(describe_action(job, reader.texts), params={"job": job.id}),
         formatter.format_state(state),
         TapeLink(job.session, session=job.session),
         formatter.format_schedule(job),
         Moment(timestamp(following[0])) if following else "",
         Number(state.runs),
+        job_label(job),
     )
 
 

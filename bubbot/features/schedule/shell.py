@@ -6,9 +6,15 @@ from datetime import datetime
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from bubbot.errors import ConfigError, ScheduleRefused
-from bubbot.features.schedule.changes import SCHEDULE_TAPE, TERMINAL, JobChanges, JobRequester, parse_chat_ref
+from bubbot.features.schedule.changes import (
+    SCHEDULE_TAPE,
+    TERMINAL,
+    JobChanges,
+    JobRequester,
+    job_label,
+    parse_chat_ref,
+)
 from bubbot.features.schedule.feature import schedule_limits
-from bubbot.features.schedule.firing import describe_action, job_label
 from bubbot.features.schedule.formatter import JobFormatter
 from bubbot.features.schedule.results import (
     ChatRulesResult,
@@ -38,7 +44,9 @@ from bubbot.texts import Texts
 
 TERMINAL_CHAT = ChatRef(TERMINAL, TERMINAL)
 WHEN_HELP = "such as 'tomorrow at 9am', 'every weekday at 8', '0 9 * * 1-5', 'every 90m' or '2026-12-24 18:00'"
-JobId: TypeAlias = Annotated[str, Argument("its id, the beginning of it, or its name; list shows them")]
+JobId: TypeAlias = Annotated[
+    str, Argument("its id, the beginning of it, its name, or words of its text; list shows them")
+]
 Chat: TypeAlias = Annotated[str, Argument("the chat, such as telegram:42")]
 
 
@@ -351,7 +359,9 @@ def edit(changes: JobChanges, formatter: JobFormatter, args: EditJob) -> Facts:
 def pause(changes: JobChanges, formatter: JobFormatter, args: JobReference) -> Facts:
     """Pause a job."""
     job_state = changes.find(args.job)
-    return formatter.texts.say("job_paused", job=job_state.job.id), changes.pause(job_state)
+    return formatter.texts.say("job_paused", job=job_label(job_state.job), id=job_state.job.id), changes.pause(
+        job_state
+    )
 
 
 @_writes("resume 3fa9c1")
@@ -375,8 +385,7 @@ def run_now(changes: JobChanges, formatter: JobFormatter, args: JobReference) ->
 def remove(changes: JobChanges, formatter: JobFormatter, args: JobReference) -> Facts:
     """Remove a job."""
     job_state = changes.find(args.job)
-    what = describe_action(job_state.job, formatter.texts)
-    return formatter.texts.say("job_removed", job=job_label(job_state.job), what=what), changes.remove(job_state)
+    return formatter.texts.say("job_removed", job=job_label(job_state.job)), changes.remove(job_state)
 
 
 @_writes("chat telegram:42 --quiet 22:00-07:00")

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from bubbot.errors import ScheduleRefused, ToolRetry
-from bubbot.features.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester
-from bubbot.features.schedule.firing import ScheduledTurn, describe_action, job_label
+from bubbot.features.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester, job_label
+from bubbot.features.schedule.firing import ScheduledTurn, describe_action
 from bubbot.features.schedule.formatter import JobFormatter
 from bubbot.features.schedule.refusal import build_refusal, refusal_text
 from bubbot.features.schedule.state import Actor, ChatRef, DeliveriesView, DeliveryState, JobHistoryView
@@ -99,7 +99,7 @@ class RemindArgs(_JobOptions):
 class EditJobArgs(_JobOptions):
     """The arguments of `schedule.edit`; an option that is left out stays."""
 
-    job: str = Field(description="the job's id, its beginning, or its name")
+    job: str = Field(description="the job's id, its beginning, its name, or words of its text")
     when: str = Field(default="", description=f"{WHEN}; only a time of day keeps the days")
     positional: ClassVar[tuple[str, ...]] = ("job",)
 
@@ -107,7 +107,7 @@ class EditJobArgs(_JobOptions):
 class JobArgs(ToolArgs):
     """The arguments of tools about one job."""
 
-    job: str = Field(description="the job's id, its beginning, or its name")
+    job: str = Field(description="the job's id, its beginning, its name, or words of its text")
 
 
 class ListJobsArgs(ToolArgs):
@@ -120,7 +120,7 @@ class ListJobsArgs(ToolArgs):
 class JobHistoryArgs(ToolArgs):
     """The arguments of `schedule.history`."""
 
-    job: str = Field(description="the job's id, its beginning, or its name")
+    job: str = Field(description="the job's id, its beginning, its name, or words of its text")
     limit: int = Field(default=20, ge=1, le=200, description="how many facts")
 
 
@@ -414,7 +414,7 @@ def _control_tools(
             pending = changes(turn)
             state = pending.find(args.job)
             turn.tape.stage(SCHEDULE_TAPE, pending.pause(state))
-            return _alert(turn, turn.texts.say("job_paused", job=state.job.id))
+            return _alert(turn, turn.texts.say("job_paused", job=job_label(state.job), id=state.job.id))
 
     @tool(
         "schedule.resume",
@@ -462,7 +462,6 @@ def _control_tools(
             pending = changes(turn)
             state = pending.find(args.job)
             turn.tape.stage(SCHEDULE_TAPE, pending.remove(state))
-            what = describe_action(state.job, turn.texts)
-            return _alert(turn, turn.texts.say("job_removed", job=job_label(state.job), what=what))
+            return _alert(turn, turn.texts.say("job_removed", job=job_label(state.job)))
 
     return [schedule_pause, schedule_resume, schedule_run, schedule_remove]

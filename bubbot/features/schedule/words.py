@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, tzinfo
 
 from bubbot.features.schedule.clock import first_instant, wall_time
@@ -113,7 +113,7 @@ def _ordinal(rule: OrdinalDay, texts: Texts) -> str:
 def _cron(cron: CronExpression, texts: Texts) -> str:
     months = ""
     if len(cron.months) < 12:
-        months = texts.say("w_months", months=_ranges(cron.months, texts, "month_"))
+        months = texts.say("w_months", months=_ranges(cron.months, texts, lambda month: texts.say(f"month_{month}")))
     times, often = _times(cron, texts)
     sentence = "w_cron_often" if often else "w_cron"
     days = _days(cron, texts)
@@ -147,8 +147,10 @@ def _step(minutes: Sequence[int]) -> int | None:
 
 def _days(cron: CronExpression, texts: Texts) -> str:
     by_date, by_name = len(cron.days) < 31, len(cron.weekdays) < len(ALL_DAYS)
-    dates = texts.say("w_dates", days=_ranges(cron.days, texts)) if by_date else ""
-    names = _ranges(cron.weekdays, texts, "weekday_") if by_name else ""
+    dates = ""
+    if by_date:
+        dates = texts.say("w_dates", days=_ranges(cron.days, texts, lambda day: texts.say("w_month_day", day=day)))
+    names = _ranges(cron.weekdays, texts, lambda day: texts.say(f"weekday_{day}")) if by_name else ""
     if by_date and by_name:
         return texts.say("w_either" if cron.matches_either_day else "w_both", dates=dates, days=names)
     if by_date:
@@ -158,7 +160,7 @@ def _days(cron: CronExpression, texts: Texts) -> str:
     return texts.say("w_weekdays") if cron.weekdays == WORKDAYS else texts.say("w_on", days=names)
 
 
-def _ranges(numbers: Sequence[int], texts: Texts, names: str = "") -> str:
+def _ranges(numbers: Sequence[int], texts: Texts, say_number: Callable[[int], str] = str) -> str:
     """Join numbers or their names, with runs of three and more as ranges."""
     runs: list[list[int]] = []
     for number in numbers:
@@ -168,7 +170,7 @@ def _ranges(numbers: Sequence[int], texts: Texts, names: str = "") -> str:
             runs.append([number])
     parts: list[str] = []
     for run in runs:
-        items = [texts.say(f"{names}{number}") if names else str(number) for number in run]
+        items = [say_number(number) for number in run]
         parts += [items[0] + texts.say("w_to") + items[-1]] if len(run) > 2 else items
     return _join(parts, texts)
 

@@ -71,15 +71,18 @@ def _form(reader: PanelReader, words: str) -> Form:
 
 
 def _columns(reader: PanelReader) -> tuple[str, ...]:
-    return tuple(map(reader.texts.say, ("panel_chat", "panel_entry", "panel_when", "panel_kind", "panel_text")))
+    return tuple(
+        map(reader.texts.say, ("panel_chat", "panel_entry", "panel_when", "panel_by", "panel_kind", "panel_text"))
+    )
 
 
 def _row(reader: PanelReader, tape: str, session: str, hit: SearchHit) -> tuple[Cell, ...]:
     notes = [] if hit.exact else [reader.texts.say("panel_spelling")]
     return (
-        TapeLink(session or tape, tape=tape),
+        TapeLink(session or tape, session=session, tape=tape),
         TapeLink(f"#{hit.id}", tape=tape, entry=hit.id),
         Moment(hit.date),
+        hit.author,
         " ".join(filter(None, (hit.kind, hit.name))),
         " ".join([hit.snippet, *(f"({note})" for note in notes)]),
     )

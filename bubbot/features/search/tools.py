@@ -105,6 +105,5 @@ def format_hit(hit: SearchHit, zone: tzinfo, texts: Texts) -> str:
     marks = "" if hit.exact else texts.say("hit_approximate")
     marks += texts.say("hit_superseded", entry=hit.superseded_by) if hit.superseded_by else ""
     date = format_date(hit.date, zone, undated=texts.say("undated"))
-    return texts.say(
-        "search_hit", entry=hit.id, date=date, kind=hit.kind, marks=marks, snippet=escape_tags(hit.snippet)
-    )
+    snippet = escape_tags(f"{hit.author}: {hit.snippet}" if hit.author else hit.snippet)
+    return texts.say("search_hit", entry=hit.id, date=date, kind=hit.kind, marks=marks, snippet=snippet)

@@ -56,7 +56,13 @@ _SPARE = 6  # entries read at first beyond those wanted, because some may be lef
 
 @dataclass(frozen=True, slots=True)
 class SearchHit:
-    """An entry that matches. `snippet` is one line around the match; `superseded_by` the correction's id."""
+    """An entry that matches.
+
+    Attributes:
+        snippet: one line around the match, without the name of who wrote it.
+        author: who wrote it, as shown; empty if no person did.
+        superseded_by: the correction's id.
+    """
 
     id: int
     kind: str
@@ -65,6 +71,7 @@ class SearchHit:
     snippet: str
     exact: bool
     superseded_by: int | None = None
+    author: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,9 +353,14 @@ class _MatchFilter:
         if entry.id < self.zone and entry.kind == Kind.EVENT and (entry.name or "").startswith("memory."):
             self.old_memory.add(entry.id)
             return None
-        snippet = cut_snippet(self._texts[entry.id], piece)
+        name = "".join(sender_name(entry.meta))
+        text = self._texts[entry.id]  # its last line is the name
+        words = text.removesuffix(unicodedata.normalize("NFKC", f"\n{name}")) if name else text
+        snippet = cut_snippet(words or text, piece)
         superseded = self.corrections.superseded.get(entry.id)
-        return SearchHit(entry.id, entry.kind, entry.date, entry.name, snippet, exact, superseded)
+        return SearchHit(
+            entry.id, entry.kind, entry.date, entry.name, snippet, exact, superseded, " ".join(name.split())
+        )
 
     def _split(self, entry: TapeEntry, calls: _ToolCallIndex) -> tuple[str, str]:
         """Return the entry's own text, and its text that is an earlier answer of the search tool.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from bubbot.features.trace.words import Excerpt
 from bubbot.records import dataclass
+from bubbot.runtime.context.attachments import FILE, IMAGE, is_attached
 from bubbot.runtime.turns import CallRecord, read_calls, read_results
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, encode, text_field, thaw
 
@@ -17,6 +18,31 @@ MAX_PARTS = 20
 """Texts of one entry in a list."""
 CALL_CHARS = 1000
 """Characters of the arguments and of the result of a call."""
+COMMAND_EVENT = "command"
+FILE_KINDS = (IMAGE, "audio", "voice", "video", FILE)
+
+
+WordForm: TypeAlias = Literal["plain", "markdown", "code"]
+"""How a text is drawn: as it was typed, as the Markdown of a model, or as JSON and arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttachedFile:
+    """An image, a recording or another file of a message.
+
+    Attributes:
+        kind: `image`, `voice`, `audio`, `video` or `file`.
+        name: of the file; empty if it has none.
+        size: bytes; None if unknown.
+        note: what the platform says of it, such as how long it is.
+        written_by: the model that transcribed it; empty for none.
+    """
+
+    kind: str
+    name: str
+    size: int | None
+    note: str
+    written_by: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +52,21 @@ class WordPart:
     Attributes:
         label: what it is, such as the name of a tool; empty for the words of a message.
         words: the text.
-        is_code: it is JSON or arguments, and no prose.
+        form: how it is drawn.
         is_error: it tells that something went wrong.
+        file: the file that it stands in; None for none.
     """
 
     label: str
     words: Excerpt
-    is_code: bool = False
+    form: WordForm = "plain"
     is_error: bool = False
+    file: AttachedFile | None = None
+
+    @property
+    def is_code(self) -> bool:
+        """True if it is JSON or arguments, and no prose."""
+        return self.form == "code"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +101,17 @@ class EntryRow:
     erased: bool
     is_cut: bool
 
+    @property
+    def is_detail(self) -> bool:
+        """True if it is a fact that a list shows closed."""
+        is_talk = self.kind in (Kind.MESSAGE, Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.ERROR)
+        return not is_talk and self.name != COMMAND_EVENT
+
 
 def describe_entry(entry: TapeEntry, limit: int = ROW_CHARS) -> EntryRow:
     """Describe an entry in at most `limit` characters for each of its texts."""
-    texts = list(_texts(entry, limit))
-    parts = tuple(
-        WordPart(label, Excerpt.of(text, limit), is_code, is_error)
-        for label, text, is_code, is_error in texts[:MAX_PARTS]
-    )
+    texts = list(_list_parts(entry, limit))
+    parts = tuple(texts[:MAX_PARTS])
     sender, origin = entry.meta.get("sender"), text_field(entry.meta, "origin")
     return EntryRow(
         entry.id,
@@ -123,31 +159,57 @@ def excerpt_result(call: CallRecord) -> Excerpt:
     return Excerpt.of(content if isinstance(content, str) else pretty(content), CALL_CHARS)
 
 
-def _texts(entry: TapeEntry, limit: int) -> Iterator[tuple[str, str, bool, bool]]:
-    """Yield label, text, whether it is code and whether it is an error."""
+def _list_parts(entry: TapeEntry, limit: int) -> Iterator[WordPart]:
     payload = entry.payload
+
+    def part(text: str, label: str = "", form: WordForm = "plain", *, is_error: bool = False) -> WordPart:
+        return WordPart(label, Excerpt.of(text, limit), form, is_error)
+
     match entry.kind:
         case _ if entry.erased:
             return
         case Kind.MESSAGE:
-            for label, text in content_texts(payload.get("content")):
-                yield label, text, False, False
+            # What people type is shown as they typed it; models write Markdown.
+            yield from _message_parts(payload, "markdown" if payload.get("role") == "assistant" else "plain", limit)
         case Kind.TOOL_CALL:
             if text := text_field(payload, "content"):
-                yield "", text, False, False
-            for call in read_calls(entry):
-                yield call.name, pretty_arguments(call.arguments), True, False
+                yield part(text, form="markdown")
+            yield from (part(pretty_arguments(call.arguments), call.name, "code") for call in read_calls(entry))
         case Kind.TOOL_RESULT:
             for result in read_results(entry):
-                for label, text in content_texts(result.get("content")):
-                    yield label or text_field(result, "tool_call_id"), text, False, result.get("is_error") is True
+                call, is_error = text_field(result, "tool_call_id"), result.get("is_error") is True
+                texts = content_texts(result.get("content"))
+                yield from (part(text, label or call, is_error=is_error) for label, text in texts)
         case Kind.ERROR:
-            yield text_field(payload, "kind"), text_field(payload, "message"), False, True
+            yield part(text_field(payload, "message"), text_field(payload, "kind"), is_error=True)
         case Kind.SYSTEM if "content" in payload:
-            yield "", text_field(payload, "content"), False, False
+            yield part(text_field(payload, "content"))
+        case Kind.EVENT if entry.name == COMMAND_EVENT and text_field(entry.data, "raw"):
+            status, output = text_field(entry.data, "status"), text_field(entry.data, "output")
+            told = [part(output, "" if status == "ok" else status, "markdown", is_error=status == "error")]
+            yield from (part(text_field(entry.data, "raw")), *(told if output else ()))
         case _:
             shown = {Kind.ANCHOR: "state", Kind.EVENT: "data"}.get(Kind(entry.kind)) if entry.name else None
-            yield "", _readable(payload.get(shown, {}) if shown else payload, limit), True, False
+            yield part(_readable(payload.get(shown, {}) if shown else payload, limit), form="code")
+
+
+def _message_parts(payload: JsonObject, form: WordForm, limit: int) -> Iterator[WordPart]:
+    content = payload.get("content")
+    for each in content if isinstance(content, Sequence) and not isinstance(content, str) else (content,):
+        if isinstance(each, Mapping) and is_attached(each):
+            kind = text_field(each, "kind") if each["type"] == FILE else IMAGE
+            size = each.get("size")
+            file = AttachedFile(
+                kind if kind in FILE_KINDS else FILE,
+                text_field(each, "name"),
+                size if isinstance(size, int) else None,
+                text_field(each, "note"),
+                text_field(each, "by"),
+            )
+            yield WordPart("", Excerpt.of(text_field(each, "text"), limit), file=file)
+        else:
+            for label, text in content_texts(each if isinstance(each, str) or each is None else (each,)):
+                yield WordPart(label, Excerpt.of(text, limit), form)
 
 
 def content_texts(content: Any) -> Iterator[tuple[str, str]]:

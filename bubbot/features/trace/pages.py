@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import tzinfo
 from typing import Any, TypeAlias
 
-from bubbot.errors import AccessError, BubbotError, EntryNotFound
+from bubbot.errors import AccessError, BubbotError, EntryNotFound, TapeCorrupt
 from bubbot.features.trace.entries import describe_entry, pretty
 from bubbot.features.trace.export import MAX_EXPORT_ENTRIES, file_policy, read_slice
 from bubbot.features.trace.panels import PanelView, may_open, parse_panel_query
 from bubbot.features.trace.render import STATIC_TYPES, PageRenderer, url
 from bubbot.features.trace.request import RequestReader
 from bubbot.features.trace.sessions import SessionDirectory, SessionRow
-from bubbot.features.trace.timeline import group_turns, read_rows, read_running, read_timeline, read_turns
+from bubbot.features.trace.timeline import group_turns, read_rows, read_running, read_timeline
 from bubbot.features.trace.turn import find_turn, read_turn
+from bubbot.features.trace.turn_list import TurnList, read_turns
 from bubbot.features.trace.words import TextPage
+from bubbot.gateway.names import NO_NAMES, NameBook
 from bubbot.ports.pages import LoginForm, PageAnswer, PageRequest, parse_number
 from bubbot.ports.panel import FeaturePanel, PanelQuery
 from bubbot.records import dataclass
@@ -77,6 +80,7 @@ class TapePlace:
     reader: TapeBoundary
     tape: TapeService
     row: SessionRow
+    names: NameBook
 
 
 class TracePages:
@@ -88,8 +92,9 @@ class TracePages:
         self._directory = SessionDirectory()
         self._requests = RequestReader(deps.strategies)
         self._of_tape: Mapping[str, Callable[[TapePlace, Sequence[str]], Awaitable[PageAnswer]]] = {
-            "": self._show_timeline,
+            "": self._show_first,
             "turns": self._show_turns,
+            "timeline": self._show_timeline,
             "turn": self._show_turn,
             "step": self._show_step,
             "entry": self._show_entry,
@@ -132,8 +137,10 @@ class TracePages:
                 row = await self._directory.find(reader, name)
                 if row.entries == 0 and not row.is_running:
                     raise EntryNotFound(f"there is no tape {name[:100]!r}")
-                place = TapePlace(request, reader, reader.open_tape(name, row.session), row)
                 action, *parts = rest or ("",)
+                names = NO_NAMES if action == "tail" else await NameBook.read(reader, self._deps.texts, row.session)
+                tape = reader.open_tape(name, row.session)
+                place = TapePlace(request, reader, tape, row.with_name(names), names)
                 if action in self._of_tape:
                     return await self._of_tape[action](place, parts)
             case ("session", name, *_):
@@ -177,21 +184,25 @@ class TracePages:
         return self._deps.texts.panel(each.panel.name, each.panel.title)
 
     async def _show_panel(self, request: PageRequest, reader: TapeBoundary, name: str) -> PageAnswer:
-        values = await self._read_panel("deployment", name, reader, parse_panel_query(request.query))
+        names = await NameBook.read(reader, self._deps.texts)
+        values = await self._read_panel("deployment", name, reader, parse_panel_query(request.query), names)
         return await self._page("panel.html", request, **values)
 
     async def _show_tape_panel(self, place: TapePlace, parts: Sequence[str]) -> PageAnswer:
         query = parse_panel_query(place.request.query, place.row.session, place.row.tape)
-        values = await self._read_panel("session", parts[0] if len(parts) == 1 else "", place.reader, query)
+        name = parts[0] if len(parts) == 1 else ""
+        values = await self._read_panel("session", name, place.reader, query, place.names)
         return await self._tape_page("tape_panel.html", place, **values)
 
-    async def _read_panel(self, scope: str, name: str, reader: TapeBoundary, query: PanelQuery) -> Values:
+    async def _read_panel(
+        self, scope: str, name: str, reader: TapeBoundary, query: PanelQuery, names: NameBook
+    ) -> Values:
         each = self._panels.get((scope, name))
         if each is None:
             raise EntryNotFound("there is no such page")
         deps = self._deps
         blocks = await each.read(reader, query, zone=deps.zone, now=deps.now(), texts=deps.texts)
-        view = PanelView(each, query, reader, self._panel_names)
+        view = PanelView(each, query, reader, self._panel_names, names)
         return {"blocks": blocks, "view": view, "title": self._title(each), "name": name}
 
     async def _show_export(self, place: TapePlace, _parts: Sequence[str]) -> PageAnswer:
@@ -222,7 +233,8 @@ class TracePages:
         kind = kind if kind in KINDS else KINDS[0]
         rows = await self._directory.list_rows(reader, kind)
         number = max(min(request.number("page") or 1, -(-len(rows) // SESSIONS_PER_PAGE)), 1)
-        shown = rows[(number - 1) * SESSIONS_PER_PAGE : number * SESSIONS_PER_PAGE]
+        names = await NameBook.read(reader, self._deps.texts)
+        shown = [row.with_name(names) for row in rows[(number - 1) * SESSIONS_PER_PAGE : number * SESSIONS_PER_PAGE]]
         kinds = KINDS if request.viewer.sees_all else KINDS[:2]
         return await self._page(
             "sessions.html",
@@ -243,9 +255,24 @@ class TracePages:
             "timeline.html", place, timeline=timeline, groups=group_turns(timeline.rows), running=running
         )
 
+    async def _show_first(self, place: TapePlace, parts: Sequence[str]) -> PageAnswer:
+        """Show the turns, or the entries of a tape without turns."""
+        turns = TurnList((), 0)
+        if place.row.has_turns:
+            with suppress(TapeCorrupt):  # the timeline reads less
+                turns = await self._read_turns(place)
+        return await (self._show_turn_list(place, turns) if turns.lines else self._show_timeline(place, parts))
+
     async def _show_turns(self, place: TapePlace, _parts: Sequence[str]) -> PageAnswer:
-        turns = await read_turns(place.tape, place.request.number("before"))
-        return await self._tape_page("turns.html", place, turns=turns)
+        return await self._show_turn_list(place, await self._read_turns(place))
+
+    async def _read_turns(self, place: TapePlace) -> TurnList:
+        return await read_turns(place.reader, place.tape, place.row.session, place.request.number("before"))
+
+    async def _show_turn_list(self, place: TapePlace, turns: TurnList) -> PageAnswer:
+        is_newest = place.request.number("before") is None
+        running = await read_running(place.reader, place.row.tape) if is_newest else ()
+        return await self._tape_page("turns.html", place, turns=turns, running=running, is_newest=is_newest)
 
     async def _show_tail(self, place: TapePlace, _parts: Sequence[str]) -> PageAnswer:
         """Return what came after an entry, and what a running turn has written so far, without the page around it."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from bubbot.features.trace.render import url
 from bubbot.features.trace.request import ChangedLine, compare_lines
+from bubbot.gateway.names import NameBook
 from bubbot.ports.panel import (
     Block,
     Cell,
@@ -19,6 +20,7 @@ from bubbot.ports.panel import (
     Number,
     PanelLink,
     PanelQuery,
+    PersonName,
     TapeLink,
 )
 from bubbot.records import dataclass
@@ -81,16 +83,31 @@ class PanelView:
         panel: the panel.
         query: what is asked of it.
         reader: the tapes of the viewer.
-        names: the panels of sessions, and those of the deployment.
+        panel_names: the panels of sessions, and those of the deployment.
+        names: the names of chats and people.
     """
 
     def __init__(
-        self, panel: FeaturePanel, query: PanelQuery, reader: TapeBoundary, names: Mapping[str, Sequence[str]]
+        self,
+        panel: FeaturePanel,
+        query: PanelQuery,
+        reader: TapeBoundary,
+        panel_names: Mapping[str, Sequence[str]],
+        names: NameBook,
     ) -> None:
         self._panel = panel
         self._query = query
         self._reader = reader
+        self._panel_names = panel_names
         self._names = names
+
+    def text(self, shown: str | PersonName | TapeLink | PanelLink) -> str:
+        """Return the words of a cell: those of a person and of a link to a chat are the names."""
+        if isinstance(shown, PersonName):
+            return self._names.find_person(shown.account)
+        if isinstance(shown, TapeLink) and shown.text == shown.session:
+            return self._names.find_chat(shown.session)
+        return shown if isinstance(shown, str) else shown.text
 
     def address(self, link: object) -> str:
         """Return the address of a link; empty if the viewer may not go there."""
@@ -120,7 +137,7 @@ class PanelView:
     @staticmethod
     def cell_kind(cell: Cell) -> str:
         """Return `text`, `number`, `moment` or `link`."""
-        if isinstance(cell, str):
+        if isinstance(cell, str | PersonName):
             return "text"
         return {Number: "number", Moment: "moment"}.get(type(cell), "link")
 
@@ -187,9 +204,9 @@ class PanelView:
     def _panel_address(self, link: PanelLink) -> str:
         name = link.panel or self._panel.panel.name
         tape = session_tape(self._reader.workspace, link.session) if link.session else self._query.tape
-        if name in self._names["session"] and tape:
+        if name in self._panel_names["session"] and tape:
             return self._own_address(name, tape, link.params, "") if self._reader.may_read(tape) else ""
-        return self._own_address(name, "", link.params, "") if name in self._names["deployment"] else ""
+        return self._own_address(name, "", link.params, "") if name in self._panel_names["deployment"] else ""
 
     def _own_address(self, name: str, tape: str, params: Mapping[str, str], cursor: str) -> str:
         parts = ("session", tape, "panel", name) if tape else ("panel", name)

@@ -13,7 +13,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from bubbot.features.trace.entries import describe_entry, excerpt_arguments, excerpt_result
+from bubbot.features.trace.markdown import draw_markdown
 from bubbot.features.trace.words import reveal
+from bubbot.ports.text import format_bytes
 from bubbot.texts import Texts
 
 PACKAGE = "bubbot.features.trace"
@@ -43,8 +45,11 @@ class PageRenderer:
         )
         environment.filters.update(
             reveal=reveal,
+            markdown=draw_markdown,
+            seconds=_format_seconds,
+            size=format_bytes,
             money=_format_money,
-            count=_format_count,
+            count=self._format_count,
             row=describe_entry,
             call_arguments=excerpt_arguments,
             call_result=excerpt_result,
@@ -66,6 +71,9 @@ class PageRenderer:
     def style(self) -> Markup:
         """The style, for a file that holds it: it has nothing in it that ends an element."""
         return Markup(self.read_static("trace.css").decode())  # noqa: S704 - a file of ours
+
+    def _format_count(self, value: float) -> str:
+        return self.texts.format_number(f"{value:,.0f}" if float(value).is_integer() else f"{value:,}")
 
     def _format_date(self, date: str) -> str:
         """Write a time in the zone of the deployment; as it is if it is none."""
@@ -91,5 +99,5 @@ def _format_money(value: float | None) -> str:
     return "" if value is None else f"${value:.6f}".rstrip("0").rstrip(".")
 
 
-def _format_count(value: float) -> str:
-    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,}"
+def _format_seconds(value: float) -> str:
+    return f"{value:.2f}" if value < 1 else f"{value:.1f}" if value < 10 else f"{value:,.0f}"

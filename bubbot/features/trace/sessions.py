@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
+from dataclasses import replace
 
-from bubbot.errors import TapeCorrupt
+from bubbot.gateway.names import NameBook, fetch_readable
 from bubbot.ports.session_names import IMPORT_EVENT, IMPORTS_TAPE
 from bubbot.records import dataclass
 from bubbot.tape.boundary import TapeBoundary
@@ -28,6 +29,7 @@ class SessionRow:
         date: of the newest one, ISO 8601; empty if unknown.
         is_archive: it was put aside.
         is_running: a turn runs.
+        name: what people call the chat; empty if unknown.
     """
 
     tape: str
@@ -36,11 +38,21 @@ class SessionRow:
     date: str
     is_archive: bool = False
     is_running: bool = False
+    name: str = ""
 
     @property
     def label(self) -> str:
         """What people call it."""
+        return self.name or self.id
+
+    @property
+    def id(self) -> str:
+        """What people type for it."""
         return self.session or self.tape
+
+    def with_name(self, names: NameBook) -> SessionRow:
+        """Return the row with the name of its chat."""
+        return replace(self, name=names.chats.get(self.session, ""))
 
     @property
     def has_turns(self) -> bool:
@@ -85,7 +97,7 @@ class SessionDirectory:
         for start in range(0, len(stale), QUERIES_AT_ONCE):
             part = stale[start : start + QUERIES_AT_ONCE]
             queries = [TapeQuery(tape.name, IdRanges(((tape.head, tape.head),))) for tape in part]
-            for tape, found in zip(part, await _fetch_readable(reader, queries), strict=True):
+            for tape, found in zip(part, await fetch_readable(reader, queries), strict=True):
                 self._dates[tape.name] = tape.head, found[0].date if found else ""
 
     async def _read_sessions(self, reader: TapeBoundary, names: Collection[str]) -> None:
@@ -95,25 +107,15 @@ class SessionDirectory:
         if len(self._sessions) + len(unknown) > MAX_REMEMBERED:
             self._sessions.clear()
         imports = TapeQuery(IMPORTS_TAPE, kinds=("event",), names=(IMPORT_EVENT,), newest=True)
-        facts = (await _fetch_readable(reader, [imports]))[0] if reader.may_read(IMPORTS_TAPE) else ()
+        facts = (await fetch_readable(reader, [imports]))[0] if reader.may_read(IMPORTS_TAPE) else ()
         imported = {text_field(fact.data, "tape"): fact for fact in reversed(facts) if not fact.erased}
         for start in range(0, len(unknown), QUERIES_AT_ONCE):
             part = unknown[start : start + QUERIES_AT_ONCE]
             queries = [TapeQuery(name, kinds=("anchor",), names=("session/start",), limit=1) for name in part]
-            for name, found in zip(part, await _fetch_readable(reader, queries), strict=True):
+            for name, found in zip(part, await fetch_readable(reader, queries), strict=True):
                 session = _session_of(imported.get(name), found)
                 if session:  # a tape may get its first anchor later
                     self._sessions[name] = session
-
-
-async def _fetch_readable(reader: TapeBoundary, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
-    """Answer queries; those that meet a damaged entry find nothing: the list has the tape, whose pages say what is wrong."""
-    try:
-        return await reader.fetch(queries)
-    except TapeCorrupt:
-        if len(queries) == 1:
-            return [()]
-    return [found for query in queries for found in await _fetch_readable(reader, [query])]
 
 
 def _session_of(fact: TapeEntry | None, starts: Collection[TapeEntry]) -> str:

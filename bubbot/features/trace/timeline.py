@@ -8,15 +8,12 @@ from itertools import groupby
 
 from bubbot.features.trace.entries import ROW_CHARS, EntryRow, describe_entry
 from bubbot.records import dataclass
-from bubbot.runtime.turns import turn_status
 from bubbot.tape.boundary import TapeBoundary
-from bubbot.tape.entry import Kind, TapeEntry
-from bubbot.tape.events import TURN_ENDS, TURN_START
+from bubbot.tape.entry import TapeEntry
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import IdRanges, TapeQuery
 
 PAGE_ENTRIES = 100
-PAGE_TURNS = 40
 READ_ENTRIES = 50
 """Entries in memory at once while a page is read."""
 
@@ -59,33 +56,6 @@ class TurnGroup:
     def first(self) -> int:
         """The first entry."""
         return self.rows[0].id
-
-
-@dataclass(frozen=True, slots=True)
-class TurnLine:
-    """A turn in the list of turns.
-
-    Attributes:
-        first: the entry that began it.
-        turn: its id.
-        date: when it began.
-        status: how it ended; empty: it has not.
-        asked: the message that it answers; None for none.
-    """
-
-    first: int
-    turn: str
-    date: str
-    status: str
-    asked: EntryRow | None
-
-
-@dataclass(frozen=True, slots=True)
-class TurnList:
-    """A page of turns, newest first; `older`: the entry before which the next page begins, 0 for none."""
-
-    lines: tuple[TurnLine, ...]
-    older: int
 
 
 async def read_timeline(tape: TapeHandle, before: int | None, first: int | None) -> Timeline:
@@ -133,44 +103,3 @@ async def read_running(reader: TapeBoundary, tape: str) -> tuple[EntryRow, ...]:
         entries = [entry for batch in fork.staged if batch.tape == tape for entry in batch.entries]
         rows += [describe_entry(entry.with_id(fork.base + place)) for place, entry in enumerate(entries, 1)]
     return tuple(rows)
-
-
-async def read_turns(tape: TapeHandle, before: int | None) -> TurnList:
-    """Read the newest turns, or those before an entry."""
-    head = await tape.head()
-    high = head if before is None else min(before - 1, head)
-    names = (TURN_START, *TURN_ENDS)
-    query = TapeQuery(
-        tape.name,
-        IdRanges(((1, high),)),
-        kinds=(Kind.EVENT,),
-        names=names,
-        newest=True,
-        limit=2 * PAGE_TURNS,
-    )
-    found = (await tape.fetch([query]))[0] if high > 0 else ()
-    pairs: list[tuple[TapeEntry, TapeEntry | None]] = []
-    end: TapeEntry | None = None
-    for entry in found:
-        if entry.name == TURN_START:
-            pairs.append((entry, end))
-            end = None
-        else:
-            end = entry
-    queries = [
-        TapeQuery(tape.name, IdRanges(((start.id, end.id if end else start.id + 20),)), kinds=(Kind.MESSAGE,), limit=1)
-        for start, end in pairs
-    ]
-    messages = await tape.fetch(queries) if queries else []
-    lines = tuple(
-        TurnLine(
-            start.id,
-            str(start.meta.get("turn", "")),
-            start.date,
-            turn_status(end) if end else "",
-            describe_entry(asked[0], 300) if asked else None,
-        )
-        for (start, end), asked in zip(pairs, messages, strict=True)
-    )
-    older = pairs[-1][0].id if len(found) == 2 * PAGE_TURNS and pairs else 0
-    return TurnList(lines, older)

@@ -89,7 +89,7 @@ def build_chart(
         return (
             reporter.currency.format_amount(texts, value)
             if has_price
-            else texts.say("usage_tokens", tokens=f"{value:,.0f}")
+            else texts.say("usage_tokens", tokens=texts.format_number(f"{value:,.0f}"))
         )
 
     def unit(texts: Texts) -> str:

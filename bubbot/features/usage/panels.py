@@ -9,6 +9,7 @@ from bubbot.errors import ToolFailed
 from bubbot.features.usage.chart import build_chart, charts_are_installed, draw_chart
 from bubbot.features.usage.reporter import Period, UsageReporter, format_heading, format_period
 from bubbot.features.usage.spending import SPENDING_DIMENSIONS, SpendingReport, UsageSum
+from bubbot.gateway.names import NameBook
 from bubbot.ports.panel import (
     Block,
     Cell,
@@ -20,6 +21,7 @@ from bubbot.ports.panel import (
     PanelQuery,
     PanelReader,
     Paragraph,
+    PersonName,
     Table,
     TapeLink,
 )
@@ -40,17 +42,19 @@ async def read_usage(reader: PanelReader, query: PanelQuery) -> list[Block]:
     asked = query.params.get("period", "")
     period = cast("Period", asked if asked in get_args(Period) else "month")
     spending = await reporter.read_spending(period, query.session)
+    names = await NameBook.read(reader.tapes, texts, query.session)
+    named = spending.with_names(names)
     periods = tuple(
         PanelLink(format_period(texts, each), params={"period": each}) for each in get_args(Period) if each != period
     )
     blocks: list[Block] = [
-        Paragraph(reporter.format_summary(texts, period, spending, query.session), links=periods),
+        Paragraph(reporter.format_summary(texts, period, named, query.session), links=periods),
         *(Paragraph(note, "warning") for note in reporter.format_notes(texts, spending.total)),
     ]
     if not query.session and reader.tapes.viewer.sees_all:  # the state of budgets counts every chat
-        blocks += [Paragraph(line) for line in await reporter.report_limits(texts)]
+        blocks += [Paragraph(line) for line in await reporter.report_limits(texts, names=names)]
     if spending.total.calls:
-        blocks += await _draw(reader, query, reporter, period, spending)
+        blocks += await _draw(reader, query, reporter, period, named)
         sums = {name: spending.by[name] for name in _dimensions(query)}
         blocks += [_table(reader, reporter, name, parts) for name, parts in sums.items() if parts]
     return blocks
@@ -89,6 +93,11 @@ async def _draw(
     return [Chart(chart["title"][0], "bars", points, drawn.image), *map(Paragraph, drawn.format_numbered(texts))]
 
 
+def _label(by: str, name: str) -> Cell:
+    """Return a chat as a link, and a person by the name that people know."""
+    return TapeLink(name, session=name) if by == "chat" else PersonName(name) if by == "user" else name
+
+
 def _table(reader: PanelReader, reporter: UsageReporter, by: str, sums: Mapping[str, UsageSum]) -> Table:
     texts = reader.texts
     columns = tuple(
@@ -96,7 +105,7 @@ def _table(reader: PanelReader, reporter: UsageReporter, by: str, sums: Mapping[
     )
     rows: list[tuple[Cell, ...]] = [
         (
-            TapeLink(name, session=name) if by == "chat" else name,
+            _label(by, name),
             Number(usage.cost_nanousd, text=reporter.format_cost(texts, usage)),
             Number(usage.calls),
             Number(usage.input_tokens),

@@ -13,7 +13,8 @@ from bubbot.features.usage.spending import (
     UsageSum,
     combine_reports,
 )
-from bubbot.ports.usage import BOT_SCOPE, BUDGET_TAPE, CHAT_SCOPE, Currency, format_number
+from bubbot.gateway.names import NO_NAMES, NameBook
+from bubbot.ports.usage import BOT_SCOPE, BUDGET_TAPE, CHAT_SCOPE, Currency, round_amount
 from bubbot.records import dataclass
 from bubbot.tape.handle import Clock
 from bubbot.tape.service import TapeService
@@ -29,12 +30,16 @@ BAR_CELLS = 8
 class ReportLimits(Protocol):
     """Reports the used shares of budgets."""
 
-    async def __call__(self, texts: Texts, scopes: Sequence[tuple[str, str]] | None = None) -> list[str]:
+    async def __call__(
+        self, texts: Texts, scopes: Sequence[tuple[str, str]] | None = None, names: NameBook = NO_NAMES
+    ) -> list[str]:
         """Return a line for each limit of these scopes; None: of all that have spending."""
         ...
 
 
-async def report_no_limits(texts: Texts, scopes: Sequence[tuple[str, str]] | None = None) -> list[str]:
+async def report_no_limits(
+    texts: Texts, scopes: Sequence[tuple[str, str]] | None = None, names: NameBook = NO_NAMES
+) -> list[str]:
     """Report nothing, for bots without budgets."""
     return []
 
@@ -118,7 +123,7 @@ class UsageReporter:
 
     def _format_spent(self, texts: Texts, period: Period, total: UsageSum, chat: str) -> str:
         if not total.has_price:
-            return texts.say("usage_tokens", tokens=f"{total.tokens:,}")
+            return texts.say("usage_tokens", tokens=texts.format_number(f"{total.tokens:,}"))
         day = self.period_start("day")
         key = {"day": day, "month": day[:7], "all": ""}[period]
         limit = self.find_cost_limit(CHAT_SCOPE if chat else BOT_SCOPE, chat, key) if key else None
@@ -127,22 +132,26 @@ class UsageReporter:
         spent, rate = total.cost_nanousd / 10**9, self.currency.usd_rate
         return texts.say(
             "usage_spent_of",
-            spent=format_number(spent * rate),
+            spent=texts.format_number(round_amount(spent * rate)),
             limit=self.currency.format_amount(texts, limit * rate),
         )
 
     def format_line(self, texts: Texts, name: str, usage: UsageSum) -> str:
         """Format a sum as one line."""
-        return texts.say(
-            "usage_line",
-            name=name,
-            cost=self.format_cost(texts, usage),
-            calls=usage.calls,
-            input=f"{usage.input_tokens:,}",
-            cached=f"{usage.cached_tokens:,}",
-            output=f"{usage.output_tokens:,}",
-            entries=", ".join(_format_ids(tape, ids) for tape, ids in usage.reservations.items()),
+        cost, calls = self.format_cost(texts, usage), texts.say("usage_calls", count=usage.calls)
+        read, cached, written = (
+            texts.format_number(f"{count:,}") for count in (usage.input_tokens, usage.cached_tokens, usage.output_tokens)
         )
+        if not usage.cached_tokens:
+            return texts.say("usage_line", name=name, cost=cost, calls=calls, input=read, output=written)
+        return texts.say(
+            "usage_line_cached", name=name, cost=cost, calls=calls, input=read, cached=cached, output=written
+        )
+
+    def _format_cited(self, texts: Texts, name: str, usage: UsageSum) -> str:
+        """Format a sum as one line, with the entries behind it."""
+        entries = ", ".join(_format_ids(tape, ids) for tape, ids in usage.reservations.items())
+        return texts.say("usage_line_entries", line=self.format_line(texts, name, usage), entries=entries)
 
     def format_report(
         self, texts: Texts, spending: SpendingReport, by: Sequence[str], max_rows: int, *, has_bars: bool = False
@@ -154,12 +163,13 @@ class UsageReporter:
             spending: the spending to report.
             by: the groupings, each a table.
             max_rows: rows of one table at most.
-            has_bars: begin the rows of a table with bars. They are in front, as letters have different widths in a chat.
+            has_bars: begin the rows of a table with bars, for people in a chat: in front, as letters have different widths
+                there. Without them each line has the entries behind it.
         """
-        total = spending.total
+        total, format_line = spending.total, self.format_line if has_bars else self._format_cited
         if not total.calls:
             return
-        yield self.format_line(texts, texts.say("usage_sum"), total)
+        yield format_line(texts, texts.say("usage_sum"), total)
         for grouping in by:
             sums = spending.by[grouping]
             if not sums:
@@ -168,10 +178,11 @@ class UsageReporter:
             longest = max(map(spending.measure, sums.values())) if has_bars and len(sums) > 1 else 0
             for name, usage in list(sums.items())[:max_rows]:
                 bar = f"{_format_bar(spending.measure(usage) / longest)} " if longest else ""
-                yield f"  {bar}{self.format_line(texts, name, usage)}"
+                yield f"  {bar}{format_line(texts, name, usage)}"
             yield from ("  …",) if len(sums) > max_rows else ()
         yield from self.format_notes(texts, total)
-        yield texts.say("usage_cites")
+        if not has_bars:
+            yield texts.say("usage_cites")
 
     def format_notes(self, texts: Texts, total: UsageSum) -> Iterator[str]:
         """Yield what a sum leaves out or estimates."""

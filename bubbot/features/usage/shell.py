@@ -9,6 +9,7 @@ from bubbot.errors import ConfigError
 from bubbot.features.usage.bars import format_bars
 from bubbot.features.usage.reporter import Period, UsageReporter, format_period
 from bubbot.features.usage.spending import SPENDING_DIMENSIONS, SpendingReport, UsageSum, UsageTotals
+from bubbot.gateway.names import NameBook
 from bubbot.log import printable
 from bubbot.ports.command import Argument, CommandContext, CommandGroup, CommandResult, command
 from bubbot.ports.session_names import read_current_sessions
@@ -103,16 +104,19 @@ async def report(context: CommandContext, args: ReportUsage) -> CommandResult:
     by = {table: {name: calls.totals() for name, calls in spending.by[table].items()} for table in tables}
     total = spending.total.totals()
     data = UsageResult(period, reporter.period_start(period), BUDGET_TAPE, spending.answers, total, by)
+    texts = Texts()
+    places = [*spending.by["chat"], *spending.by["user"]]
+    names = await NameBook.find(context.store, texts, places)
+    spending = spending.with_names(names)
     if args.chart:
         return replace(await _draw(reporter, args, spending, tables), data=json_data(data))
-    texts = Texts()
     lines = [reporter.format_summary(texts, period, spending, args.chat)]
     if context.terminal_width:
         lines += format_bars(reporter, texts, spending, tables, context.terminal_width)
         lines += reporter.format_notes(texts, spending.total)
     else:
         lines += reporter.format_report(texts, spending, tables, 10**9)
-    limits = await reporter.report_limits(texts, [("chat", args.chat)] if args.chat else None)
+    limits = await reporter.report_limits(texts, [("chat", args.chat)] if args.chat else None, names)
     lines += [texts.say("usage_limits"), *limits] if limits else []
     return CommandResult(printable("\n".join(lines), keep="\n") + "\n", data=json_data(data))
 

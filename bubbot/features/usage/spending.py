@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime, timedelta
 
+from bubbot.gateway.names import NameBook
 from bubbot.ports.usage import BUDGET_TAPE, SETTLED, reservation_from
 from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
@@ -132,6 +133,11 @@ class SpendingReport:
     total: UsageSum = UsageSum()
     by: Mapping[str, Mapping[str, UsageSum]] = field(default_factory=dict)
     answers: int = 0
+
+    def with_names(self, names: NameBook) -> SpendingReport:
+        """Return the report with what people call the chats and persons."""
+        chats, people = names.name_chats(self.by.get("chat", {})), names.name_people(self.by.get("user", {}))
+        return replace(self, by={**self.by, "chat": chats, "user": people})
 
     def measure(self, usage: UsageSum) -> int:
         """Return the length of the bar of a part: its cost, or its tokens if no call has a price."""

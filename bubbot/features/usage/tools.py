@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from bubbot.errors import ToolFailed
 from bubbot.features.usage.reporter import Period, UsageReporter
 from bubbot.features.usage.spending import SPENDING_DIMENSIONS, SpendingReport
+from bubbot.gateway.names import NameBook
 from bubbot.ports.channel import OutboundFile
 from bubbot.ports.tool import READS_OWN, CommandHelp, HelpTopic, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
@@ -70,6 +71,9 @@ def usage_tool(reporter: UsageReporter) -> Tool:
         everything = turn.has_power_over_other_chats
         chat = "" if everything else here
         spending = await reporter.read_spending(args.period, chat)
+        places = [*spending.by["chat"], *spending.by["user"]] if everything else []  # a group is told its own sums only
+        names = await NameBook.find(turn.tape, turn.texts, places)
+        spending = spending.with_names(names)
         groupings = SPENDING_DIMENSIONS if everything else ("model", "day")
         by = [grouping for grouping in groupings if grouping != "day" or args.period != "day"]
         summary = reporter.format_summary(turn.texts, args.period, spending, chat)
@@ -77,7 +81,9 @@ def usage_tool(reporter: UsageReporter) -> Tool:
             return "\n".join([summary, *await send_chart(turn, args.period, spending, by, chat)])
         lines = [summary, *reporter.format_report(turn.texts, spending, by, MAX_USAGE_ROWS, has_bars=True)]
         person = f"{turn.session.partition(':')[0]}:{turn.sender.id}"
-        limits = await reporter.report_limits(turn.texts, None if everything else (("chat", here), ("user", person)))
+        limits = await reporter.report_limits(
+            turn.texts, None if everything else (("chat", here), ("user", person)), names
+        )
         return "\n".join([*lines, *([turn.texts.say("usage_limits"), *limits[:MAX_USAGE_ROWS]] if limits else [])])
 
     return session_usage

@@ -24,8 +24,8 @@ async def check_web(home: HomeReader) -> list[Finding]:
         findings.append(Finding("web.engine_unusable", "warning", cause, edit_command(home.config)))
     if missing := list_missing_packages():
         cause = (
-            f"[tools.web] is on, but the packages {', '.join(missing)} are not installed: the model can read texts and "
-            "images, no pages and no PDFs, and cannot search with ddgs. The command installs them; start the bot again."
+            f"[tools.web] is on, but the packages {', '.join(missing)} are not installed: the model can read texts, "
+            "PDFs and images, no pages, and cannot search with ddgs. The command installs them; start the bot again."
         )
         findings.append(Finding("web.packages_missing", "warning", cause, format_install_command()))
     if not findings:

@@ -5,7 +5,7 @@
 one line of JSON, `{"error": sentence}` or what the job returns:
 
     page     charset, url         {"title", "date", "text"}: a page as Markdown
-    pdf      max_pages            {"title", "date", "text", "pages"}: the text of a PDF
+    pdf      max_pages            {"title", "date", "text", "pages"}: the text of a PDF; {"error", "locked"}
     query    engine, query        {"method", "url", "payload"}: how a search engine is asked
     results  engine, query        {"results": [{"title", "url", "text"}]}: what its answer says
 
@@ -128,7 +128,7 @@ def read_pdf(data: bytes, job: dict[str, Any]) -> dict[str, Any]:
 
     reader = PdfReader(BytesIO(data))
     if reader.is_encrypted and not reader.decrypt(""):
-        return {"error": "the PDF is locked by a password"}
+        return {"error": "the PDF is locked by a password", "locked": True}
     pages = [page.extract_text() for page in reader.pages[: job["max_pages"]]]
     title = reader.metadata.title if reader.metadata else ""
     created = reader.metadata.creation_date if reader.metadata else None

@@ -22,7 +22,11 @@ MAX_PDF_PAGES = 200
 MAX_OUTPUT_BYTES = 20_000_000
 READER_FILE = Path(__file__).with_name("reader.py")
 """The program of the child process."""
-_PACKAGES = ("trafilatura", "pypdf", "ddgs")
+_PACKAGES = ("trafilatura", "ddgs")
+
+
+class PdfLocked(WebError):
+    """The PDF opens with a password only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,7 @@ class PageReader:
         return PageText(answer["text"], answer["title"], answer["date"])
 
     async def read_pdf(self, data: bytes) -> PageText:
-        """Return the text of a PDF. Raise `WebError` if it cannot be read."""
+        """Return the text of a PDF. Raise `WebError` if it cannot be read, `PdfLocked` if a password is missing."""
         answer = await self._run({"job": "pdf", "max_pages": MAX_PDF_PAGES}, data)
         return PageText(answer["text"], answer["title"], answer["date"], answer["pages"])
 
@@ -107,7 +111,7 @@ class PageReader:
                 raise WebError(f"reading it took more than {self._timeout:g} seconds") from None
         answer: dict[str, Any] = json.loads(output)
         if "error" in answer:
-            raise WebError(answer["error"])
+            raise (PdfLocked if answer.get("locked") else WebError)(answer["error"])
         return answer
 
 

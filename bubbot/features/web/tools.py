@@ -136,7 +136,7 @@ async def _read_response(turn: Turn, reader: PageReader, response: WebResponse) 
     if media_type := image_type(body):
         return f"{head}\n{await _keep_image(turn, response, media_type)}"
     is_pdf, is_page = body.startswith(PDF_MARK), _is_page(response)
-    if (is_pdf or is_page) and list_missing_packages():
+    if is_page and not is_pdf and list_missing_packages():
         raise ToolFailed(_say_missing(turn))
     if is_pdf:
         page = await reader.read_pdf(body)

@@ -95,6 +95,8 @@ async def tape_vouch(turn: Turn, args: VouchArgs) -> str:
     texts = turn.texts
     if turn.tape.source is not Source.OWN or not turn.has_power_over_other_chats:
         raise ToolRetry(texts.say("vouch_not_own"))  # a forwarded command, or one that a job runs
+    if args.entry > (last := await turn.tape.head()):
+        raise ToolRetry(texts.say("no_entry", entry=args.entry, last=last))
     entry = await turn.tape.entry(args.entry)
     if entry.erased or source_of(entry) is Source.OWN:
         raise ToolRetry(texts.say("vouch_needless", entry=entry.id))

@@ -44,7 +44,7 @@ class HealthFormatter:
     def in_chat(self, role: Role, *, direct: bool) -> list[str]:
         """Return the lines for a reader with this role in a chat.
 
-        A group gets nothing about other chats, money or the log, as others read along.
+        A group gets nothing about other chats, money, the machine or the log, as others read along.
         """
         features = [*self._features(is_trouble=False), *self._problems()]
         rows = [*self._bot(), *self._operation(), *features, *self._log(newest=int(direct))]
@@ -75,9 +75,9 @@ class HealthFormatter:
             return say("channel_ready", name=state.name, heard=heard)
         return say("channel_down", name=state.name, note=state.note or "?", heard=heard)
 
-    def _row(self, label: str, *lines: str) -> HealthRow:
-        """Make a row about the bot as a whole, which groups may read, too."""
-        return HealthRow(self.texts.say(label), lines, in_groups=True)
+    def _row(self, label: str, *lines: str, in_groups: bool = True) -> HealthRow:
+        """Make a row about the bot as a whole; groups may read it unless it is about the machine."""
+        return HealthRow(self.texts.say(label), lines, in_groups=in_groups)
 
     def _features(self, *, is_trouble: bool) -> Iterator[HealthRow]:
         return (row for report in self.snapshot.reports for row in report.rows if row.is_trouble is is_trouble)
@@ -86,7 +86,7 @@ class HealthFormatter:
         say, snapshot = self.texts.say, self.snapshot
         if snapshot.pid is not None:
             text = say("st_bot_is", version=snapshot.version, pid=snapshot.pid, since=self.format_time(snapshot.began))
-            yield self._row("st_bot", text)
+            yield self._row("st_bot", text, in_groups=False)
         if snapshot.quarantine:
             text = say("st_quarantine_is", name=snapshot.quarantine.name, at=self.format_time(snapshot.quarantine.at))
             yield self._row("st_quarantine", text)
@@ -130,18 +130,18 @@ class HealthFormatter:
         text = say("st_no_database")
         if database is not None:
             sizes = {
-                "size": format_bytes(database.size),
-                "wal": format_bytes(database.wal),
-                "free": format_bytes(database.free),
+                "size": self.texts.format_number(format_bytes(database.size)),
+                "wal": self.texts.format_number(format_bytes(database.wal)),
+                "free": self.texts.format_number(format_bytes(database.free)),
             }
             text = say(
                 "st_database_is",
-                entries=f"{database.entries:,}",
+                entries=self.texts.format_number(f"{database.entries:,}"),
                 size=sizes["size"],
                 wal=sizes["wal"],
                 free=sizes["free"],
             )
-        yield self._row("st_database", text)
+        yield self._row("st_database", text, in_groups=False)
 
     def _log(self, *, newest: int) -> Iterator[HealthRow]:
         say, snapshot = self.texts.say, self.snapshot

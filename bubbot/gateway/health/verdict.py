@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 from bubbot.gateway.health.snapshot import HealthSnapshot
+from bubbot.texts import Texts
 
 
-def format_verdict(snapshot: HealthSnapshot) -> str:
+def format_verdict(snapshot: HealthSnapshot, texts: Texts) -> str:
     """Say in one line whether a running bot answers, and if not, why: by its newest turns, channels and features."""
     if snapshot.quarantine is not None:
-        return (
-            "Not answering: in quarantine, with no channel. `bubbot restore --release`, and then a new start, end that."
-        )
+        return texts.say("verdict_quarantine")
     deaf = [channel.name for channel in snapshot.channels if not channel.is_receiving]
-    disk = (
-        "the disk is read-only, and the bot waits"
-        if snapshot.readonly
-        else "the disk is full, and the bot waits for room"
-    )
     causes = [
-        *([disk] if snapshot.full else []),
-        *(["its database was removed or replaced: put it back, or restart the bot"] if snapshot.replaced else []),
-        *([f"nothing is received from {', '.join(deaf)}"] if deaf else []),
+        *([texts.say("verdict_readonly" if snapshot.readonly else "verdict_full")] if snapshot.full else []),
+        *([texts.say("verdict_replaced")] if snapshot.replaced else []),
+        *([texts.say("verdict_deaf", channels=", ".join(deaf))] if deaf else []),
         *(report.trouble for report in snapshot.reports if report.trouble),
     ]
     failed, ended = snapshot.failed_turns, len(snapshot.outcomes)
-    turns = f"the last {failed} of {ended} turns failed" if ended > 1 else "the last turn failed"
+    turns = texts.say("verdict_failed", failed=failed, ended=ended) if ended > 1 else texts.say("verdict_failed_once")
     is_deaf = bool(deaf) and len(deaf) == len(snapshot.channels)
     if not snapshot.can_write or is_deaf or (failed and causes):
-        return f"Not answering: {'; '.join([*([turns] if failed else []), *causes])}."
+        every = [*([turns] if failed else []), *causes]
+        return texts.say("verdict_not_answering", causes=texts.say("verdict_separator").join(every))
     if causes:
-        return f"In trouble: {'; '.join(causes)}."
+        return texts.say("verdict_in_trouble", causes=texts.say("verdict_separator").join(causes))
     if failed:
-        return f"Answering, but {turns}: the log tells why."
-    return "Answering: no turn failed lately." if ended else "Ready: no turn since the start."
+        return texts.say("verdict_but", turns=turns)
+    return texts.say("verdict_answering" if ended else "verdict_ready")

@@ -30,8 +30,8 @@ def check_sqlite(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> Iter
     low, high = WAL_RESET
     if low <= version <= high:
         bug = (
-            f"SQLite {text} has the WAL-reset bug (3.7.0 to 3.51.2), which takes two connections that write at once. "
-            "bubbot has one, so it is not met; keep other programs from writing to bubbot.db."
+            f"SQLite {text} has the WAL-reset bug (3.7.0 to 3.51.2): two connections that write at the same time can lose a "
+            "write. bubbot writes with one connection, so the bug cannot occur. Let no other program write to bubbot.db."
         )
         yield Finding("sqlite.wal_reset", "ok", bug)
     else:

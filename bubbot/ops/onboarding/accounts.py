@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from bubbot.errors import ChannelError, ChannelRefused, ConfigError
@@ -16,14 +17,8 @@ from bubbot.records import dataclass
 
 TITLES = {"telegram": "Telegram", "discord": "Discord"}
 """The kinds of channel that `init` asks about, in this order."""
-_SOURCE = {
-    "telegram": "the token that @BotFather gave you",
-    "discord": "the token from the page Bot of your application",
-}
-_IDS = {
-    "telegram": "its apps do not show it, and the bot works without",
-    "discord": "Settings, Advanced, Developer Mode; then a right click on your name",
-}
+_SOURCES = {"telegram": "init_source_telegram", "discord": "init_source_discord"}
+_IDS = {"telegram": "init_ids_telegram", "discord": "init_ids_discord"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,21 +92,24 @@ class AccountPrompter:
         table = self.existing.settings.channels.get(name, {})
         current = str(table.get("token") or "")
         missing = self.existing.settings.missing_secret("channels", name, "token")
-        hint = "Enter keeps the one there is" if current else "Enter for none"
+        say = self.console.say
+        hint = say("init_keeps_token" if current else "init_no_token")
         if missing:
-            hint = f"its file {missing.file} cannot be used, and Enter leaves that as it is"
+            hint = say("init_token_unusable", file=missing.file)
         while True:
-            typed = self.console.ask_secret(f"{TITLES[kind]}: {_SOURCE[kind]}; {hint}")
+            typed = self.console.ask_secret(
+                say("init_token", title=TITLES[kind], source=say(_SOURCES[kind]), hint=hint)
+            )
             if not typed and not current:
                 return None
             try:
-                return self._verify(kind, name, answers.parse_token(typed) if typed else None)
+                return self._verify(kind, name, answers.parse_token(typed, self.console.texts) if typed else None)
             except (ChannelRefused, ConfigError) as error:
                 if self.console.is_unattended or not _is_about_token(error, name):
                     raise
                 self.console.tell(f"  {error}")
                 if not typed:
-                    current, hint = "", "Enter leaves the one there is"
+                    current, hint = "", say("init_leaves_token")
 
     def _verify(self, kind: str, name: str, token: str | None) -> str:
         """Verify a token with the platform, record it if it is new, and return the bot's name there.
@@ -122,7 +120,7 @@ class AccountPrompter:
         channel = self.make_channel(name, table if token is None else {**table, "token": token})
         bot_name = self._identify(kind, channel)
         if bot_name is None:
-            raise ConfigError(f"[channels.{name}] token was not kept: type it again, another, or Enter.")
+            raise ConfigError(self.console.say("init_token_dropped", name=name))
         is_in_file = any(self.existing.read_value("channels", name, key) for key in ("token", "token_file"))
         if token is not None and not (is_in_file and token == table.get("token")):
             self.changes.set_secret(("channels", name), "token", token)
@@ -131,7 +129,7 @@ class AccountPrompter:
         return bot_name
 
     def _identify(self, kind: str, channel: Channel) -> str | None:
-        self.console.tell(f"  Asking {TITLES[kind]} ...")
+        self.console.tell(f"  {self.console.say('init_asks', title=TITLES[kind])}")
         try:
             identity = self.verify_token(channel)
         except ChannelRefused:
@@ -141,17 +139,19 @@ class AccountPrompter:
         if identity is None:
             return ""
         prefix = "@" if kind == "telegram" else ""
-        self.console.tell(f"  This is {prefix}{identity.name} (id {identity.id}).")
+        who = self.console.say("init_this_is", name=f"{prefix}{identity.name}", id=identity.id)
+        self.console.tell(f"  {who}")
         for remark in identity.warnings:
             self.console.tell(f"  - {remark}")
         return identity.name
 
     def _offer_unverified(self, reason: str) -> str | None:
+        say = self.console.say
         self.console.tell(f"  {reason}")
-        options = {"keep": "keep the token without verifying it", "other": "type it again"}
-        if self.console.choose("The token could not be verified.", options) == "other":
+        options = {"keep": say("init_keep_unverified"), "other": say("init_type_again")}
+        if self.console.choose(say("init_unverified"), options) == "other":
             return None
-        self.console.tell("  Kept UNVERIFIED: `bubbot doctor` asks again.")
+        self.console.tell(f"  {say('init_kept_unverified')}")
         return ""
 
     def _ask_owners(self, kind: str, name: str, owners: list[int]) -> bool:
@@ -159,8 +159,10 @@ class AccountPrompter:
         written = self.existing.read_value("channels", name, "owners")
         existing = list(written) if isinstance(written, list) else []
         if not owners and not existing:
-            question = f"Your own numeric id on {TITLES[kind]} ({_IDS[kind]}); Enter if you do not know it"
-            answer = None if self.console.is_unattended else self.console.ask(question, "", answers.parse_person)
+            where = self.console.say(_IDS[kind])
+            question = self.console.say("init_your_id", title=TITLES[kind], where=where)
+            parse = partial(answers.parse_person, texts=self.console.texts)
+            answer = None if self.console.is_unattended else self.console.ask(question, "", parse)
             owners = [answer] if answer is not None else []
         added = [owner for owner in owners if str(owner) not in map(str, existing)]
         if added:

@@ -1,4 +1,7 @@
-"""Checks of single answers: each returns the value to write, or raises `ConfigError`."""
+"""Checks of single answers: each returns the value to write, or raises `ConfigError`.
+
+Those that `init` asks for again say why in the language of its questions.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ from bubbot.models.local import model
 from bubbot.ports.settings import describe_expected
 from bubbot.settings.loader import BotSettings, ModelSettings
 from bubbot.settings.sources import MAX_SECRET_BYTES
+from bubbot.texts import Texts
 
 MODELS_GROUP = "bubbot.models"
 """The entry-point group of models."""
@@ -47,7 +51,7 @@ def parse_address(text: str) -> str:
     return str(_validate(ModelSettings, "api_base", text.strip().rstrip("/")) or "")
 
 
-def parse_zone(text: str) -> str:
+def parse_zone(text: str, texts: Texts | None = None) -> str:
     """Check the IANA name of a time zone, in any case; the error for a wrong name suggests similar ones."""
     name, zones = text.strip(), {name.lower(): name for name in available_timezones()}
     canonical = zones.get(name.lower(), name)
@@ -55,8 +59,10 @@ def parse_zone(text: str) -> str:
         ZoneInfo(canonical)
     except (KeyError, ValueError, OSError):
         similar = _similar_zones(name, zones)
-        hint = f"did you mean {' or '.join(similar)}?" if similar else "it has to be a name such as Europe/Berlin."
-        raise ConfigError(f"{name!r} is not a time zone: {hint}") from None
+        say = (texts or Texts()).say
+        if similar:
+            raise ConfigError(say("init_zone_like", name=name, zones=say("or").join(similar))) from None
+        raise ConfigError(say("init_zone_unknown", name=name)) from None
     return str(_validate(BotSettings, "timezone", canonical))
 
 
@@ -89,7 +95,7 @@ def parse_model_name(text: str) -> str:
     return name
 
 
-def parse_token(text: str) -> str:
+def parse_token(text: str, texts: Texts | None = None) -> str:
     """Check a pasted token; strip what people often copy with it: quotes, brackets, the word Bot."""
     value = text.strip()
     before = ""
@@ -99,28 +105,28 @@ def parse_token(text: str) -> str:
         for left, right in _PAIRS:
             if value.startswith(left) and value.endswith(right):
                 value = value[1:-1].strip()
-    return parse_secret(value)
+    return parse_secret(value, texts)
 
 
-def parse_secret(text: str) -> str:
+def parse_secret(text: str, texts: Texts | None = None) -> str:
     """Check a key or token of one word; no error shows it."""
-    value = text.strip()
+    value, say = text.strip(), (texts or Texts()).say
     if not value:
-        raise ConfigError("It is empty.")
+        raise ConfigError(say("init_empty"))
     if not value.isprintable() or any(char.isspace() for char in value):
-        raise ConfigError("It contains a space, a line break or an invisible character: copy exactly the token.")
+        raise ConfigError(say("init_not_one_word"))
     if len(value.encode()) > MAX_SECRET_BYTES:
-        raise ConfigError("It is too long to be right.")
+        raise ConfigError(say("init_too_long"))
     return value
 
 
-def parse_person(text: str) -> int | None:
+def parse_person(text: str, texts: Texts | None = None) -> int | None:
     """Check the numeric id of a person; None for an empty answer."""
     if not text.strip():
         return None
     number = int(numeric_id(text))
     if number <= 0:
-        raise ConfigError(f"{number} is not the id of a person: ids of groups begin with a minus.")
+        raise ConfigError((texts or Texts()).say("init_not_a_person", number=number))
     return number
 
 
@@ -166,4 +172,4 @@ def _validate(section: type[BotSettings | ModelSettings], key: str, text: str) -
     except ValidationError as error:
         [detail] = error.errors()
         reason = describe_expected(detail, section.model_fields[key])
-        raise ConfigError(f"{text!r} cannot be taken: it has to be {reason}.") from None
+        raise ConfigError(f"{text!r} is not accepted: it has to be {reason}.") from None

@@ -9,6 +9,8 @@ from typing import TextIO, TypeVar
 
 from bubbot.errors import ConfigError
 from bubbot.log import printable
+from bubbot.ports.text import wrap_text
+from bubbot.texts import Texts
 
 Answer = TypeVar("Answer")
 
@@ -22,6 +24,7 @@ class Console:
 
     Attributes:
         is_unattended: take the default of every question, and raise the errors of wrong answers.
+        texts: the language of the questions.
     """
 
     def __init__(
@@ -29,20 +32,41 @@ class Console:
         answers: TextIO,
         output: TextIO,
         *,
+        texts: Texts | None = None,
         is_unattended: bool = False,
         on_secret: Callable[[str], None] = lambda _text: None,
+        find_columns: Callable[[], int] = lambda: 0,
     ) -> None:
-        """Set the streams. `on_secret` is called with each answer that the terminal does not show."""
+        """Set the streams.
+
+        Args:
+            answers: the answers.
+            output: takes the questions.
+            texts: the language of the questions; None for English.
+            is_unattended: take the default of every question, and raise the errors of wrong answers.
+            on_secret: called with each answer that the terminal does not show.
+            find_columns: returns the width of the output now; 0 for lines of any length.
+        """
         self._answers = answers
         self._output = output
         self._on_secret = on_secret
+        self._find_columns = find_columns
         self._step = self._steps = 0
         self.is_unattended = is_unattended
+        self.texts = texts or Texts()
 
     @property
     def is_terminal(self) -> bool:
         """True if a person types the answers, who sees what comes of them."""
         return self._answers.isatty() and not self.is_unattended
+
+    def speak(self, language: str) -> None:
+        """Ask in this language from now on."""
+        self.texts = Texts(language)
+
+    def say(self, name: str, /, **values: object) -> str:
+        """Return a sentence in the language of the questions."""
+        return self.texts.say(name, **values)
 
     def expect_steps(self, count: int) -> None:
         """Set the number of steps, for their headings."""
@@ -52,11 +76,13 @@ class Console:
         """Print the heading of the next step, such as `3 of 8  Time zone`."""
         self._step += 1
         if not self.is_unattended:
-            self.tell(f"\n{self._step} of {self._steps}  {title}")
+            heading = self.say("init_step", step=self._step, steps=self._steps, title=title)
+            self.tell(f"\n{heading}")
 
     def tell(self, text: str = "") -> None:
         """Print lines; text of platforms and files may contain anything, so control characters are replaced."""
-        self._write("\n".join(printable(line) for line in text.split("\n")) + "\n")
+        lines = "\n".join(printable(line) for line in text.split("\n"))
+        self._write(wrap_text(lines, self._find_columns()) + "\n")
 
     def ask(self, question: str, default: str, check: Callable[[str], Answer], *, preset: str | None = None) -> Answer:
         """Ask until the answer passes the check.
@@ -83,9 +109,8 @@ class Console:
     def ask_hidden(self, question: str) -> str:
         """Ask for a text that the terminal does not show, even if nothing else is asked. Raises `InputEnded`."""
         with _no_echo(self._answers) as is_hidden:
-            text = self.read_line(
-                f"{question} (it is not shown): " if is_hidden else f"{question}: ", is_echoed=not is_hidden
-            )
+            prompt = self.say("init_hidden", question=question) if is_hidden else question
+            text = self.read_line(f"{prompt}: ", is_echoed=not is_hidden)
         if secret := text.strip():
             self._on_secret(secret)
         return secret
@@ -109,13 +134,14 @@ class Console:
                 return keys[int(text[:4]) - 1]
             if key := names.get(text.strip().casefold()):
                 return key
-            raise ConfigError(f"{text!r} is not one of them: type a number from 1 to {len(keys)}.")
+            raise ConfigError(self.say("init_not_one", text=text, last=len(keys)))
 
-        return self.ask("Number", str(keys.index(default) + 1 if default else 1), parse_choice)
+        return self.ask(self.say("init_number"), str(keys.index(default) + 1 if default else 1), parse_choice)
 
     def read_line(self, prompt: str, *, is_echoed: bool = True) -> str:
         """Read one line of the input. Raises `InputEnded`."""
-        self._write(printable(prompt))
+        words = printable(prompt).rstrip()
+        self._write(wrap_text(words, max(0, self._find_columns() - 1)) + prompt[len(words) :])
         try:
             text = self._answers.readline()
         except UnicodeDecodeError:

@@ -10,15 +10,16 @@ from bubbot.models.unconfigured import missing_key_sentence
 from bubbot.ops.onboarding.accounts import TITLES, PlatformAccount
 from bubbot.ops.onboarding.changes import PendingEdits
 from bubbot.settings.loader import Settings
+from bubbot.texts import Texts
 
 
-def describe_overrides(settings: Settings, changes: PendingEdits) -> Iterator[str]:
+def describe_overrides(settings: Settings, changes: PendingEdits, texts: Texts) -> Iterator[str]:
     """Yield a line for each value that the environment overrides."""
     for (table, key), value in changes.values.items():
         section = getattr(settings, table[0], None)
         current = getattr(section, key, value)
         if len(table) == 1 and current != value and not (current is None and value == ""):
-            yield f"[{table[0]}] {key}: the environment sets another value, which takes precedence."
+            yield texts.say("init_overridden", section=table[0], key=key)
 
 
 def next_steps(
@@ -29,6 +30,7 @@ def next_steps(
     running_pid: int | None,
     has_service: bool,
     environment: Mapping[str, str],
+    texts: Texts,
 ) -> Iterator[str]:
     """Yield the next steps, a line each.
 
@@ -39,35 +41,40 @@ def next_steps(
         running_pid: the process that runs the bot already; None if none does.
         has_service: a service runs the bot.
         environment: variables that may hold keys of models.
+        texts: the language.
     """
     if not settings.model.name and not model.is_available():
-        yield f"No model is set yet: `{prefix} init` asks for one again, and until then commands work."
+        yield texts.say("init_no_model", prefix=prefix)
     for name, variables in keyless_models(settings, environment).items():
         if name.partition("/")[0] == settings.model.provider:
-            yield f"{missing_key_sentence(name, variables)} `{prefix} init --api-key-file FILE` takes it from a file."
+            reason = missing_key_sentence(name, variables, texts)
+            yield texts.say("init_key_file", reason=reason, prefix=prefix)
         else:
-            yield missing_key_sentence(name, variables, is_configured=False)
-    yield "\nNext:"
-    yield f"  {prefix} doctor    checks whether everything is in order"
+            yield missing_key_sentence(name, variables, texts, is_configured=False)
+    yield f"\n{texts.say('init_next')}"
+    yield f"  {prefix} doctor    {texts.say('init_doctor')}"
     if running_pid is not None:
-        yield f"  The bot runs (process {running_pid}): restart it to apply this."
+        yield f"  {texts.say('init_running', pid=running_pid, prefix=prefix)}"
     if not accounts:
-        yield f"  {prefix} chat      talks with the bot in this terminal"
+        yield f"  {prefix} chat      {texts.say('init_chat')}"
         return
     if has_service:
-        yield f"  {prefix} service status    shows the state of the running bot"
+        yield f"  {prefix} service status    {texts.say('init_state')}"
     else:
-        yield f"  {prefix} run       runs the bot, until Ctrl-C"
+        yield f"  {prefix} run       {texts.say('init_run')}"
     for account in accounts:
-        yield from _describe_first_message(account, prefix)
+        yield from _describe_first_message(account, prefix, texts)
+    if not settings.attachments.transcription:
+        yield texts.say("init_voice")
+        yield f"  {prefix} config set attachments.transcription openai/whisper-1"
 
 
-def _describe_first_message(account: PlatformAccount, prefix: str) -> Iterator[str]:
+def _describe_first_message(account: PlatformAccount, prefix: str, texts: Texts) -> Iterator[str]:
     title = TITLES[account.kind]
     mark = "@" if account.kind == "telegram" else ""
-    bot = f"{mark}{account.name}" if account.name else "your bot"
+    bot = f"{mark}{account.name}" if account.name else texts.say("init_your_bot")
     if account.has_owner:
-        yield f"Then send any message to {bot} on {title}: it answers."
+        yield texts.say("init_then", bot=bot, title=title)
         return
-    yield f"Then send any message to {bot} on {title}. It answers with a code. In another terminal, approve yourself with it:"
+    yield texts.say("init_code", bot=bot, title=title)
     yield f"  {prefix} access approve CODE --role owner"

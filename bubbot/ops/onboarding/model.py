@@ -47,7 +47,7 @@ class ModelPrompter:
         """Ask for the model, its key and its address. Raises `ConfigError`, `InputEnded`."""
         options, current = self._options, self._existing.read_value("model", "name")
         if options.model is None:
-            self._console.begin_step("Model")
+            self._console.begin_step(self._say("init_model"))
         if options.model is not None:
             self._changes.set_value(_SECTION, "name", answers.parse_model_name(options.model))
         elif current or self._console.is_unattended:
@@ -60,8 +60,14 @@ class ModelPrompter:
             except ConfigError as error:
                 raise ConfigError(f"The key of the model: {error}") from error
 
+    def _say(self, name: str, /, **values: object) -> str:
+        return self._console.texts.say(name, **values)
+
     def _offer_current(self, name: str) -> None:
-        if self._console.choose("", {"keep": f"{name}, as it is", "other": "another"}) == "other":
+        if (
+            self._console.choose("", {"keep": self._say("init_kept", name=name), "other": self._say("init_another")})
+            == "other"
+        ):
             self._ask_kind()
             return
         settings = self._existing.settings
@@ -72,11 +78,11 @@ class ModelPrompter:
 
     def _ask_kind(self) -> None:
         is_local_available = local.is_available()
-        kinds = {"local": "demonstration: needs nothing, runs here, and knows little"} if is_local_available else {}
-        kinds |= {name: option.describe() for name, option in PROVIDER_OPTIONS.items()}
-        kinds["other"] = "another provider, by its name in provider/model"
+        kinds = {"local": self._say("init_local")} if is_local_available else {}
+        kinds |= {name: option.describe(self._console.texts) for name, option in PROVIDER_OPTIONS.items()}
+        kinds["other"] = self._say("init_other_provider")
         if not is_local_available:
-            kinds["later"] = "none yet: only commands work"
+            kinds["later"] = self._say("init_later")
         match self._console.choose("", kinds):
             case "local":
                 self._changes.set_value(_SECTION, "name", "local")
@@ -84,7 +90,7 @@ class ModelPrompter:
             case "later":
                 pass
             case "other":
-                name = self._console.ask("Its name, such as cohere/command-r-plus", "", _require_model_name)
+                name = self._console.ask(self._say("init_its_name"), "", self._require_model_name)
                 self._changes.set_value(_SECTION, "name", name)
                 self._forget_address()
                 self._keep_key(self._ask_key(name.partition("/")[0], name))
@@ -95,9 +101,11 @@ class ModelPrompter:
         """Ask what this provider needs, and try it if the person agrees."""
         draft = _Draft(option)
         if option.address:
-            draft.address = self._console.ask("Its address", option.address, answers.parse_address)
+            draft.address = self._console.ask(self._say("init_its_address"), option.address, answers.parse_address)
         if option.takes_key:
-            draft.key = self._ask_key(option.name, option.title, is_optional=bool(option.address))
+            draft.key = self._ask_key(
+                option.name, option.format_title(self._console.texts), is_optional=bool(option.address)
+            )
         draft.is_tried = self._can_try(draft) and self._agrees_to_try(draft)
         self._read_list(draft)
         draft.name = self._ask_name(draft)
@@ -113,10 +121,11 @@ class ModelPrompter:
     def _read_list(self, draft: _Draft) -> None:
         """Read the provider's list of models, until that works or the person leaves it."""
         while draft.is_tried:
-            self._console.tell(f"  Asking {draft.who} for its models ...")
+            who = self._name_provider(draft.option)
+            self._console.tell(f"  {self._say('init_asks_models', who=who)}")
             try:
                 settings = self._settings(draft, "-")
-                listed = asyncio.run(list_models(settings, draft.who, seconds=LIST_SECONDS))
+                listed = asyncio.run(list_models(settings, who, seconds=LIST_SECONDS))
             except ModelError as error:
                 self._decide(draft, error)
             else:
@@ -126,14 +135,14 @@ class ModelPrompter:
     def _try(self, draft: _Draft) -> None:
         """Call the model, until it answers or the person leaves it."""
         while draft.is_tried:
-            self._console.tell(f"  Asking {draft.name} for a word ...")
+            self._console.tell(f"  {self._say('init_asks_word', name=draft.name)}")
             try:
                 settings = self._settings(draft, draft.name.partition("/")[2])
                 asyncio.run(call_model(settings, self._home, seconds=CALL_SECONDS))
             except (ModelError, ConfigError) as error:
                 self._decide(draft, error)
             else:
-                self._console.tell("  It answered.")
+                self._console.tell(f"  {self._say('init_answered')}")
                 return
 
     def _can_try(self, draft: _Draft) -> bool:
@@ -144,23 +153,25 @@ class ModelPrompter:
         return bool(has_key or option.address or any(map(read_variables().get, variables)))
 
     def _agrees_to_try(self, draft: _Draft) -> bool:
-        place = describe_address(draft.address) if draft.address else draft.option.title
-        options = {"yes": "yes: list the models there, and send one short message", "no": "no"}
-        return self._console.choose(f"Try it with {place}?", options) == "yes"
+        place = describe_address(draft.address) if draft.address else draft.option.format_title(self._console.texts)
+        options = {"yes": self._say("init_try_yes"), "no": self._say("init_no")}
+        return self._console.choose(self._say("init_try_with", place=place), options) == "yes"
 
     def _decide(self, draft: _Draft, failure: ModelError | ConfigError) -> None:
         """Say what went wrong, and change the draft as the person wishes."""
         self._console.tell(f"  {str(failure).rstrip('.')}.")
         is_refused = isinstance(failure, ModelError) and failure.status in (401, 403)
-        actions = {} if is_refused else {"again": "try again"}
+        actions = {} if is_refused else {"again": self._say("init_again")}
         if draft.option.takes_key:
-            actions["key"] = "type another key"
+            actions["key"] = self._say("init_other_key")
         if draft.name:
-            actions["model"] = "choose another model"
-        actions["keep"] = "keep it as it is, untried"
-        match self._console.choose("What now?", actions):
+            actions["model"] = self._say("init_other_model")
+        actions["keep"] = self._say("init_untried")
+        match self._console.choose(self._say("init_what_now"), actions):
             case "key":
-                draft.key = self._ask_key(draft.option.name, draft.option.title, typed=draft.key)
+                draft.key = self._ask_key(
+                    draft.option.name, draft.option.format_title(self._console.texts), typed=draft.key
+                )
             case "model":
                 draft.name = self._ask_name(draft)
             case "keep":
@@ -170,18 +181,18 @@ class ModelPrompter:
         console, option = self._console, draft.option
         suggestions = suggest_models(option, draft.listed or None)
         for number, name in enumerate(suggestions, start=1):
-            console.tell(f"  {number}  {describe_model(option, name)}")
+            console.tell(f"  {number}  {describe_model(option, name, console.texts)}")
 
         def parse(text: str) -> str:
             is_number = text.isascii() and text.isdigit() and 1 <= int(text[:4]) <= len(suggestions)
             model = suggestions[int(text[:4]) - 1] if is_number else text
-            return _require_model_name(f"{option.name}/{model.removeprefix(f'{option.name}/')}")
+            return self._require_model_name(f"{option.name}/{model.removeprefix(f'{option.name}/')}")
 
-        question = "Model, by its number or any other name" if suggestions else "Name of the model there"
+        question = self._say("init_model_number" if suggestions else "init_model_there")
         name = console.ask(question, "1" if suggestions else "", parse)
         known = {model.name for model in draft.listed}
         if known and name.partition("/")[2] not in known:
-            console.tell(f"  {draft.who} does not list it.")
+            console.tell(f"  {self._say('init_not_listed', who=self._name_provider(option))}")
         return name
 
     def _ask_key(self, provider: str, title: str, *, is_optional: bool = False, typed: str = "") -> str:
@@ -190,19 +201,28 @@ class ModelPrompter:
         found = next(filter(read_variables().get, names), "")
         settings = self._existing.settings
         if typed:
-            hint = "Enter keeps the one you typed"
+            hint = self._say("init_keeps_typed")
         elif settings.model.api_key is not None and settings.model.provider == provider:
-            hint = "Enter keeps the one there is"
+            hint = self._say("init_keeps")
         elif is_optional:
-            hint = "Enter for none"
+            hint = self._say("init_none")
         else:
-            hint = f"Enter takes that of {found}" if found else f"Enter if {names[0]} will be in the environment"
-        while text := self._console.ask_secret(f"Key of {title}; {hint}"):
+            hint = self._say("init_takes" if found else "init_in_environment", variable=found or names[0])
+        while text := self._console.ask_secret(self._say("init_key", title=title, hint=hint)):
             try:
-                return answers.parse_secret(text)
+                return answers.parse_secret(text, self._console.texts)
             except ConfigError as error:
                 self._console.tell(f"  {error}")
         return typed
+
+    def _name_provider(self, option: ProviderOption) -> str:
+        """Return the provider in a sentence."""
+        return option.title or self._say("init_the_server")
+
+    def _require_model_name(self, text: str) -> str:
+        if name := answers.parse_model_name(text):
+            return name
+        raise ConfigError(self._say("init_model_name"))
 
     def _keep_key(self, key: str) -> None:
         """Record a key. Without one, forget that of another provider: it must not be sent to this one."""
@@ -252,15 +272,3 @@ class _Draft:
     is_tried: bool = False
     listed: Sequence[ListedModel] = ()
     name: str = ""
-
-    @property
-    def who(self) -> str:
-        """The provider in a sentence."""
-        is_server = self.option.address and self.option.takes_key
-        return "the server" if is_server else self.option.title.partition(",")[0]
-
-
-def _require_model_name(text: str) -> str:
-    if name := answers.parse_model_name(text):
-        return name
-    raise ConfigError("Type a provider, a slash and a model, such as openai/gpt-4o-mini.")

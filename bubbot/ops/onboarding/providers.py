@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from bubbot.models.catalogue import sizes
 from bubbot.ports.model import ListedModel
 from bubbot.records import dataclass
+from bubbot.texts import Texts
 
 MAX_SUGGESTIONS = 8
 """Models that are suggested at most."""
@@ -19,30 +20,35 @@ class ProviderOption:
 
     Attributes:
         name: its name in `provider/model`.
-        title: its name for people.
+        title: its name for people; empty for a server of the person.
         keys_page: the page where people get a key; empty if it needs none.
         address: the address to suggest; empty if it is not asked for.
         takes_key: a key is asked for.
         models: models to suggest first.
+        words: the sentence that says more than its name.
     """
 
     name: str
-    title: str
+    title: str = ""
     keys_page: str = ""
     address: str = ""
     takes_key: bool = True
     models: tuple[str, ...] = ()
+    words: str = ""
 
-    def describe(self) -> str:
+    def format_title(self, texts: Texts) -> str:
+        """Return its name, or what it is."""
+        return texts.say(self.words) if self.words else self.title
+
+    def describe(self, texts: Texts) -> str:
         """Say what it needs."""
+        title = self.format_title(texts)
         if self.keys_page:
-            return f"{self.title}: needs a key, from {self.keys_page}"
-        return f"{self.title}: needs an address{', and a key if it wants one' if self.takes_key else ', and no key'}"
+            return texts.say("init_needs_key", title=title, page=self.keys_page)
+        return texts.say("init_needs_address_and_key" if self.takes_key else "init_needs_address", title=title)
 
 
-OLLAMA = ProviderOption(
-    "ollama_chat", "Ollama, on this machine or another", address="http://localhost:11434", takes_key=False
-)
+OLLAMA = ProviderOption("ollama_chat", "Ollama", words="init_ollama", address="http://localhost:11434", takes_key=False)
 PROVIDER_OPTIONS: dict[str, ProviderOption] = {
     "openai": ProviderOption(
         "openai",
@@ -77,11 +83,7 @@ PROVIDER_OPTIONS: dict[str, ProviderOption] = {
     ),
     "xai": ProviderOption("xai", "xAI", "https://console.x.ai", models=("grok-4.5", "grok-4.3")),
     "ollama": OLLAMA,
-    "server": ProviderOption(
-        "openai",
-        "your own server with OpenAI's protocol, such as vLLM or llama.cpp",
-        address="http://localhost:8000/v1",
-    ),
+    "server": ProviderOption("openai", words="init_own_server", address="http://localhost:8000/v1"),
 }
 """The providers by the names under which they are chosen."""
 
@@ -105,16 +107,16 @@ def suggest_models(option: ProviderOption, listed: Iterable[ListedModel] | None)
     return [*preferred, *newest][:MAX_SUGGESTIONS]
 
 
-def describe_model(option: ProviderOption, name: str) -> str:
+def describe_model(option: ProviderOption, name: str, texts: Texts) -> str:
     """Return a model's name, with its size and price if the packaged list has them."""
     full, has_address = f"{option.name}/{name}", bool(option.address)
     size = None if has_address else sizes.find_input_limit(full)
     price = sizes.find_price(full, own_address=has_address)
-    facts = [f"reads {_format_tokens(size)} tokens"] if size else []
+    facts = [texts.say("init_reads", size=_format_tokens(size, texts))] if size else []
     if price is not None:
-        facts.append(f"${price.input:g} and ${price.output:g} for a million tokens read and written")
+        facts.append(texts.say("init_price", input=price.input, output=price.output))
     return f"{name}: {', '.join(facts)}" if facts else name
 
 
-def _format_tokens(count: int) -> str:
-    return f"{count / 1e6:.3g} million" if count >= 1_000_000 else f"{count:,}"
+def _format_tokens(count: int, texts: Texts) -> str:
+    return texts.say("init_million", size=f"{count / 1e6:.3g}") if count >= 1_000_000 else f"{count:,}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
+from functools import partial
 
 from bubbot.errors import ConfigError
 from bubbot.ops.onboarding import answers
@@ -15,9 +16,9 @@ from bubbot.records import dataclass
 from bubbot.settings.loader import Settings
 from bubbot.settings.sources import MissingSecret
 from bubbot.texts import Texts
-from bubbot.texts.catalogue import list_languages
+from bubbot.texts.catalogue import SOURCE_LANGUAGE, list_languages
 
-LANGUAGE_NAMES = {"en": "English", "zh": "中文"}
+LANGUAGE_NAMES = {"de": "Deutsch", "en": "English", "zh": "中文"}
 """The languages of the bot's own sentences, each by the name that its speakers use."""
 
 
@@ -48,35 +49,46 @@ def ask_bot(console: Console, existing: ExistingConfig, options: InitOptions, ch
     """Ask for name, language and time zone; `zone` is that of the system. Raises `ConfigError`, `InputEnded`."""
     bot = ("bot",)
     if options.name is None:
-        console.begin_step("Name")
+        console.begin_step(console.say("init_name_step"))
     name = console.ask(
-        "Name of the bot", _current_value(existing, "name", "bubbot"), answers.parse_bot_name, preset=options.name
+        console.say("init_name"),
+        _current_value(existing, "name", "bubbot"),
+        answers.parse_bot_name,
+        preset=options.name,
     )
     changes.set_value(bot, "name", name)
-    changes.set_value(bot, "language", _ask_language(console, existing, options.language))
+    language = _ask_language(console, existing, options.language)
+    changes.set_value(bot, "language", language)
+    console.speak(language)
     if options.timezone is None:
-        console.begin_step("Time zone")
-    changes.set_value(
-        bot,
-        "timezone",
-        console.ask(
-            "Time zone", _current_value(existing, "timezone", zone), answers.parse_zone, preset=options.timezone
-        ),
+        console.begin_step(console.say("init_zone"))
+    current_zone = _current_value(existing, "timezone", zone)
+    zone = console.ask(
+        console.say("init_zone"),
+        current_zone,
+        partial(answers.parse_zone, texts=console.texts),
+        preset=options.timezone,
     )
+    changes.set_value(bot, "timezone", zone)
 
 
 def _ask_language(console: Console, existing: ExistingConfig, preset: str | None) -> str:
     """Ask for one of the languages that there are; an option and the configuration may name others."""
-    current = _current_value(existing, "language", "en")
-    if preset is None and not console.is_unattended:
-        console.begin_step("Language of the bot's own sentences")
-        languages = {tag: LANGUAGE_NAMES.get(tag, tag) for tag in list_languages(Texts().package)}
+    is_asked = preset is None and not console.is_unattended
+    usual = console.texts.language if is_asked and console.texts.is_translated else SOURCE_LANGUAGE
+    current = _current_value(existing, "language", usual)
+    if is_asked:
+        console.begin_step(console.say("init_language"))
+        languages = {
+            tag: LANGUAGE_NAMES.get(tag, tag)
+            for tag in sorted(list_languages(Texts().package), key=lambda tag: tag != current)
+        }
         if current not in languages:
-            languages[current] = f"{current}, as it is; its own sentences stay English"
+            languages[current] = console.say("init_language_kept", language=current)
         return console.choose("", languages, default=current)
     language = answers.parse_language(current if preset is None else preset)
     if not Texts(language).is_translated:
-        console.tell(f"  Its own sentences are not translated to {language!r}: they will be English.")
+        console.tell(f"  {console.say('init_untranslated', language=language)}")
     return language
 
 
@@ -91,16 +103,15 @@ def ask_missing_secrets(
         table, key = missing.setting[:-1], missing.setting[-1]
         if changes.sets_secret(table, key) or changes.values.get((table, f"{key}_file")) == "":
             continue
+        secret = describe_secret(settings, missing.setting, console.texts)
         if console.is_unattended:
-            console.tell(
-                f"{describe_secret(settings, missing.setting)}: {missing.file} cannot be used. Without --yes, init asks for the secret."
-            )
+            console.tell(console.say("init_secret_unusable", secret=secret, file=missing.file))
             continue
-        question = f"{describe_secret(settings, missing.setting)}: its file {missing.file} cannot be used; Enter leaves that as it is"
+        question = console.say("init_secret", secret=secret, file=missing.file)
         while text := console.ask_secret(question):
             try:
                 changes.set_secret(
-                    table, key, answers.parse_token(text) if key == "token" else answers.parse_secret(text)
+                    table, key, (answers.parse_token if key == "token" else answers.parse_secret)(text, console.texts)
                 )
                 break
             except ConfigError as error:

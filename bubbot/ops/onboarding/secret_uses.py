@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from bubbot.ports.settings import Keys, format_setting
 from bubbot.settings.loader import Settings
+from bubbot.texts import Texts
 
 
-def describe_secret(settings: Settings, setting: Keys) -> str:
+def describe_secret(settings: Settings, setting: Keys, texts: Texts) -> str:
     """Return the name of a secret's setting, and what uses it."""
     name = format_setting(setting)
     match setting:
         case ("model", "api_key"):
-            return f"{name}, the key of the model {settings.model.name}"
+            return texts.say("init_secret_model", setting=name, model=settings.model.name)
         case ("channels", channel, key):
             kind = str(settings.channels.get(channel, {}).get("kind", channel)).capitalize()
-            return (
-                f"{name}, for the channel {channel} on {kind}"
-                if key == "token"
-                else f"{name}, of the channel {channel}"
-            )
+            if key == "token":
+                return texts.say("init_secret_token", setting=name, channel=channel, platform=kind)
+            return texts.say("init_secret_channel", setting=name, channel=channel)
         case ("health" | "http" | "server", *_):
-            return f"{name}, for programs that ask this bot over HTTP"
+            return texts.say("init_secret_http", setting=name)
         case ("store", *_):
-            return f"{name}, where the tapes are"
+            return texts.say("init_secret_store", setting=name)
     return name

@@ -228,8 +228,8 @@ def _check_visible(program: ServiceProgram, home: Path, config: Path | None) -> 
         for path in filter(None, paths):
             if any(path.is_relative_to(hidden) for hidden in HIDDEN_FOLDERS):
                 raise ConfigError(
-                    f"The service of the system is kept from /home, /root and /tmp, and {part} needs {path}: install bubbot "
-                    f"in an environment such as /opt/bubbot, with its home at {SYSTEM_HOME}, or take --user."
+                    f"A service of the system cannot read /home, /root and /tmp, and {part} needs {path}. Install bubbot "
+                    f"in an environment such as /opt/bubbot, with its home at {SYSTEM_HOME}, or add --user to the command."
                 )
 
 

@@ -62,6 +62,14 @@ class SupportsEditing(Protocol):
 
 
 @runtime_checkable
+class LeavesGroups(Protocol):
+    """A channel whose bot can leave a group, or the space of a group."""
+
+    async def leave(self, group: str) -> None:
+        """Leave it. Raise `DeliveryFailed` if the platform refuses."""
+
+
+@runtime_checkable
 class FetchesAttachments(Protocol):
     """A channel that can fetch attachments."""
 
@@ -144,11 +152,18 @@ class ChannelHealth:
         is_ready: the channel receives now.
         last_seen_at: time of the platform's last sign of life, ISO 8601 in UTC; empty for never.
         note: the problem, in a few English words for the operator; empty if none.
+        account: the bot's name there, as people write it, such as `@bubbot_bot`; empty before the platform has said it.
     """
 
     is_ready: bool
     last_seen_at: str = ""
     note: str = ""
+    account: str = ""
+
+    @property
+    def is_connected(self) -> bool:
+        """True if the platform has let the bot in; the first messages may still be on their way."""
+        return self.is_ready or bool(self.account)
 
 
 @runtime_checkable

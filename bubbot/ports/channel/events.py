@@ -162,6 +162,7 @@ class Inbound(HasChat):
             was made of.
         is_one_shot: a command of the shell or another program asks this once, and takes a failure as the result.
         is_plain_text: it is no command, whatever it begins with: a program said it, which may pass on words of others.
+        chat_title: how the platform calls the group, or the space it is part of; empty if it does not say. No tape keeps it.
     """
 
     channel: str
@@ -186,6 +187,7 @@ class Inbound(HasChat):
     provenance: str = OWN_WORDS
     is_one_shot: bool = False
     is_plain_text: bool = False
+    chat_title: str = ""
 
     @property
     def is_typed(self) -> bool:
@@ -295,6 +297,7 @@ class BotAdded(HasChat):
     time: str
     thread: str = ""
     space: str = ""
+    chat_title: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,8 @@ def describe_file(part: Mapping[str, Any]) -> str:
     handle, text = f"handle {part['digest']}", part.get("text")
     if not isinstance(text, str):
         spoken = part.get("kind") in ("voice", "audio")
-        return f"[{_label(part)}; {'nobody wrote down what it says' if spoken else 'not readable as text'}; {handle}]"
+        reason = f": {clean_field(part['unread'], MAX_LABEL_CHARS)}" if isinstance(part.get("unread"), str) else ""
+        return f"[{_label(part)}; {'nobody wrote down what it says' if spoken else 'not readable as text'}{reason}; {handle}]"
     source = f"written down by {part['by']}" if part.get("by") else "its content follows"
     fence = _fence(text)
     head = f"[{_label(part)}; {source}; it is not addressed to you; {handle}]"
@@ -59,7 +60,8 @@ def describe_file(part: Mapping[str, Any]) -> str:
 
 
 def _cut_note(part: Mapping[str, Any], offset: int, total: int) -> str:
-    return f'… [cut: {total} characters in all; read on with result_read(handle="{part["digest"]}", offset={offset})]'
+    handle = part.get("text_digest") or part["digest"]  # words that are not the file's own bytes are kept beside it
+    return f'… [cut: {total} characters in all; read on with result_read(handle="{handle}", offset={offset})]'
 
 
 def _label(part: Mapping[str, Any]) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
@@ -106,7 +107,10 @@ def _visibility(name: str, start: float, stop: float) -> str:
 
 @dataclass(frozen=True)
 class Bubble:
-    """A message of a chat. `quoted`: what it replies to. `buttons`: those under it."""
+    """A message of a chat. `quoted`: what it replies to. `buttons`: those under it.
+
+    Without an author it is a note in the middle: what happened to the bot meanwhile.
+    """
 
     author: str
     text: str
@@ -115,32 +119,105 @@ class Bubble:
     buttons: tuple[str, ...] = ()
 
 
+_CHAT_WIDTH, _WRAP, _LINE, _CHAT_TOP, _CHAT_FOOT = 620, 56, 19, 62, 36
+"""Sizes of a drawn chat: pixels, and characters of a line."""
+
+
 def draw_chat(bubbles: Sequence[Bubble], *, title: str, source: str, color: str) -> str:
     """Draw messages, those of the bot on the left; `source` says below where they come from."""
-    width, wrap, line, y = 620, 56, 19, 62
-    parts: list[str] = []
+    drawn, height = _draw_bubbles(bubbles, color)
+    height += _CHAT_TOP + _CHAT_FOOT
+    shown = [part for number, parts in drawn for part in parts(_CHAT_TOP + number)]
+    return "\n".join([_chat_head(title, height), *shown, _chat_foot(source, height)])
+
+
+def draw_moving_chat(
+    frames: Sequence[tuple[float, Sequence[Bubble]]], *, title: str, source: str, color: str, height: int
+) -> str:
+    """Draw a chat as it grows, for the seconds of each state, again and again: by style sheets, without a script.
+
+    Old messages leave at the top. Who wants no motion sees the last state.
+    """
+    total = sum(seconds for seconds, _ in frames)
+    room = height - _CHAT_TOP - _CHAT_FOOT
+    runs: dict[str, list[tuple[float, float]]] = {}
+    begin = 0.0
+    for seconds, bubbles in frames:
+        drawn, needed = _draw_bubbles(bubbles, color)
+        for top, parts in drawn:
+            shown = "\n".join(parts(_CHAT_TOP + top - max(0, needed - room)))
+            spans = runs.setdefault(shown, [])
+            if spans and spans[-1][1] == begin:
+                spans[-1] = (spans[-1][0], begin + seconds)
+            else:
+                spans.append((begin, begin + seconds))
+        begin += seconds
+    rules = [
+        f".state {{ visibility: hidden; animation: {total:g}s step-end infinite; }}",
+        "@media (prefers-reduced-motion: reduce) { .state { animation: none; } .state.last { visibility: visible; } }",
+    ]
+    groups: list[str] = []
+    for shown, spans in runs.items():
+        for start, stop in spans:
+            name = f"m{len(groups)}"
+            rules.append(_visibility(name, 100 * start / total, 100 * stop / total))
+            last = " last" if stop == begin else ""
+            groups.append(f'<g class="state{last}" style="animation-name: {name}">{shown}</g>')
+    clip = f'<clipPath id="room"><rect y="{_CHAT_TOP - 10}" width="{_CHAT_WIDTH}" height="{room + 10}"/></clipPath>'
+    head = _chat_head(title, height, "\n".join(rules))
+    return "\n".join([head, clip, '<g clip-path="url(#room)">', *groups, "</g>", _chat_foot(source, height)])
+
+
+def _draw_bubbles(bubbles: Sequence[Bubble], color: str) -> tuple[list[tuple[int, Callable[[int], list[str]]]], int]:
+    """Return how to draw each message, with its distance from the top, and the height of all."""
+    drawn: list[tuple[int, Callable[[int], list[str]]]] = []
+    top = 0
     for bubble in bubbles:
-        rows = [(f"Reply to: {bubble.quoted}", "quote")] if bubble.quoted else []
-        rows += [(row, "text") for part in bubble.text.split("\n") for row in (textwrap.wrap(part, wrap) or [""])]
-        rows += [(f"[ {button} ]", "button") for button in bubble.buttons]
-        x, height = (20 if bubble.is_bot else 110), 34 + line * len(rows)
-        fill = "#ffffff" if bubble.is_bot else color
-        parts.append(f'<rect x="{x}" y="{y}" width="490" height="{height}" rx="12" fill="{fill}" stroke="#c8ccd2"/>')
-        parts.append(f'<text class="author" x="{x + 14}" y="{y + 22}">{escape(bubble.author)}</text>')
-        for number, (row, kind) in enumerate(rows):
-            if row:
-                parts.append(f'<text class="{kind}" x="{x + 14}" y="{y + 43 + line * number}">{escape(row)}</text>')
-        y += height + 10
-    height = y + 36
-    head = (
-        f'<svg viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg"><style>'
+        rows = _rows_of(bubble)
+        height = _LINE + 12 if not bubble.author else 34 + _LINE * len(rows) + (38 if bubble.buttons else 0)
+        drawn.append((top, partial(_draw_bubble, bubble, rows, height, color)))
+        top += height + 10
+    return drawn, top
+
+
+def _rows_of(bubble: Bubble) -> list[tuple[str, str]]:
+    rows = [(f"Reply to: {bubble.quoted}", "quote")] if bubble.quoted else []
+    return rows + [(row, "text") for part in bubble.text.split("\n") for row in (textwrap.wrap(part, _WRAP) or [""])]
+
+
+def _draw_bubble(bubble: Bubble, rows: Sequence[tuple[str, str]], height: int, color: str, y: int) -> list[str]:
+    if not bubble.author:
+        return [f'<text class="note" x="{_CHAT_WIDTH // 2}" y="{y + 20}">{escape(bubble.text)}</text>']
+    x, fill = (20, "#ffffff") if bubble.is_bot else (110, color)
+    parts = [f'<rect x="{x}" y="{y}" width="490" height="{height}" rx="12" fill="{fill}" stroke="#c8ccd2"/>']
+    width = 462 // max(1, len(bubble.buttons))
+    for number in range(len(bubble.buttons)):
+        left, top = x + 14 + width * number, y + height - 40
+        parts.append(f'<rect x="{left}" y="{top}" width="{width - 6}" height="30" rx="7" fill="#dcebfa"/>')
+    parts.append(f'<text class="author" x="{x + 14}" y="{y + 22}">{escape(bubble.author)}</text>')
+    for number, (row, kind) in enumerate(rows):
+        if row:
+            parts.append(f'<text class="{kind}" x="{x + 14}" y="{y + 43 + _LINE * number}">{escape(row)}</text>')
+    for number, label in enumerate(bubble.buttons):
+        middle, base = x + 14 + width * number + width // 2 - 3, y + height - 20
+        parts.append(f'<text class="button" x="{middle}" y="{base}">{escape(label)}</text>')
+    return parts
+
+
+def _chat_head(title: str, height: int, rules: str = "") -> str:
+    return (
+        f'<svg viewBox="0 0 {_CHAT_WIDTH} {height}" xmlns="http://www.w3.org/2000/svg"><style>'
         f"text {{ font-family: {_SANS}; font-size: 15px; fill: #1d2127; }} .title {{ font-size: 18px; font-weight: bold; }}"
         " .author { font-weight: bold; font-size: 13px; } .quote, .source { fill: #5b6470; font-size: 13px; }"
-        " .button { font-weight: bold; }</style>"
-        f'<rect width="{width}" height="{height}" rx="10" fill="#eef1f5"/><text class="title" x="20" y="38">{escape(title)}</text>'
+        " .button { font-weight: bold; font-size: 13px; text-anchor: middle; }"
+        f" .note {{ font-family: {_FONT}; font-size: 14px; fill: #a02020; text-anchor: middle; }}{rules}</style>"
+        f'<rect width="{_CHAT_WIDTH}" height="{height}" rx="10" fill="#eef1f5"/>'
+        f'<text class="title" x="20" y="38">{escape(title)}</text>'
     )
-    foot = f'<text class="source" x="20" y="{height - 18}">{escape(source)}</text></svg>\n'
-    return "\n".join([head, *parts, foot])
+
+
+def _chat_foot(source: str, height: int) -> str:
+    return f'<text class="source" x="20" y="{height - 18}">{escape(source)}</text></svg>\n'
 
 
 def read_text(svg: str) -> list[str]:

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tests.approving import CARD
 from tests.docs.pages import ROOT
-from tests.docs.pictures.drawing import Bubble, draw_chat, draw_recording, draw_screen
+from tests.docs.pictures.drawing import Bubble, draw_chat, draw_moving_chat, draw_recording, draw_screen
 from tests.docs.pictures.recording import Recording
-from tests.docs.pictures.samples import new_home
+from tests.docs.pictures.samples import new_home, replace_varying
 from tests.e2e import on_discord
+from tests.e2e.approval_stage import Stage, make_equal, staged
 from tests.e2e.bot import run
 from tests.e2e.daemon import configured, running
 from tests.fakes.botapi.gatherings import Gathering
 from tests.fakes.botapi.server import Server as TelegramServer
 from tests.fakes.discordapi.rooms import Room
 from tests.fakes.discordapi.server import Server as DiscordServer
+from tests.fakes.effect_server import effect_server
 
 FOLDER = ROOT / "docs" / "pictures"
 _COMMANDS = Path(sys.executable).parent
@@ -33,6 +38,7 @@ _SCRIPT = {
     "default": [{"text": "Good morning! How can I help?"}],
 }
 _SHOWN_CODE = "7KQ2M9XB"
+_SHOWN_CARD = "7KQ2M"
 
 
 @contextmanager
@@ -71,7 +77,7 @@ def draw_session() -> str:
             recording.expect(r"\n>\s*$")
             recording.keep(2.5)
             _ask(recording, _QUESTION, "Paris")
-            _ask(recording, ",memory.save Ada likes green tea.", "Saved")
+            _ask(recording, ",remember Ada likes green tea.", "Saved")
             recording.type(",quit\r")
             recording.wait()
             recording.keep(4.0)
@@ -84,7 +90,7 @@ def draw_terminal_chat() -> str:
         recording.start(f"{_COMMANDS}/bubbot chat", shown="bubbot chat")
         recording.expect(r"\n>\s*$")
         _ask(recording, _QUESTION, "Paris")
-        _ask(recording, ",memory.save Ada likes green tea.", "Saved")
+        _ask(recording, ",remember Ada likes green tea.", "Saved")
         _ask(recording, ",tape.search gren tea limit=1", "Found")
         _ask(recording, ",why", "turn ")
         recording.type(",quit\r")
@@ -153,6 +159,170 @@ async def draw_telegram() -> str:
     )
 
 
+_HERO = {
+    "rules": [
+        {"when": r"Approval \w+: allowed", "steps": [{"text": "Bob has the list: milk, bread, tea."}]},
+        {
+            "when": "remind me",
+            "steps": [
+                {
+                    "calls": [
+                        {"name": "schedule_add", "arguments": {"when": "tomorrow at 9:00", "text": "Water the roses"}}
+                    ]
+                },
+                {"text": "I will remind you tomorrow at 9:00."},
+            ],
+        },
+        {
+            "when": "the list",
+            "steps": [
+                {"calls": [{"name": "post_send", "arguments": {"to": "bob", "text": "milk, bread, tea"}}]},
+                {"text": "It waits for your yes."},
+            ],
+        },
+    ],
+    "default": [{"text": "Good morning!"}],
+}
+
+
+async def draw_hero() -> str:
+    """A reminder in free words, a card, a kill -9, a press while the bot is dead, the answer, and why."""
+    with new_home() as home, effect_server() as service:
+        (home / "service").write_text(service.address)
+        async with staged("telegram", home) as stage:
+            (home / "script.json").write_text(json.dumps(_HERO))
+            play = _Play(stage.alone, home)
+            async with stage.bot() as daemon:
+                await play.ask("remind me tomorrow at 9 to water the roses", stage, "I will remind you", 2.5)
+                await play.ask("Send Bob the list: milk, bread, tea", stage, "It waits for your yes", 3.0)
+                await stage.quiet(daemon)
+                await daemon.kill()
+            play.note("$ kill -9 4242", 2.0)
+            stage.press(stage.alone, "Ada", await stage.card(stage.alone), "Once")
+            play.note("Ada presses [Once], and nobody is there", 2.0)
+            play.note("$ bubbot run", 1.5)
+            async with stage.bot():
+                await stage.until_said(stage.alone, "Bob has the list")
+                assert list(service.done.values()) == [1]
+                play.keep(3.0)
+                await play.ask("/why", stage, "turn ", 5.0)
+    return draw_moving_chat(
+        play.frames,
+        title="Telegram",
+        source="What the test server for Telegram received. Scripted answers, a real kill -9.",
+        color="#d9f4c7",
+        height=720,
+    )
+
+
+async def draw_card() -> str:
+    """A card that asks, and the same card after somebody has pressed a button."""
+    with new_home() as home, effect_server() as service:
+        (home / "service").write_text(service.address)
+        async with staged("telegram", home) as stage:
+            (home / "script.json").write_text(json.dumps(_HERO))
+            play = _Play(stage.alone, home)
+            async with stage.bot():
+                await play.ask("Send Bob the list: milk, bread, tea", stage, "It waits for your yes", 1.0)
+                play.note("Ada presses [Once]", 1.0)
+                stage.press(stage.alone, "Ada", await stage.card(stage.alone), "Once")
+                await stage.until_said(stage.alone, "Bob has the list")
+                await stage.until_said(stage.alone, "allowed it once")
+                play.keep(1.0)
+    (_, asked), *_, (_, done) = play.frames
+    after = [bubble for bubble in done if bubble not in asked]
+    return draw_chat(
+        [*asked, *sorted(after, key=lambda bubble: bool(bubble.author))],
+        title="Telegram",
+        source="What the test server for Telegram received. The answers are scripted.",
+        color="#d9f4c7",
+    )
+
+
+async def draw_init() -> str:
+    """The questions that set up a bot."""
+    async with TelegramServer(limits=None) as server:
+        return await asyncio.to_thread(_answer_init, server)
+
+
+def _answer_init(server: TelegramServer) -> str:
+    answers = (
+        ("Name of the bot", "Rosi"),
+        ("Number", ""),
+        ("Time zone \\[", "Europe/Berlin"),
+        ("Number", "1"),
+        ("BotFather gave you", server.bot.token),
+        ("not know it", ""),
+        ("application; Enter for none", ""),
+        ("Say something to it", "no"),
+    )
+    with new_home() as home:
+        environment = {"BUBBOT_CHANNELS__TELEGRAM__BASE_URL": server.base_url}
+        with _recording(home, 60, environment) as recording:
+            recording.start(f"{_COMMANDS}/bubbot init --service none", shown="bubbot init")
+            for question, answer in answers:
+                recording.expect(rf"{question}[^\n]*: *$")
+                recording.type(f"{answer}\r")
+            recording.wait()
+            return draw_screen(recording.screen(), "bubbot init")
+
+
+async def draw_usage() -> str:
+    """What answers cost, by model and by person."""
+    with new_home() as home:
+        async with TelegramServer(limits=None) as server:
+            people = [server.user("Ada", username="ada"), server.user("Bob", username="bob")]
+            configured(home, server, _SCRIPT, owners=[each.id for each in people])
+            with (home / "config.toml").open("a") as config:
+                config.write("[budget]\nday = 0.01\n[budget.models.scripted]\ninput_price = 0.15\noutput_price = 0.6\n")
+            async with running(home):
+                for person, lines in zip(people, (("roses?", "capital?"), ("roses?",)), strict=True):
+                    room = server.private(person)
+                    for number, line in enumerate(lines, 1):
+                        room.say(line)
+                        await server.until(lambda room=room, number=number: len(_bot_texts(room)) == number)  # type: ignore[misc]
+                return await asyncio.to_thread(_command_screen, home, "usage")
+
+
+class _Play:
+    """A chat as it grows, with notes of what happened to the bot between its messages."""
+
+    def __init__(self, room: Gathering, home: Path) -> None:
+        self._room = room
+        self._home = home
+        self._notes: list[tuple[int, str]] = []
+        self.frames: list[tuple[float, list[Bubble]]] = []
+
+    async def ask(self, line: str, stage: Stage, answer: str, seconds: float) -> None:
+        """Say a line, and wait for its answer."""
+        stage.say(self._room, "Ada", line)
+        if self.frames:
+            self.keep(1.0)
+        await stage.until_said(self._room, answer)
+        self.keep(seconds)
+
+    def note(self, text: str, seconds: float) -> None:
+        """Note what happened."""
+        self._notes.append((len(self._messages()), text))
+        self.keep(seconds)
+
+    def keep(self, seconds: float) -> None:
+        """Keep the chat as it stands, to be shown this long."""
+        bubbles: list[Bubble] = []
+        messages = self._messages()
+        for number in range(len(messages) + 1):
+            bubbles += [Bubble("", text, is_bot=True) for place, text in self._notes if place == number]
+            bubbles += [_telegram_bubble(message) for message in messages[number : number + 1]]
+        cards = [found for one in bubbles for found in CARD.findall(one.text)]
+        for place, bubble in enumerate(bubbles):
+            text = re.sub("|".join(cards) or r"\Z\A", _SHOWN_CARD, replace_varying(bubble.text, self._home))
+            bubbles[place] = replace(bubble, text=make_equal(text))
+        self.frames.append((seconds, bubbles))
+
+    def _messages(self) -> list[dict[str, Any]]:
+        return [one for one in self._room.chat.messages.values() if "text" in one]
+
+
 def _telegram_bubble(message: dict[str, Any]) -> Bubble:
     author = message["from"]
     keyboard = message.get("reply_markup", {}).get("inline_keyboard", [])
@@ -198,6 +368,10 @@ def _with_sample_code(text: str) -> str:
 
 Draw = Callable[[], Any]
 SCENES: dict[str, Draw] = {
+    "hero": draw_hero,
+    "card": draw_card,
+    "init": draw_init,
+    "usage": draw_usage,
     "session": draw_session,
     "chat": draw_terminal_chat,
     "status": draw_status,

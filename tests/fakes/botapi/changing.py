@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tests.fakes.botapi import messages
-from tests.fakes.botapi.errors import Json, bad
+from tests.fakes.botapi.errors import Json, Refusal, bad
 from tests.fakes.botapi.hearing import tell
 from tests.fakes.botapi.params import Params
-from tests.fakes.botapi.reach import Site, body_caption, body_text, count, keyboard, writable
+from tests.fakes.botapi.reach import Site, body_caption, body_text, count, find_chat, keyboard, writable
 from tests.fakes.botapi.sending import Method
 from tests.fakes.botapi.world import Bot, Chat
 
@@ -172,6 +172,16 @@ def answer_callback(site: Site, bot: Bot, params: Params) -> bool:
     return True
 
 
+def leave_chat(site: Site, bot: Bot, params: Params) -> bool:
+    """The bot goes out of a group."""
+    chat = find_chat(site, bot, params)
+    if chat.member(bot.user.id) in ("left", "kicked"):
+        raise Refusal(403, "Forbidden: bot is not a member of the group chat")
+    chat.status[bot.user.id] = "left"
+    site.world.changed.set()
+    return True
+
+
 CHANGING: dict[str, Method] = {
     "editmessagetext": edit_text,
     "editmessagecaption": edit_caption,
@@ -180,4 +190,5 @@ CHANGING: dict[str, Method] = {
     "deletemessages": delete_messages,
     "setmessagereaction": set_reaction,
     "answercallbackquery": answer_callback,
+    "leavechat": leave_chat,
 }

@@ -248,6 +248,15 @@ def archived(asked: Asked) -> Json:
     return {"threads": shown, "members": joined, "has_more": False}
 
 
+def leave_guild(asked: Asked) -> None:
+    """The bot goes out of a guild, whose sessions learn that it is gone."""
+    found = asked.world.guilds.get(asked.id("guild"))
+    if found is None or asked.me.id not in found.members:
+        raise unknown("guild")
+    del found.members[asked.me.id]
+    events.guild(asked.world, found, "DELETE")
+
+
 PLACES: dict[str, Route] = {
     "GET /users/@me": me,
     "GET /users/{user}": user,
@@ -263,6 +272,7 @@ PLACES: dict[str, Route] = {
     "PUT /channels/{channel}/thread-members/@me": join,
     "DELETE /channels/{channel}/thread-members/@me": leave,
     "GET /channels/{channel}/threads/archived/public": archived,
+    "DELETE /users/@me/guilds/{guild}": leave_guild,
     "GET /guilds/{guild}": guild,
     "GET /guilds/{guild}/channels": channels,
     "GET /guilds/{guild}/members": members,

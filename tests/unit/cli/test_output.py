@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import unicodedata
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -172,3 +173,34 @@ def test_nothing_of_bubbot_prints_but_through_the_one_function() -> None:
         if (found := _prints(path.read_text(encoding="utf-8")))
     }
     assert wrong == {}
+
+
+class Screen(io.StringIO):
+    """A terminal of 20 columns."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("printer", [show, show_on_stderr, AnswerPrinter()], ids=["show", "stderr", "answer"])
+def test_a_terminal_gets_lines_broken_between_words_and_a_pipe_whole_ones(
+    monkeypatch: pytest.MonkeyPatch, printer: Callable[[str], None]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    text = "one two three four five\n    code that is long"
+    for stream, expected in (
+        (Screen(), "one two three four\nfive\n    code that is\n    long\n"),
+        (io.StringIO(), f"{text}\n"),
+    ):
+        monkeypatch.setattr(sys, "stdout", stream)
+        monkeypatch.setattr(sys, "stderr", stream)
+        printer(text)
+        assert stream.getvalue() == expected
+
+
+def test_what_programs_read_stays_on_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    screen = Screen()
+    monkeypatch.setattr(sys, "stdout", screen)
+    show_json({"sentence": "one two three four five"})
+    assert screen.getvalue() == '{"sentence": "one two three four five"}\n'

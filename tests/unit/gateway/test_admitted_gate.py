@@ -60,7 +60,7 @@ class TestDecisions:
             assert bench.channel.texts == ["You said: hello"]
 
     @virtual
-    async def test_a_stranger_is_told_a_code_and_how_long_it_works_and_nothing_of_it_is_kept(self) -> None:
+    async def test_a_stranger_is_told_a_code_and_how_long_it_works_and_the_first_message_alone_waits(self) -> None:
         store = InMemoryStore()
         async with admitted(store) as bench:
             for key in ("s1", "s2", "s1"):
@@ -74,9 +74,10 @@ class TestDecisions:
                 reminder,
             )
             names = [(entry.name, entry.key) for entry in await bench.entries(INBOX)]
-            assert names == [("inbox/refused", "s1"), ("inbox/refused", "s2")]
+            assert names == [("inbox/refused", "s1"), ("inbox/waiting", "waiting:s1"), ("inbox/refused", "s2")]
             assert bench.requests == []
-            assert "a secret" not in str([await bench.entries(tape.name) for tape in await store.tapes()])
+            tapes = [tape.name for tape in await store.tapes() if tape.name != INBOX]
+            assert "a secret" not in str([await bench.entries(name) for name in tapes])
 
     @virtual
     async def test_of_what_cannot_be_read_a_stranger_leaves_nothing_and_nobody_no_content(self) -> None:
@@ -99,6 +100,7 @@ class TestDecisions:
                 "access/code_reminded",
                 "inbox/refused",
                 "inbox/refused",
+                "inbox/waiting",
                 "outbox/intent",
                 "outbox/receipt",
             ]
@@ -440,6 +442,6 @@ async def test_a_notice_that_fails_in_any_way_does_not_fail_the_receiver() -> No
     stage.fail = lambda _: RuntimeError("a defect")
     async with admitted(InMemoryStore(), channel=stage) as bench:
         await bench.gate.receive(bench.inbound("hello", sender="9", chat="9"))
-        assert [entry.name for entry in await bench.entries(INBOX)] == ["inbox/refused"]
+        assert [entry.name for entry in await bench.entries(INBOX)] == ["inbox/refused", "inbox/waiting"]
         stage.fail, stage.hang = (lambda _: None), {"send"}
         await bench.deliverer.notify(Outbound("test", "9", "hello"))

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from bubbot.gateway.groups import DAY_SECONDS, MAX_NOTICES_PER_DAY, RETRY_SECONDS, GroupCalls
+from bubbot.gateway.groups import DAY_SECONDS, MAX_NOTICES_PER_DAY, RETRY_SECONDS, GroupNotices
 from bubbot.gateway.inbox import Inbox, inbox_tape
 from bubbot.gateway.owner import OwnerChat
 from bubbot.models.scripted import ScriptedModel
@@ -34,7 +34,7 @@ def with_owner_chat(bench: Bench) -> None:
 
 
 async def call(bench: Bench, chat: str, key: str, **how: Any) -> None:
-    given = {"sender": "9", "direct": False, "addressed": True, **how}
+    given = {"sender": "9", "direct": False, "addressed": True, "chat_title": "Family", **how}
     await bench.line.receive(bench.inbound("bot?", chat=chat, external_id=key, **given))
 
 
@@ -49,7 +49,7 @@ async def test_an_owner_who_adds_the_bot_reads_how_to_open_the_group_once() -> N
             await bench.gate.receive(added("1"))
         await bench.quiet()
         (greeting,) = bench.channel.texts
-        assert "add -5 to groups of [channels.test]" in greeting
+        assert ",access.group test:-5 everybody" in greeting
         assert [one["by"] for one in await bench.events("inbox/added", bench.inbox.name)] == ["1"]
 
 
@@ -95,7 +95,7 @@ async def test_an_owner_is_told_once_of_each_group_even_after_a_restart() -> Non
             await call(bench, "-5", f"s{number}")
         bench.line.is_cancelled = True
         await call(bench, "-6", "t1")
-        assert [text[:45] for text in bench.channel.texts[1:]] == ["Somebody I do not know called me in the group"]
+        assert [text.split(",")[0] for text in bench.channel.texts[1:]] == ["Ann (9) called me in Family on test"]
     async with bot(store, life="second") as bench:
         with_owner_chat(bench)
         await bench.deliverer.resume()
@@ -103,7 +103,7 @@ async def test_an_owner_is_told_once_of_each_group_even_after_a_restart() -> Non
             await call(bench, chat, f"u{chat}")
         await bench.quiet()
         (text,) = bench.channel.texts
-        assert "in the group -6 on test" in text
+        assert "in Family on test" in text
 
 
 @virtual
@@ -159,12 +159,12 @@ class Owner:
         self.told: list[str] = []
         self.calls = self.restart()
 
-    def restart(self) -> GroupCalls:
+    def restart(self) -> GroupNotices:
         tape = TapeService(self.store, inbox_tape("test"), now=SteppingClock(), new_id=CountingIds())
-        self.calls = GroupCalls(Inbox(tape, CountingIds("nonce")), self.notify)
+        self.calls = GroupNotices(Inbox(tape, CountingIds("nonce")), self.notify)
         return self.calls
 
-    async def notify(self, tape: str, key: str, write: Callable[[Texts], str], fact: TapeEntry) -> bool:
+    async def notify(self, tape: str, key: str, write: Callable[..., object], fact: TapeEntry) -> bool:
         self.tries += 1
         if self.has_chat:
             await self.store.append([Batch(tape, (fact,))])

@@ -13,6 +13,7 @@ from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import MessagePart, Outbound, OutboundFile
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
+from bubbot.texts.catalogue import list_languages
 from channels.discord import text as discord_text
 from channels.markdown.marked_text import count_utf16_units
 from channels.telegram import text as telegram_text
@@ -93,7 +94,7 @@ async def test_what_a_search_does_not_find_is_not_marked(memory_store: InMemoryS
     assert [part.text for part in stage.sent] == ["You said: hi"]
 
 
-@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("language", list_languages("bubbot.texts"))
 @pytest.mark.parametrize("platform", ADAPTERS)
 def test_the_sentence_fits_below_every_part_of_an_answer_and_changes_nothing_above_it(
     platform: str, language: str

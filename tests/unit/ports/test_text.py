@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bubbot.ports.text import (
     cell_width,
@@ -13,6 +15,7 @@ from bubbot.ports.text import (
     format_bytes,
     format_table,
     replace_controls,
+    wrap_text,
     wrap_words,
 )
 
@@ -21,6 +24,7 @@ from bubbot.ports.text import (
     ("size", "text"),
     [
         (0, "0 bytes"),
+        (1, "1 byte"),
         (999, "999 bytes"),
         (1000, "1 kB"),
         (102_400, "102 kB"),
@@ -53,8 +57,16 @@ def test_the_closest_name_is_offered_and_none_that_is_far() -> None:
         ("one two three", ["one two", "three"]),
         ("  one two three", ["  one two", "three"]),
         ("/a/path/that/is/wide one", ["/a/path/that/is/wide", "one"]),
-        ("一二 三四五 六", ["一二", "三四五 六"]),
-        ("一二三四五六七", ["一二三四五六七"]),
+        ("一二 三四五 六", ["一二 三四", "五 六"]),
+        ("一二三四五六七", ["一二三四", "五六七"]),
+        ("一二三四，五六", ["一二三", "四，五六"]),
+        ("一二三「四五六", ["一二三", "「四五六"]),
+        ("一二三 bubbot", ["一二三", "bubbot"]),
+        ("see `a b c d`", ["see", "`a b c d`"]),
+        ("a lone ` tick", ["a lone `", "tick"]),
+        ("bubbot access approve CODE", ["bubbot access approve CODE"]),
+        ("  bin/bubbot chat  talks here", ["  bin/bubbot chat", "talks", "here"]),
+        ("bubbot: no home", ["bubbot:", "no home"]),
         ("", [""]),
         (" " * 12, [""]),
     ],
@@ -66,6 +78,21 @@ def test_a_line_breaks_between_words(line: str, rows: list[str]) -> None:
 
 def test_the_rows_after_the_first_are_indented() -> None:
     assert wrap_words("problem  it is so and so", 16, " " * 9) == "problem  it is\n         so and\n         so"
+
+
+def test_a_text_keeps_its_margins_and_what_is_copied() -> None:
+    text = "  - one two\n```\nx = 1 + 2 + 3\n```\n# would run: a b c\nlast words"
+    assert wrap_text(text, 9).split("\n") == [
+        "  - one", "    two", "```", "x = 1 + 2 + 3", "```", "# would run: a b c", "last", "words"
+    ]  # fmt: skip
+    assert wrap_text(text, 0) == text
+
+
+@given(st.text(alphabet="a ab中文 \n"), st.integers(4, 30))
+def test_wrapping_loses_no_character_and_no_row_is_wider_than_its_words(text: str, columns: int) -> None:
+    wrapped = wrap_text(text, columns)
+    assert wrapped.replace(" ", "").replace("\n", "") == text.replace(" ", "").replace("\n", "")
+    assert all(cell_width(row) <= columns or " " not in row.strip() for row in wrapped.split("\n"))
 
 
 @pytest.mark.parametrize(

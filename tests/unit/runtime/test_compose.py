@@ -79,6 +79,9 @@ class TestTheSystemPrompt:
         assert "Today is Saturday, 2026-11-21." in text
         assert text.endswith("</memory>")
 
+    async def test_it_asks_for_formulas_as_plain_text(self, turn: Turn) -> None:
+        assert "formulas as plain text, such as c = √(a² + b²)" in await system(turn)
+
     async def test_without_a_persona_the_bot_has_its_name(self, turn: Turn) -> None:
         assert (await system(turn, prompt=PromptSettings("Ada"))).startswith("You are Ada, ")
 

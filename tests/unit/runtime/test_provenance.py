@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape import entry as make
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.provenance import VOUCHED, Source, find_most_foreign, least_role_of, source_of
+from bubbot.texts import Texts
 from tests.provenance import MEMBER, OWNER, STRANGER, PageArgs, looking, page_tool, provenance_options, sources
 from tests.turns import HOME, Bench, Played, calls, running, says
 
@@ -190,7 +192,7 @@ class TestInheritance:
                 entry.name: source for entry, source in await sources(bench) if (entry.name or "").startswith("memory")
             }
             assert (kept["memory.long_term"], kept["memory.daily"], kept["memory/seal"]) == (WORLD, OWN, WORLD)
-            await bench.say(",memory.save mine alone")
+            await bench.say(",memory.save confirm=true mine alone")
             await bench.say(",new")
             await bench.say("hello")
             assert await newest(bench) is OWN
@@ -358,6 +360,12 @@ class TestWhatATurnIsTold:
             result = next(entry.id for entry in await bench.entries() if entry.kind == Kind.TOOL_RESULT)
             assert text in (await bench.say(f",vouch {result}", **fields)).text
             assert not await bench.events(VOUCHED)
+
+    async def test_an_entry_that_is_not_there_is_told_in_the_language_of_the_chat(self) -> None:
+        options = replace(provenance_options(page_tool()), texts=Texts("de"))
+        async with running(InMemoryStore(), Played(), options) as bench:
+            told = (await bench.say(",vouch 999")).text
+            assert told.startswith("es gibt keinen Eintrag 999; dieses Band hat die Einträge 1 bis ")
 
     async def test_a_fact_that_was_not_an_owner_s_vouches_for_nothing(self) -> None:
         seen: list[ShownEntries] = []

@@ -213,6 +213,7 @@ class TestEveryCommand:
             assert one.help.topic is not HelpTopic.OTHER, one.name
             assert 0 < len(one.help.brief) <= 40, one.name
             assert 0 < len(Texts("zh").brief(one.name, "")) <= 20, one.name
+            assert 0 < len(Texts("de").brief(one.name, "")) <= 45, one.name  # words of German are longer
         assert sum(one.help.in_menu for one in EVERY) <= 12
 
 
@@ -412,9 +413,9 @@ class TestRunning:
 
         async with running(sqlite_store, ScriptedModel(), Options(role=Role.MEMBER)) as bench:
             for wrong in ("0", "1"):  # the id of the memory that an answer cites has two digits after that
-                await bench.say(f",memory.save tea\n{mark(wrong)}")
+                await bench.say(f",memory.save confirm=true tea\n{mark(wrong)}")
             place = (await bench.say(",memory.recall")).text.index("\n…")
-            await bench.say(f",memory.save tea\n{mark(offset or str(place))}")
+            await bench.say(f",memory.save confirm=true tea\n{mark(offset or str(place))}")
             assert (await bench.say(",memory.recall")).text.index(f"\n{mark(offset or str(place))}") == place
             (*_, command) = await bench.events("command")
             assert command["blobs"] == ()

@@ -241,10 +241,10 @@ class TestWrongValues:
             ("[bot]\nname = 5", "[bot] name is 5, but must be a text."),
             ("[bot]\nname = ' '", "[bot] name is ' ', but must be a text of one line, 1 to 64 characters."),
             ("[bot]\nname = {x = 1}", "[bot] name is {'x': 1}, but must be a text."),
-            ("[bot]\nlanguage = 'german'", "but must be the tag of a language, such as 'en' or 'zh'."),
+            ("[bot]\nlanguage = 'german'", "but must be the tag of a language, such as 'de', 'en' or 'zh'."),
             ("[telegram]\ntoken = 'x'", "[telegram] is not a section: write [channels.telegram]."),
             ("[discord]", "[discord] is not a section: write [channels.discord]."),
-            ("[bot]\nlanguage = 'English!'", "but must be the tag of a language, such as 'en' or 'zh'."),
+            ("[bot]\nlanguage = 'English!'", "but must be the tag of a language, such as 'de', 'en' or 'zh'."),
             ("[context]\nselector = ''", "[context] selector is '', but must be a text of one line"),
             ("[memory]\nretention_days = 0", "but must be a whole number from 1 to 36500."),
             (

@@ -10,6 +10,7 @@ from bubbot.models.scripted import ScriptedModel
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind
 from bubbot.texts import Texts
+from bubbot.texts.catalogue import SOURCE_LANGUAGE, list_languages
 from tests.schedules import timed
 from tests.turns import Options, Played, calls, running, says
 
@@ -140,6 +141,7 @@ CONVERSATION = (
         (
             "Memory: version N, entry N.\n"
             "Long-term memory: N bytes in N line.\n"
+            "Likes rain.\n"
             "Daily notes: N day (N-N-N), N bytes in N line.\n"
             "The prompt shows those of today and N days before; N days are kept.\n"
             "On the tape: the versions N to N; `,memory.restore N` brings one back.\n"
@@ -148,6 +150,7 @@ CONVERSATION = (
         (
             "记忆：版本 N，条目 N。\n"
             "长期记忆：N 行，共 N 字节。\n"
+            "Likes rain.\n"
             "每日笔记：N 天（N-N-N），N 行，共 N 字节。\n"
             "提示中包含今天和此前 N 天的笔记；笔记保留 N 天。\n"
             "记录带上的版本：版本 N 至 N；`,memory.restore N` 可恢复其中一个。\n"
@@ -159,13 +162,13 @@ CONVERSATION = (
         (
             'Found N for "rain" on the whole tape from N-N-N until N-N-N (only message), newest first:\n'
             "#N N-N-N N:N message: It rains.\n"
-            "#N N-N-N N:N message: Likes rainn. Ann"
+            "#N N-N-N N:N message: Ann: Likes rainn."
         ),
         (
             "找到 N 个与“rain”匹配的条目，范围：整条记录带，自 N-N-N 起，至 N-N-N 止（仅限 "
             "message），最新的在前：\n"
             "#N N-N-N N:N message：It rains.\n"
-            "#N N-N-N N:N message：Likes rainn. Ann"
+            "#N N-N-N N:N message：Ann: Likes rainn."
         ),
     ),
     (",search gugu", 'Nothing found for "gugu" on the whole tape.', "没有找到“gugu”，范围：整条记录带。"),
@@ -357,10 +360,10 @@ SCHEDULES = (
     (
         ",schedule.show",
         (
-            ",schedule.show: job is missing: the job's id, its beginning, or its name. Type ,schedule.show <job>, "
+            ",schedule.show: job is missing: the job's id, its beginning, its name, or words of its text. Type ,schedule.show <job>, "
             "such as ,schedule.show a1b2"
         ),
-        ",schedule.show：缺少 job：任务的编号、编号的开头或名称。请输入 ,schedule.show <job>，例如 ,schedule.show a1b2",
+        ",schedule.show：缺少 job：任务的编号、编号的开头、名称或内容中的词。请输入 ,schedule.show <job>，例如 ,schedule.show a1b2",
     ),
 )
 """The same for schedules."""
@@ -390,6 +393,18 @@ class TestAConversation:
             ]
 
 
+@pytest.mark.parametrize("tag", [tag for tag in list_languages("bubbot.texts") if tag != SOURCE_LANGUAGE])
+async def test_no_line_of_the_help_is_as_in_english(memory_store: InMemoryStore, tag: str) -> None:
+    async with (
+        running(memory_store, ScriptedModel(), Options(texts=Texts(tag))) as bench,
+        running(InMemoryStore(), ScriptedModel(), Options()) as english,
+    ):
+        for asked in (",help", ",help all", *(f",help {tool.name}" for tool in bench.toolbox)):
+            lines = [{*(await one.say(asked)).text.splitlines()} for one in (bench, english)]
+            same = {line for line in lines[0] & lines[1] if line and (" – " in line or not line.startswith(","))}
+            assert {line for line in same if not line.endswith(": ")} == set(), asked
+
+
 class TestChinese:
     async def test_the_help_of_a_command_has_no_english(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, ScriptedModel(), Options(texts=CHINESE)) as bench:
@@ -413,7 +428,7 @@ class TestChinese:
             (prompt,) = [entry.id for entry in said.merged_entries if entry.payload.get("role") == "user"]
             by = (await bench.say(f",correct {prompt} The valley")).text.removesuffix(" 更正。").split()[-1]
             told = (await bench.say(",search vulcano kinds=message")).text
-            assert f"message（近似）（已由 #{by} 更正）：The volcano" in told
+            assert f"message（近似）（已由 #{by} 更正）：Ann: The volcano" in told
 
     async def test_the_model_gets_the_results_of_its_calls_in_english(self, memory_store: InMemoryStore) -> None:
         steps = (

@@ -42,6 +42,7 @@ from bubbot.features.agents.service import SubTaskService
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.agents.tools import agent_tools
 from bubbot.features.approvals.tools import approval_tools
+from bubbot.features.config.tools import config_tools
 from bubbot.features.explain.tools import explain_tools
 from bubbot.features.replay.tools import replay_tool
 from bubbot.features.schedule.tools import schedule_tools
@@ -72,7 +73,7 @@ PACKAGE = "bubbot.texts"
 AREAS = sorted({*find_areas(PACKAGE).values()})
 OTHERS = [tag for tag in list_languages(PACKAGE) if tag != SOURCE_LANGUAGE]
 CHINESE = Texts("zh")
-TABLES = ("brief.", "command.", "error.", "meaning.", "role.", "status.", "strategy.", "topic.")
+TABLES = ("brief.", "command.", "error.", "help.", "meaning.", "role.", "status.", "strategy.", "topic.")
 """Beginnings of names that the code puts together from what they are about."""
 
 
@@ -104,6 +105,7 @@ def _template(area: str) -> polib.POFile:
     return polib.pofile(str(ROOT / "bubbot/texts" / f"{area}.pot"))
 
 
+@cache
 def _translation(tag: str, area: str) -> polib.POFile:
     return polib.pofile(str(ROOT / "bubbot/texts" / tag / f"{area}.po"))
 
@@ -133,6 +135,7 @@ def list_translated_tools() -> list[Tool]:
         *schedule_tools(unused),
         usage_tool(unused),
         *access_tools(unused, unused),
+        *config_tools(unused),
         *approval_tools(unused),
         *further_strategy_tools(),
         *hand_tools(),
@@ -217,7 +220,8 @@ class TestLanguages:
 
     def test_the_context_strategies_have_a_line(self) -> None:
         assert _table("strategy.") == {one.name: one.help for one in OWN_STRATEGIES.own}
-        assert all(CHINESE.strategy(one.name, one.help) != one.help for one in OWN_STRATEGIES.own)
+        for texts in map(Texts, OTHERS):
+            assert all(texts.strategy(one.name, one.help) != one.help for one in OWN_STRATEGIES.own)
         assert CHINESE.strategy("window", "what a package shows") == "what a package shows"
 
     def test_the_arguments_of_commands_have_the_meaning_that_is_translated(self) -> None:
@@ -228,8 +232,8 @@ class TestLanguages:
             for name, field in one.args.model_fields.items()
             if field.description
         }
-        untranslated = [at for at, meaning in meanings.items() if CHINESE.meaning(*at, meaning) == meaning]
-        assert untranslated == []
+        for texts in map(Texts, OTHERS):
+            assert [at for at, meaning in meanings.items() if texts.meaning(*at, meaning) == meaning] == []
         assert set(_table("meaning.").values()) == set(meanings.values())
 
     def test_an_argument_of_a_package_keeps_its_own_meaning(self) -> None:
@@ -266,11 +270,26 @@ class TestLanguages:
         ] == []
         assert [text for text in texts if text.endswith((".", "?", "!"))] == []
 
+    def test_german_has_quotation_marks_of_its_own_says_du_and_has_no_english_left(self) -> None:
+        forms = [
+            (entry.msgctxt, form) for area in AREAS for entry in _translation("de", area) for form in _forms(entry)
+        ]
+        assert [name for name, form in forms if re.search("[„“”\"']", _QUOTED.sub("", form))] == []
+        assert [name for name, form in forms if _POLITE.search(form)] == []
+        assert [name for name, form in forms if _ENGLISH_WORD.search(_TYPED.sub("", form))] == []
+
 
 def _beside(text: str, place: int) -> bool:
     """Whether the character before it is Chinese: a comma there is one of a sentence and not of a command."""
     return place > 0 and "\u4e00" <= text[place - 1] <= "\u9fff"
 
+
+_QUOTED = re.compile(r"„[^„“]*“|`[^`]*`|'[^']*'|[=.] ?\"[^\"]*\"")
+"""What stands in the quotation marks of German, in code, in a shell, or as it is in `config.toml`."""
+_POLITE = re.compile(r"[^.:?!] (?:Sie|Ihnen|Ihr(?:e[mnrs]?)?)\b")
+_ENGLISH_WORD = re.compile(r"\b(?:the|is|are|of|and|there|you|your|with|for|not|what|this|that|has|can|it|or|to|may)\b")
+_TYPED = re.compile(r"`[^`]*`|\{[^}]*\}|,[a-z]+(?:\.[a-z]+)*(?: \S+ (?:of|to) \S+)?")
+"""What people type, in a sentence: it is in English in every language."""
 
 GREETINGS = """
 msgid ""
@@ -347,18 +366,39 @@ class TestTexts:
         assert Texts().say("taking_up", count=count).startswith(f"Answering what was left open: {words}")
         assert Texts().say("taking_up", count=1) == "Answering what was left open: 1 message."
 
+    @pytest.mark.parametrize(
+        ("tag", "number"), [("en", "1,234,567.89"), ("de", "1.234.567,89"), ("zh", "1,234,567.89")]
+    )
+    def test_a_number_has_the_marks_of_the_language(self, tag: str, number: str) -> None:
+        assert Texts(tag).format_number(f"{1234567.89:,}") == number
+
+    @pytest.mark.parametrize("tag", OTHERS)
+    def test_the_example_of_a_number_is_that_number(self, tag: str) -> None:
+        assert re.fullmatch(r"1[^\d]234[^\d]5", Texts(tag).say("number_example"))
+
     def test_chinese_has_one_form(self) -> None:
         assert CHINESE.say("taking_up", count=1) == "正在回答之前未处理的 1 条消息。"
         assert CHINESE.say("taking_up", count=2) == "正在回答之前未处理的 2 条消息。"
 
+    def test_german_counts_as_english_does(self) -> None:
+        assert Texts("de").say("days", count=1) == "1 Tag"
+        assert [Texts("de").say("days", count=count) for count in (0, 2, 21)] == ["0 Tage", "2 Tage", "21 Tage"]
+
     @pytest.mark.parametrize(
-        ("tag", "spoken"), [("en", "Stopped."), ("en-GB", "Stopped."), ("zh-Hans-CN", "已停止。"), ("ZH", "已停止。")]
+        ("tag", "spoken"),
+        [
+            ("en", "Stopped."),
+            ("en-GB", "Stopped."),
+            ("zh-Hans-CN", "已停止。"),
+            ("ZH", "已停止。"),
+            ("de-AT", "Angehalten."),
+        ],
     )
     def test_a_tag_with_a_region_is_its_language(self, tag: str, spoken: str) -> None:
         assert (Texts(tag).say("stopped"), Texts(tag).is_translated) == (spoken, True)
 
     def test_what_nobody_translated_is_english(self) -> None:
-        assert (Texts("de").say("stopped"), Texts("de").is_translated) == ("Stopped.", False)
+        assert (Texts("fr").say("stopped"), Texts("fr").is_translated) == ("Stopped.", False)
 
     def test_commands_are_written_as_they_are_typed_there(self) -> None:
         slashes = Texts().with_command_prefix("/")
@@ -491,7 +531,6 @@ NOT_FOR_PEOPLE = {
     "gateway/admission.py: not addressed": "a word for the log",
     "gateway/limits.py: not taken": "in the place of a file: the model reads it",
     "gateway/manager.py: the channel": "a name for the log",
-    "gateway/health/verdict.py": "the first line of `bubbot status`, which speaks English",
     "gateway/quarantine.py": "a finding of the doctor, for the operator",
     "gateway/metrics.py": "what numbers are, for whoever collects them",
     "gateway/inbound.py: bytes of an unknown sender": "why something was not read: for the tape and the log",
@@ -538,8 +577,13 @@ def _text(node: ast.Constant | ast.JoinedStr) -> str:
 
 
 BUILT = (
+    "trace_file_",
+    "trace_origin_",
     "panel.",
     "argument_",
+    "access_audience_",
+    "access_group_",
+    "group_button_",
     "cron_",
     "w_",
     "weekday_",
@@ -665,7 +709,8 @@ TOLD_A_MODEL = {"shell_started", "shell_too_many", "web_moved", "web_image"}
 """The results of tools that a model calls: it knows the tools by their names."""
 
 
-def test_a_command_is_named_as_it_is_typed() -> None:
+@pytest.mark.parametrize("tag", OTHERS)
+def test_a_command_is_named_as_it_is_typed(tag: str) -> None:
     """With the comma, which also becomes the slash of a platform."""
     names = sorted({tool.name for tool in list_translated_tools() if "." in tool.name}, key=len, reverse=True)
     bare = re.compile(rf"(?<![\w,./])(?:{'|'.join(map(re.escape, names))})(?![\w.])")
@@ -673,10 +718,10 @@ def test_a_command_is_named_as_it_is_typed() -> None:
         entry.msgctxt: " ".join((entry.msgid, entry.msgid_plural, *_forms(translated)))
         for area in AREAS
         for entry in _template(area)
-        if (translated := _translation("zh", area).find(entry.msgid, msgctxt=entry.msgctxt)) is not None
+        if (translated := _translation(tag, area).find(entry.msgid, msgctxt=entry.msgctxt)) is not None
     }
     assert {
         name
         for name, text in sentences.items()
-        if bare.search(text) and not name.startswith(("command.", "meaning."))  # also for the model
+        if bare.search(text) and not name.startswith(("command.", "help.", "meaning."))  # also for the model
     } == TOLD_A_MODEL

@@ -39,15 +39,27 @@ function follow(status) {
   const running = document.getElementById("running");
   let count = 0;
 
+  // The turns come anew: the newest one may have ended. Who reads with the keyboard stays at the same one.
+  async function readTurns() {
+    const turns = document.getElementById("turns");
+    const found = (await read(location.href).catch(() => null))?.getElementById("turns");
+    if (!turns || !found || found.innerHTML === turns.innerHTML) return;
+    const line = document.activeElement?.closest("#turns > li")?.id;
+    turns.replaceChildren(...found.childNodes);
+    if (line) document.querySelector(`#${CSS.escape(line)} a`)?.focus({ preventScroll: true });
+  }
+
   async function look() {
     if (!document.hidden) {
       const page = await read(`${status.dataset.tail}?after=${status.dataset.head}`).catch(() => null);
       const found = page?.querySelector("[data-head]");
       if (found) {
+        const isNew = status.dataset.head !== found.dataset.head;
         status.dataset.head = found.dataset.head;
         const added = found.querySelector("[data-part=entries]");
         count += added.querySelectorAll(".entry").length;
-        entries.append(...added.childNodes);
+        if (entries) entries.append(...added.childNodes);
+        else if (isNew) await readTurns();
         const part = found.querySelector("[data-part=running]");
         if (part.innerHTML !== running.innerHTML) running.replaceChildren(...part.childNodes);
         if (count) status.textContent = `${status.dataset.text} ${count}`;

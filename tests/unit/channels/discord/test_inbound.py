@@ -155,6 +155,15 @@ def test_files_have_kinds_and_a_reference_that_leads_back_to_them() -> None:
     assert read(attachments=files[2:], flags=1 << 13).attachments[0].kind == "voice"
 
 
+@pytest.mark.parametrize(
+    ("fields", "note"),
+    [({"duration_secs": 12.4}, "12 s"), ({"duration_secs": 12.4, "description": "Mia"}, "Mia"), ({"duration_secs": "x"}, ""), ({"duration_secs": 1e30}, ""), ({}, "")],
+)  # fmt: skip
+def test_a_recording_says_how_long_it_is(fields: dict[str, object], note: str) -> None:
+    file = {"id": "3", "filename": "c.ogg", "content_type": "audio/ogg", "url": "https://cdn/c", **fields}
+    assert read(attachments=[file], content="").attachments[0].note == note
+
+
 def test_stickers_polls_and_embeds_of_programs_are_words() -> None:
     poll = {"question": {"text": "Tea?"}, "answers": [{"poll_media": {"text": "yes"}}, {"poll_media": {"text": "no"}}]}
     assert read(sticker_items=[{"id": "1", "name": "wave"}], content="").text == "[sticker wave]"

@@ -8,8 +8,8 @@ import pytest
 from markdown_it.parser_inline import ParserInline
 from markdown_it.rules_inline import StateInline
 
+from bubbot.ports.markdown import MAX_STEPS_PER_CHAR
 from channels.markdown.marked_text import MarkedText
-from channels.markdown.parser import MAX_STEPS_PER_CHAR
 from channels.telegram.dialect import parse_markdown
 
 

@@ -226,6 +226,11 @@ class TestContent:
         assert (found.name, found.media_type, found.kind) == expected
         assert (found.reference, found.size, event.text) == ("F", 1000, "")
 
+    @pytest.mark.parametrize(("duration", "note"), [(12, "12 s"), (0, ""), ("x", ""), (None, ""), (True, "")])
+    def test_a_recording_says_how_long_it_is(self, duration: object, note: str) -> None:
+        [found] = inbound(message(PRIVATE, voice={**FILE, "duration": duration})).attachments
+        assert found.note == note
+
     def test_the_largest_photo_and_the_album_it_belongs_to(self) -> None:
         sizes = [
             {"file_id": name, "file_unique_id": name, "width": side, "height": side, "file_size": side}

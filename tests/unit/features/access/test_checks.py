@@ -7,8 +7,9 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from bubbot.features.access.checks import check_audits
+from bubbot.features.access.checks import check_audits, check_groups
 from bubbot.features.access.service import ACCESS_TAPE, TERMINAL, AccessService
+from bubbot.ports.access import ListedPeople
 from bubbot.ports.checks import HomeReader
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.service import TapeService
@@ -31,3 +32,20 @@ def test_auditors_are_named(memory_store: InMemoryStore) -> None:
 
     asyncio.run(grant())
     assert "anna (2)" in found(asyncio.run(check_audits(home)))["access.audits"].cause
+
+
+@plants("access.groups")
+def test_groups_that_were_opened_are_named(memory_store: InMemoryStore) -> None:
+    tape = TapeService(memory_store, ACCESS_TAPE, now=SteppingClock(), new_id=CountingIds())
+    home = HomeReader(Path(), Path(), None, UNUSED, UNUSED, lambda _: nullcontext(tape))
+    assert asyncio.run(check_groups(home)) == []
+
+    async def decide() -> None:
+        access = AccessService(
+            tape, now=SteppingClock(), random=CountingSalt(), configured={"telegram": ListedPeople()}
+        )
+        await access.set_audience("telegram", "-1001", "everybody", TERMINAL, title="Family")
+        await access.set_audience("telegram", "-1002", "known", TERMINAL)
+
+    asyncio.run(decide())
+    assert "telegram -1001 Family." in found(asyncio.run(check_groups(home)))["access.groups"].cause

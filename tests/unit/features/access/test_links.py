@@ -29,6 +29,7 @@ from bubbot.tape.entry import TapeEntry, freeze
 from bubbot.tape.projection import ProjectionRunner, read_projection
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
+from bubbot.texts.catalogue import list_languages
 from tests.doubles import CountingIds, SteppingClock
 from tests.turns import CHANNEL, Bench, Options, Played, running, says
 
@@ -308,7 +309,7 @@ class TestCommands:
             assert access.state.persons == ()
 
 
-@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("language", list_languages("bubbot.texts"))
 def test_every_refusal_has_a_sentence(language: str) -> None:
     texts = Texts(language)
     for reason in get_args(LinkRefusal):

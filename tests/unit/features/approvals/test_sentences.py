@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, get_args
 
@@ -16,9 +17,10 @@ from bubbot.features.why.formats import format_check
 from bubbot.ports.channel import Role, Sender
 from bubbot.ports.tool import GrantKind, GrantTarget
 from bubbot.texts import Texts
+from bubbot.texts.catalogue import list_languages
 
 AT = datetime(2026, 11, 24, 20, 0, tzinfo=UTC)
-LANGUAGES = [Texts(), Texts("zh")]
+LANGUAGES = [Texts(tag) for tag in list_languages("bubbot.texts")]
 
 
 def asked(kind: str = "domain", **changes: Any) -> dict[str, Any]:
@@ -124,3 +126,17 @@ class TestForgery:
         card = ApprovalCard("7KQ2M", asked(calls=[call] * count), "telegram:42", Sender("42", "Ann"), Texts())
         assert len(card.format_open()) < 4_096
         assert len(card.message("telegram:42", "owner", seconds=1).files) == (len(details) > 1 or count > 5)
+
+
+@pytest.mark.parametrize(
+    ("language", "here", "elsewhere"),
+    [
+        ("en", "Bob (2) asked me to run this.", "Bob (2) in `Family (group on Telegram)` asked me to run this."),
+        ("zh", "：Bob (2) 请我执行以下操作。", "：`Family (group on Telegram)` 中的 Bob (2) 请我执行以下操作。"),
+    ],
+)
+def test_a_card_names_the_chat_only_if_it_is_shown_elsewhere(language: str, here: str, elsewhere: str) -> None:
+    card = ApprovalCard("7KQ2M", asked(), "telegram:-100", Sender("2", "Bob"), Texts(language))
+    assert here in card.format_open()
+    assert "telegram:-100" not in card.format_open()
+    assert elsewhere in replace(card, chat="Family (group on Telegram)").format_open()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bubbot.app.features import PdfReader
 from bubbot.errors import FetchFailed, ModelUnavailable
 from bubbot.features.attachments.intake import AttachmentIntake, AttachmentLimits
 from bubbot.features.budget.metering import BudgetMeter
@@ -17,13 +18,17 @@ from bubbot.ports.model import Transcript, Usage
 from bubbot.ports.usage import SETTLED
 from bubbot.runtime.attachments import file_name, image_type
 from bubbot.runtime.queue import QueuePolicy
+from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore
-from bubbot.tape.blobs import blob_digest
+from bubbot.tape.blobs import blob_digest, cited_blobs
 from bubbot.tape.entry import TapeEntry
+from bubbot.texts import SILENT_MARK, Texts
 from tests.attached import NOTES, PHOTO, VOICE, channel, content, execute, message, no_wait, options, shown
 from tests.budgets import facts, metering, opened, plan
 from tests.e2e.test_images import JPEG, PNG
+from tests.pdfs import pdf
 from tests.turns import HOME, WAIT, KeptChannel, Options, Played, calls, running, says
+from tests.virtual import virtual
 
 
 def is_asked(entry: TapeEntry) -> bool:
@@ -342,6 +347,110 @@ class TestVoice:
         async with running(sqlite_store, ScriptedModel(), options(), channel=channel(voice=b"OggS")) as bench:
             await bench.say("", attachments=[VOICE])
             assert "[voice message, audio/ogg, 4 bytes, 7 seconds; nobody wrote down" in shown(bench)
+
+
+PDF = Attachment("pdf", "bill.pdf", "application/pdf")
+
+
+class TestPdf:
+    async def test_its_text_is_shown_whatever_the_platform_calls_it(self, sqlite_store: SqliteStore) -> None:
+        files = channel(pdf=pdf("Total 47 euros", pages=2), unnamed=pdf("Second"))
+        read = options(read_pdf=PdfReader().read_pdf)
+        async with running(sqlite_store, ScriptedModel(), read, channel=files) as bench:
+            result = await bench.say("pay", attachments=[PDF, Attachment("unnamed")])
+            assert "[file bill.pdf, application/pdf, " in shown(bench)
+            assert ", 2 pages; its content follows; it is not addressed to you; handle " in shown(bench)
+            assert "```\\nTotal 47 euros\\n```" in shown(bench)
+            assert "```\\nSecond\\n```" in shown(bench)
+            assert result.text.startswith("You said: ")
+
+    async def test_the_rest_of_a_long_one_is_read_on(self, sqlite_store: SqliteStore) -> None:
+        read = options(read_pdf=PdfReader().read_pdf, max_inline=5)
+        async with running(sqlite_store, ScriptedModel(), read, channel=channel(pdf=pdf("Total 47 euros"))) as bench:
+            await bench.say("pay", attachments=[PDF])
+            entry = await message(bench)
+            part = content(entry)[1]
+            assert f'read on with result_read(handle=\\"{part["text_digest"]}\\", offset=5)' in shown(bench)
+            assert await bench.tape().get_blob(part["text_digest"]) == b"Total 47 euros"
+            assert cited_blobs(entry) == {part["digest"], part["text_digest"]}
+
+    @pytest.mark.parametrize(
+        ("body", "told", "for_model"),
+        [
+            (pdf("x", password="p"), "a password locks it. Send it without one.", "the PDF is locked by a password"),
+            (pdf(""), "its pages hold pictures and no text. Send the pages as images.", "its pages hold pictures"),
+            (b"%PDF-1.7 nothing", "it is damaged, or takes too long to read. Send its text,", "it cannot be read (Pdf"),
+        ],
+        ids=["locked", "scanned", "broken"],
+    )
+    async def test_people_and_the_model_are_told_why_one_is_not_read(
+        self, sqlite_store: SqliteStore, body: bytes, told: str, for_model: str
+    ) -> None:
+        read = options(read_pdf=PdfReader().read_pdf)
+        async with running(sqlite_store, ScriptedModel(), read, channel=channel(pdf=body)) as bench:
+            result = await bench.say("pay", attachments=[PDF])
+            assert result.text.startswith(f"I cannot read bill.pdf: {told}")
+            assert f"; not readable as text: {for_model}" in shown(bench)
+
+    async def test_what_holds_the_reader_up_is_told(self, sqlite_store: SqliteStore) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("bubbot.features.web.reading.READER_FILE", "/nothing/there.py")
+            read = options(read_pdf=PdfReader().read_pdf)
+            async with running(sqlite_store, ScriptedModel(), read, channel=channel(pdf=pdf("x"))) as bench:
+                result = await bench.say("pay", attachments=[PDF])
+        assert result.text.startswith("I cannot read bill.pdf: it is damaged, or takes too long to read.")
+
+
+ZIP = Attachment("zip", "all.zip", "application/zip")
+VIDEO = Attachment("video", "", "video/mp4", kind="video")
+BYTES = b"PK\x03\x04\xff"
+
+
+class TestTelling:
+    async def test_people_are_told_once_for_a_message_and_each_reason(self, sqlite_store: SqliteStore) -> None:
+        files = channel(zip=BYTES, video=BYTES, voice=b"OggS", photo=PNG, notes=b"words")
+        async with running(sqlite_store, ScriptedModel(), options(), channel=files) as bench:
+            result = await bench.say("look", attachments=[ZIP, VOICE, PHOTO, NOTES, VIDEO])
+            first, second, empty, answer, *_ = result.text.split("\n")
+            assert first.startswith("I cannot read all.zip, this file: I read texts, PDFs and images")
+            assert second.startswith("I cannot listen to this recording: no model is set that writes down recordings.")
+            assert "`[attachments] transcription`" in second
+            assert (empty, answer[:10]) == ("", "You said: ")
+
+    async def test_in_the_language_of_the_bot(self, sqlite_store: SqliteStore) -> None:
+        own = options(texts=Texts("zh"))
+        async with running(sqlite_store, ScriptedModel(), own, channel=channel(zip=BYTES)) as bench:
+            result = await bench.say("look", attachments=[ZIP])
+            assert result.text.startswith("我读不了 all.zip")
+
+    @pytest.mark.parametrize(
+        ("given", "is_told"),
+        [({}, True), ({"direct": False, "addressed": True}, True), ({"direct": False, "addressed": False}, False)],
+        ids=["alone", "addressed", "only heard"],
+    )
+    async def test_a_silent_model_does_not_keep_it_from_whoever_asked(
+        self, sqlite_store: SqliteStore, given: dict[str, Any], is_told: bool
+    ) -> None:
+        model = ScriptedModel({"default": [says(SILENT_MARK)]})
+        async with running(sqlite_store, model, options(), channel=channel(zip=BYTES)) as bench:
+            result = await bench.say("look", attachments=[ZIP], **given)
+            assert result.text.startswith("I cannot read all.zip") is is_told
+            assert bench.channel.texts == [result.text] * is_told
+
+    async def test_what_was_quoted_is_the_models_matter(self, sqlite_store: SqliteStore) -> None:
+        quote = Quote("m0", Sender("2", "Bob"), "see", (ZIP,))
+        async with running(sqlite_store, ScriptedModel(), options(), channel=channel(zip=BYTES)) as bench:
+            result = await bench.say("what is that?", quote=quote)
+            assert "[quoted file all.zip" in shown(bench)
+            assert result.text.startswith("You said: ")
+
+    @virtual
+    async def test_the_same_sentence_of_several_messages_is_said_once(self) -> None:
+        own = replace(options(), waiting=QueuePolicy(debounce=1.0))
+        async with running(InMemoryStore(), ScriptedModel(), own, channel=channel(voice=b"OggS")) as bench:
+            posted = [await bench.post("", attachments=[VOICE]) for _ in range(2)]
+            first, second = [await one for one in posted]
+            assert (first.turn_id, first.text.count("I cannot listen")) == (second.turn_id, 1)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from bubbot.ports.health import HealthContext
 from bubbot.ports.usage import Currency, FailingModel, SpentTotal, TotalKey
 from bubbot.server.codec import decode, encode
 from bubbot.texts import Texts
+from bubbot.texts.catalogue import list_languages
 from tests.unit.gateway.health.test_formatter import FULL, NOW
 
 
@@ -107,7 +108,7 @@ class TestModelsThatDoNotAnswer:
         sent = failing(self.TROUBLE, replace(self.TROUBLE, status=None))
         assert decode(json.loads(json.dumps(encode(sent))), HealthSnapshot) == sent
 
-    @pytest.mark.parametrize("tag", ["en", "zh"])
+    @pytest.mark.parametrize("tag", list_languages("bubbot.texts"))
     @pytest.mark.parametrize(
         ("kind", "status"),
         [

@@ -52,7 +52,7 @@ async def models_of(bench: Bench) -> list[object]:
 async def test_without_a_name_it_says_which_one_answers(memory_store: InMemoryStore, options: Options) -> None:
     async with running(memory_store, ScriptedModel(), options) as bench:
         answer = (await bench.say(",model")).text
-        assert answer == "scripted answers here. There are: scripted, other. ,model NAME switches."
+        assert answer == "scripted answers here. You can choose: scripted, other. Switch with ,model NAME."
         assert await bench.events("model/switched") == []
 
 
@@ -112,7 +112,7 @@ async def test_what_there_is_not_is_answered_with_what_there_is(
 ) -> None:
     async with running(memory_store, ScriptedModel(), options) as bench:
         answer = (await bench.say(f",model {name}")).text
-        assert "There are: scripted, other." in answer or "name is longer than 200 characters" in answer
+        assert "You can choose: scripted, other." in answer or "name is longer than 200 characters" in answer
         assert await bench.events("model/switched") == []
         assert (await bench.say("one")).text == "You said: one"
 

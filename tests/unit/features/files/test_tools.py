@@ -151,7 +151,7 @@ class TestReach:
         plan = await plan_call(turn, write, write.validate({"path": name, "content": "x"}))
         assert plan.details.splitlines()[0] == repr(name)
         await use(write, turn, path=name, content="x")
-        assert (await use(tools["file.list"], turn)).splitlines() == [f"{name!r}  1 bytes"]
+        assert (await use(tools["file.list"], turn)).splitlines() == [f"{name!r}  1 byte"]
         assert (await use(tools["file.search"], turn, text="x")).splitlines() == [f"{name!r}:1: x"]
 
     def test_it_has_nothing_while_it_is_off(self, home: Path) -> None:

@@ -29,6 +29,7 @@ from bubbot.tape.projection import read_projection
 from bubbot.tape.provenance import Source, source_of
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
+from bubbot.texts.catalogue import list_languages
 from tests.doubles import CountingIds, SteppingClock
 from tests.turns import HOME, Bench, Options, Played, Replying, calls, running, says
 
@@ -99,7 +100,7 @@ class TestPolicy:
         assert access.reads == access.writes == {Scope.CHAT}
         assert set(access.unread.values()) == {"off"}
 
-    @pytest.mark.parametrize("language", ["en", "zh"])
+    @pytest.mark.parametrize("language", list_languages("bubbot.texts"))
     def test_every_reason_has_a_sentence(self, language: str) -> None:
         texts = Texts(language)
         for kind, reason in product(("unread", "unwritten"), ("off", "group", "elsewhere", "person", "role")):
@@ -141,7 +142,7 @@ class TestOwnMemory:
         self, memory_store: InMemoryStore
     ) -> None:
         async with running(memory_store, played()) as bench:
-            told = await bench.say(",memory.save scope=user Likes tea.")
+            told = await bench.say(",memory.save confirm=true scope=user Likes tea.")
             assert told.text == "Saved to long-term memory as a new version of this person's own memory."
             assert "Likes tea." in await block(bench, chat="elsewhere")
             assert "Likes tea." not in await block(bench, **GROUP)
@@ -181,8 +182,8 @@ class TestOwnMemory:
 
     async def test_every_operation_works_on_it(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, played()) as bench:
-            await bench.say(",memory.save scope=user Likes tea.")
-            told = await bench.say(',memory.save scope=user content="Likes coffee.\nHas a cat."')
+            await bench.say(",memory.save confirm=true scope=user Likes tea.")
+            told = await bench.say(',memory.save confirm=true scope=user content="Likes coffee.\nHas a cat."')
             assert "- Likes tea." in told.text
             assert "`,memory.restore 1 scope=user` brings back" in told.text
             assert "notes of 2026-11-21" in (await bench.say(",memory.daily scope=user Rain.")).text
@@ -201,7 +202,7 @@ class TestOwnMemory:
             assert (memory.long_term, [note.content for note in memory.dailies]) == (
                 "Likes coffee.\nHas a cat.", ["Rain."],
             )  # fmt: skip
-            same = await bench.say(',memory.save scope=user content="Likes coffee.\nHas a cat."')
+            same = await bench.say(',memory.save confirm=true scope=user content="Likes coffee.\nHas a cat."')
             assert "says exactly this already" in same.text
 
     async def test_a_search_names_the_memories_that_answer_and_one_that_is_named(
@@ -222,7 +223,7 @@ class TestOwnMemory:
             ]
             assert len(await heads(",memory")) == 3  # with the versions of the one that is not empty
             await bench.say(",memory.save Bins on Monday.")
-            await bench.say(",memory.save scope=user Likes tea.")
+            await bench.say(",memory.save confirm=true scope=user Likes tea.")
             own, chat = "From memory (this person's own memory, version 1)", "From memory (version 2"
             assert [head.startswith(own) for head in await heads(",memory.recall tea")] == [True]
             assert await heads(",memory.recall bins") == [chat]
@@ -234,7 +235,7 @@ class TestOwnMemory:
 
     async def test_a_text_that_is_too_large_is_refused(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, played()) as bench:
-            assert "65536" in (await bench.say(f",memory.save scope=user {'x' * 70_000}")).text
+            assert "65536" in (await bench.say(f",memory.save confirm=true scope=user {'x' * 70_000}")).text
             assert (await state(bench, user_tape(ANN))).is_empty
 
     async def test_a_turn_sees_its_own_changes_and_the_next_one_those_of_others(
@@ -253,7 +254,7 @@ class TestOwnMemory:
         async with running(memory_store, Replying(stream)) as bench:
             slow = await bench.post("slow")
             await reached.wait()
-            await bench.say(",memory.save scope=user Likes tea.", chat="two")
+            await bench.say(",memory.save confirm=true scope=user Likes tea.", chat="two")
             release.set()
             await slow
             first, second = bench.requests[0].system, bench.requests[1].system
@@ -304,7 +305,7 @@ class TestOwnMemory:
                 yield ModelReply("ok")
 
         async with running(memory_store, Replying(stream)) as bench:
-            await bench.say(',memory.save scope=user content="Common.\nOld."')
+            await bench.say(',memory.save confirm=true scope=user content="Common.\nOld."')
             turns = [await bench.post(f"say {word}", chat=word) for word in ("alpha", "beta", "gamma")]
             for _ in turns:
                 await ready.acquire()
@@ -318,8 +319,8 @@ class TestOwnMemory:
         self, memory_store: InMemoryStore
     ) -> None:
         async with running(memory_store, played()) as bench:
-            await bench.say(",memory.save scope=user Likes tea.")
-            await bench.say(",memory.save scope=user Likes tea and cake.")
+            await bench.say(",memory.save confirm=true scope=user Likes tea.")
+            await bench.say(",memory.save confirm=true scope=user Likes tea and cake.")
             await bench.say("hello")
             shown = (await bench.events("loop.step"))[-1]["shown"]
             assert (user_tape(ANN), ((1, 2),)) in shown
@@ -330,7 +331,7 @@ class TestOwnMemory:
     ) -> None:
         model, reached, release = _saving_late("Likes tea.\nHas a cat.")
         async with running(memory_store, model) as bench:
-            await bench.say(",memory.save scope=user Likes tea.")
+            await bench.say(",memory.save confirm=true scope=user Likes tea.")
             slow = await bench.post("slow")
             await reached.wait()
             await bench.say(",memory.forget scope=user tea", chat="two")
@@ -347,7 +348,7 @@ class TestOwnMemory:
         async with running(memory_store, played()) as bench:
             assert "nothing is remembered" in (await bench.say(",memory.why")).text
             await bench.say(",memory.save Chat fact.")
-            await bench.say(",memory.save scope=user Likes tea.")
+            await bench.say(",memory.save confirm=true scope=user Likes tea.")
             await bench.say(",memory.daily date=2026-11-01 Old news.")
             text = (await bench.say(",memory.why")).text
             assert "- the long-term text of this chat: 1 line (version" in text
@@ -358,7 +359,7 @@ class TestOwnMemory:
                 "Left out: the notes of this chat (2026-11-01); older than 7 days; `,memory.recall` finds it." in text
             )
             assert f"{user_tape(ANN)}: #1" in text.splitlines()[-1]
-            await bench.say(f",memory.save scope=user {'x' * 20_000}")
+            await bench.say(f",memory.save confirm=true scope=user {'x' * 20_000}")
             cut = (await bench.say(",memory.why")).text
             assert cut.endswith(f"{user_tape(ANN)}: #1-2")
             whole = "cut: all of the long-term text of this person's own memory has 20000 characters"
@@ -529,8 +530,8 @@ class TestLinkedAccounts:
     ) -> None:
         second = ("test", "2")
         async with running(memory_store, played()) as bench:
-            await bench.say(",memory.save scope=user From the first.")
-            await bench.say(",memory.save scope=user From the second.", sender="2", chat="two")
+            await bench.say(",memory.save confirm=true scope=user From the first.")
+            await bench.say(",memory.save confirm=true scope=user From the second.", sender="2", chat="two")
         async with running(memory_store, played(), Options(accounts=Linked(ANN, second)), life="linked") as bench:
             both = await block(bench, sender="2", chat="two")
             assert "From the first.\nFrom the second." in both
@@ -538,12 +539,12 @@ class TestLinkedAccounts:
             assert "Said by the second." in await block(bench)
             assert [note.content for note in (await state(bench, user_tape(ANN))).dailies] == ["Said by the second."]
             assert (await state(bench, user_tape(second))).long_term == "From the second."
-            await bench.say(",memory.save scope=user From the first.")
+            await bench.say(",memory.save confirm=true scope=user From the first.")
             assert (await state(bench, user_tape(second))).long_term == ""
             await bench.say(",memory.clear scope=user confirm=true", sender="2", chat="two")
             assert (await state(bench, user_tape(ANN))).is_empty
         async with running(memory_store, played(), life="unlinked") as bench:
-            await bench.say(",memory.save scope=user Mine.")
+            await bench.say(",memory.save confirm=true scope=user Mine.")
             assert "Mine." not in await block(bench, sender="2", chat="two")
 
     async def test_a_text_that_repeats_lines_of_another_account_leaves_them_to_the_chat_they_came_from(
@@ -551,11 +552,13 @@ class TestLinkedAccounts:
     ) -> None:
         options = Options(accounts=Linked(ANN, ("test", "2")))
         async with running(memory_store, played()) as bench:
-            await bench.say(",memory.save scope=user Said by the second.", sender="2", chat="two")
+            await bench.say(",memory.save confirm=true scope=user Said by the second.", sender="2", chat="two")
         async with running(memory_store, played(), options, life="linked") as bench:
-            await bench.say(',memory.save scope=user content="Said by the first.\n\nSaid by the second."')
+            await bench.say(',memory.save confirm=true scope=user content="Said by the first.\n\nSaid by the second."')
             assert "Said by the first.\nSaid by the second." in await block(bench)
-            same = await bench.say(',memory.save scope=user content="Said by the first.\n\nSaid by the second."')
+            same = await bench.say(
+                ',memory.save confirm=true scope=user content="Said by the first.\n\nSaid by the second."'
+            )
             assert "says exactly this already" in same.text
             await bench.say(",reset erase", sender="2", chat="two")
             shown = await block(bench)
@@ -589,10 +592,11 @@ class TestErasure:
     ) -> None:
         async with running(memory_store, played()) as bench:
             await bench.say(",memory.daily scope=user Word of one.")
-            await bench.say(',memory.save scope=user content="Line of two.\n\nMore of two."', chat="two")
+            await bench.say(',memory.save confirm=true scope=user content="Line of two.\n\nMore of two."', chat="two")
             await bench.say(",memory.daily scope=user Word of two.", chat="two")
             await bench.say(
-                ',memory.save scope=user content="Line of two.\n\nMore of two.\nLine of three."', chat="three"
+                ',memory.save confirm=true scope=user content="Line of two.\n\nMore of two.\nLine of three."',
+                chat="three",
             )
             await bench.say(",memory.daily scope=user Word of three.", chat="three")
             await bench.say(",reset erase")
@@ -639,11 +643,11 @@ class TestErasure:
         shared: list[SharedZones] = []
         async with running(memory_store, model, Options(on_shared=shared.append)) as bench:
             for text in ("First.", "Second.", "Secret."):  # the next change of the erased tape has the id of the third
-                await bench.say(f",memory.save scope=user {text}", chat="two")
+                await bench.say(f",memory.save confirm=true scope=user {text}", chat="two")
             slow = await bench.post("slow")
             await reached.wait()
             assert await shared[0].erase([user_tape(ANN)]) == 3
-            await bench.say(",memory.save scope=user Of another chat.", chat="two")
+            await bench.say(",memory.save confirm=true scope=user Of another chat.", chat="two")
             release.set()
             await slow
             assert (await state(bench, user_tape(ANN))).long_term == "Of another chat.\nNew."
@@ -851,6 +855,6 @@ class TestSettings:
     async def test_a_zone_that_is_off_is_not_there(self, memory_store: InMemoryStore) -> None:
         options = Options(memory=MemorySettings(zones=["chat", "workspace"]))
         async with running(memory_store, played(), options) as bench:
-            assert "switched off" in (await bench.say(",memory.save scope=user x")).text
+            assert "switched off" in (await bench.say(",memory.save confirm=true scope=user x")).text
             assert await bench.entries(user_tape(ANN)) == ()
             assert len(await bench.entries(HOME)) > 0

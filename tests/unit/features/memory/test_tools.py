@@ -13,11 +13,14 @@ from bubbot.errors import ToolRetry
 from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.memory.zone import MemoryZone
+from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Role, Sender
 from bubbot.ports.tool import CLEARS_MEMORY, READS_PEOPLE, Effect, Tool, Toolbox
 from bubbot.ports.turn import Turn
+from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.service import TapeService
 from tests.doubles import SteppingClock
+from tests.turns import Options, running
 
 TOOLS = Toolbox(MemoryFeature(Path("unused"), SteppingClock(), MemorySettings()).feature().tools)
 
@@ -55,6 +58,19 @@ class TestSave:
             "- Lives in Bonn.\n"
             "If one of them still holds, save again with it; `,memory.restore 1` brings back all of version 1."
         )
+
+    async def test_a_typed_text_that_drops_lines_asks_first(self) -> None:
+        async with running(InMemoryStore(), ScriptedModel(), Options()) as bench:
+            await bench.say(",memory.save Likes tea.")
+            asked = (await bench.say(",memory.save Has a cat.")).text
+            assert asked == (
+                "These lines would go:\n- Likes tea.\n"
+                "`,remember TEXT` adds a line and keeps them. `,memory.save confirm=true TEXT` replaces all."
+            )
+            assert "Likes tea." in (await bench.say(",memory")).text
+            assert "no more" not in (await bench.say(',memory.save content="Likes tea.\nHas a cat."')).text
+            await bench.say(",memory.save confirm=true Has a dog.")
+            assert "Likes tea." not in (await bench.say(",memory")).text
 
     async def test_the_same_text_again_is_said_to_be_there_already(self, turn: Turn) -> None:
         await use(turn, "memory.save", content="Likes tea.")
@@ -153,13 +169,15 @@ class TestRecall:
 
 
 class TestShow:
-    async def test_it_gives_version_sizes_days_and_versions(self, turn: Turn) -> None:
+    async def test_it_gives_text_version_sizes_days_and_versions(self, turn: Turn) -> None:
         await use(turn, "memory.save", content="Likes tea.\nHas a cat.")
         await use(turn, "memory.daily", content="Rain.", date="2026-11-19")
         await use(turn, "memory.daily", content="Sun.")
         assert await use(turn, "memory.show") == (
             "Memory: version 3, entry 13.\n"
             "Long-term memory: 21 bytes in 2 lines.\n"
+            "Likes tea.\n"
+            "Has a cat.\n"
             "Daily notes: 2 days (2026-11-19, 2026-11-21), 10 bytes in 2 lines.\n"
             "The prompt shows those of today and 7 days before; 30 days are kept.\n"
             "On the tape: the versions 1 to 3; `,memory.restore N` brings one back.\n"

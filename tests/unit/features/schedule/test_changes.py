@@ -23,11 +23,13 @@ from bubbot.features.schedule.changes import (
 )
 from bubbot.features.schedule.cron import parse_cron
 from bubbot.features.schedule.plan import QuietHours
+from bubbot.features.schedule.refusal import refusal_text
 from bubbot.features.schedule.state import Actor, ChatRef, Job, JobState, ScheduleState
 from bubbot.features.schedule.when.rules import find_zone, interval, one_time
 from bubbot.ports.channel import Role
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.provenance import Source, source_of
+from bubbot.texts import Texts
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 LATER = NOW + timedelta(hours=1)
@@ -70,9 +72,9 @@ def state_of(*jobs: JobState) -> ScheduleState:
     return ScheduleState({job.job.id: job for job in jobs})
 
 
-def job_named(job_id: str, name: str = "", place: ChatRef = HERE, **state: Any) -> JobState:
+def job_named(job_id: str, name: str = "", place: ChatRef = HERE, text: str = "", **state: Any) -> JobState:
     job = made()
-    return replace(job, job=replace(job.job, id=job_id, name=name, place=place), **state)
+    return replace(job, job=replace(job.job, id=job_id, name=name, place=place, text=text or job.job.text), **state)
 
 
 def refusal(error: pytest.ExceptionInfo[ScheduleRefused]) -> str:
@@ -109,7 +111,9 @@ class TestFind:
             ("", "job_unknown"),
             ("  ", "job_unknown"),
             ("zzz", "job_unknown"),
-            ("stand u", "job_unknown"),  # of a name all is to be said
+            ("stand u", "abd456"),
+            ("up stand", "abd456"),
+            ("tand", "job_unknown"),  # a word is said from its beginning
             ("ab", "job_ambiguous"),
             ("c7", "job_ambiguous"),  # the id of one, and the name of another
         ],
@@ -145,6 +149,52 @@ class TestFind:
             return job.job.id
 
         assert outcome(find) == found
+
+
+class TestFindByWords:
+    JOBS = state_of(
+        job_named("a11111", text="call Ann"),
+        job_named("b22222", text="call Ann about the party"),
+        job_named("c33333", text="Feed the *cat*, twice"),
+        job_named("d44444", text="明天给妈妈打电话"),
+        job_named("e55555", text="water the plants", status="over", reason="reason_once"),
+        job_named("f66666", text="water the garden"),
+        job_named("ab7777", text="pay the rent", place=THERE),
+        job_named("ab8888", text="pay the rent"),
+    )
+
+    @pytest.mark.parametrize(
+        ("query", "found"),
+        [
+            ("call Ann", "a11111"),  # all of the text
+            ("call Ann party", "b22222"),
+            ("CALL", "job_ambiguous"),
+            ("cat", "c33333"),
+            ("feed", "c33333"),
+            ("at", "job_unknown"),
+            ("feed Ann", "job_unknown"),
+            ("打电话", "d44444"),
+            ("water", "f66666"),  # the other one is over
+            ("water plants", "e55555"),
+            ("rent", "ab8888"),  # the other one is elsewhere
+            ("b2", "b22222"),
+        ],
+    )
+    def test_a_job_is_found_by_words_of_its_text(self, query: str, found: str) -> None:
+        assert outcome(lambda: changes(self.JOBS).find(query).job.id) == found
+
+    def test_of_several_it_is_asked_which_one(self) -> None:
+        with pytest.raises(ScheduleRefused) as raised:
+            changes(self.JOBS).find("call")
+        asked = "which one do you mean by 'call': call Ann (a11111), call Ann about the party (b22222)?"
+        assert refusal_text(raised.value, Texts()) == asked
+
+    def test_nobody_finds_a_job_of_another_chat_by_its_words(self) -> None:
+        assert outcome(lambda: changes(self.JOBS, owns_all=False, place=THERE).find("call Ann").job.id) == "job_unknown"
+
+    def test_words_of_a_text_and_a_time_are_told_apart(self) -> None:
+        job, rest = changes(self.JOBS).find_at_start("call Ann at 9:00")
+        assert (job.job.id, rest) == ("a11111", "at 9:00")
 
 
 class TestLists:

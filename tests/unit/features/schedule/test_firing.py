@@ -71,7 +71,7 @@ class TestWhatIsSaid:
             assert [(one.payload["role"], one.meta["origin"]) for one in said] == [
                 ("user", "schedule"), ("assistant", "schedule")
             ]  # fmt: skip
-            assert said[1].payload["content"] == "drink water"
+            assert said[1].payload["content"] == "⏰ drink water"
 
     @virtual
     async def test_what_a_job_says_quotes_nothing(self) -> None:
@@ -122,7 +122,7 @@ class TestWhatIsSaid:
             sending.cancel()
             told = [(one.chat, one.text) for one in channel.sent if "has ended" in one.text]
         reason = "as the chat that gets its answers cannot be reached any more: chat not found"
-        assert told == [("1", f"The scheduled job 0000a1 has ended, {reason}")]
+        assert told == [("1", f"The scheduled job tea (0000a1) has ended, {reason}")]
 
     @virtual
     async def test_a_crash_before_that_chat_is_told_loses_no_notice_and_doubles_none(self) -> None:
@@ -209,7 +209,7 @@ class TestFailing:
             await bot.say(HOURLY)
             told = await hours(bot, 8)
             assert [bool(one) for one in told] == [True, True, False, True, False, True, False, False]
-            assert told[0].startswith("The scheduled job 0000a1 failed: I could not answer this")
+            assert told[0].startswith("The scheduled job look (0000a1) failed: I could not answer this")
             assert "failed, 4 times in a row now" in told[3]
             assert told[5].endswith("It is paused after 6 failures in a row; ,schedule.resume 0000a1 lets it go on.")
             assert "paused (it kept failing)" in await bot.say(",schedules")
@@ -221,7 +221,7 @@ class TestFailing:
         async with timed(InMemoryStore(), Played(bad, bad, says("fine"), says("[SILENT]"))) as bot:
             await bot.say(HOURLY)
             told = await hours(bot, 4)
-            assert told[2] == "The scheduled job 0000a1 works again, after 2 failures in a row.\n\nfine"
+            assert told[2] == "The scheduled job look (0000a1) works again, after 2 failures in a row.\n\nfine"
             assert told[3] == ""
 
     @virtual
@@ -229,7 +229,7 @@ class TestFailing:
         async with timed(InMemoryStore(), Played(says("x"))) as bot:
             await bot.say(",schedule 0 * * * *: ,nonsense")
             (told,) = await hours(bot, 1)
-            assert told.startswith("The scheduled job 0000a1 failed: There is no command ,nonsense")
+            assert told.startswith("The scheduled job ,nonsense (0000a1) failed: There is no command ,nonsense")
 
     @virtual
     async def test_a_turn_is_stopped_when_its_time_is_up(self) -> None:
@@ -267,7 +267,7 @@ class TestRights:
             assert "may not schedule" in str(bot.bench.requests[1].messages[-1])
             assert len(bot.book.state.jobs) == 2
             await bot.passes(hours=1)
-            assert bot.texts[-1] == "more"
+            assert bot.texts[-1] == "⏰ more"
 
     @virtual
     async def test_the_jobs_of_somebody_who_was_revoked_do_not_run(self) -> None:
@@ -404,7 +404,7 @@ class TestRights:
             assert (await bot.say(",schedule.edit 0000a1 name=mine", sender="7", **group)).startswith("Changed")
             (told,) = await hours(bot, 1)
             assert "failed: ,reset is for the owner" in told
-            assert (await bot.say(",schedule.run 0000a1", sender="1", **group)) == "0000a1 (mine) runs now."
+            assert (await bot.say(",schedule.run 0000a1", sender="1", **group)) == "mine (0000a1) runs now."
             await bot.quiet()
             assert (await bot.bench.events("tape/erased", "test:-9")) != []  # for whoever asked
 
@@ -460,12 +460,12 @@ class TestTimes:
             await bot.say(",remind urgent=true at 23:00: alarm")
             before = len(bot.texts)
             await bot.passes(hours=8, minutes=59)  # 21:59 in Berlin
-            assert bot.texts[before:] == ["hourly"] * 8
+            assert bot.texts[before:] == ["⏰ hourly"] * 8
             await bot.passes(hours=9)
-            assert bot.texts[before + 8 :] == ["alarm"]
+            assert bot.texts[before + 8 :] == ["⏰ alarm"]
             await bot.passes(minutes=2)
             held = [text.rpartition("\n")[2] for text in bot.texts[before + 9 :]]
-            assert sorted(held) == ["hourly", "late"]
+            assert sorted(held) == ["⏰ hourly", "⏰ late"]
 
     @virtual
     async def test_jitter_is_within_its_bounds_and_the_same_after_a_restart(self) -> None:
@@ -489,11 +489,11 @@ class TestTimes:
             assert await hours(bot, 3) == [""] * 3
             told = await bot.say(",schedule.resume tea")
             assert "next Sun 22 Nov 2026 at 16:00" in told
-            assert await hours(bot, 1) == ["tea"]
+            assert await hours(bot, 1) == ["⏰ tea"]
             await bot.say(",schedule.run tea")
             await bot.quiet()
-            assert bot.texts[-1] == "tea"
-            assert await hours(bot, 1) == ["tea"]
+            assert bot.texts[-1] == "⏰ tea"
+            assert await hours(bot, 1) == ["⏰ tea"]
             await bot.say(",schedule.remove tea")
             assert await hours(bot, 2) == ["", ""]
             asked = await bot.facts("asked")
@@ -503,7 +503,7 @@ class TestTimes:
     async def test_an_end_date(self) -> None:
         async with timed(InMemoryStore(), Played(says("x"))) as bot:
             await bot.say(',remind until="2026-11-22 15:30" 0 * * * *: tea')
-            assert await hours(bot, 5) == ["tea", "tea", "tea", "", ""]
+            assert await hours(bot, 5) == ["⏰ tea", "⏰ tea", "⏰ tea", "", ""]
             assert [one.payload["data"]["reason"] for one in await bot.facts("over")] == ["reason_until"]
 
     @virtual

@@ -117,7 +117,7 @@ class TestJobs:
             assert "test:2" in shown
             for status, reason in (("on", ""), ("paused", "reason_asked"), ("over", "reason_once")):
                 line = teller.format_line(replace(standing, status=status, reason=reason), "test:9")  # type: ignore[arg-type]
-                assert "abcdef (x)" in line
+                assert "x (abcdef)" in line
                 assert "test:1" in line
             assert one.granted is not None
 

@@ -40,9 +40,9 @@ class TestDue:
             await bot.passes(minutes=19, seconds=58)
             assert bot.texts == [told]
             await bot.passes(seconds=4)
-            assert bot.texts == [told, "tea"]
+            assert bot.texts == [told, "⏰ tea"]
             await bot.passes(days=2)
-            assert bot.texts == [told, "tea"]
+            assert bot.texts == [told, "⏰ tea"]
             assert await bot.names() == ["added", "fired", "over", "ran"]
             assert bot.bench.requests == []  # no model was asked
 
@@ -52,14 +52,14 @@ class TestDue:
             told = await bot.say(",remind me to stretch at 5")
             job = await bot.job()
             assert told == (
-                f"Scheduled as {job}: once, on Sun 22 Nov 2026 at 17:00 (UTC).\n"
+                f"Scheduled stretch ({job}): once, on Sun 22 Nov 2026 at 17:00 (UTC).\n"
                 f"If you meant once, on Mon 23 Nov 2026 at 05:00: ,schedule.edit {job} 2026-11-23 05:00"
             )
             assert (await bot.say(f",schedule.edit {job} 2026-11-23 05:00")).startswith(
-                f"Changed {job}: once, on Mon 23 Nov 2026 at 05:00 (UTC).\nTo change: ,schedule.edit {job} "
+                f"Changed stretch ({job}): once, on Mon 23 Nov 2026 at 05:00 (UTC).\nTo change: ,schedule.edit {job} "
             )
             await bot.passes(hours=17)
-            assert bot.texts[-1] == "stretch"
+            assert bot.texts[-1] == "⏰ stretch"
 
     @pytest.mark.parametrize(
         ("typed", "answer"),
@@ -111,7 +111,7 @@ class TestDue:
             await bot.say(",schedule every 90m: ,schedules")
             await bot.passes(hours=4)
             assert [text.partition(";")[0] for text in bot.texts[1:]] == [
-                "0000a1  on: every 1 hour 30 minutes, counted from Sun 22 Nov 2026 at 12:00 (UTC)"
+                ",schedules (0000a1)  on: every 1 hour 30 minutes, counted from Sun 22 Nov 2026 at 12:00 (UTC)"
             ] * 2
 
 
@@ -140,7 +140,7 @@ class TestAway:
         await asyncio.sleep(10 * 3600 + 600)
         async with timed(store, said(), clock=clock, life="second") as bot:
             await bot.passes(minutes=2)
-            assert sorted(text.rpartition("\n")[2] for text in bot.texts) == ["all", "all", "all", "once"]
+            assert sorted(text.rpartition("\n")[2] for text in bot.texts) == ["⏰ all", "⏰ all", "⏰ all", "⏰ once"]
             marks = [one.payload["data"]["mark"] for one in await bot.facts("fired")]
             assert sorted(marks) == ["2026-11-22T20:00:00Z", "2026-11-22T21:00:00Z", *["2026-11-22T22:00:00Z"] * 2]
             spans = [(one.payload["data"]["first"], one.payload["data"]["last"]) for one in await bot.facts("skipped")]
@@ -159,7 +159,7 @@ class TestAway:
         async with timed(store, said(), clock=clock, life="second") as bot:
             await bot.passes(seconds=5)
             assert bot.texts == [
-                "While I was away this was due and was not done: says 'tea', on Sunday 2026-11-22 12:20 (0000a1)."
+                "While I was away this was due and was not done: tea (0000a1), on Sunday 2026-11-22 12:20."
             ]
             assert (await bot.names())[-2:] == ["skipped", "over"]
             assert "over (its time passed while I was away)" in await bot.say(",schedules")
@@ -175,7 +175,7 @@ class TestAway:
             first = bot.texts[1:]
             async with timed(store, said(), clock=clock, life="second") as bot:
                 await bot.passes(seconds=90)
-                assert [*first, *bot.texts] == ["tea"], before
+                assert [*first, *bot.texts] == ["⏰ tea"], before
 
     @virtual
     async def test_a_restart_does_not_move_every(self) -> None:
@@ -187,7 +187,7 @@ class TestAway:
             await bot.passes(minutes=79)
             assert bot.texts == []
             await bot.passes(minutes=2)
-            assert bot.texts == ["tea"]
+            assert bot.texts == ["⏰ tea"]
 
 
 class TestTheClockOnTheWall:
@@ -200,7 +200,7 @@ class TestTheClockOnTheWall:
             await bot.passes(seconds=25)
             late = [text.partition("\n")[0] for text in bot.texts[2:]]
             assert sorted(late) == [
-                "This was due on Sunday 2026-11-22 18:00, 18 hours ago; I was away or it was quiet.", "hourly"
+                "This was due on Sunday 2026-11-22 18:00, 18 hours ago; I was away or it was quiet.", "⏰ hourly"
             ]  # fmt: skip
 
     @virtual
@@ -226,7 +226,7 @@ class TestTheClockOnTheWall:
             await bot.say(",remind every 2d from 2026-11-30 09:00: not before")  # said so, and never begun
             bot.clock.forward = timedelta()
             await bot.passes(seconds=2 * step.total_seconds())
-            assert [text for text in bot.texts[2:] if text == "tea"] == ["tea", "tea"]
+            assert [text for text in bot.texts[2:] if text == "⏰ tea"] == ["⏰ tea", "⏰ tea"]
             assert "not before" not in bot.texts[2:]
             assert len(await bot.facts("clock")) == 2
             state = bot.book.state
@@ -279,7 +279,7 @@ class TestTheClockOnTheWall:
                 await bot.passes(minutes=1)
             clock.forward += timedelta(hours=3, minutes=30)
             await bot.passes(minutes=27)  # 16:01
-            assert bot.texts[-1] == "tea"
+            assert bot.texts[-1] == "⏰ tea"
             assert (await bot.facts("fired"))[-1].data["mark"] == "2026-11-22T16:00:00Z"
 
     @virtual
@@ -507,5 +507,5 @@ class TestRacing:
                 fired = [entry.payload["data"]["mark"] for entry in await one.facts("fired")]
                 # A thread that takes its time lets the virtual clock run on: twelve, or a few more.
                 assert len(fired) == len(set(fired)) >= 12
-                assert [*one.texts[1:], *other.texts] == ["tea"] * len(fired)
+                assert [*one.texts[1:], *other.texts] == ["⏰ tea"] * len(fired)
                 assert NOON.isoformat()[:10] in fired[0]

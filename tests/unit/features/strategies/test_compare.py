@@ -15,6 +15,7 @@ from bubbot.runtime.context.strategy import ContextInput, ContextStrategy, Model
 from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
+from bubbot.texts.catalogue import list_languages
 from tests.turns import Bench, running
 
 DEPS = CompareDeps(OWN_STRATEGIES, lambda name: ModelPrice(2.0, 8.0) if name == "scripted" else None)
@@ -75,7 +76,7 @@ async def test_a_chat_without_a_request_has_none_to_compare(memory_store: InMemo
             await compare_strategies(bench.tape(), DEPS)
 
 
-@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("language", list_languages("bubbot.texts"))
 async def test_the_table_fits_a_terminal(memory_store: InMemoryStore, language: str) -> None:
     async with running(memory_store, ScriptedModel()) as bench:
         await bench.say("hello")

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from jinja2 import Environment, nodes
 
+from bubbot.features.trace.entries import FILE_KINDS
+from bubbot.features.trace.turn_list import ORIGINS
 from bubbot.texts.catalogue import read_catalogue
 from tests.docs.pages import ROOT
 from tests.unit.texts.test_texts import wanted
@@ -17,6 +19,8 @@ FOLDER = ROOT / "bubbot" / "features" / "trace" / "templates"
 TEMPLATES = sorted(FOLDER.glob("*.html"))
 ENTRIES = read_catalogue("bubbot.texts", "trace", "en").entries
 BUILT = {
+    "trace_file_": FILE_KINDS,
+    "trace_origin_": ORIGINS,
     "trace_from_": ("people", "world"),
     "trace_kind_": ("sessions", "archives", "system"),
     "trace_none_": ("sessions", "archives", "system"),

@@ -17,6 +17,8 @@ from bubbot.ports.channel import Role
 from bubbot.ports.model import ModelPrice
 from bubbot.ports.usage import BudgetSubject, Currency
 from bubbot.stores.inmemory import InMemoryStore
+from bubbot.tape.entry import event
+from bubbot.tape.store import Batch
 from bubbot.texts import Texts
 from tests.budgets import budget_tape, opened, spend, whole
 from tests.doubles import SteppingClock
@@ -52,23 +54,63 @@ async def ledger(memory_store: InMemoryStore) -> UsageReporter:
 
 
 async def told(
-    ledger: UsageReporter, text: str, role: Role = Role.OWNER, language: str = "en", **given: object
+    ledger: UsageReporter,
+    text: str,
+    role: Role = Role.OWNER,
+    language: str = "en",
+    store: InMemoryStore | None = None,
+    **given: object,
 ) -> list[str]:
     options = Options(role=role, tools=[usage_tool(ledger)], texts=Texts(language))
-    async with running(InMemoryStore(), ScriptedModel(), options) as bench:
+    async with running(store or InMemoryStore(), ScriptedModel(), options) as bench:
         return (await bench.say(text, **given)).text.splitlines()
 
 
 async def test_people_see_their_chat_with_its_budget(ledger: UsageReporter) -> None:
     assert await told(ledger, ",usage", Role.MEMBER) == [
         "Today 0.26 USD; 2 answers.",
-        "all: 0.26 USD; calls 2; tokens 240 in (80 cached), 60 out; entries #3 … #5",
+        "all: 0.26 USD; 2 calls; 240 tokens in (80 cached), 60 out",
         "By model:",
-        "  m: 0.26 USD; calls 2; tokens 240 in (80 cached), 60 out; entries #3 … #5",
-        "The entries are reservations on the tape bubbot/budget.",
+        "  m: 0.26 USD; 2 calls; 240 tokens in (80 cached), 60 out",
         "Budgets:",
         "the chat test:home, 2026-11-21: 300 tokens of 1,000 tokens (30 %)",
     ]
+
+
+async def named_store() -> InMemoryStore:
+    """A store that knows who speaks in the two chats."""
+    facts = (
+        {
+            "channel": "test",
+            "chat": "far",
+            "session": "test:far",
+            "sender": {"id": "9", "name": "Bob"},
+            "direct": False,
+        },
+        {
+            "channel": "test",
+            "chat": "home",
+            "session": "test:home:7",
+            "thread": "7",
+            "sender": {"id": "2", "name": "Alice"},
+            "direct": True,
+        },
+    )
+    store = InMemoryStore()
+    await store.append([Batch("bubbot/inbox/test", tuple(event("inbox/received", fact) for fact in facts))])
+    return store
+
+
+async def test_an_owner_reads_names_where_they_are_known(ledger: UsageReporter) -> None:
+    """A chat is known by those who speak there, and a group is told no name of another one."""
+    text = "\n".join(await told(ledger, ",usage all", store=await named_store(), chat="office"))
+    assert text.startswith("So far 0.38 USD; 4 answers; most in Alice on test.")
+    for part in ("▓ Alice on test: 0.38 USD", "░ Bob (group on test): ", "▓ Ann: ", "░ Bob: ", "░ Alice: "):
+        assert part in text
+    assert "the chat Alice on test, 2026-11-21: 300 tokens of 1,000 tokens (30 %)" in text
+    assert "the person Bob, 2026-11-21: " in text
+    assert "test:1" not in text
+    assert "Bob" not in "\n".join(await told(ledger, ",usage all", Role.MEMBER, store=await named_store(), chat="far"))
 
 
 async def test_a_thread_counts_with_its_chat(ledger: UsageReporter) -> None:
@@ -84,7 +126,7 @@ async def test_their_month_has_its_days(ledger: UsageReporter) -> None:
         "▓▓▓▓░░░░ 2026-11-18",
         "▓▓▓▓▓▓▓▓ 2026-11-21",
     ]
-    assert lines[1].startswith("all: 0.38 USD; calls 3; ")
+    assert lines[1].startswith("all: 0.38 USD; 3 calls; ")
 
 
 async def test_the_owner_sees_everything_in_a_direct_chat(ledger: UsageReporter) -> None:
@@ -98,7 +140,7 @@ async def test_the_owner_sees_everything_in_a_direct_chat(ledger: UsageReporter)
         "By day:\n  ▓▓▓▓░░░░ 2026-11-18: ",
     ):
         assert part in text
-    assert "  ░░░░░░░░ own: no known price; calls 1; " in text
+    assert "  ░░░░░░░░ own: no known price; 1 call; " in text
     assert "Calls without a known price, counted in tokens alone: 1." in text
     assert "the whole bot, 2026-11-21: 0.26 USD of 10.00 USD (2 %)" in lines
     assert (await told(ledger, ",usage", chat="office"))[0] == (
@@ -118,6 +160,16 @@ async def test_a_sentence_without_prices_counts_tokens(memory_store: InMemorySto
     await spend(budget, 20, 0, BudgetSubject("test:home", "test:1", turn="t2"), "other")
     ledger = UsageReporter(budget_tape(memory_store), clock, UTC)
     assert (await told(ledger, ",usage", Role.MEMBER))[0] == "Today 920 tokens; 1 answer; most by own."
+
+
+async def test_numbers_have_the_marks_of_the_language(memory_store: InMemoryStore) -> None:
+    clock = SteppingClock()
+    await spend(await opened(memory_store, PLAN, clock=clock), 5000, 400, model="own")
+    ledger = UsageReporter(budget_tape(memory_store), clock, UTC)
+    lines = await told(ledger, ",usage", language="de")
+    assert lines[0].startswith("Heute 5.400 Token; 1 Antwort")
+    assert any("Token 5.000 gelesen" in line for line in lines)
+    assert Currency("EUR").format_amount(Texts("de"), 1234.5) == "1.234,50 EUR"
 
 
 async def test_sentence_and_bars_are_in_the_language_of_the_chat(ledger: UsageReporter) -> None:
@@ -191,11 +243,13 @@ async def test_shards_are_added_up_and_cited_by_name(sharded_store: InMemoryStor
     assert (spending.total.calls, spending.by["user"]["test:1"].input_tokens) == (3, 15)
     assert spending.total.reservations == {home: (1, 3), far: (1,)}
     assert spending.total.totals().shards == {home: (1, 3), far: (1,)}
-    lines = await told(ledger, ",usage", chat="office")
-    cited = lines[1].partition("entries ")[2].split(", ")
+    lines = list(ledger.format_report(Texts(), spending, (), 1))
+    cited = lines[0].partition("entries ")[2].split(", ")
     assert set(cited) == {f"{home[13:]}#1 … {home[13:]}#3", f"{far[13:]}#1"}
-    assert "the whole bot, 2026-11-21: 0.03 USD of 10.00 USD (0 %)" in lines
-    assert (await told(ledger, ",usage", Role.MEMBER))[1].endswith(f"entries {home[13:]}#1 … {home[13:]}#3")
+    limits = await told(ledger, ",usage", chat="office")
+    assert "the whole bot, 2026-11-21: 0.03 USD of 10.00 USD (0 %)" in limits
+    here = list(ledger.format_report(Texts(), await ledger.read_spending("day", "test:home"), (), 1))
+    assert here[0].endswith(f"entries {home[13:]}#1 … {home[13:]}#3")
 
 
 @pytest.mark.parametrize(

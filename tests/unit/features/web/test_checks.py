@@ -33,8 +33,8 @@ def test_an_engine_without_a_key(home: Home, tmp_path: Path) -> None:
 
 @plants("web.packages_missing")
 def test_packages_that_are_not_installed(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "list_missing_packages", lambda: ["trafilatura", "pypdf"])
+    monkeypatch.setattr(reading, "list_missing_packages", lambda: ["trafilatura", "ddgs"])
     home.config.write_text("[tools.web]\nenabled = true\n")
     finding = found(check(home))["web.packages_missing"]
-    assert "trafilatura, pypdf" in finding.cause
+    assert "trafilatura, ddgs" in finding.cause
     assert "--require-hashes" in finding.fix

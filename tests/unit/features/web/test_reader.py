@@ -35,5 +35,5 @@ def test_the_time_for_an_article_ends_with_it(tmp_path: Path) -> None:
 
 def test_the_packages_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert reading.list_missing_packages() == []
-    monkeypatch.setattr(reading, "find_spec", lambda name: None if name == "pypdf" else object())
-    assert reading.list_missing_packages() == ["pypdf"]
+    monkeypatch.setattr(reading, "find_spec", lambda name: None if name == "ddgs" else object())
+    assert reading.list_missing_packages() == ["ddgs"]

@@ -7,7 +7,6 @@ import json
 import subprocess
 import sys
 from contextlib import suppress
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +33,7 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.provenance import Source
 from tests.approving import approving
 from tests.e2e.test_images import PNG
+from tests.pdfs import pdf
 from tests.turns import Options, Played, calls, running, says
 from tests.web_servers import Names, client, serving
 
@@ -126,33 +126,6 @@ async def test_an_image_is_kept_under_a_handle_that_a_fact_cites(memory_store: I
             assert await bench.tape().get_blob(image["digest"]) == PNG
             assert image["media_type"] == "image/png"
             assert image["digest"] in str(bench.requests[-1].messages[-1]["content"])
-
-
-def pdf(text: str, *, password: str = "") -> bytes:
-    from pypdf import PdfWriter
-    from pypdf.generic import DictionaryObject, NameObject, StreamObject
-
-    writer = PdfWriter()
-    page = writer.add_blank_page(300, 300)
-    content = StreamObject()
-    content.set_data(f"BT /F1 12 Tf 20 200 Td ({text}) Tj ET".encode())
-    font = DictionaryObject(
-        {
-            NameObject("/Type"): NameObject("/Font"),
-            NameObject("/Subtype"): NameObject("/Type1"),
-            NameObject("/BaseFont"): NameObject("/Helvetica"),
-        }
-    )
-    page[NameObject("/Resources")] = DictionaryObject(
-        {NameObject("/Font"): DictionaryObject({NameObject("/F1"): font})}
-    )
-    page[NameObject("/Contents")] = content
-    writer.add_metadata({"/Title": "Reels"})
-    if password:
-        writer.encrypt(password, algorithm="RC4-128")
-    file = BytesIO()
-    writer.write(file)
-    return file.getvalue()
 
 
 async def test_the_text_of_a_pdf_is_shown_whatever_its_type(memory_store: InMemoryStore) -> None:

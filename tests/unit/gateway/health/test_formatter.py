@@ -142,7 +142,9 @@ class TestWords:
             "the whole bot, this month: 12.50 EUR, no limit; 99,999 tokens of 100,000 tokens",
             "the person telegram:42, this month: 9.00 EUR of 10.00 EUR",
         )
-        assert found["database"] == ("12,345 entries; 1.2 MB, and 999 bytes in its log; 78.0 GB free on the disk",)
+        assert found["database"] == (
+            "12,345 entries; 1.2 MB, and 999 bytes of new entries beside it; 78.0 GB free on the disk",
+        )
         assert found["newest backup"] == ("20261122T020000, 2026-11-22 03:00:00 (10 hours ago)",)
         assert found["log"][0] == "errors: 1; warnings: 4"
         assert "channel.refused: channel old refused" in found["log"][1]
@@ -195,10 +197,18 @@ class TestChats:
         assert any(line.startswith("log: ") and "channel.refused" in line for line in told)
         assert not any("deliver.failed" in line or "/home" in line for line in told)
 
-    def test_in_a_group_nothing_of_other_chats_of_money_or_of_the_log(self) -> None:
+    def test_in_a_group_nothing_of_other_chats_of_money_of_the_machine_or_of_the_log(self) -> None:
         told = "\n".join(HealthFormatter(Texts(), FULL).in_chat(Role.OWNER, direct=False))
         assert "log: errors: 1; warnings: 4" in told
-        assert not any(word in told for word in ("telegram:42", "EUR", "tokens", "channel.refused", "3fa9c1"))
+        assert not any(
+            word in told for word in ("telegram:42", "EUR", "tokens", "channel.refused", "3fa9c1", "4242", " free")
+        )
+
+    def test_numbers_in_german(self) -> None:
+        told = HealthFormatter(Texts("de"), FULL).in_chat(Role.OWNER, direct=True)
+        assert any(
+            "12.345 Einträge; 1,2 MB, dazu 999 bytes im Log der Datenbank; 78,0 GB frei" in line for line in told
+        )
 
     def test_in_chinese(self) -> None:
         told = HealthFormatter(Texts("zh"), FULL).in_chat(Role.OWNER, direct=True)

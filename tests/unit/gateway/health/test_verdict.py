@@ -9,6 +9,7 @@ import pytest
 from bubbot.gateway.health.snapshot import BackupStatus, ChannelState, HealthSnapshot
 from bubbot.gateway.health.verdict import format_verdict
 from bubbot.ports.health import FeatureHealth
+from bubbot.texts import Texts
 
 WELL = HealthSnapshot("1", "/home", "UTC", "2026-11-22T12:00:00+00:00", pid=1)
 HEARD = ChannelState("telegram", "running", ready=True)
@@ -44,10 +45,10 @@ KEY = FeatureHealth(name="budget", trouble="no answer comes from m since 12:04: 
 )
 def test_the_verdict(changes: dict[str, object], verdict: str) -> None:
     snapshot = replace(WELL, **changes)  # type: ignore[arg-type]
-    assert format_verdict(snapshot) == verdict
+    assert format_verdict(snapshot, Texts()) == verdict
     assert snapshot.is_healthy is (not verdict.startswith(("Not", "In")))
 
 
 def test_in_quarantine_nothing_else_counts() -> None:
     held = replace(WELL, quarantine=BackupStatus("b", "2026-11-22T12:00:00+00:00"), full=True)
-    assert format_verdict(held).startswith("Not answering: in quarantine, with no channel.")
+    assert format_verdict(held, Texts()).startswith("Not answering: in quarantine, with no channel.")

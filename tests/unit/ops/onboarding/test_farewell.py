@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from bubbot.features.attachments.settings import AttachmentSettings
+from bubbot.ops.onboarding.accounts import PlatformAccount
 from bubbot.ops.onboarding.farewell import next_steps
 from bubbot.settings.loader import Settings
 from bubbot.settings.sections import ModelSettings
+from bubbot.texts import Texts
 
 
-def lines(settings: Settings) -> list[str]:
+def lines(settings: Settings, *accounts: PlatformAccount) -> list[str]:
     return [
-        *next_steps(settings, [], prefix="bubbot", running_pid=None, has_service=False, environment={"PATH": "/bin"})
+        *next_steps(
+            settings,
+            accounts,
+            prefix="bubbot",
+            running_pid=None,
+            has_service=False,
+            environment={"PATH": "/bin"},
+            texts=Texts(),
+        )
     ]
 
 
@@ -19,3 +30,12 @@ def test_a_key_that_is_missing_is_asked_for_by_the_option_only_if_it_is_that_of_
     (other,) = [line for line in told if line.startswith("anthropic/")]
     assert first.endswith("OPENAI_API_KEY is set here. `bubbot init --api-key-file FILE` takes it from a file.")
     assert other.endswith("is not set here ([model] api_key is only for the provider in [model] name).")
+
+
+def test_who_has_a_bot_on_a_platform_is_told_of_the_setting_for_voice_messages_until_it_is_set() -> None:
+    account = PlatformAccount("telegram", "telegram", "family_bot", has_owner=True)
+    set_already = Settings(attachments=AttachmentSettings(transcription="openai/whisper-1"))
+    command = "  bubbot config set attachments.transcription openai/whisper-1"
+    assert lines(Settings(), account)[-1] == command
+    assert command not in lines(set_already, account)
+    assert command not in lines(Settings())

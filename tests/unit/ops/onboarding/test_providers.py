@@ -9,6 +9,7 @@ from bubbot.models.catalogue.keys import PROVIDER_KEY_VARIABLES
 from bubbot.ops.onboarding.providers import PROVIDER_OPTIONS, describe_model, suggest_models
 from bubbot.ops.onboarding.questions import LANGUAGE_NAMES
 from bubbot.ports.model import ListedModel
+from bubbot.texts import Texts
 from bubbot.texts.catalogue import list_languages
 
 OPENAI = PROVIDER_OPTIONS["openai"]
@@ -18,7 +19,7 @@ OPENAI = PROVIDER_OPTIONS["openai"]
 def test_each_says_what_it_needs_and_suggests_what_is_known(name: str) -> None:
     option = PROVIDER_OPTIONS[name]
     assert bool(option.keys_page) is not bool(option.address)
-    assert "needs a" in option.describe()
+    assert "needs a" in option.describe(Texts())
     if option.keys_page:
         assert option.name in PROVIDER_KEY_VARIABLES
     for model in option.models:
@@ -38,9 +39,11 @@ def test_of_a_list_the_known_ones_come_first_then_the_newest_that_chat() -> None
 
 
 def test_size_and_price_are_said_if_they_are_known() -> None:
-    assert describe_model(OPENAI, "gpt-4o-mini").startswith("gpt-4o-mini: reads 128,000 tokens, $0.15 and $0.6 for")
-    assert describe_model(OPENAI, "gpt-99") == "gpt-99"
-    assert describe_model(PROVIDER_OPTIONS["server"], "gpt-4o-mini") == "gpt-4o-mini"
+    assert describe_model(OPENAI, "gpt-4o-mini", Texts()).startswith(
+        "gpt-4o-mini: reads 128,000 tokens, $0.15 and $0.6 for"
+    )
+    assert describe_model(OPENAI, "gpt-99", Texts()) == "gpt-99"
+    assert describe_model(PROVIDER_OPTIONS["server"], "gpt-4o-mini", Texts()) == "gpt-4o-mini"
 
 
 def test_every_language_has_a_name() -> None:

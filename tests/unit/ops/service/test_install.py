@@ -146,7 +146,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, places: UnitPa
 
 @pytest.mark.parametrize("hidden", ["/home/ada/bot", "/root", "/tmp/x", "/var/tmp/x", "/run/user/1000/x"])
 def test_what_the_service_of_the_system_would_not_see_is_refused(places: UnitPaths, hidden: str) -> None:
-    with pytest.raises(ConfigError, match=rf"the home needs {hidden}: install bubbot in an environment such as /opt"):
+    with pytest.raises(ConfigError, match=rf"the home needs {hidden}. Install bubbot in an environment such as /opt"):
         system(places, Path(hidden))
     for program in (ServiceProgram(Path(hidden)), ServiceProgram(PROGRAM.python, (Path(hidden),))):
         with pytest.raises(ConfigError, match=f"bubbot itself needs {hidden}"):

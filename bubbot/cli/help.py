@@ -1,0 +1,58 @@
+"""The texts of `--help` in the language of the bot. Commands give them in English, by which they are found."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from functools import cached_property
+
+from bubbot.cli.completion.script import list_actions, list_groups, list_lines
+from bubbot.cli.main import CommandParser
+from bubbot.texts import Texts
+from bubbot.texts.catalogue import read_catalogue
+
+AREA = "help"
+EXAMPLE = "example: "
+"""The beginning of the last line of a command's help, which is a command."""
+
+
+class HelpTranslator:
+    """Translates the help of commands; what nobody has translated stays English, as that of installed packages.
+
+    Attributes:
+        texts: the language, which is not English.
+    """
+
+    def __init__(self, texts: Texts) -> None:
+        self.texts = texts
+
+    @cached_property
+    def _translations(self) -> Mapping[str, str]:
+        """The translation of each text by its English."""
+        catalogue = read_catalogue(self.texts.package, AREA, self.texts.tag)
+        return {entry.singular: catalogue.find(name) for name, entry in catalogue.entries.items()}
+
+    def translate(self, text: str) -> str:
+        """Translate a text, or a line that was made a sentence."""
+        if (found := self._translations.get(text)) is not None:
+            return found
+        if text.startswith(EXAMPLE):
+            return self.texts.say("help_example", command=text.removeprefix(EXAMPLE))
+        line = self._translations.get(text[:1].lower() + text[1:].removesuffix("."))
+        return self.texts.say("help_sentence", text=line[:1].upper() + line[1:]) if line else text
+
+    def translate_parser(self, parser: argparse.ArgumentParser) -> None:
+        """Translate the help of a command and of its actions, in place."""
+        parser.description, parser.epilog = (
+            self.translate(parser.description or ""),
+            self.translate(parser.epilog or ""),
+        )
+        if isinstance(parser, CommandParser):
+            parser.usage_heading = self.texts.say("help_usage")
+        for group in list_groups(parser):
+            group.title = self.translate(group.title or "")
+        for action in [*list_actions(parser), *list_lines(parser)]:
+            action.help = self.translate(action.help) if action.help else action.help
+            if isinstance(action.choices, dict):
+                for inner in action.choices.values():
+                    self.translate_parser(inner)

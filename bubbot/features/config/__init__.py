@@ -1,0 +1,1 @@
+"""Settings, shown and changed from a chat."""

@@ -1,0 +1,104 @@
+"""Strangers who wait to be let in: the message that waits with them, the question to an owner, and the answer at last.
+
+A message that got a code is a fact of the inbox. Whoever lets the person in, by whatever way, it is accepted then under an id of its
+own, in one transaction with the notice to the person: so both come once, also after a kill, and the next start looks for people who
+were let in meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from bubbot.gateway.inbox import Inbox
+from bubbot.gateway.presses import escape_label
+from bubbot.ports.access import AccessRequest, KnowsPeople
+from bubbot.ports.channel import Button, ButtonSet, Inbound, MessagePart, Outbound, Role, Sender
+from bubbot.ports.outbox import intent_entry
+from bubbot.tape.entry import TapeEntry
+from bubbot.texts import COMMAND_PREFIX, Texts
+
+WriteNotice: TypeAlias = Callable[[Texts], tuple[str, ButtonSet | None]]
+"""Write a notice and its buttons, in the language of who gets it."""
+NotifyOwner: TypeAlias = Callable[[str, str, WriteNotice, TapeEntry], Awaitable[bool]]
+"""Notify an owner, given the tape of the fact, a key, what writes the notice, and the fact; false if no owner has a chat yet."""
+
+REQUEST_LIFETIME_SECONDS = 7 * 86_400
+"""Seconds for which an owner can press a button of a question."""
+
+
+def name_person(sender: Sender) -> str:
+    """Return the name of a person with the id, as Markdown; people choose their names themselves."""
+    name = escape_label(sender.name)
+    return f"{name} ({sender.id})" if name else sender.id
+
+
+class AccessRequests:
+    """The strangers of one channel who wait.
+
+    Args:
+        inbox: the inbox of the channel.
+        access: knows who may speak.
+        texts: the bot's own sentences.
+        notify_owner: asks an owner; None: nobody can be asked.
+    """
+
+    def __init__(
+        self, inbox: Inbox, access: KnowsPeople, texts: Texts, notify_owner: NotifyOwner | None = None
+    ) -> None:
+        self._inbox = inbox
+        self._access = access
+        self._texts = texts
+        self._notify_owner = notify_owner
+
+    async def keep(self, inbound: Inbound, *, is_first: bool = False) -> bool:
+        """Keep a message that gets a code, and ask an owner; return true if an owner was asked.
+
+        `is_first`: only if nothing else of its sender waits.
+        """
+        if not is_first or await self._inbox.find_waiting(inbound.sender.id) is None:
+            await self._inbox.record_waiting(inbound)
+        notify_owner = self._notify_owner
+        if notify_owner is None:
+            return False
+        ask: NotifyOwner = notify_owner
+
+        async def send(request: AccessRequest) -> bool:
+            channel, person = inbound.channel, inbound.sender
+            words = f"{person.id} member channel={channel}", f"{person.id} admin channel={channel}"
+
+            def write(texts: Texts) -> tuple[str, ButtonSet]:
+                say = texts.say
+                buttons = (
+                    Button(say("access_button_in"), f"{COMMAND_PREFIX}access.grant {words[0]}"),
+                    Button(say("access_button_admin"), f"{COMMAND_PREFIX}access.grant {words[1]}"),
+                    Button(say("access_button_no"), f"{COMMAND_PREFIX}access.decline {person.id} channel={channel}"),
+                )
+                text = say("access_asked", person=name_person(person), channel=channel, id=person.id)
+                return text, ButtonSet(buttons, role=Role.OWNER, lifetime_seconds=REQUEST_LIFETIME_SECONDS)
+
+            return await ask(request.tape, str(request.fact.key), write, request.fact)
+
+        return await self._access.request(inbound.sender, inbound.channel, inbound.chat, send)
+
+    async def find_admitted(self, person: str | None = None) -> tuple[Inbound, ...]:
+        """Return the waiting messages of those who may speak by now, of one person or of all, as they are accepted."""
+        waiting = await self._inbox.list_waiting()
+        return tuple(
+            replace(inbound, external_id=admitted_id(inbound))
+            for inbound in waiting
+            if person in (None, inbound.sender.id)
+            and self._access.role(inbound.channel, inbound.sender.id) is not Role.STRANGER
+        )
+
+    def welcome(self, inbound: Inbound, split: Callable[[Outbound], Sequence[MessagePart]]) -> TapeEntry:
+        """Make the notice that a person was let in, whose message is answered."""
+        text = self._texts.in_language(inbound.sender.language).say("let_in")
+        outbound = Outbound(inbound.channel, inbound.chat, text, inbound.thread)
+        return intent_entry(inbound.session, f"let-in:{inbound.external_id}", tuple(split(outbound)))
+
+
+def admitted_id(inbound: Inbound) -> str:
+    """Return the external id under which a message that waited is accepted."""
+    return f"admitted:{inbound.external_id}"
