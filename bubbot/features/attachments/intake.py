@@ -179,7 +179,13 @@ class AttachmentIntake:
                     ]
         except BaseExceptionGroup as failures:
             raise failures.exceptions[0] from None  # the store's error, which is the same for all of them
-        return {accepted: self._join([task.result() for task in done]) for accepted, done in tasks.items()}
+        return {
+            accepted.id: _join(
+                [task.result() for task in tasks[accepted.id]],
+                self._texts.in_language(accepted.inbound.sender.language),
+            )
+            for accepted in batch
+        }
 
     async def _take_one(
         self,
@@ -236,22 +242,6 @@ class AttachmentIntake:
         fact = {"inbound": inbound, "name": name, "kind": attachment.kind, "reason": reason}
         part = {"type": "text", "text": f"[attachment {name} {failure}: {reason}]", OWN_PART_KEY: True}
         return _Reading([part], [make.event(ATTACHMENT_FAILED, fact)], "attachment_failed", name, reason)
-
-    def _join(self, readings: Sequence[_Reading]) -> AttachmentResult:
-        """Join what became of the attachments of a message, with one notice for all that people are told."""
-        names: dict[tuple[str, str], list[str]] = {}
-        for reading in readings:
-            if reading.sentence:
-                names.setdefault((reading.sentence, reading.reason), []).append(reading.name)
-        notice = "\n".join(
-            self._texts.say(sentence, name=", ".join(dict.fromkeys(files)), reason=reason)
-            for (sentence, reason), files in names.items()
-        )
-        return AttachmentResult(
-            [part for reading in readings for part in reading.parts],
-            [fact for reading in readings for fact in reading.facts],
-            [notice] if notice else [],
-        )
 
     async def _read(self, tape: TapeHandle, attachment: Attachment, fetch: Fetch) -> bytes:
         """Read the bytes that were stored with the message, or fetch them. Raise `FetchFailed`."""
@@ -384,3 +374,20 @@ def _decode_text(part: JsonObject, data: bytes) -> str | None:
 _PDF_FAULTS = {"locked": "attachment_pdf_locked", "failed": "attachment_pdf_failed"}
 _SOUND = {"audio/mpeg": ".mp3", "audio/mp4": ".m4a", "audio/x-m4a": ".m4a", "audio/wav": ".wav", "audio/x-wav": ".wav",
           "audio/flac": ".flac", "audio/webm": ".webm", "audio/ogg": ".ogg"}  # fmt: skip
+
+
+def _join(readings: Sequence[_Reading], texts: Texts) -> AttachmentResult:
+    """Join what became of the attachments of a message, with one notice for all that people are told."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for reading in readings:
+        if reading.sentence:
+            names.setdefault((reading.sentence, reading.reason), []).append(reading.name)
+    notice = "\n".join(
+        texts.say(sentence, name=", ".join(dict.fromkeys(files)), reason=reason)
+        for (sentence, reason), files in names.items()
+    )
+    return AttachmentResult(
+        [part for reading in readings for part in reading.parts],
+        [fact for reading in readings for fact in reading.facts],
+        [notice] if notice else [],
+    )

@@ -423,6 +423,13 @@ class TestTelling:
             result = await bench.say("look", attachments=[ZIP])
             assert result.text.startswith("我读不了 all.zip")
 
+    async def test_in_the_language_of_who_sent_the_file(self, sqlite_store: SqliteStore) -> None:
+        async with running(sqlite_store, ScriptedModel(), options(), channel=channel(zip=BYTES)) as bench:
+            sent = replace(bench.inbound("look", attachments=[ZIP]), sender=Sender("1", "Ann", language="zh-cn"))
+            result = await bench.gate.accept(sent)
+            assert result is not None
+            assert (await result).text.startswith("我读不了 all.zip")
+
     @pytest.mark.parametrize(
         ("given", "is_told"),
         [({}, True), ({"direct": False, "addressed": True}, True), ({"direct": False, "addressed": False}, False)],
