@@ -140,7 +140,8 @@ class UsageReporter:
         """Format a sum as one line."""
         cost, calls = self.format_cost(texts, usage), texts.say("usage_calls", count=usage.calls)
         read, cached, written = (
-            texts.format_number(f"{count:,}") for count in (usage.input_tokens, usage.cached_tokens, usage.output_tokens)
+            texts.format_number(f"{count:,}")
+            for count in (usage.input_tokens, usage.cached_tokens, usage.output_tokens)
         )
         if not usage.cached_tokens:
             return texts.say("usage_line", name=name, cost=cost, calls=calls, input=read, output=written)
