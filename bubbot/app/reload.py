@@ -97,7 +97,7 @@ class Reloader:
         timeouts: ShutdownTimeouts = ShutdownTimeouts(),  # noqa: B008 - frozen
     ) -> None:
         self.current = current
-        self._daemon = daemon
+        self.daemon = daemon
         self._load = load
         self._grace = timeouts
         self._tables = dict(self._channels(current))
@@ -115,8 +115,12 @@ class Reloader:
         if changed:
             await self._tape.append([event(LOADED, {"how": "start", "changed": changed, "later": []})])
 
-    async def reload(self, how: str) -> ReloadResult:
+    async def reload(self, how: str, by: str = "") -> ReloadResult:
         """Read the settings again and apply them. The fact records `how` the reload was requested.
+
+        Args:
+            how: `signal`, `command` or `chat`.
+            by: who changed them in a chat; empty: unknown.
 
         Raises:
             ConfigError: they cannot be used; everything stays as it was.
@@ -125,7 +129,7 @@ class Reloader:
             if self._is_ending:
                 raise ConfigError("the bot is shutting down; its next start reads the settings")
             try:
-                return await self._reload(how)
+                return await self._reload(how, by)
             except ConfigError as error:
                 problems = [logs.redact(line) for line in str(error).splitlines()]
                 await self._tape.append([event(CONFIG_REFUSED, {"how": how, "problems": problems})])
@@ -140,11 +144,11 @@ class Reloader:
             async with asyncio.timeout(timeout), self._lock:
                 pass
 
-    async def _reload(self, how: str) -> ReloadResult:
+    async def _reload(self, how: str, by: str) -> ReloadResult:
         new_settings = self._load()
         new_settings.check_server()  # the next start would refuse it
         logs.reconfigure(self.current.log.level, new_settings.secrets())  # errors about them are logged without secrets
-        fixed = self._daemon.bot.features.fixed_sections
+        fixed = self.daemon.bot.features.fixed_sections
         diff = compare(self.current, new_settings, fixed)
         if not diff:
             log.info("settings unchanged", extra={"action": "config.unchanged"})
@@ -153,12 +157,11 @@ class Reloader:
         old, new = redacted_values(self.current), redacted_values(plan.settings)
         changed = {key: new.get(key) for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)}
         changed |= {key: "[secret]" for key in diff.reloadable if key not in changed}
-        with self._daemon.manager.replacing():
-            await run_uninterrupted(  # half a reload would leave channels that nobody runs or closes
-                self._apply_and_record(
-                    plan, event(LOADED, {"how": how, "changed": changed, "later": list(diff.restart_required)})
-                )
-            )
+        author = {"by": by} if by else {}
+        fact = {"how": how, "changed": changed, "later": list(diff.restart_required), **author}
+        with self.daemon.manager.replacing():
+            # half a reload would leave channels that nobody runs or closes
+            await run_uninterrupted(self._apply_and_record(plan, event(LOADED, fact)))
         names = ", ".join(diff.reloadable)
         log.info(
             "settings applied: %s",
@@ -169,10 +172,10 @@ class Reloader:
 
     async def _plan(self, settings: Settings) -> ReloadPlan:
         """Build the plan. Raise `ConfigError` for the first error, with nothing left open."""
-        app, tables = self._daemon.bot, self._channels(settings)
+        app, tables = self.daemon.bot, self._channels(settings)
         settings.bot.read_persona()
         models_changed = settings.model != self.current.model or settings.attachments != self.current.attachments
-        is_quarantined = self._daemon.quarantine is not None
+        is_quarantined = self.daemon.quarantine is not None
         models = (
             choose_models(settings, app.channel_factory.home, app.wrappers.model, is_quarantined=is_quarantined)
             if models_changed
@@ -197,11 +200,11 @@ class Reloader:
 
     def _channels(self, settings: Settings) -> Mapping[str, ChannelTable]:
         tables = channel_tables(settings)
-        return tables if self._daemon.quarantine is None else {}
+        return tables if self.daemon.quarantine is None else {}
 
     def _needs_restart(self, name: str, table: ChannelTable) -> bool:
         """Return true if the adapter, or how it shows answers, changed, or if the channel does not run."""
-        if name not in self._tables or self._daemon.manager.states.get(name) != "running":
+        if name not in self._tables or self.daemon.manager.states.get(name) != "running":
             return True
         (old, old_adapter), (new, new_adapter) = self._tables[name], table
         return old_adapter != new_adapter or any(
@@ -210,20 +213,20 @@ class Reloader:
 
     def _check_webhooks(self, plan: ReloadPlan) -> None:
         """Check that webhooks find the HTTP server open, which only a start opens, and that each has its own path."""
-        running = {name: channel for name, channel in self._daemon.webhook_channels().items() if name in plan.tables}
+        running = {name: channel for name, channel in self.daemon.webhook_channels().items() if name in plan.tables}
         fresh = {
             name: channel_runtime.channel
             for name, channel_runtime in plan.started.items()
             if isinstance(channel_runtime.channel, SupportsWebhook)
         }
-        if fresh and not self._daemon.has_webhook_server:
+        if fresh and not self.daemon.has_webhook_server:
             raise ConfigError(
                 f"[channels.{next(iter(fresh))}] is called over HTTP: restart the bot, which opens [http] then."
             )
         check_paths({**running, **fresh})
 
     async def _build_channel(self, name: str, table: ChannelTable, settings: Settings) -> ChannelRuntime:
-        maker, access = self._daemon.bot.channel_factory, self._daemon.access
+        maker, access = self.daemon.bot.channel_factory, self.daemon.access
         channel = self._build_adapter(name, table)
         try:
             return await maker.build_runtime(channel, channel_policy(table[0], settings, access))
@@ -234,9 +237,9 @@ class Reloader:
 
     def _build_adapter(self, name: str, table: ChannelTable) -> Channel:
         common, adapter_settings = table
-        people = partial(self._daemon.access.list_people, name)
+        people = partial(self.daemon.access.list_people, name)
         try:
-            return self._daemon.bot.channel_factory.build_adapter(
+            return self.daemon.bot.channel_factory.build_adapter(
                 name, {**adapter_settings, "kind": common.kind}, people, overhears=common.overhears
             )
         except ConfigError:
@@ -278,7 +281,7 @@ class Reloader:
 
     async def _replace_channels(self, plan: ReloadPlan) -> None:
         """End the channels that have to end, and replace others by new ones, which do not run yet."""
-        app, manager = self._daemon.bot, self._daemon.manager
+        app, manager = self.daemon.bot, self.daemon.manager
         for name in plan.ended:
             await manager.stop_channel(name, self._grace.deliveries)
             await app.runtime.stop_channel(name, self._grace.turns)
@@ -289,17 +292,17 @@ class Reloader:
             app.channel_runtimes[name] = channel_runtime
 
     async def _apply(self, plan: ReloadPlan) -> None:
-        app, settings = self._daemon.bot, plan.settings
+        app, settings = self.daemon.bot, plan.settings
         logs.reconfigure(settings.log.level, settings.secrets())
         added = {name for name in plan.started if name not in app.channel_runtimes}
         await self._replace_channels(plan)
-        self._daemon.access.configured = {
+        self.daemon.access.configured = {
             name: admission_settings(common, settings).listed_people for name, (common, _) in plan.tables.items()
         }
         for name in plan.tables.keys() - plan.started.keys():
             if plan.tables[name][0] != self._tables[name][0] or settings.bot.name != self.current.bot.name:
                 app.channel_runtimes[name].apply_policy(
-                    channel_policy(plan.tables[name][0], settings, self._daemon.access)
+                    channel_policy(plan.tables[name][0], settings, self.daemon.access)
                 )
         plan.apply_features()
         old_models = app.model_sets[-1]
@@ -315,7 +318,7 @@ class Reloader:
             await self._start_channel(name, added=name in added)
         if have_commands_changed:
             self._update_commands(app.channel_runtimes.keys() - plan.started.keys())
-        for on_reloaded in self._daemon.on_reload:
+        for on_reloaded in self.daemon.on_reload:
             on_reloaded()
         if plan.models is not None:
             self._close_later(old_models)
@@ -330,13 +333,13 @@ class Reloader:
                 log.warning("%s", _defect(name, error), extra={"action": "config.commands", "channel": name})
 
         for name in names:
-            channel = self._daemon.bot.channel_runtimes[name].channel
+            channel = self.daemon.bot.channel_runtimes[name].channel
             if isinstance(channel, HasCommandMenu):
                 self._run_later(update(name, channel))
 
     async def _renew_sessions(self, settings: Settings) -> Toolbox:
         """Give every session the new settings from its next turn on."""
-        app = self._daemon.bot
+        app = self.daemon.bot
         for channel_runtime in app.channel_runtimes.values():
             app.join(channel_runtime)
         deps, toolbox = build_session_deps(settings, app.turn_services, app.model_sets[-1])
@@ -359,10 +362,10 @@ class Reloader:
             await self._resume_channel(name, added=added)
         except StoreError as error:  # the channel runs all the same; pending messages wait for the next start
             log.error("pending messages of channel %s not resumed: %s", name, error, extra={"action": "config.owed"})  # noqa: TRY400
-        self._daemon.manager.start_channel(name, self._daemon.bot.group.create_task)
+        self.daemon.manager.start_channel(name, self.daemon.bot.group.create_task)
 
     async def _resume_channel(self, name: str, *, added: bool) -> None:
-        app, channel_runtime = self._daemon.bot, self._daemon.bot.channel_runtimes[name]
+        app, channel_runtime = self.daemon.bot, self.daemon.bot.channel_runtimes[name]
         if added:
             await channel_runtime.inbox.record_begin(timestamp(now()))
             open_work = await find_open_work(
@@ -381,15 +384,15 @@ class Reloader:
         """Close models when the turns that began with them have ended."""
 
         async def close() -> None:
-            await self._daemon.bot.runtime.wait_turns_ended()
-            self._daemon.bot.model_sets.remove(models)
+            await self.daemon.bot.runtime.wait_turns_ended()
+            self.daemon.bot.model_sets.remove(models)
             await models.aclose()
 
         self._run_later(close())
 
     def _run_later(self, work: Coroutine[object, object, None]) -> None:
         """Let work go on after the reload."""
-        task = self._daemon.bot.group.create_task(work)
+        task = self.daemon.bot.group.create_task(work)
         self._later.add(task)
         task.add_done_callback(self._later.discard)
 

@@ -9,18 +9,23 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
-from bubbot.app.tapes import new_id, now
 from bubbot.cli.arguments import add_json_option, decode_text
 from bubbot.cli.output import show, show_record
 from bubbot.cli.reload import print_report, reload_running_bot
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import ConfigError, UsageError
 from bubbot.log import printable
-from bubbot.ops.configuration import ConfigEditor, SettingValue, is_secret, parse_key
+from bubbot.ops.configuration import (
+    ConfigEditor,
+    SettingValue,
+    format_line,
+    format_value,
+    is_secret,
+    open_editor,
+    parse_key,
+)
 from bubbot.ops.onboarding.console import Console, InputEnded
-from bubbot.ports.settings import quote_value
 from bubbot.records import dataclass
 from bubbot.settings.environment import read_variables
 
@@ -64,13 +69,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the action; return its exit code."""
     setup = load_setup(args)
-    editor = ConfigEditor(setup.home, setup.config, now=lambda: now().strftime("%Y%m%dT%H%M%SZ"), new_id=new_id)
+    editor = open_editor(setup.home, setup.config)
     if args.action == "list":
         values = editor.list_values(all_settings=args.all)
         if setup.as_json:
             show_record(SettingList(tuple(values)))
         else:
-            show("\n".join(map(_line, values)) or "Every setting has its default.")
+            show("\n".join(printable(format_line(value)) for value in values) or "Every setting has its default.")
         return 0
     key = decode_text(getattr(args, "key", ""), "KEY")
     if args.action == "get":
@@ -78,13 +83,13 @@ def run(args: argparse.Namespace) -> int:
         if setup.as_json:
             show_record(value)
         else:
-            show(printable(_text(value.value)))
+            show(printable(format_value(value.value)))
         return 0
     before = editor.read(key) if key else None
     for path in _change(args, editor, key):
         show(f"What was there before: {path}")
     if before is not None and before.origin == "file":
-        show(printable(f"Before: {_line(before)}"))
+        show(printable(f"Before: {format_line(before)}"))
     if key and (variable := editor.find_override(key)):
         show(f"The environment variable {variable} counts more than the file: unset it.")
     asyncio.run(_apply(setup, editor.existing.path))
@@ -140,15 +145,3 @@ async def _apply(setup: CommandSetup, path: Path) -> None:
         show("No bot runs for this home: it holds from the next start on.")
     else:
         print_report(report)
-
-
-def _line(setting: SettingValue) -> str:
-    origin = "" if setting.origin == "file" else f"  # {setting.origin}"
-    return printable(f"{setting.key} = {_text(setting.value)}{origin}")
-
-
-def _text(value: Any) -> str:
-    """Format a value for people: a text as it is, a list with commas between its items."""
-    if isinstance(value, list):
-        return ", ".join(map(str, value))
-    return "" if value is None else value if isinstance(value, str) else quote_value(value)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bubbot.app.extensions import EXTENSIONS
+from bubbot.app.tapes import new_id, now
 from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.ops.onboarding.changes import PendingEdits, apply_edits, new_secrets
@@ -16,7 +17,7 @@ from bubbot.ops.onboarding.edit import Table, Value, parse_toml, remove_key, set
 from bubbot.ops.onboarding.existing import read_existing
 from bubbot.ops.onboarding.verify import close_channel, make_channel
 from bubbot.ops.onboarding.write import write
-from bubbot.ports.settings import format_setting
+from bubbot.ports.settings import format_setting, quote_value
 from bubbot.records import dataclass
 from bubbot.settings.channels import split_channel_settings
 from bubbot.settings.environment import ENVIRONMENT_PREFIX, SECRET_KEY, read_variables
@@ -219,6 +220,24 @@ def is_secret(table: Table, key: str) -> bool:
     if table[0] == "channels":
         return SECRET_KEY.search(key) is not None and not key.endswith("_file")
     return CORE_SCHEMA.is_secret((*table, key))
+
+
+def open_editor(home: Home, config: Path | None) -> ConfigEditor:
+    """Read the settings of a home as they are now. Raises `ConfigError`."""
+    return ConfigEditor(home, config, now=lambda: now().strftime("%Y%m%dT%H%M%SZ"), new_id=new_id)
+
+
+def format_line(setting: SettingValue) -> str:
+    """Format a setting for people, with where its value comes from."""
+    origin = "" if setting.origin == "file" else f"  # {setting.origin}"
+    return f"{setting.key} = {format_value(setting.value)}{origin}"
+
+
+def format_value(value: Any) -> str:
+    """Format a value for people: a text as it is, a list with commas between its items."""
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return "" if value is None else value if isinstance(value, str) else quote_value(value)
 
 
 def _readings(text: str) -> Iterator[Value]:

@@ -471,6 +471,7 @@ class ConfigLoaded(TypedDict):
     how: str
     changed: JsonObject
     later: Sequence[str]
+    by: NotRequired[str]
 
 
 class ConfigRefused(TypedDict):

@@ -39,6 +39,7 @@ from bubbot.features.usage.tools import usage_tool
 from bubbot.features.web.settings import WebSettings
 from bubbot.features.why.feature import why_feature
 from bubbot.home import Home
+from bubbot.ops.config_commands import config_tools
 from bubbot.ports.channel import Inbound, Sender, UnparsedUpdate
 from bubbot.ports.model import ToolSpecs
 from bubbot.ports.tool import Effect, Tool, Toolbox
@@ -158,6 +159,7 @@ def _tools() -> list[Tool]:
         *strategy_tools(),
         *schedule_tools(unused),
         *access_tools(unused, unused),
+        *config_tools(unused, unused),
         *approval_tools(unused),
         *agent_tools(SubTaskService(AgentsSettings(), tuple, KERNEL_STRATEGIES)),
     ]
@@ -287,7 +289,7 @@ async def test_the_tools_of_the_bot_are_those_the_reference_is_checked_for(tmp_p
             Inbound("stdin", "1", "default", Sender("0", "owner"), ",help all", "2026-11-21T20:21:00Z")
         )
     listed = re.findall(r"^,(\S+)", result.text, re.MULTILINE)
-    of_daemons = {tool.typed_name for tool in access_tools(UNUSED, UNUSED)}
+    of_daemons = {tool.typed_name for tool in (*access_tools(UNUSED, UNUSED), *config_tools(UNUSED, UNUSED))}
     assert set(listed) == {tool.typed_name for tool in _tools() if not tool.is_reserved} - of_daemons
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
 
+from bubbot.app.bot import PortWrappers
 from bubbot.app.daemon import Daemon, open_daemon
 from bubbot.app.reload import Reloader
 from bubbot.cli.quarantine import read_quarantine
@@ -26,6 +27,8 @@ from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.concurrency import Backoff
 from bubbot.errors import ChannelRefused, ConfigError, StoreError, StoreFull
 from bubbot.gateway.manager import ShutdownTimeouts
+from bubbot.ops.config_commands import config_tools
+from bubbot.ops.configuration import open_editor
 from bubbot.ops.service.notify import ServiceNotifier
 from bubbot.ops.service.report import ServiceReporter, ServiceTiming, WatchedChannels, open_reporter
 from bubbot.ports.model import WarmsUp
@@ -67,10 +70,18 @@ async def _run(setup: CommandSetup, signals: PendingSignals) -> None:
     setup.settings.check_server()
     setup.home.ensure()
     path = socket_path(setup.home.path, runtime_folder(), Path(gettempdir()))
+    reloaders: list[Reloader] = []
+    commands = config_tools(partial(open_editor, setup.home, setup.config), lambda by: reloaders[0].reload("chat", by))
+    wrappers = PortWrappers(tools=commands)
     try:
-        async with _start_reporting() as report, open_daemon(setup.settings, setup.home, address=str(path)) as daemon:
+        async with (
+            _start_reporting() as report,
+            open_daemon(setup.settings, setup.home, address=str(path), wrappers=wrappers) as daemon,
+        ):
             signals.store = daemon.bot.base_store
-            await _serve(daemon, setup, path, signals, report)
+            read = setup.read_settings if daemon.quarantine is None else setup.read_settings_without_secrets
+            reloaders.append(Reloader(daemon, setup.settings, read))
+            await _serve(reloaders[0], setup, path, signals, report)
     except StoreFull as error:
         if not signals.ending.is_set():
             raise
@@ -101,12 +112,11 @@ class PendingSignals:
 
 
 async def _serve(
-    daemon: Daemon, setup: CommandSetup, path: Path, signals: PendingSignals, report: ServiceReporter
+    reloader: Reloader, setup: CommandSetup, path: Path, signals: PendingSignals, report: ServiceReporter
 ) -> None:
-    app, manager, ending = daemon.bot, daemon.manager, signals.ending
+    daemon, ending = reloader.daemon, signals.ending
+    app, manager = daemon.bot, daemon.manager
     left_open = await app.recover_all()
-    read = setup.read_settings if daemon.quarantine is None else setup.read_settings_without_secrets
-    reloader = Reloader(daemon, setup.settings, read)
     await reloader.record_changes()
     async with serve(daemon, reloader, setup.settings, setup.home, path) as api:
         manager.start(app.group.create_task)

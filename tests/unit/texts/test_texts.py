@@ -48,6 +48,7 @@ from bubbot.features.schedule.tools import schedule_tools
 from bubbot.features.usage.tools import usage_tool
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
+from bubbot.ops.config_commands import config_tools
 from bubbot.ports.channel import Role, UnparsedUpdate
 from bubbot.ports.tool import HelpTopic, Tool
 from bubbot.ports.turn import AcceptedInbound, Status
@@ -133,6 +134,7 @@ def list_translated_tools() -> list[Tool]:
         *schedule_tools(unused),
         usage_tool(unused),
         *access_tools(unused, unused),
+        *config_tools(unused, unused),
         *approval_tools(unused),
         *further_strategy_tools(),
         *hand_tools(),
