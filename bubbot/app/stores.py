@@ -50,7 +50,10 @@ async def open_home_store(
         )
         home.mark_database()
         return store
-    factory: StoreFactory = plugins.load(STORE_GROUP, settings.kind)
+    try:
+        factory: StoreFactory = plugins.load(STORE_GROUP, settings.kind)
+    except ConfigError as error:
+        raise ConfigError(f"[store] kind: {error} Write 'sqlite', or install the package of this store.") from error
     address = settings.address.get_secret_value() if settings.address else ""
     try:
         return await factory(StoreOptions(home.path, address, readonly, now))

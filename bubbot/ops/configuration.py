@@ -142,6 +142,9 @@ class ConfigEditor:
         except ConfigError as error:
             if "is not a " in str(error):
                 raise
+            if "must be a section" in str(error):
+                name = ".".join((*table, key))
+                raise ConfigError(f"[{name}] is a section: name one of its settings, as in {name}.KEY.") from None
 
     def _check(self, text: str) -> Settings:
         """Return the settings of a text. Raises `ConfigError` if it does not load, or if an adapter refuses its keys."""

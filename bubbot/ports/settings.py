@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date, time
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType, NoneType, UnionType
@@ -337,7 +338,9 @@ def _find_value(table: Mapping[str, Any], path: Keys, item: ErrorDetails) -> obj
 
 def quote_value(value: object) -> str:
     """Format a value for a sentence: cut after 80 characters, without user and password of a web address."""
-    text = str(value).lower() if isinstance(value, bool) else _USERINFO.sub("//***@", repr(value))
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = str(value) if isinstance(value, date | time) else _USERINFO.sub("//***@", repr(value))
     return text if len(text) <= 80 else f"{text[:80]}..."
 
 

@@ -32,7 +32,7 @@ def _check_zone(name: str) -> str:
         # Imported here: most zones are known.
         from difflib import get_close_matches
 
-        close = get_close_matches(name.lower(), names, n=1, cutoff=0.4)
+        close = get_close_matches(name.lower(), names, n=1, cutoff=0.6)
         hint = f"; the nearest is {names[close[0]]!r}" if close else ""
         raise ValueError(f"the IANA name of a time zone, such as 'Europe/Berlin'{hint}") from None
     return name

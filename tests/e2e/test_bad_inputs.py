@@ -1,4 +1,4 @@
-"""Every wrong input has a clear answer: the rows of tests/data/bad_inputs.toml, run by the real command."""
+"""Every wrong input has a clear answer: the rows of bad_inputs.toml and bad_settings.toml, run by the real command."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ import pytest
 from tests.e2e import forked
 from tests.e2e.bot import environment, opened, run, sentence
 
-ROWS: dict[str, dict[str, Any]] = tomllib.loads((Path(__file__).parents[1] / "data" / "bad_inputs.toml").read_text())
+DATA = Path(__file__).parents[1] / "data"
+SETTINGS: dict[str, dict[str, Any]] = tomllib.loads((DATA / "bad_settings.toml").read_text())
+ROWS: dict[str, dict[str, Any]] = {**tomllib.loads((DATA / "bad_inputs.toml").read_text()), **SETTINGS}
 CONFIGS: Mapping[str, bytes] = {
     "text": b"[model\nname = 1\n",
     "latin-1": b'[model]\nname = "caf\xe9"\n',
@@ -80,6 +82,8 @@ def run_row(row: Mapping[str, Any], folder: Path, used: Path) -> tuple[int, str,
     """Run the command of a row; return its exit code and what it printed, without the names of folders."""
     home = folder / "home"
     put_home(home, row.get("home", "new"), used)
+    if "config" in row:
+        (home / "config.toml").write_text(row["config"])
     words = shlex.split(
         row["typed"].replace("{home}", str(home)).replace("{x1000}", "x" * 1000).replace("{9s}", "9" * 400)
     )
@@ -131,6 +135,16 @@ def test_the_answer_is_short_and_in_our_words(name: str) -> None:
     assert text.count("\n") <= 2
     assert all(line.startswith("bubbot: ") and line.count(", ") < 8 for line in text.splitlines())
     assert text or row["stdout"]
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_answer_to_a_wrong_setting_names_it_and_what_it_must_be(name: str) -> None:
+    answer = SETTINGS[name]["stderr"]
+    assert re.search(r"\[[\w.-]+\]|BUBBOT_|line \d|names no setting", answer), "the setting, or its place"
+    assert "datetime" not in answer
+    assert re.search(
+        r"must be|did you mean|write |set |keep |put |close |check |lists |type |use |name |Write |`openssl", answer
+    ), "the fix"
 
 
 def test_a_standard_input_that_is_closed_reads_as_an_empty_one(home: Path) -> None:
