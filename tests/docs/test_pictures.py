@@ -42,6 +42,7 @@ def test_every_screenshot_is_shown_on_a_page_and_small() -> None:
 def test_no_picture_has_a_script_or_loads_anything() -> None:
     for file in FOLDER.glob("*.svg"):
         text = file.read_text(encoding="utf-8").replace('xmlns="http://www.w3.org/2000/svg"', "")
+        text = re.sub(r"(?<=</)text|>[^<>]*</text", "", text)  # an address that is shown loads nothing
         assert not re.search(r"<script|\bon\w+=|href|https?://|@import|<image|<foreignObject", text), file.name
 
 

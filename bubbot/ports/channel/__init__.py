@@ -2,7 +2,7 @@
 
 An adapter lives in `channels/` (or in another distribution) and is loaded through the entry-point group
 `bubbot.channels`, whose objects are factories `(ChannelOptions) -> Channel`, best a `ChannelAdapter`, which declares
-its settings. It may import this package, `bubbot.ports.settings`, `bubbot.ports.text`, `bubbot.errors` and
+its settings. It may import this package, `bubbot.ports.settings`, `bubbot.ports.text`, `bubbot.ports.markdown`, `bubbot.errors` and
 `bubbot.concurrency`, nothing else of bubbot. Begin with `port.py`; `capabilities.py` has what a channel may add.
 """
 

@@ -137,28 +137,6 @@ async def _let_in(home: Path, text: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-async def draw_telegram() -> str:
-    """A private chat on Telegram: a code, and an answer."""
-    with new_home() as home:
-        async with TelegramServer(limits=None) as server:
-            ada = server.user("Ada", username="ada")
-            configured(home, server, _SCRIPT)
-            async with running(home):
-                room = server.private(ada)
-                for number, line in enumerate(("hello", "Good morning", "When do I cut roses?"), 1):
-                    room.say(line)
-                    await server.until(lambda number=number: len(_bot_texts(room)) == number)  # type: ignore[misc]
-                    if number == 1:
-                        await _let_in(home, _bot_texts(room)[0])
-            bubbles = [_telegram_bubble(one) for one in room.chat.messages.values() if "text" in one]
-    return draw_chat(
-        bubbles,
-        title="Telegram",
-        source="Drawn from what the test server for Telegram received; the answers are scripted.",
-        color="#d9f4c7",
-    )
-
-
 _HERO = {
     "rules": [
         {"when": r"Approval \w+: allowed", "steps": [{"text": "Bob has the list: milk, bread, tea."}]},
@@ -274,7 +252,7 @@ async def draw_usage() -> str:
             people = [server.user("Ada", username="ada"), server.user("Bob", username="bob")]
             configured(home, server, _SCRIPT, owners=[each.id for each in people])
             with (home / "config.toml").open("a") as config:
-                config.write("[budget]\nday = 0.01\n[budget.models.scripted]\ninput_price = 0.15\noutput_price = 0.6\n")
+                config.write("[budget]\nday = 0.01\n[budget.models.scripted]\ninput_price = 0.0\noutput_price = 60.0\n")
             async with running(home):
                 for person, lines in zip(people, (("roses?", "capital?"), ("roses?",)), strict=True):
                     room = server.private(person)
@@ -376,7 +354,6 @@ SCENES: dict[str, Draw] = {
     "chat": draw_terminal_chat,
     "status": draw_status,
     "doctor": draw_doctor,
-    "telegram": draw_telegram,
     "discord": draw_discord,
 }
 """Functions, some of them coroutine functions, that draw a picture each, by the name of the picture's file."""
