@@ -80,7 +80,7 @@ class _Display:
     def _print_lines(self) -> None:
         while True:
             counts = self._format()
-            show_on_stderr(f"{self._label}: {counts}." if counts else f"{self._label} …")
+            show_on_stderr(f"{self._label}: {counts}." if counts else f"{self._label} …", wraps=False)
             if self.ended.wait(LINE_SECONDS):
                 return
 

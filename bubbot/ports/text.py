@@ -103,7 +103,8 @@ def wrap_text(text: str, columns: int) -> str:
         margin = " " * min(len(line) - len(_MARGIN.sub("", line)), columns // 2)
         rows.append(line if is_code or is_fence or line.startswith("#") else wrap_words(line, columns, margin))
         is_code ^= is_fence
-    return "\n".join(rows)
+    end = text[len(text.rstrip(" ")) :]  # of a question
+    return "\n".join(rows).rstrip(" ") + end
 
 
 def format_table(

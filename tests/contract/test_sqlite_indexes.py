@@ -203,7 +203,7 @@ def test_a_row_that_is_there_twice_is_no_matter_of_an_index(database: Path) -> N
 def test_a_memory_that_an_index_hides_is_shown_again_after_the_command_that_verify_names(tmp_path: Path) -> None:
     home = tmp_path / "home"
     for text in ("Likes tea.", "Likes tea. Allergic to nuts."):
-        said(home, f",memory.save {text}")
+        said(home, f",memory.save confirm=true {text}")
     lacks_a_row(home / "bubbot.db", "entries_name")
     verified = run(home, "tape", "verify")
     assert (verified.returncode, verified.stdout.splitlines()[0]) == (

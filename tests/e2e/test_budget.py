@@ -103,12 +103,12 @@ async def test_owner_and_people_are_told_in_their_chats(tmp_path: Path) -> None:
             hers.say(",usage month")
             await server.until(lambda: "By chat:" in server.transcript(times=False), WAIT)
             said = server.transcript(times=False)
-            assert f"telegram:{ada.id}: " in said
-            assert f"telegram:{bob.id}: " in said
+            assert " Ada on Telegram: " in said
+            assert " Bob: " in said
             his.say("/usage chart")
             await server.until(lambda: server.calls("sendPhoto"), 3 * WAIT)
             shown = await asyncio.to_thread(inside.run, home, "usage", "month", "--by", "user")  # beside the bot
-            assert f"telegram:{bob.id}: ".encode() in shown.stdout
+            assert b" Bob: " in shown.stdout
 
 
 def test_usage_in_the_shell(tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ def test_all_memory_of_a_person_or_of_the_workspace_is_erased_after_a_yes(tmp_pa
         question = f"Erase all memory of {owner}, with its older versions?"
         done = run(home, "memory", "erase", *words)
         assert (done.returncode, f"{question} There is no terminal" in sentence(done)) == (2, True)
-        with Terminal(home, "memory", "erase", *words, first=f"{question} [y/N] ", script=None, **LASTING) as terminal:
+        with Terminal(home, "memory", "erase", *words, first="[y/N] ", script=None, **LASTING) as terminal:
             terminal.type("n\n")
             assert terminal.ended() == 1
         assert "Keeps sheep." in memory(home, "show", *words)

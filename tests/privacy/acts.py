@@ -215,7 +215,7 @@ class Acts:
         answer = await self.world.say(place, f",schedule to={other} in 2h: What of {self.keyword()}?", sender)
         schedule = self.world.daemon.bot.schedule_store
         assert schedule is not None
-        for job in [job for job in schedule.state.jobs if f"as {job}" in answer]:
+        for job in [job for job in schedule.state.jobs if f"({job})" in answer]:
             await self.world.say(place, f",schedule.run {job}", sender)
             await self.world.fire(job)
             await self.world.say(place, f",schedule.remove {job}", sender)

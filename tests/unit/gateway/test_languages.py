@@ -106,7 +106,7 @@ async def test_an_owner_is_notified_in_the_language_of_the_owner() -> None:
         bench.line.open_gate(bench.app, Texts(), notify_owner=owner.notify)
         await hear(bench, "hello", person("1", "zh"))
         await hear(bench, "bot?", person("9", "en"), chat="-7", direct=False)
-        expected = Texts("zh").say("group_called", group="-7", channel=CHANNEL)
+        expected = Texts("zh").say("group_called", group="-7", channel=CHANNEL, title="-7", person="Ann (9)")
         assert bench.channel.texts[-1] == expected
 
 
