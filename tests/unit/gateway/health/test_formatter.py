@@ -206,7 +206,9 @@ class TestChats:
 
     def test_numbers_in_german(self) -> None:
         told = HealthFormatter(Texts("de"), FULL).in_chat(Role.OWNER, direct=True)
-        assert any("12.345 Einträge; 1,2 MB, dazu 999 bytes neue Einträge daneben; 78,0 GB frei" in line for line in told)
+        assert any(
+            "12.345 Einträge; 1,2 MB, dazu 999 bytes neue Einträge daneben; 78,0 GB frei" in line for line in told
+        )
 
     def test_in_chinese(self) -> None:
         told = HealthFormatter(Texts("zh"), FULL).in_chat(Role.OWNER, direct=True)
