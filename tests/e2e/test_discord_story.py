@@ -95,10 +95,10 @@ class Day:
         """Attachments in both directions."""
         files = [("garden.png", PNG, "image/png"), ("list.txt", b"roses\nsoil", "text/plain")]
         self.alone.say(self.ada, "what is this?", files=files)
-        await self.says(self.alone, 3)
+        await self.says(self.alone, 4)
         self.alone.say(self.ada, "write me a program")
         await self.server.until(lambda: any(one.files for one in said(self.server, self.alone)), 20)
-        await self.says(self.alone, 5)
+        await self.says(self.alone, 6)
 
     async def commands(self) -> None:
         """One that is answered at once, one that waits for the turn under way, and a stop."""
@@ -168,7 +168,7 @@ def told(transcript: str) -> str:
             continue
         same = re.sub(r"(?<=approve )\w{8}|(?<=code is )\w{8}", "7KQ2M9XB", line)
         same = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d", "2026-11-22 10:00", same)
-        same = re.sub(r"(?<=on the server )\d+", "222222222222222222", same)
+        same = re.sub(r"\(\d{17,20}\)", "(222222222222222222)", same)
         same = re.sub(r"one two[\w ]*…$", "one two …", same)
         same = re.sub(r" edited #(\d+)( \d+ times)?: \(to", r" edited #\1 a few times: (to", same)
         same = re.sub(r"(\(/\w+ by \w+\))$", r"\1 …", same)
