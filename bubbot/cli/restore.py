@@ -206,7 +206,7 @@ async def _accept_loss(setup: CommandSetup) -> int:
     show(
         f"{home.path} goes on with what its database holds, up to entry {loss.newest}.\n"
         "It is in quarantine: look around, talk with it in the terminal; it sends nothing to anybody else.\n"
-        f"{_command(setup, 'restore --release')} ends that; what looks open in the database, and may have been done, is not done again."
+        f"`{_command(setup, 'restore --release')}` ends that; what looks open in the database, and may have been done, is not done again."
     )
     return EXIT_OK
 
@@ -241,7 +241,7 @@ async def _restore(setup: CommandSetup, backup: Path) -> int:
     await _show_contents(setup)
     show(
         "It is in quarantine: look around, talk with it in the terminal; it sends nothing to anybody else.\n"
-        f"If the original bot will never run again, {_command(setup, 'restore --release')} ends that."
+        f"If the original bot will never run again, `{_command(setup, 'restore --release')}` ends that."
     )
     return EXIT_OK
 
@@ -310,7 +310,7 @@ async def _show_contents(setup: CommandSetup) -> None:
             *_describe_open_chats(restored.settings),
         ],
         "Addresses in its configuration:": list(_addresses(restored.settings)),
-        f"A backup holds no files with secrets. {_command(restored, 'init')} asks for these, or put the files back:": [
+        f"A backup holds no files with secrets. `{_command(restored, 'init')}` asks for these, or put the files back:": [
             f"{describe_secret(restored.settings, secret.setting, Texts())}: {secret.file}"
             for secret in restored.settings.missing_secrets
         ],

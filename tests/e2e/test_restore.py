@@ -264,7 +264,7 @@ async def test_a_restored_home_is_asked_for_its_secrets_again(tmp_path: Path) ->
         await walk(home, "backup", str(backup))
 
         told = await walk(other, "restore", str(backup))
-        assert f"bubbot --home {other} init asks for these" in told
+        assert f"`bubbot --home {other} init` asks for these" in told
         assert "[model] api_key, the key of the model openai/gpt-4.9-turbo: " in told
         assert "[channels.telegram] token, for the channel telegram on Telegram: " in told
         assert KEY not in told
