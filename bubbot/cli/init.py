@@ -49,7 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's help texts and options."""
     parser.description = (
         "Set up a bot: ask for its name, model and accounts, try the key of the model if you agree, verify the tokens "
-        "with Telegram and Discord, write config.toml with every setting explained, and offer a first answer. An "
+        "with Telegram and Discord, write config.toml, and offer a first answer. An "
         "existing config.toml is copied first, and only settings with a new answer change. Options answer questions in "
         "advance. Until everything is written, Ctrl-C leaves everything as it is."
     )
