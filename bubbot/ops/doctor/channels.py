@@ -80,11 +80,11 @@ async def probe_channels(settings: Settings, probe: ChannelProbe) -> list[Findin
             continue
         findings += await _check_audience(name, common, settings.store, probe)
         token = options.get("token")
-        if not token:
+        if not token and common.kind in KINDS_REQUIRING_TOKEN:
             # A missing secret has a finding about its file already.
             if settings.missing_secret("channels", name, "token") is None:
                 findings += _report_missing_token(name, common.kind, probe)
-        elif (first := tokens.setdefault((common.kind, str(token)), name)) != name:  # of any type as yet
+        elif token and (first := tokens.setdefault((common.kind, str(token)), name)) != name:  # of any type as yet
             cause = f"[channels.{name}] token is that of [channels.{first}]: a bot can be on one channel only."
             fix = command_to_set(("channels", name, "token"), probe.file)
             findings.append(Finding("channel.same_token", "problem", cause, fix))
@@ -145,14 +145,14 @@ async def _has_grant(name: str, home: Home, store_settings: StoreSettings) -> bo
 
 def _report_missing_token(name: str, kind: str, probe: ChannelProbe) -> Iterator[Finding]:
     credential = f"channels.{name}.token"
-    if kind in KINDS_REQUIRING_TOKEN and probe.credentials.is_there(credential):
+    if probe.credentials.is_there(credential):
         cause = f"[channels.{name}] gets its token from systemd, which this command may not read; {kind} was not asked."
         yield Finding("channel.credential", "ok", cause)
-    elif kind in KINDS_REQUIRING_TOKEN and probe.credentials.is_hidden(credential):
+    elif probe.credentials.is_hidden(credential):
         cause = f"[channels.{name}] has no token here; whether systemd hands one to the service only root can see."
         fix = sudo_bubbot(f"doctor --home {shell_quote(probe.home.path)}")
         yield Finding("channel.hidden_token", "warning", cause, fix)
-    elif kind in KINDS_REQUIRING_TOKEN:
+    else:
         cause = f"[channels.{name}] has no token and is not started."
         is_elsewhere = probe.file.parent != probe.home.path
         option = f" --config {shell_quote(probe.file)}" if is_elsewhere else ""
@@ -202,7 +202,11 @@ async def _open_channel(
     options = ChannelOptions(
         name, probe.home.path, probe.now, probe.new_id, channel_options, overhears=common.overhears
     )
-    channel: Channel = plugins.load("bubbot.channels", common.kind)(options)
+    try:
+        make = plugins.load("bubbot.channels", common.kind)
+    except ConfigError as error:
+        raise ConfigError(f"[channels.{name}] kind: {error}") from error
+    channel: Channel = make(options)
     try:
         yield channel
     finally:
