@@ -392,7 +392,7 @@ def _plain_form(secret: str) -> str:
 def _spelling_pattern(secret: str) -> str:
     """Return a pattern for the secret in which any character may be percent-encoded or escaped, even twice.
 
-    Escapes double backslashes, so a run of them matches possessively: matching stays linear.
+    Escapes double backslashes, so a run of them matches without a way back: matching stays linear.
     """
     # The text before the secret may end in backslashes: a match begins with the first of them.
     pattern = r"(?<!\\)" if secret[0] == "\\" else ""
@@ -400,7 +400,8 @@ def _spelling_pattern(secret: str) -> str:
     for char, run in groupby(secret):
         count = len(list(run))
         if char == "\\":
-            pattern += rf"(?:\\|u005[cC]|%(?:25)*5[cC]){{{count},}}+"
+            # An atomic group: Python before 3.11.5 lets a possessive one fail where it need not.
+            pattern += rf"(?>(?:\\|u005[cC]|%(?:25)*5[cC]){{{count},}})"
             slashes = ""
         else:
             pattern += _character_pattern(char, slashes) + _character_pattern(char, _SLASHES) * (count - 1)
