@@ -14,10 +14,12 @@ from tests.e2e.daemon import configured, running, started
 from tests.e2e.kill_harness import KILLED, damage, entries_of
 from tests.e2e.kill_talk import CHILD
 from tests.e2e.test_buttons import keys, said
+from tests.e2e.test_telegram import told_in_shell
 from tests.fakes.botapi.gatherings import Gathering
 from tests.fakes.botapi.server import Server as TelegramServer
 from tests.fakes.botapi.world import User
 from tests.fakes.discordapi.server import Server as DiscordServer
+from tests.fakes.platform.faults import Html
 
 SAY = Texts(command_prefix="/").say
 ACCESS = "bubbot/access"
@@ -126,6 +128,30 @@ class TestPeople:
         assert len(first) == len(set(first))
         assert len(await named(home, "access/granted")) == 1
         assert await damage(home) == []
+
+    @pytest.mark.parametrize("way", ["shell", pytest.param("configuration", marks=pytest.mark.proof)])
+    async def test_who_is_let_in_while_no_bot_runs_is_told_and_answered_at_the_start_also_if_a_send_fails(
+        self, server: TelegramServer, ada: User, bob: User, home: Path, way: str
+    ) -> None:
+        configured(home, server, owners=[ada.id], debounce=0)
+        room = server.private(bob)
+        async with running(home) as daemon:
+            await greeted(server, ada)
+            room.say("is there cake?")
+            await server.until(lambda: len(said(room)) == 1, 30)
+            await daemon.quiet(server)
+        if way == "shell":
+            done = await told_in_shell(home, "access", "grant", "telegram", str(bob.id), "member")
+            assert done.returncode == 0, done.stderr
+        else:
+            configured(home, server, owners=[ada.id], members=[bob.id], debounce=0)
+        for _ in range(2):  # and the start after that says nothing more
+            server.fail("sendMessage", Html(502))
+            async with running(home) as daemon:
+                await server.until(lambda: len(said(room)) == 3, 30)
+                await daemon.quiet(server)
+            server.faults.clear()
+        assert texts(room)[1:] == [SAY("let_in"), "You said: is there cake?"]
 
     async def test_no_leaves_a_stranger_out_and_brings_no_further_card(
         self, server: TelegramServer, ada: User, bob: User, home: Path
