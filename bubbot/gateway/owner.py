@@ -38,9 +38,9 @@ class OwnerChat:
             if inbound is None:
                 continue
             text, buttons = write(await channel_runtime.find_texts(self._texts, inbound.sender.id))
-            parts = tuple(
-                channel_runtime.link.split(Outbound(name, inbound.chat, text, inbound.thread, buttons=buttons))
-            )
+            # People choose their names themselves, and names of groups: an address in one is not fetched.
+            notice = Outbound(name, inbound.chat, text, inbound.thread, buttons=buttons, has_no_link_previews=True)
+            parts = tuple(channel_runtime.link.split(notice))
             message = await channel_runtime.outbox.enqueue(inbound.session, key, parts, {tape: [fact]})
             await channel_runtime.deliver(message)
             return True

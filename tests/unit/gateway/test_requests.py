@@ -130,6 +130,15 @@ async def test_a_press_of_somebody_who_is_no_owner_does_nothing_but_says_so(send
         assert [data["text"] for data in await bench.events("inbox/received", bench.inbox.name)] == ["hello"]
 
 
+@virtual
+async def test_an_address_in_the_name_of_a_stranger_is_not_fetched() -> None:
+    async with bot(InMemoryStore()) as bench:
+        await with_owner_chat(bench)
+        await bench.line.receive(replace(bench.inbound("hi", sender="9", chat="9"), sender=Sender("9", "http://x.org")))
+        await bench.quiet()
+        assert [part.has_no_link_previews for part in bench.channel.sent if "x.org" in part.text] == [True]
+
+
 def test_a_name_formats_nothing_and_ends_no_line() -> None:
     assert name_person(Sender("9", "**Eve**\n(1)")) == r"\*\*Eve\*\* \(1\) (9)"
     assert name_person(Sender("9")) == "9"
