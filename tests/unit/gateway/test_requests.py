@@ -136,7 +136,7 @@ async def test_an_address_in_the_name_of_a_stranger_is_not_fetched() -> None:
         await with_owner_chat(bench)
         await bench.line.receive(replace(bench.inbound("hi", sender="9", chat="9"), sender=Sender("9", "http://x.org")))
         await bench.quiet()
-        assert [part.has_no_link_previews for part in bench.channel.sent if "x.org" in part.text] == [True]
+        assert [part.has_no_link_previews for part in bench.channel.sent if "wants to talk" in part.text] == [True]
 
 
 def test_a_name_formats_nothing_and_ends_no_line() -> None:
