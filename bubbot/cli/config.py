@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         if setup.as_json:
             show_record(SettingList(tuple(values)))
         else:
-            show("\n".join(map(_line, values)) or "Every setting has its default.", wraps=False)
+            show("\n".join(printable(value.line) for value in values) or "Every setting has its default.", wraps=False)
         return 0
     key = decode_text(getattr(args, "key", ""), "KEY")
     if args.action == "get":
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     for path in _change(args, editor, key):
         show(f"What was there before: {path}")
     if before is not None and before.origin == "file":
-        show(printable(f"Before: {_line(before)}"))
+        show(printable(f"Before: {before.line}"))
     if key and (variable := editor.find_override(key)):
         show(f"The environment variable {variable} counts more than the file: unset it.")
     asyncio.run(_apply(setup, editor.existing.path))
@@ -144,8 +144,3 @@ async def _apply(setup: CommandSetup, path: Path) -> None:
         show("No bot runs for this home: it holds from the next start on.")
     else:
         print_report(report)
-
-
-def _line(setting: SettingValue) -> str:
-    origin = "" if setting.origin == "file" else f"  # {setting.origin}"
-    return printable(f"{setting.key} = {setting.text}{origin}")

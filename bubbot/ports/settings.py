@@ -360,6 +360,11 @@ class SettingValue:
             return self.value or ""
         return quote_value(self.value)
 
+    @property
+    def line(self) -> str:
+        """The setting on a line, with its origin if it is not the file."""
+        return f"{self.key} = {self.text}{'' if self.origin == 'file' else f'  # {self.origin}'}"
+
 
 class EditsSettings(Protocol):
     """Reads and changes the settings of a home, one at a time. Every method may raise `ConfigError`, and changes nothing then."""

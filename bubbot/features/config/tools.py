@@ -48,7 +48,7 @@ def config_tools(settings: ChangesSettings) -> tuple[Tool, ...]:
     async def config_list(turn: Turn, args: NoArgs) -> str:
         """List the settings that are not the default. Secrets are not shown."""
         values = await _in_thread(turn, settings.edit, lambda editor: editor.list_values())
-        return "\n".join(map(_format_line, values)) or turn.texts.say("config_defaults")
+        return "\n".join(value.line for value in values) or turn.texts.say("config_defaults")
 
     @tool(
         "config.get",
@@ -59,7 +59,7 @@ def config_tools(settings: ChangesSettings) -> tuple[Tool, ...]:
     )
     async def config_get(turn: Turn, args: KeyArgs) -> str:
         """Show one setting, and where its value comes from. A secret is not shown."""
-        return _format_line(await _in_thread(turn, settings.edit, lambda editor: editor.read(args.key)))
+        return (await _in_thread(turn, settings.edit, lambda editor: editor.read(args.key))).line
 
     @tool(
         "config.set",
@@ -103,9 +103,9 @@ def config_tools(settings: ChangesSettings) -> tuple[Tool, ...]:
         with _explain_refusal(turn):
             result = await settings.reload()
         now = await _in_thread(turn, settings.edit, lambda editor: editor.read(key))
-        say, lines = turn.texts.say, [_format_line(now)]
+        say, lines = turn.texts.say, [now.line]
         if before.origin == "file":
-            lines.append(say("config_before", line=_format_line(before)))
+            lines.append(say("config_before", line=before.line))
         if variable:
             lines.append(say("config_overridden", variable=variable))
         for name, keys in (
@@ -136,8 +136,3 @@ def _explain_refusal(turn: Turn) -> Iterator[None]:
         yield
     except ConfigError as error:
         raise ToolRetry(turn.texts.reason(error)) from error
-
-
-def _format_line(setting: SettingValue) -> str:
-    origin = "" if setting.origin == "file" else f"  # {setting.origin}"
-    return f"{setting.key} = {setting.text}{origin}"
