@@ -78,7 +78,7 @@ async def probe_channels(settings: Settings, probe: ChannelProbe) -> list[Findin
             continue
         if common.kind in LINE_BUFFERED_KINDS or name in LINE_BUFFERED_KINDS:
             continue
-        findings += await _check_audience(name, common, settings.store, probe)
+        findings += [*await _check_audience(name, common, settings.store, probe), *_report_groups(name, common, probe)]
         token = options.get("token")
         if not token and common.kind in KINDS_REQUIRING_TOKEN:
             # A missing secret has a finding about its file already.
@@ -129,6 +129,14 @@ async def _check_audience(
         "numeric id, or set pairing = true."
     )
     return iter((Finding("channel.nobody", "warning", cause, edit_command(probe.file)),))
+
+
+def _report_groups(name: str, common: ChannelSettings, probe: ChannelProbe) -> Iterator[Finding]:
+    """Report ids of groups in lists of people, where they let nobody in: those of people are never negative."""
+    for key in ("owners", "admins", "members"):
+        for number in (number for number in getattr(common, key) if number.startswith("-")):
+            cause = f"[channels.{name}] {key} has {number}, which is a group and no person, and lets nobody in: put it into groups."
+            yield Finding("channel.group_as_person", "warning", cause, edit_command(probe.file))
 
 
 async def _has_grant(name: str, home: Home, store_settings: StoreSettings) -> bool:

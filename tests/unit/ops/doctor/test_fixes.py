@@ -335,6 +335,13 @@ class TestChannels:
             typed = f"\n\n\n\n{server.bot.token}\n42\n\n"
             mend(checkup(home), "channel.no_token", tmp_path, data=typed)
 
+    @plants("channel.group_as_person")
+    @mends("channel.group_as_person")
+    def test_a_group_in_a_list_of_people(self, home: Home, tmp_path: Path) -> None:
+        table = f'[channels.telegram]\ntoken = "{TOKEN}"\n'
+        config(home, f"{table}owners = [42, -1001]\n")
+        mend(checkup(home), "channel.group_as_person", tmp_path, text=f"{table}owners = [42]\ngroups = [-1001]\n")
+
     @plants("channel.nobody")
     @mends("channel.nobody")
     def test_one_on_which_nobody_can_ever_speak(self, home: Home, tmp_path: Path) -> None:
