@@ -41,6 +41,12 @@ async def test_an_owner_reads_and_changes_settings_in_a_direct_chat(tmp_path: Pa
             assert "is a secret" in await _ask(server, hers, "/config_set channels.telegram.token 1:abc")
             assert "direct chat" in await _ask(server, family, "/config_set@bubbot_bot bot.name Rosi", ada)
             assert "bot.name" not in await _ask(server, his, "/config_set bot.name Rosi")
+            # A job is nobody who asks in person.
+            await _ask(
+                server, hers, '/schedule name=later when="every day at 9:00" command=",config.set bot.name Rosi"'
+            )
+            hers.say("/schedule_run later")
+            await server.until(lambda: "works in a direct chat" in texts(hers)[-1])
             assert config.read_text() == begun
 
             done = await _ask(server, hers, "/config_set bot.name Rosi's helper")

@@ -270,9 +270,8 @@ def _make_save(memory: OpensMemory) -> Tool:
             raise ToolRetry(turn.result_texts.say("save_empty"))
         scope, zone = Scope(args.scope), await _open_to_write(memory, turn, args.scope)
         before = await zone.read()
-        if (
-            turn.runs_command and not args.confirm and (going := find_lost_lines(before.long_term, args.content))
-        ):  # of a model, a card asks
+        going = find_lost_lines(before.long_term, args.content)
+        if going and turn.runs_command and not args.confirm:  # of a model, a card asks
             option = f"{_scope_option(scope)} confirm=true"
             return turn.texts.say("memory_would_go", lines=_bullet_list(going), option=option)
         with _report_limits(turn):
