@@ -20,7 +20,7 @@ TELEGRAM_CALLS, DISCORD_CALLS = (3_750, 3_950) if sys.version_info < (3, 12) els
 3,590 with 3.12 and 3.13, where a comprehension is no call. They were 5,055 and 5,015 when updates became objects of a library,
 answers without markup went through the parser, and own messages that come back were read."""
 CROWD = 4
-ROUNDS = 6
+ROUNDS = 12
 """The cheapest of them counts: on a slow machine a turn takes so long that the bot shows that it types."""
 WAIT = 30.0
 
