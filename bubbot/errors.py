@@ -192,11 +192,13 @@ class ModelError(BubbotError):
     Attributes:
         heard: estimated tokens that arrived before the failure; the provider charges for them, though nobody sees them.
         status: the HTTP status that the provider sent; None if it sent none.
+        words: what the provider said, without secrets; empty if it said nothing.
     """
 
     kind = "model"
     heard: int = 0
     status: int | None = None
+    words: str = ""
 
 
 class ModelOverflow(ModelError):
@@ -220,6 +222,11 @@ class ModelRefused(ModelError):
     """The provider declined this request or these credentials; a retry will not help."""
 
     kind = "model_refused"
+
+    @property
+    def is_of_request(self) -> bool:
+        """True if the provider declined what the request holds: a request of another conversation may pass."""
+        return self.status in (400, 413, 415, 422, 500, 501)
 
 
 class ModelUnavailable(ModelError):

@@ -66,6 +66,7 @@ from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.calls import ToolCallRunner, ToolLimits
 from bubbot.runtime.compose import ContextPolicy, RequestComposer, rebuild_request
 from bubbot.runtime.loop import AgentLoop
+from bubbot.runtime.lessons import MODELS_TAPE, ModelLessons
 from bubbot.runtime.models import SessionModels
 from bubbot.runtime.queue import QueuePolicy
 from bubbot.runtime.recovery import OpenWork, find_open_work
@@ -74,6 +75,7 @@ from bubbot.runtime.runner import ModelRunner, RunnerSettings
 from bubbot.runtime.session import SessionDeps
 from bubbot.runtime.tool_list import ToolList
 from bubbot.runtime.turn_limiter import TurnLimiter
+from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.lease import InProcessLease
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.handle import Clock
@@ -233,6 +235,7 @@ class Options:
     accounts: FindsAccounts | None = None
     memory: MemorySettings | None = None
     on_shared: Callable[[SharedZones], None] = lambda _: None
+    lessons: ModelLessons = field(default_factory=lambda: no_lessons())  # noqa: PLW0108 - defined below
 
 
 @dataclass
@@ -392,9 +395,11 @@ async def _bench(
     memory, forgotten = KeptMemory(clock, shared, options.memory), list[str]()
     channel.blob = outgoing_blob_reader(store, outbox, lambda session: session)
     directory = ChannelDirectory({channel.name: line}, Texts())
+    lessons = ModelLessons(service(MODELS_TAPE))
+    await lessons.load()
     parts = _parts(
         model,
-        replace(options, show=show),
+        replace(options, show=show, lessons=lessons),
         (*inbox.tapes, *outbox.tapes),
         memory,
         forgotten,
@@ -451,7 +456,7 @@ def _parts(
     forgotten: list[str],
     wait_until_sent: Callable[[Turn], Awaitable[None]] = wait_for_nothing,
 ) -> _Parts:
-    models = SessionModels(model, options.load, lambda: ("scripted", "other"))
+    models = SessionModels(model, options.load, lambda: ("scripted", "other"), options.lessons)
     conversation = conversation_feature(
         models=models,
         compose=lambda turn: composer.compose(turn),  # noqa: PLW0108 - made below
@@ -502,6 +507,7 @@ def _parts(
         options.run,
         lambda: 0.0,
         options.show,
+        lessons=options.lessons,
         around_model=[around for feature in features for around in feature.around_model],
     )
 
@@ -510,6 +516,11 @@ def _parts(
 
     router = InputRouter(found, runner, lambda: 0.0, has_model=has_model)
     return _Parts(AgentLoop(router, steps), found, features)
+
+
+def no_lessons() -> ModelLessons:
+    """Lessons on a tape of their own, which knows nothing."""
+    return ModelLessons(TapeService(InMemoryStore(), MODELS_TAPE, now=SteppingClock(), new_id=CountingIds()))
 
 
 def toolbox(model: Model, options: Options | None = None) -> Toolbox:

@@ -49,6 +49,7 @@ from bubbot.ports.turn import TurnResult
 from bubbot.ports.usage import BUDGET_TAPE
 from bubbot.records import dataclass
 from bubbot.runtime.app import AppRuntime
+from bubbot.runtime.lessons import MODELS_TAPE, ModelLessons
 from bubbot.runtime.models import SessionModels
 from bubbot.runtime.recovery import OpenWork, find_open_work
 from bubbot.runtime.turn_limiter import TurnLimiter
@@ -312,7 +313,9 @@ async def open_bot(
         installed = load_features()
         open_tape = partial(tape_service, store, references=installed.references)
         restored = await Quarantine(open_tape(HOME_TAPE)).current_restore()
-        models = [choose_models(settings, home, wrappers.model, is_quarantined=restored is not None)]
+        lessons = ModelLessons(open_tape(MODELS_TAPE))
+        await lessons.load()
+        models = [choose_models(settings, home, wrappers.model, lessons, is_quarantined=restored is not None)]
         stack.push_async_callback(_close, models)
         feature_stack = await stack.enter_async_context(AsyncExitStack())  # closed after the turns have ended
         group = await stack.enter_async_context(task_group())

@@ -60,6 +60,7 @@ def list_checks() -> list[Diagnostics]:
     # Imported here: `bubbot status` runs no checks.
     from bubbot.features.access.checks import ACCESS_CHECKS
     from bubbot.features.budget.checks import BUDGET_CHECKS
+    from bubbot.features.conversation.checks import CONVERSATION_CHECKS
     from bubbot.features.files.checks import FILE_CHECKS
     from bubbot.features.otel.checks import OTEL_CHECKS
     from bubbot.features.schedule.checks import SCHEDULE_CHECKS
@@ -72,6 +73,7 @@ def list_checks() -> list[Diagnostics]:
         Diagnostics("schedule", lambda settings: settings.schedule, checks=SCHEDULE_CHECKS),
         Diagnostics("access", checks=ACCESS_CHECKS),
         Diagnostics("quarantine", checks=QUARANTINE_CHECKS),
+        Diagnostics("conversation", checks=CONVERSATION_CHECKS),
         Diagnostics("files", lambda settings: settings.tools.files, checks=FILE_CHECKS),
         Diagnostics("budget", budget_settings, checks=BUDGET_CHECKS),
         Diagnostics("web", lambda settings: settings.tools.web, checks=WEB_CHECKS),

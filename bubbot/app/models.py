@@ -17,8 +17,9 @@ from bubbot.models.catalogue import keys, names, sizes
 from bubbot.models.lazy import LazyModel
 from bubbot.models.local import model as local
 from bubbot.models.unconfigured import KeylessModel, QuarantinedModel, UnconfiguredModel
-from bubbot.ports.model import Model, ModelOptions, ModelTraits
+from bubbot.ports.model import KnowsLessons, Model, ModelOptions, ModelTraits, NoLessons
 from bubbot.records import dataclass
+from bubbot.runtime.lessons import ModelLessons
 from bubbot.runtime.models import SessionModels
 from bubbot.settings.environment import ENVIRONMENT_PREFIX, read_variables
 from bubbot.settings.loader import Settings
@@ -63,24 +64,45 @@ class ModelSet:
 
 
 def choose_models(
-    settings: Settings, home: Home, wrap: Callable[[Model], Model], *, is_quarantined: bool = False
+    settings: Settings,
+    home: Home,
+    wrap: Callable[[Model], Model],
+    lessons: ModelLessons,
+    *,
+    is_quarantined: bool = False,
 ) -> ModelSet:
-    """Return the configured models; each that answers passes through `wrap`. Raise `ConfigError` for bad names."""
+    """Return the configured models. Raise `ConfigError` for bad names.
+
+    Args:
+        settings: the settings of the bot.
+        home: its home.
+        wrap: wraps each model that answers.
+        lessons: what refusals taught about them.
+        is_quarantined: see `choose_model`.
+    """
 
     def choose(name: str) -> Model:
-        return wrap(choose_model(settings, home, name, is_quarantined=is_quarantined))
+        return wrap(choose_model(settings, home, name, lessons=lessons, is_quarantined=is_quarantined))
 
-    sessions = SessionModels(choose(""), choose, model_names)
+    sessions = SessionModels(choose(""), choose, model_names, lessons)
     return ModelSet(sessions, choose_transcriber(settings, home, is_quarantined=is_quarantined))
 
 
-def choose_model(settings: Settings, home: Home, name: str = "", *, is_quarantined: bool = False) -> Model:
+def choose_model(
+    settings: Settings,
+    home: Home,
+    name: str = "",
+    *,
+    lessons: KnowsLessons = NoLessons(),  # noqa: B008 - it has no state
+    is_quarantined: bool = False,
+) -> Model:
     """Return the model of this name, else the configured one; if there is none, the demonstration model, if installed.
 
     Args:
         settings: the settings of the bot.
         home: its home.
         name: the name; empty for the configured one.
+        lessons: what refusals taught.
         is_quarantined: call no address that came with the backup.
 
     Raises:
@@ -116,7 +138,7 @@ def choose_model(settings: Settings, home: Home, name: str = "", *, is_quarantin
     models = [
         QuarantinedModel(target, Texts(settings.bot.language))
         if is_quarantined and has_address_of_backup(settings, target)
-        else _load_later(target, settings, home, traits)
+        else _load_later(target, settings, home, traits, lessons)
         for target in targets
     ]
     if targets == [name]:
@@ -136,14 +158,20 @@ def has_address_of_backup(settings: Settings, name: str) -> bool:
     return settings.model.has_own_address(name) and name not in OWN_MODELS and not is_from_here
 
 
-def _load_later(name: str, settings: Settings, home: Home, traits: ModelTraits) -> LazyModel:
+def _load_later(
+    name: str,
+    settings: Settings,
+    home: Home,
+    traits: ModelTraits,
+    lessons: KnowsLessons = NoLessons(),  # noqa: B008 - it has no state
+) -> LazyModel:
     """Return the model of a provider, which loads when it is called.
 
     It gets the values of `[model]` with the name of the provider whose key and address they hold: it may be another one.
     """
     provider = settings.model.provider
     values = {**_model_values(settings, provider), keys.KEY_PROVIDER: provider}
-    options = ModelOptions(name, home.path, values)
+    options = ModelOptions(name, home.path, values, lessons)
 
     def load() -> Model:
         if not needs_litellm(settings, name):

@@ -160,7 +160,13 @@ class Reloader:
         models_changed = settings.model != self.current.model or settings.attachments != self.current.attachments
         is_quarantined = self._daemon.quarantine is not None
         models = (
-            choose_models(settings, app.channel_factory.home, app.wrappers.model, is_quarantined=is_quarantined)
+            choose_models(
+                settings,
+                app.channel_factory.home,
+                app.wrappers.model,
+                app.models.lessons,
+                is_quarantined=is_quarantined,
+            )
             if models_changed
             else None
         )

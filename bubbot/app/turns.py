@@ -173,6 +173,7 @@ def _build_loop(
         RunnerSettings(settings.model.max_steps, settings.model.timeout),
         time.monotonic,
         show,
+        lessons=models.sessions.lessons,
         around_model=[around for feature in features for around in feature.around_model],
     )
 

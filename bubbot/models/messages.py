@@ -8,7 +8,7 @@ from typing import Any
 from bubbot.ports.model import ModelRequest
 from bubbot.tape.entry import JsonObject, thaw
 
-MESSAGE_KEYS = frozenset({"role", "content", "name", "tool_calls", "tool_call_id"})
+MESSAGE_KEYS = frozenset({"role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content"})
 """The keys of a message that a provider is sent; strict providers refuse a request with other keys."""
 _NO_EMPTY_TEXT = frozenset({"anthropic", "bedrock", "gemini", "vertex_ai"})
 """Providers whose protocols take no empty text: litellm would write a placeholder into the model's own text."""

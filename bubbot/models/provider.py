@@ -8,10 +8,12 @@ import math
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any, Protocol
 
 from bubbot.concurrency import Backoff
-from bubbot.errors import ModelError, ModelRateLimited, ModelUnavailable
+from bubbot.errors import ModelError, ModelRateLimited, ModelRefused, ModelUnavailable
+from bubbot.models.fit import ModelFit
 from bubbot.models.usage import UsageMeter
 from bubbot.ports.model import (
     FailedAttempt,
@@ -93,8 +95,9 @@ class ProviderModel:
         traits: ModelTraits,
         limits: CallLimits,
         client: ProviderClient,
-        meter: UsageMeter,
         *,
+        meter: UsageMeter,
+        fit: ModelFit,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
@@ -106,6 +109,7 @@ class ProviderModel:
             limits: of the calls.
             client: makes single calls.
             meter: counts tokens.
+            fit: fits its requests.
             sleep: waits for that many seconds.
             jitter: random numbers from 0 to 1, for the waits.
         """
@@ -114,6 +118,7 @@ class ProviderModel:
         self._limits = limits
         self._client = client
         self._meter = meter
+        self._fit = fit
         self._sleep = sleep
         # The limit is applied below, after the jitter.
         self._backoff = Backoff(jitter, first_seconds=limits.retry_wait, max_seconds=math.inf)
@@ -129,22 +134,29 @@ class ProviderModel:
         return self._traits
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """See `Model.stream`. It retries while that can help and no part of the answer was yielded."""
+        """See `Model.stream`. It retries while that can help and no part of the answer was yielded.
+
+        A refusal that teaches something is not retried here: each try is reserved and counted by the runner.
+        """
         loop = asyncio.get_running_loop()
+        request, fit = self._fit.fit(request)
         for attempt in range(self._limits.retries + 1):
             has_output, started = False, loop.time()
             try:
                 async with aclosing(self._client.stream(request)) as events:
                     async for event in events:
                         has_output = True
-                        yield event
+                        yield event if fit is None or isinstance(event, TextDelta) else replace(event, fit=fit)
                 return
             except ModelError as error:
-                wait = None
+                wait, lesson = None, None
+                if isinstance(error, ModelRefused) and not has_output:
+                    lesson = self._fit.read_refusal(error, request)
                 if isinstance(error, (ModelUnavailable, ModelRateLimited)) and not has_output:
                     wait = self._retry_delay(error, attempt) if attempt < self._limits.retries else None
                 next_model = "" if wait is None else self._name
-                yield FailedAttempt(self._name, error.kind, str(error), loop.time() - started, wait or 0.0, next_model)
+                elapsed = loop.time() - started
+                yield FailedAttempt(self._name, error.kind, str(error), elapsed, wait or 0.0, next_model, fit, lesson)
                 if wait is None:
                     raise
                 self._log_retry(error, wait)

@@ -7,7 +7,7 @@ objects are factories `(ModelOptions) -> Model`.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
 from hashlib import sha256
@@ -237,6 +237,43 @@ class TextDelta:
 
 
 @dataclass(frozen=True, slots=True)
+class Lesson:
+    """What a refusal taught about a model: a rule that its requests follow from then on.
+
+    Attributes:
+        model: the model that refused, `provider/model`.
+        server: host and port of its configured address; empty for the usual address of the provider.
+        rule: the rule, as `bubbot.runtime.request_rules` writes it, such as `no_tools@1`.
+        fact: the entry that remembers it; None before it is stored.
+    """
+
+    model: str
+    server: str
+    rule: str
+    fact: tuple[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFit:
+    """What was changed in a request so that its model takes it.
+
+    Attributes:
+        rules: the rules that changed something, in their order, each with the fact that it was learned from, if it was.
+        parameters: the parameters of the request that was sent.
+        digest: of the request that was sent, see `ModelRequest.digest`.
+    """
+
+    rules: tuple[tuple[str, tuple[str, int] | None], ...]
+    parameters: JsonObject
+    digest: str
+
+    def as_json(self) -> JsonObject:
+        """Return it as an attempt records it."""
+        rules = [{"rule": rule} | ({"learned": list(fact)} if fact else {}) for rule, fact in self.rules]
+        return {"rules": rules, "parameters": self.parameters, "request": self.digest}
+
+
+@dataclass(frozen=True, slots=True)
 class ModelReply:
     """The end of a stream: the complete answer.
 
@@ -251,6 +288,7 @@ class ModelReply:
         replay: reasoning that the provider wants to see again with the results of `calls`; None for none. It comes back
             as the key `replay` of the assistant message with these calls; a model uses what it knows and ignores the
             rest.
+        fit: what was changed in the request; None if nothing was.
     """
 
     text: str
@@ -261,6 +299,7 @@ class ModelReply:
     response_id: str | None = None
     reasoning: str | None = None
     replay: JsonObject | None = None
+    fit: RequestFit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +313,8 @@ class FailedAttempt:
         elapsed: seconds the call took.
         wait: seconds until the next call.
         next_model: the model that is called next; empty if this was the last call.
+        fit: what was changed in the request; None if nothing was.
+        lesson: what the refusal taught: the same model may be asked again once it is known. None for nothing.
     """
 
     model: str
@@ -282,9 +323,27 @@ class FailedAttempt:
     elapsed: float
     wait: float = 0.0
     next_model: str = ""
+    fit: RequestFit | None = None
+    lesson: Lesson | None = None
 
 
 ModelEvent: TypeAlias = TextDelta | FailedAttempt | ModelReply
+
+
+class KnowsLessons(Protocol):
+    """What refusals taught about models."""
+
+    def find(self, model: str, server: str) -> Sequence[Lesson]:
+        """Return what is known of a model at a server, the oldest first; see `Lesson`."""
+        ...
+
+
+class NoLessons:
+    """Nothing was learned. See `KnowsLessons`."""
+
+    def find(self, model: str, server: str) -> Sequence[Lesson]:  # noqa: ARG002 - the port's signature
+        """Return nothing."""
+        return ()
 
 
 class Model(Protocol):
@@ -370,8 +429,9 @@ class TranscribesAudio(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
-    """The options of a model factory: the configured name (`provider/model`), the home folder and the settings."""
+    """The options of a model factory: the name (`provider/model`), the home folder, the settings, what refusals taught."""
 
     name: str
     home: Path
     settings: Mapping[str, Any] = field(default_factory=dict)
+    lessons: KnowsLessons = NoLessons()

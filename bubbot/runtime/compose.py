@@ -27,8 +27,10 @@ from bubbot.runtime.context.strategy import KERNEL_STRATEGIES, ContextStrategies
 from bubbot.runtime.context.tokens import estimate_size, estimate_tokens
 from bubbot.runtime.context.view import CONTEXT_VERSION, ContextView, records_view
 from bubbot.runtime.prompt import PromptSettings, render_prompt
+from bubbot.runtime.request_rules import apply_rules
 from bubbot.runtime.shown import ForeignWords, QuotesAddresses, ShownTexts
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical
+from bubbot.runtime.turns import find_fit
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical, objects_of, text_field
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import TapeHandle, ids_of, spans_of
 from bubbot.tape.provenance import VOUCHED, Source, find_foreign, find_vouched
@@ -416,6 +418,42 @@ async def rebuild_request(
     except AnchorNotFound as error:
         raise EntryNotFound(f"the window of this step is not on the tape: {error}") from error
     return ModelRequest(system, context.messages, specs, step["parameters"], context.texts)
+
+
+@dataclass(frozen=True, slots=True)
+class SentRequest:
+    """The request of a recorded step.
+
+    Attributes:
+        composed: as it was made of the tape.
+        sent: as it went to the model that answered, or else to the last one that was asked: `composed`, if nothing of it was
+            changed for that model. Images are references.
+        is_equal: both came out as they were recorded, byte for byte.
+    """
+
+    composed: ModelRequest
+    sent: ModelRequest
+    is_equal: bool
+
+
+async def rebuild_sent(
+    step: JsonObject, tape: TapeHandle, *, strategies: ContextStrategies = KERNEL_STRATEGIES
+) -> SentRequest:
+    """Rebuild the request of a `loop.step` as it was sent; see `rebuild_request`.
+
+    Raises:
+        ConfigError: no strategy is the one that made it, or a rule that changed it is unknown.
+        EntryNotFound: the system prompt or the tool schemas are gone, or the step only says what a call took.
+    """
+    composed = await rebuild_request(step, tape, strategies=strategies)
+    whole = await embed_images(composed, tape.get_blob)
+    is_equal = whole.digest() == step["request"]
+    if not (fit := find_fit(step)):
+        return SentRequest(composed, composed, is_equal)
+    rules = [text_field(rule, "rule") for rule in objects_of(fit.get("rules"))]
+    parameters = fit.get("parameters", {})
+    sent, sent_whole = (replace(apply_rules(rules, each), parameters=parameters) for each in (composed, whole))
+    return SentRequest(composed, sent, is_equal and sent_whole.digest() == fit.get("request"))
 
 
 def has_request(step: JsonObject) -> bool:

@@ -8,6 +8,7 @@ from typing import Protocol
 from bubbot.errors import ConfigError, ModelUnavailable
 from bubbot.ports.model import LoadsLater, Model
 from bubbot.ports.turn import Turn
+from bubbot.runtime.lessons import ModelLessons
 from bubbot.runtime.model_choice import ModelChoiceView
 from bubbot.tape.view import View
 
@@ -23,15 +24,23 @@ class ReadsTape(Protocol):
 class SessionModels:
     """Finds the model of each session; `load` makes each model once."""
 
-    def __init__(self, default: Model, load: Callable[[str], Model], list_names: Callable[[], Sequence[str]]) -> None:
+    def __init__(
+        self,
+        default: Model,
+        load: Callable[[str], Model],
+        list_names: Callable[[], Sequence[str]],
+        lessons: ModelLessons,
+    ) -> None:
         """Set the default model and the source of others.
 
         Args:
             default: the model of sessions that were not switched.
             load: makes a model by its name, or raises `ConfigError`.
             list_names: gives the available models, as people would type them.
+            lessons: what refusals taught about them.
         """
         self.default = default
+        self.lessons = lessons
         self.list_names = list_names
         self._load = load
         self._loaded: dict[str, Model] = {default.name: default}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from bubbot.errors import (
@@ -14,6 +16,7 @@ from bubbot.errors import (
     ModelEmptyAnswer,
     ModelError,
     ModelOverflow,
+    ModelRefused,
     ModelStepLimit,
     ModelUnavailable,
     TapeCorrupt,
@@ -22,9 +25,11 @@ from bubbot.ports.channel import ForeignWordsShown, PreviewCallback, StepFinishe
 from bubbot.ports.middleware import AroundModel, ModelCall, wrap
 from bubbot.ports.model import (
     FailedAttempt,
+    Lesson,
     Model,
     ModelReply,
     ModelRequest,
+    RequestFit,
     TextDelta,
     ToolCall,
     ToolSpec,
@@ -40,6 +45,7 @@ from bubbot.runtime.compose import ComposedRequest, RequestComposer, estimate_fi
 from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.runtime.effects import runs_again
 from bubbot.runtime.fitting import COUNT_TIMEOUT, RequestFitter, check_count, count_tokens
+from bubbot.runtime.lessons import ModelLessons
 from bubbot.runtime.quiet import QuietText
 from bubbot.runtime.shown import ForeignWords
 from bubbot.tape import entry as make
@@ -50,6 +56,8 @@ from bubbot.tape.events import STEP_EVENT
 from bubbot.tape.handle import TapeHandle, spans_of
 from bubbot.tape.provenance import Source, source_of
 from bubbot.tape.query import TapeQuery
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +73,12 @@ class RunnerSettings:
     timeout: float = 600.0
 
 
+MAX_LESSONS = 4
+"""Refusals of one call from which something is learned: so many more times is the model asked."""
+LEARNED_SENTENCES: Mapping[str, str] = MappingProxyType(
+    {"no_tools@1": "model_learned_no_tools", "no_images@1": "model_learned_no_images"}
+)
+"""The sentences about what was learned, by its rule; others have one in common."""
 MAX_REMEMBERED_TAPES = 1000
 """Tapes of which a process remembers that their prompt and tools are stored; of others it looks again."""
 
@@ -88,6 +102,7 @@ class ModelRunner:
         elapsed: Callable[[], float],
         on_preview: PreviewCallback = ignore_preview,
         *,
+        lessons: ModelLessons,
         around_model: Sequence[AroundModel] = (),
     ) -> None:
         """Set the parts of a step.
@@ -98,9 +113,11 @@ class ModelRunner:
             settings: the limits of a turn.
             elapsed: a monotonic clock in seconds.
             on_preview: gets the text as it comes.
+            lessons: what refusals taught about models.
             around_model: wraps each call of a model.
         """
         self._around_model = tuple(around_model)
+        self._lessons = lessons
         self._composer = composer
         self._fitter = RequestFitter(composer, settings.timeout)
         self._calls = calls
@@ -233,7 +250,9 @@ class ModelRunner:
     async def _call_model(
         self, call: ModelCall, facts: dict[str, Any], show_text: Callable[[str], None] = lambda _: None
     ) -> ModelReply:
-        """Call the model within its middleware.
+        """Call the model within its middleware; again if a refusal teaches how its requests have to be.
+
+        Each try passes the middleware: it is reserved and counted like the first. What helped is remembered.
 
         Args:
             call: the call.
@@ -241,6 +260,36 @@ class ModelRunner:
             show_text: gets the visible text as it comes.
         """
         attempts = AttemptRecorder(call.model.name, self._elapsed)
+        lessons: list[Lesson] = []
+        spent = 0.0
+        try:
+            while True:
+                try:
+                    reply = await self._try_model(call, attempts, show_text)
+                    break
+                except ModelRefused:
+                    lesson = attempts.lesson
+                    if lesson is None or lesson in lessons or len(lessons) == MAX_LESSONS:
+                        raise
+                    lessons.append(lesson)
+                    self._lessons.try_out(lesson)
+                    spent += call.cost or 0.0
+                    call = ModelCall(call.turn, call.model, call.request, call.count_input)
+                    attempts.begin_again(call.model.name)
+        except BaseException:
+            self._lessons.drop(lessons)
+            raise
+        finally:
+            facts["attempts"] = attempts.as_json()
+            if call.is_sent or lessons:
+                facts["cost"] = None if call.cost is None else call.cost + spent
+        if lessons:
+            await self._keep_lessons(call.turn, lessons)
+        return reply
+
+    async def _try_model(
+        self, call: ModelCall, attempts: AttemptRecorder, show_text: Callable[[str], None]
+    ) -> ModelReply:
         replies: list[ModelReply] = []
 
         async def send(call: ModelCall) -> ModelReply:
@@ -260,13 +309,19 @@ class ModelRunner:
             elif call.is_sent:
                 attempts.on_error(error, call.cost)
             raise
-        else:
-            attempts.on_reply(reply, call.cost)
-            return _clean_reply(reply)
-        finally:
-            facts["attempts"] = attempts.as_json()
-            if call.is_sent:
-                facts["cost"] = call.cost
+        attempts.on_reply(reply, call.cost)
+        return _clean_reply(reply)
+
+    async def _keep_lessons(self, turn: Turn, lessons: Sequence[Lesson]) -> None:
+        """Remember what helped, and say it once."""
+        for lesson in await self._lessons.keep(lessons):
+            log.info(
+                "%s refused a request and took it in another form",
+                lesson.model,
+                extra={"action": "model.learned", "rule": lesson.rule},
+            )
+            sentence = LEARNED_SENTENCES.get(lesson.rule, "model_learned")
+            turn.root.notices.append(turn.texts.say(sentence, model=lesson.model))
 
     async def _stream_reply(
         self, call: ModelCall, attempts: AttemptRecorder, show_text: Callable[[str], None]
@@ -427,6 +482,7 @@ class AttemptRecorder:
 
     Attributes:
         first_text: when the first piece of the current call's answer came; None before it.
+        lesson: what the last failed call taught; None for nothing.
     """
 
     def __init__(self, model: str, elapsed: Callable[[], float]) -> None:
@@ -435,6 +491,7 @@ class AttemptRecorder:
         self._model = model
         self._step_started = self._call_started = elapsed()
         self.first_text: float | None = None
+        self.lesson: Lesson | None = None
         self._calls: list[dict[str, Any]] = []
 
     def as_json(self) -> list[JsonObject]:
@@ -450,15 +507,21 @@ class AttemptRecorder:
         """Record a call that failed; if it names a next model, another call follows after its wait."""
         self._model = attempt.model
         self._call_started = self._elapsed() - attempt.elapsed
-        self._add("failed", kind=attempt.kind, error=clean(attempt.error))
+        self.lesson = attempt.lesson
+        taught = {"taught": attempt.lesson.rule} if attempt.lesson is not None else {}
+        self._add("failed", attempt.fit, kind=attempt.kind, error=clean(attempt.error), **taught)
         self._model = attempt.next_model
         self._call_started = self._elapsed() + attempt.wait
         self.first_text = None
 
+    def begin_again(self, model: str) -> None:
+        """Begin the next call, after a refusal that taught something."""
+        self._model, self._call_started, self.lesson, self.first_text = model, self._elapsed(), None, None
+
     def on_reply(self, reply: ModelReply, cost: float | None) -> None:
         """Record the call that answered, and its cost in US dollars (None: unknown)."""
         self._model = reply.model or self._model
-        self._add("ok", usage=_usage_as_json(reply.usage), cost=cost)
+        self._add("ok", reply.fit, usage=_usage_as_json(reply.usage), cost=cost)
 
     def on_error(self, error: ModelError | FeatureFailed, cost: float | None) -> None:
         """Record the call that ended the step, unless the model has reported it already."""
@@ -470,7 +533,7 @@ class AttemptRecorder:
         if self._model:
             self._add("stopped", cost=cost)
 
-    def _add(self, status: str, **facts: Any) -> None:
+    def _add(self, status: str, fit: RequestFit | None = None, **facts: Any) -> None:
         started = min(self._call_started, self._elapsed())  # the call may have ended during the wait
         call = {
             "model": self._model,
@@ -480,6 +543,8 @@ class AttemptRecorder:
         }
         if self.first_text is not None:
             call["first_text_ms"] = round((self.first_text - started) * 1000)
+        if fit is not None:
+            call["fit"] = fit.as_json()
         self._calls.append(call | facts)
 
 

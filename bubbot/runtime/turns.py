@@ -12,7 +12,7 @@ from bubbot.ports.model import ToolCall
 from bubbot.records import dataclass
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry, encode, objects_of, text_field
+from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, Kind, TapeEntry, encode, objects_of, text_field
 from bubbot.tape.events import STEP_EVENT, TURN_END, TURN_ENDS, TURN_INTERRUPTED, TURN_START
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.view import QueryAnswers
@@ -115,6 +115,14 @@ class CallRecord:
         return int(elapsed) if isinstance(elapsed, int | float) else None
 
 
+def find_fit(step: JsonObject) -> JsonObject:
+    """Return what was changed in the request of a step for the model that was asked last; empty if nothing was."""
+    fit: object = None
+    for attempt in objects_of(step.get("attempts")):
+        fit = attempt.get("fit")
+    return fit if isinstance(fit, Mapping) else EMPTY_OBJECT
+
+
 @dataclass(frozen=True, slots=True)
 class StepRecord:
     """A call of a model.
@@ -202,6 +210,11 @@ class StepRecord:
     def error(self) -> str:
         """Why it failed; empty if it did not."""
         return text_field(self.data, "error")
+
+    @property
+    def fit_rules(self) -> tuple[JsonObject, ...]:
+        """The rules that changed its request for the model that was asked last: `rule`, and `learned` from which fact."""
+        return tuple(objects_of(find_fit(self.data).get("rules")))
 
     @property
     def failed_attempts(self) -> tuple[JsonObject, ...]:

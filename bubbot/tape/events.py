@@ -25,6 +25,7 @@ from bubbot.tape.references import (
 TURN_START, TURN_END, TURN_INTERRUPTED = "turn/start", "turn/end", "turn/interrupted"
 TURN_ENDS = (TURN_END, TURN_INTERRUPTED)
 STEP_EVENT = "loop.step"
+MODEL_LEARNED, MODEL_FORGOTTEN = "model/learned", "model/forgotten"
 
 
 class PersonData(TypedDict):
@@ -164,6 +165,20 @@ class CommandRun(TypedDict):
     elapsed_ms: int
     output: str
     blobs: NotRequired[Sequence[BlobDigest]]
+
+
+class ModelLearned(TypedDict):
+    """`model/learned`. It holds no words of the refusal: a server may quote those of people."""
+
+    model: str
+    server: str
+    rule: str
+
+
+class ModelForgotten(TypedDict):
+    """`model/forgotten`"""
+
+    model: str
 
 
 class ModelSwitched(TypedDict):
@@ -575,6 +590,8 @@ KERNEL_EVENTS: Mapping[str, type] = MappingProxyType(
         "effect.end": EffectEnd,
         "provenance/vouched": EntryVouched,
         "command": CommandRun,
+        MODEL_LEARNED: ModelLearned,
+        MODEL_FORGOTTEN: ModelForgotten,
         "model/switched": ModelSwitched,
         "model/chosen": ModelChosen,
         "handoff": Handoff,

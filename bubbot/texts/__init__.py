@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from bubbot.errors import BubbotError
+from bubbot.errors import BubbotError, ModelRefused
 from bubbot.records import dataclass
 from bubbot.texts.catalogue import (
     SOURCE_LANGUAGE,
@@ -109,7 +109,10 @@ class Texts:
 
     def format_failure(self, error: BubbotError, turn: str) -> str:
         """Tell people that an error ended the turn with this id."""
-        return self.add_trace(self.say("failed", reason=self.reason(error).rstrip(".")), turn)
+        reason = self.reason(error).rstrip(".")
+        if isinstance(error, ModelRefused) and error.is_of_request:
+            return self.add_trace(self.say("failed_request", reason=reason), turn)
+        return self.add_trace(self.say("failed", reason=reason), turn)
 
     def add_trace(self, sentence: str, turn: str) -> str:
         """Add the turn's trace to a sentence about a failure, to find it in log and tape."""

@@ -15,7 +15,7 @@ from bubbot.features.conversation.commands import (
     session_tools,
     start_tool,
 )
-from bubbot.features.conversation.model import model_tool, status_tools
+from bubbot.features.conversation.model import model_tool, relearn_tool, status_tools
 from bubbot.features.conversation.results import result_tools
 from bubbot.features.conversation.tape import tape_tools
 from bubbot.gateway.inbox_views import SessionTraceView
@@ -65,6 +65,7 @@ def conversation_feature(
         *session_tools(),
         context_tool(compose),
         model_tool(models),
+        relearn_tool(models),
         *status_tools(models, report),
         reset_tool(
             traces, forget, memory, view_traces=view_traces, find_traces=find_traces, wait_until_sent=wait_until_sent

@@ -6,7 +6,7 @@ from bubbot.errors import ConfigError, ModelError, ToolFailed, ToolRetry
 from bubbot.ports.channel import Role
 from bubbot.ports.health import HealthReport, report_nothing
 from bubbot.ports.model import Model
-from bubbot.ports.tool import INSIDE, READS_OWN, CommandHelp, HelpTopic, NoArgs, Tool, ToolArgs, tool
+from bubbot.ports.tool import ADMINISTERS, INSIDE, READS_OWN, CommandHelp, HelpTopic, NoArgs, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.model_choice import SWITCHED
 from bubbot.runtime.models import SessionModels
@@ -43,7 +43,8 @@ def model_tool(models: SessionModels) -> Tool:
         name = args.name.strip()
         if not name:
             current = await _describe_current(models, turn)
-            return turn.texts.say("model_choice", current=current, names=", ".join(models.list_names()))
+            answer = turn.texts.say("model_choice", current=current, names=", ".join(models.list_names()))
+            return "\n".join([answer, *await _describe_lessons(models, turn)])
         if not turn.role.at_least(Role.OWNER):
             raise ToolFailed(turn.texts.say("model_for_owner", role=turn.texts.role(turn.role)))
         try:
@@ -54,6 +55,39 @@ def model_tool(models: SessionModels) -> Tool:
         return await _switch(models, turn, model.name)
 
     return session_model
+
+
+class RelearnArgs(ToolArgs):
+    """The arguments of `session.relearn`."""
+
+    name: str = Field(
+        default="", description="the model; without a name the one that answers here", max_length=MAX_MODEL_NAME
+    )
+
+
+def relearn_tool(models: SessionModels) -> Tool:
+    """Build `session.relearn` for these models."""
+
+    @tool(
+        "session.relearn",
+        effect=ADMINISTERS,
+        commands=("model.relearn",),
+        for_model=False,
+        role=Role.OWNER,
+        help=CommandHelp(
+            HelpTopic.ADMIN,
+            "Ask a model again for what it refused",
+            (",model.relearn", ",model.relearn ollama/gemma3:4b"),
+            words=("settings",),
+        ),
+    )
+    async def session_relearn(turn: Turn, args: RelearnArgs) -> str:
+        """Forget what refusals taught about a model, after its server was changed: it is asked in the usual form again."""
+        name = args.name.strip() or (await models.model_for_turn(turn)).name
+        count = await models.lessons.forget(name)
+        return turn.texts.say("model_relearns" if count else "model_learned_nothing", model=name)
+
+    return session_relearn
 
 
 def status_tools(models: SessionModels, report: HealthReport = report_nothing) -> list[Tool]:
@@ -96,6 +130,16 @@ async def _describe_current(models: SessionModels, turn: Turn) -> str:
         return turn.texts.say("model_here", name=(await models.model_for_turn(turn)).name)
     except ModelError as error:
         return turn.texts.say("model_nowhere", reason=turn.texts.reason(error))
+
+
+async def _describe_lessons(models: SessionModels, turn: Turn) -> list[str]:
+    """Say what refusals taught about the model of this chat, if it is anything."""
+    try:
+        name = (await models.model_for_turn(turn)).name
+    except ModelError:
+        return []
+    rules = ", ".join(lesson.rule for lesson in models.lessons.find_known(name))
+    return [turn.texts.say("model_known", model=name, rules=rules)] if rules else []
 
 
 async def _switch(models: SessionModels, turn: Turn, name: str) -> str:

@@ -13,7 +13,7 @@ from bubbot.gateway.inbox_views import inbound_from
 from bubbot.ports.channel import HUMAN_ORIGIN, Inbound, Role
 from bubbot.ports.model import ModelRequest, ToolSpecs
 from bubbot.ports.turn import AcceptedInbound, Turn
-from bubbot.runtime.compose import Recompose, embed_images, find_recorded_part, rebuild_request
+from bubbot.runtime.compose import Recompose, find_recorded_part, rebuild_sent
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.shown import parse_role
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical
@@ -41,13 +41,12 @@ async def _replay_step(
     await asyncio.sleep(0)  # a slice may be long, and turns of others go on
     step: JsonObject = entry.data
     try:
-        request = await rebuild_request(step, tape, strategies=strategies)
-        digest = (await embed_images(request, tape.get_blob)).digest()
+        rebuilt = await rebuild_sent(step, tape, strategies=strategies)
     except EntryNotFound:
         return ReplayedStep(entry.id, "gone")
     except ConfigError:
         return ReplayedStep(entry.id, "unknown")
-    recorded: Recorded = "equal" if digest == step["request"] else "different"
+    recorded: Recorded = "equal" if rebuilt.is_equal else "different"
     if "messages" in step:  # a call for a purpose: no view made it, so that none makes it again
         return ReplayedStep(entry.id, recorded, unknown=PARTS)
     turn, is_whole = await _build_turn(host, tape, entry)
@@ -55,7 +54,7 @@ async def _replay_step(
         today, shown = await recompose(turn, step)
     except ConfigError:
         return ReplayedStep(entry.id, recorded, unknown=PARTS)
-    return _compare(entry.id, recorded, request, today, _list_unknown(turn, shown, is_whole=is_whole))
+    return _compare(entry.id, recorded, rebuilt.composed, today, _list_unknown(turn, shown, is_whole=is_whole))
 
 
 def _list_unknown(turn: Turn, shown: Mapping[str, Sequence[Span]], *, is_whole: bool) -> frozenset[str]:

@@ -11,7 +11,7 @@ from bubbot.features.trace.entries import content_texts, pretty_arguments
 from bubbot.features.trace.words import Excerpt
 from bubbot.ports.model import ModelRequest, ToolSpecs
 from bubbot.records import dataclass
-from bubbot.runtime.compose import embed_images, has_request, rebuild_request
+from bubbot.runtime.compose import has_request, rebuild_sent
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.turns import read_call
 from bubbot.tape.boundary import TapeBoundary
@@ -167,9 +167,8 @@ class RequestReader:
         raise EntryNotFound(f"the request has no part {part!r}")
 
     async def _rebuild(self, tape: TapeHandle, step: TapeEntry) -> tuple[ModelRequest, bool]:
-        data = step_data(step)
-        request = await rebuild_request(data, tape, strategies=self._strategies)
-        return request, (await embed_images(request, tape.get_blob)).digest() == data.get("request")
+        rebuilt = await rebuild_sent(step_data(step), tape, strategies=self._strategies)
+        return rebuilt.sent, rebuilt.is_equal
 
     async def _compare(
         self, reader: TapeBoundary, tape: TapeHandle, step: TapeEntry, request: ModelRequest

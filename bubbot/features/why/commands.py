@@ -11,7 +11,7 @@ from bubbot.features.why.view import find_explained
 from bubbot.ports.channel import Role
 from bubbot.ports.tool import INSIDE, READS_STORED, CommandHelp, CommandPlace, HelpTopic, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
-from bubbot.runtime.compose import embed_images, has_request, rebuild_request
+from bubbot.runtime.compose import has_request, rebuild_sent
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.context.view import CONTEXT_VERSION, records_view
 from bubbot.runtime.turns import TurnRecord
@@ -113,16 +113,13 @@ def _find_requested(turn: TurnRecord) -> JsonObject | None:
 async def _format_request(turn: Turn, step: JsonObject, strategies: ContextStrategies) -> str:
     """Rebuild a step's request from the tape and check it against its recorded digest."""
     try:
-        request = await rebuild_request(step, turn.tape, strategies=strategies)
+        rebuilt = await rebuild_sent(step, turn.tape, strategies=strategies)
     except ConfigError as error:
         return str(error)
-    is_equal = (await embed_images(request, turn.tape.get_blob)).digest() == step["request"]
     texts = turn.texts
-    verdict = texts.say("why_equal" if is_equal else "why_not_equal")
-    if not is_equal and records_view(step) and step["view"].get("version", 1) != CONTEXT_VERSION:
+    verdict = texts.say("why_equal" if rebuilt.is_equal else "why_not_equal")
+    if not rebuilt.is_equal and records_view(step) and step["view"].get("version", 1) != CONTEXT_VERSION:
         verdict = texts.say("why_other_version")
     # Printed with the digests of images: the output goes onto the tape, which must not hold their bytes.
     # The translation for the provider adds the model's name and orders keys in its own way; nothing records that.
-    return (
-        f"{request.as_bytes().decode()}\n{texts.say('why_request', model=text_field(step, 'model'), verdict=verdict)}"
-    )
+    return f"{rebuilt.sent.as_bytes().decode()}\n{texts.say('why_request', model=text_field(step, 'model'), verdict=verdict)}"

@@ -127,9 +127,16 @@ def _format_step(step: StepRecord, texts: Texts) -> list[str]:
         )
         for call in failed
     ]
+    if rules := step.fit_rules:
+        lines.append(texts.say("why_fitted", rules=", ".join([_format_rule(rule) for rule in rules])))
     if step.error and step.error not in [call.get("error") for call in failed]:
         lines.append(f"  {step.error}")
     return lines
+
+
+def _format_rule(rule: JsonObject) -> str:
+    learned = rule.get("learned")
+    return text_field(rule, "rule") + (f" ({learned[0]} #{learned[1]})" if isinstance(learned, tuple) else "")
 
 
 def _format_cost(step: StepRecord, texts: Texts) -> str:

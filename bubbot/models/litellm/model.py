@@ -19,6 +19,7 @@ from bubbot.errors import ModelError, ModelRefused, ModelUnavailable
 from bubbot.log import Redactor, redact
 from bubbot.models.catalogue import sizes
 from bubbot.models.catalogue.keys import KEY_PROVIDER, PLACEHOLDER_KEY, describe_key_source
+from bubbot.models.fit import ModelFit, limit_output
 from bubbot.models.litellm import errors
 from bubbot.models.litellm.messages import LitellmReply, convert_usage
 from bubbot.models.litellm.quiet import litellm
@@ -37,7 +38,6 @@ class LitellmClient:
 
     def __init__(self, options: ModelOptions, limits: CallLimits, meter: UsageMeter) -> None:
         self._name = options.name
-        self._settings = options.settings
         self._limits = limits
         self._meter = meter
         self._endpoint = _endpoint(options)
@@ -118,8 +118,6 @@ class LitellmClient:
     def _start_call(self, request: ModelRequest) -> Awaitable[Any]:
         limits = self._limits
         parameters: dict[str, Any] = dict(request.parameters)
-        if self._settings.get("max_tokens"):
-            parameters.setdefault("max_tokens", self._settings["max_tokens"])
         if request.tools:
             parameters["tools"] = [tool.as_json() for tool in request.tools]
         read_timeout = max(limits.first_token, limits.idle)
@@ -129,7 +127,6 @@ class LitellmClient:
             model=self._name,
             messages=build_messages(request, provider_of(self._name)),
             stream=True,
-            stream_options={"include_usage": True},
             num_retries=0,
             max_retries=0,
             timeout=httpx.Timeout(read_timeout, connect=limits.connect, pool=limits.connect),
@@ -236,7 +233,9 @@ def make_model(
     size = options.settings.get("context_tokens")
     traits = sizes.find_traits(options.name, context_tokens=size, own_address=own_address)
     client = LitellmClient(options, limits, meter)
-    return ProviderModel(options.name, traits, limits, client, meter, sleep=sleep, jitter=jitter)
+    parameters = {"stream_options": {"include_usage": True}} | limit_output(options.settings)
+    fit = ModelFit(options.name, options.lessons, address=_endpoint(options).get("api_base"), parameters=parameters)
+    return ProviderModel(options.name, traits, limits, client, meter=meter, fit=fit, sleep=sleep, jitter=jitter)
 
 
 async def _rehearse() -> None:

@@ -21,6 +21,7 @@ from bubbot.errors import ModelError, ModelRefused, ModelUnavailable
 from bubbot.log import Redactor, redact
 from bubbot.models.catalogue import sizes
 from bubbot.models.failures import build_failure, classify_status, read_google_delay, read_retry_headers
+from bubbot.models.messages import provider_of
 from bubbot.models.openai.events import EventParser
 from bubbot.models.openai.http import ConnectionFailed, HttpResponse
 from bubbot.models.openai.providers import Endpoint
@@ -70,7 +71,6 @@ class OpenaiClient:
         meter: UsageMeter,
         *,
         variables: Mapping[str, str],
-        max_tokens: int | None = None,
     ) -> None:
         """Prepare the connections.
 
@@ -80,7 +80,6 @@ class OpenaiClient:
             limits: of a call.
             meter: checks and prices usages.
             variables: the environment.
-            max_tokens: the configured limit of an answer; None for the provider's own.
 
         Raises:
             ModelRefused: a proxy or certificates of the environment cannot be used.
@@ -89,7 +88,6 @@ class OpenaiClient:
         self._endpoint = endpoint
         self._limits = limits
         self._meter = meter
-        self._max_tokens = max_tokens
         self._own_secrets = Redactor([value.removeprefix("Bearer ") for value in endpoint.headers.values()])
         self._headers = {**endpoint.headers, "user-agent": "bubbot"}
         self._chat_headers = self._headers | {
@@ -109,7 +107,7 @@ class OpenaiClient:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[TextDelta | ModelReply, None]:
         """See `ProviderClient.stream`."""
         name, limits = self._name, self._limits
-        body = encode_request(request, name, self._endpoint, max_tokens=self._max_tokens)
+        body = encode_request(request, self._endpoint.model, provider_of(name))
         answer = StreamedAnswer(name)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + limits.first_token

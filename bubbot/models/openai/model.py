@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from bubbot.models.catalogue import sizes
 from bubbot.models.catalogue.keys import KEY_PROVIDER
+from bubbot.models.fit import ModelFit, limit_output
 from bubbot.models.messages import provider_of
 from bubbot.models.openai.client import OpenaiClient
 from bubbot.models.openai.providers import resolve_endpoint
@@ -37,5 +38,12 @@ def make_model(
     endpoint = resolve_endpoint(name, api_base=api_base, api_key=api_key, variables=variables)
     limits, meter = read_limits(settings), UsageMeter(name, own_address=endpoint.is_own)
     traits = sizes.find_traits(name, context_tokens=settings.get("context_tokens"), own_address=endpoint.is_own)
-    client = OpenaiClient(name, endpoint, limits, meter, variables=variables, max_tokens=settings.get("max_tokens"))
-    return ProviderModel(name, traits, limits, client, meter, sleep=sleep, jitter=jitter)
+    client = OpenaiClient(name, endpoint, limits, meter, variables=variables)
+    fit = ModelFit(
+        name,
+        options.lessons,
+        address=api_base,
+        rules=endpoint.rules,
+        parameters=endpoint.parameters | limit_output(settings),
+    )
+    return ProviderModel(name, traits, limits, client, meter=meter, fit=fit, sleep=sleep, jitter=jitter)

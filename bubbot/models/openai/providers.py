@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import field
+from typing import Any
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from bubbot.errors import ModelRefused
@@ -24,8 +25,6 @@ class OpenaiProvider:
         path_suffix: what every address of it ends with; it is added to an address that lacks it. Empty for nothing.
         model_prefix: what stands before the name of a model that has no prefix of its own.
         sends_usage_unasked: it counts tokens without `stream_options`, and may refuse that key.
-        takes_names: it takes the key `name` in messages.
-        wants_plain_text: it takes texts as one string only, not as a list of parts.
         key_header: the header with the key; empty for the usual one, `Authorization: Bearer`.
         is_openai: its models are OpenAI's, with the rules that OpenAI has for some of them.
     """
@@ -36,8 +35,6 @@ class OpenaiProvider:
     path_suffix: str = ""
     model_prefix: str = ""
     sends_usage_unasked: bool = False
-    takes_names: bool = True
-    wants_plain_text: bool = False
     key_header: str = ""
     is_openai: bool = False
 
@@ -48,9 +45,7 @@ PROVIDERS: Mapping[str, OpenaiProvider] = {
         "https://api.openai.com/v1", ("OPENAI_API_KEY",), ("OPENAI_BASE_URL", "OPENAI_API_BASE"), is_openai=True
     ),
     "azure": OpenaiProvider("", ("AZURE_API_KEY",), key_header="api-key", is_openai=True),
-    "deepseek": OpenaiProvider(
-        "https://api.deepseek.com/beta", ("DEEPSEEK_API_KEY",), ("DEEPSEEK_API_BASE",), wants_plain_text=True
-    ),
+    "deepseek": OpenaiProvider("https://api.deepseek.com/beta", ("DEEPSEEK_API_KEY",), ("DEEPSEEK_API_BASE",)),
     "fireworks_ai": OpenaiProvider(
         "https://api.fireworks.ai/inference/v1",
         ("FIREWORKS_API_KEY", "FIREWORKS_AI_API_KEY", "FIREWORKSAI_API_KEY", "FIREWORKS_AI_TOKEN"),
@@ -78,7 +73,7 @@ PROVIDERS: Mapping[str, OpenaiProvider] = {
         ("TOGETHER_API_KEY", "TOGETHER_AI_API_KEY", "TOGETHERAI_API_KEY", "TOGETHER_AI_TOKEN"),
         ("TOGETHER_AI_API_BASE",),
     ),
-    "xai": OpenaiProvider("https://api.x.ai/v1", ("XAI_API_KEY",), ("XAI_API_BASE",), takes_names=False),
+    "xai": OpenaiProvider("https://api.x.ai/v1", ("XAI_API_KEY",), ("XAI_API_BASE",)),
 }
 """The providers by their names in litellm; a test compares addresses and variables with it."""
 
@@ -116,10 +111,15 @@ class Endpoint:
         return urlunsplit(parts._replace(path=parts.path.rstrip("/") + path))
 
     @property
-    def output_limit_key(self) -> str:
-        """The key for the most tokens of an answer: OpenAI's reasoning models know only the newer one."""
+    def rules(self) -> tuple[str, ...]:
+        """The rules of its requests: OpenAI's reasoning models know only the newer name for the most tokens of an answer."""
         has_newer = self.provider.is_openai and re.match(_REASONING_MODEL, self.model)
-        return "max_completion_tokens" if has_newer else "max_tokens"
+        return ("rename:max_tokens:max_completion_tokens@1",) if has_newer else ()
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of every request of a chat."""
+        return {} if self.provider.sends_usage_unasked else {"stream_options": {"include_usage": True}}
 
 
 def is_direct(name: str, *, mode: str | None, api_base: str | None) -> bool:

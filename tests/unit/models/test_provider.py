@@ -8,9 +8,19 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from bubbot.errors import ModelError, ModelOverflow, ModelRateLimited, ModelRefused, ModelUnavailable
+from bubbot.models.fit import ModelFit
 from bubbot.models.provider import CallLimits, ProviderModel, read_limits
 from bubbot.models.usage import UsageMeter
-from bubbot.ports.model import FailedAttempt, ModelEvent, ModelReply, ModelRequest, ModelTraits, TextDelta, Transcript
+from bubbot.ports.model import (
+    FailedAttempt,
+    ModelEvent,
+    ModelReply,
+    ModelRequest,
+    ModelTraits,
+    NoLessons,
+    TextDelta,
+    Transcript,
+)
 
 REQUEST = ModelRequest("", ({"role": "user", "content": "hi"},))
 REPLY = ModelReply("hello")
@@ -59,8 +69,8 @@ async def play(
 
     client = PlayedClient(*calls)
     limits = CallLimits(retries=retries, retry_wait=8.0)
-    meter = UsageMeter("openai/test", own_address=True)
-    model = ProviderModel("a/b", ModelTraits(), limits, client, meter, sleep=sleep, jitter=lambda: jitter)
+    meter, fit = UsageMeter("openai/test", own_address=True), ModelFit("a/b", NoLessons())
+    model = ProviderModel("a/b", ModelTraits(), limits, client, meter=meter, fit=fit, sleep=sleep, jitter=lambda: jitter)
     events: list[ModelEvent | ModelError | Transcript] = []
     try:
         if record:

@@ -43,7 +43,7 @@ from bubbot.tape.service import TapeService
 from bubbot.tape.store import Batch, TapeStore
 from tests.doubles import CountingIds, SteppingClock
 from tests.tapes import notes
-from tests.turns import HOME, WAIT, Bench, Options, Played, calls, no_other, running, says
+from tests.turns import HOME, WAIT, Bench, Options, Played, calls, no_lessons, no_other, running, says
 
 BERLIN = ZoneInfo("Europe/Berlin")
 SPECS = (ToolSpec("tape_search", "Searches.", {"type": "object", "properties": {"q": {"type": "string"}}}),)
@@ -60,7 +60,7 @@ def open_tape(store: TapeStore) -> TapeService:
 
 
 async def composed(turn: Turn, traits: ModelTraits | None = None, **settings: Any) -> ComposedRequest:
-    models = SessionModels(ScriptedModel(traits=traits), no_other, tuple)
+    models = SessionModels(ScriptedModel(traits=traits), no_other, tuple, no_lessons())
     memory = MemoryFeature(Path("unused"), turn.now, MemorySettings())
     policy = ContextPolicy(**{"sections": [memory.build_block], "strategies": OWN_STRATEGIES, **settings})
     composer = RequestComposer(models.model_for_turn, policy, lambda _names: SPECS)

@@ -13,7 +13,7 @@ from bubbot.ports.model import Model, ModelTraits
 from bubbot.runtime.models import SessionModels
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.store import TapeStore
-from tests.turns import Bench, Options, running
+from tests.turns import Bench, Options, no_lessons, running
 
 SMALL = ModelTraits(tools=False, short_prompt=True, notice="A small model.")
 
@@ -151,7 +151,7 @@ async def test_every_model_that_was_made_is_closed(shelf: Shelf) -> None:
         async def aclose(self) -> None:
             closed.append(self.name)
 
-    models = SessionModels(Closing(name="first"), lambda name: Closing(name=name), lambda: ())
+    models = SessionModels(Closing(name="first"), lambda name: Closing(name=name), tuple, no_lessons())
     assert models.get_model("second") is models.get_model("second")
     await models.aclose()
     assert closed == ["first", "second"]

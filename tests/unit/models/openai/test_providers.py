@@ -170,15 +170,16 @@ def test_only_what_speaks_the_protocol_is_called_with_it(name: str, address: str
 
 
 @pytest.mark.parametrize(
-    ("name", "key"),
+    ("name", "is_newer"),
     [
-        ("openai/gpt-4o", "max_tokens"),
-        ("openai/gpt-5-mini", "max_completion_tokens"),
-        ("openai/o3-mini", "max_completion_tokens"),
-        ("openai/gpt-5-chat-latest", "max_tokens"),
-        ("openrouter/openai/gpt-5", "max_tokens"),
-        ("openai/oscar", "max_tokens"),
+        ("openai/gpt-4o", False),
+        ("openai/gpt-5-mini", True),
+        ("openai/o3-mini", True),
+        ("openai/gpt-5-chat-latest", False),
+        ("openrouter/openai/gpt-5", False),
+        ("openai/oscar", False),
     ],
 )
-def test_reasoning_models_of_openai_know_the_newer_limit_only(name: str, key: str) -> None:
-    assert resolved(name, None, "k").output_limit_key == key
+def test_reasoning_models_of_openai_know_the_newer_limit_only(name: str, *, is_newer: bool) -> None:
+    rules = ("rename:max_tokens:max_completion_tokens@1",) if is_newer else ()
+    assert resolved(name, None, "k").rules == rules

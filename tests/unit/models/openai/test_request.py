@@ -7,22 +7,26 @@ from typing import Any
 
 import pytest
 
+from bubbot.models.fit import ModelFit, limit_output
+from bubbot.models.messages import provider_of
 from bubbot.models.openai.providers import resolve_endpoint
 from bubbot.models.openai.request import encode_request
-from bubbot.ports.model import ModelRequest, ToolSpec
+from bubbot.ports.model import ModelRequest, NoLessons, ToolSpec
 from bubbot.tape.entry import canonical
 
 TOOL = ToolSpec("f", "does", {"type": "object", "properties": {}})
 HI = {"role": "user", "content": "hi"}
 
 
-def encoded(request: ModelRequest, name: str = "openai/test", **options: Any) -> bytes:
+def encoded(request: ModelRequest, name: str = "openai/test", **settings: Any) -> bytes:
     endpoint = resolve_endpoint(name, api_base=None, api_key="k", variables={})
-    return encode_request(request, name, endpoint, **options)
+    parameters = endpoint.parameters | limit_output(settings)
+    fitted, _ = ModelFit(name, NoLessons(), rules=endpoint.rules, parameters=parameters).fit(request)
+    return encode_request(fitted, endpoint.model, provider_of(name))
 
 
-def sent(request: ModelRequest, name: str = "openai/test", **options: Any) -> dict[str, Any]:
-    body: dict[str, Any] = json.loads(encoded(request, name, **options))
+def sent(request: ModelRequest, name: str = "openai/test", **settings: Any) -> dict[str, Any]:
+    body: dict[str, Any] = json.loads(encoded(request, name, **settings))
     return body
 
 

@@ -1,0 +1,326 @@
+"""Rules that change a request so that its model takes it. Pure functions: a recorded request is built with them again.
+
+A rule has a name, arguments and a version: `no_tools@1`, `ids:mistral@1`, `rename:max_tokens:max_completion_tokens@1`. What
+a version does never changes, because steps name it. `bubbot.models.fit` says which model needs which rules.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b32encode
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from hashlib import sha256
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from bubbot.errors import ConfigError
+from bubbot.ports.model import ModelRequest
+from bubbot.tape.entry import JsonObject, canonical
+
+NOT_SHOWN = "[an image that this model cannot see]"
+"""What stands for an image if a model takes none."""
+NO_ANSWER = "[no answer]"
+"""What the assistant says where a server wants an answer of it and there is none."""
+_WORD = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_ID_FORMS: Mapping[str, tuple[re.Pattern[str], int]] = MappingProxyType(
+    {
+        "mistral": (re.compile(r"[A-Za-z0-9]{9}"), 9),
+        "openai": (re.compile(r".{1,40}", re.DOTALL), 32),
+        "word": (_WORD, 32),
+    }
+)
+"""The forms that the ids of calls have, with the number of letters of an id made for one that has another form."""
+
+_Change: TypeAlias = Callable[[JsonObject], JsonObject]
+_Rule: TypeAlias = Callable[..., ModelRequest]
+
+
+def apply_rule(rule: str, request: ModelRequest) -> ModelRequest:
+    """Apply a rule; return the same object if it has nothing to change.
+
+    Raises:
+        ConfigError: this version of bubbot does not know the rule.
+    """
+    name, *arguments = rule.partition("@")[0].split(":")
+    version = rule.partition("@")[2]
+    function = _RULES.get(f"{name}@{version}")
+    if function is None:
+        raise ConfigError(f"this version of bubbot does not know the rule {rule!r} of requests")
+    return function(request, *arguments)
+
+
+def apply_rules(rules: Iterable[str], request: ModelRequest) -> ModelRequest:
+    """Apply rules in their order; see `apply_rule`."""
+    for rule in rules:
+        request = apply_rule(rule, request)
+    return request
+
+
+def _change_each(request: ModelRequest, change: _Change) -> ModelRequest:
+    messages = tuple([change(message) for message in request.messages])
+    if all(map(_is_same, messages, request.messages)):
+        return request
+    if not request.texts:
+        return replace(request, messages=messages)
+    pairs = zip(request.messages, messages, request.texts, strict=True)
+    texts = tuple([text if new is old else canonical(new).encode() for old, new, text in pairs])
+    return replace(request, messages=messages, texts=texts)
+
+
+def _is_same(new: object, old: object) -> bool:
+    return new is old
+
+
+def _replace_messages(request: ModelRequest, messages: Sequence[JsonObject]) -> ModelRequest:
+    """Return the request with other messages; those that it had already are not encoded again."""
+    if len(messages) == len(request.messages) and all(map(_is_same, messages, request.messages)):
+        return request
+    if not request.texts:
+        return replace(request, messages=tuple(messages))
+    known = {id(message): text for message, text in zip(request.messages, request.texts, strict=True)}
+    texts = tuple([known.get(id(message)) or canonical(message).encode() for message in messages])
+    return replace(request, messages=tuple(messages), texts=texts)
+
+
+def _join_roles(request: ModelRequest) -> ModelRequest:
+    """Join messages of one side that follow each other, for servers whose roles have to alternate."""
+    joined: list[JsonObject] = []
+    for message in request.messages:
+        last = joined[-1] if joined else None
+        is_joined = last is not None and message["role"] == last["role"] in ("user", "assistant")
+        if last is None or not is_joined or last.get("tool_calls"):
+            joined.append(message)
+        else:
+            contents = _join_contents(last.get("content"), message.get("content"))
+            joined[-1] = {**_without_keys(last, ("name",)), **_without_keys(message, ("name",)), **contents}
+    return _replace_messages(request, joined)
+
+
+def _join_contents(first: Any, second: Any) -> JsonObject:
+    if not isinstance(first, (list, tuple)) and not isinstance(second, (list, tuple)):
+        return {"content": "\n\n".join(filter(None, (first, second)))}
+    parts = [
+        part
+        for content in (first, second)
+        for part in (content if isinstance(content, (list, tuple)) else [_text_part(content)] if content else ())
+    ]
+    return {"content": parts}
+
+
+def _text_part(text: str) -> JsonObject:
+    return {"type": "text", "text": text}
+
+
+def _open_with_user(request: ModelRequest) -> ModelRequest:
+    """Let a conversation begin with a message of the user's side."""
+    first = request.messages[0] if request.messages else None
+    if first is None or first["role"] == "user":
+        return request
+    if first["role"] == "assistant" and not first.get("tool_calls"):
+        return _replace_messages(request, [{**first, "role": "user"}, *request.messages[1:]])
+    return _replace_messages(request, [{"role": "user", "content": "[the conversation goes on]"}, *request.messages])
+
+
+def _without_system(request: ModelRequest) -> ModelRequest:
+    """Write the system prompt at the top of the first message, for chat templates without that role."""
+    if not request.system.strip():
+        return request
+    first = request.messages[0] if request.messages else None
+    rest = request.messages
+    opening: JsonObject = {"role": "user", "content": request.system}
+    if first is not None and first["role"] == "user":
+        opening, rest = {**first, **_join_contents(request.system, first.get("content"))}, rest[1:]
+    return replace(_replace_messages(request, [opening, *rest]), system="")
+
+
+def _answer_results(request: ModelRequest) -> ModelRequest:
+    """Put words of the assistant between the result of a tool and the next message of the user."""
+    messages: list[JsonObject] = []
+    for message in request.messages:
+        if messages and messages[-1]["role"] == "tool" and message["role"] == "user":
+            messages.append({"role": "assistant", "content": NO_ANSWER})
+        messages.append(message)
+    return _replace_messages(request, messages)
+
+
+def _fit_ids(request: ModelRequest, form: str) -> ModelRequest:
+    """Give calls, and their results, ids of a form; an id that has it stays."""
+    pattern, length = _ID_FORMS[form]
+
+    def fit(call_id: str) -> str:
+        if pattern.fullmatch(call_id):
+            return call_id
+        return b32encode(sha256(call_id.encode()).digest()).decode().lower()[:length]
+
+    def change(message: JsonObject) -> JsonObject:
+        if calls := message.get("tool_calls"):
+            fitted = [fit(call["id"]) for call in calls]
+            if all(new == call["id"] for new, call in zip(fitted, calls, strict=True)):
+                return message
+            return {**message, "tool_calls": [{**call, "id": new} for new, call in zip(fitted, calls, strict=True)]}
+        if message["role"] == "tool" and (new := fit(message["tool_call_id"])) != message["tool_call_id"]:
+            return {**message, "tool_call_id": new}
+        return message
+
+    return _change_each(request, change)
+
+
+def _with_reasoning(request: ModelRequest, provider: str) -> ModelRequest:
+    """Send reasoning with every message that holds calls: an empty one if the provider has none of its own there."""
+
+    def change(message: JsonObject) -> JsonObject:
+        if not message.get("tool_calls"):
+            return message
+        replay = message.get("replay")
+        is_own = isinstance(replay, Mapping) and replay.get("provider") == provider and "reasoning_content" in replay
+        if is_own or "reasoning_content" in message:
+            return message
+        return {**message, "reasoning_content": ""}
+
+    return _change_each(request, change)
+
+
+def _without_reasoning(request: ModelRequest) -> ModelRequest:
+    """Send no reasoning back."""
+    return _change_each(request, partial(_without_keys, keys=("replay", "reasoning_content")))
+
+
+def _without_names(request: ModelRequest) -> ModelRequest:
+    """Send no `name` with a message; who speaks stands in its text, too."""
+    return _change_each(request, partial(_without_keys, keys=("name",)))
+
+
+def _without_keys(message: JsonObject, keys: tuple[str, ...]) -> JsonObject:
+    if not any(key in message for key in keys):
+        return message
+    return {key: value for key, value in message.items() if key not in keys}
+
+
+def _as_plain_text(request: ModelRequest) -> ModelRequest:
+    """Send parts of text as one text."""
+
+    def change(message: JsonObject) -> JsonObject:
+        content = message.get("content")
+        if not isinstance(content, (list, tuple)) or not all(part.get("type") == "text" for part in content):
+            return message
+        return {**message, "content": "".join([part["text"] for part in content])}
+
+    return _change_each(request, change)
+
+
+def _without_images(request: ModelRequest) -> ModelRequest:
+    """Put words in the place of images; the name of each stands before it."""
+
+    def change(message: JsonObject) -> JsonObject:
+        content = message.get("content")
+        if not isinstance(content, (list, tuple)) or not any(map(_is_image, content)):
+            return message
+        parts = [_text_part(NOT_SHOWN) if _is_image(part) else part for part in content]
+        if all(part.get("type") == "text" for part in parts):
+            return {**message, "content": "\n\n".join([part["text"] for part in parts])}
+        return {**message, "content": parts}
+
+    return _change_each(request, change)
+
+
+def _is_image(part: Any) -> bool:
+    return isinstance(part, Mapping) and part.get("type") in ("image_url", "image", "input_image")
+
+
+def _without_tools(request: ModelRequest) -> ModelRequest:
+    """Offer no tool, and write what was called, and what came of it, as text."""
+    names: dict[str, str] = {}
+    messages: list[JsonObject] = []
+    results: list[str] = []
+
+    def add_results() -> None:
+        if results:
+            messages.append({"role": "user", "content": "\n\n".join(results)})
+            results.clear()
+
+    for message in request.messages:
+        if message["role"] == "tool":
+            results.append(_describe_result(names.get(message["tool_call_id"], "a tool"), message.get("content")))
+            continue
+        add_results()
+        names |= {call["id"]: call["function"]["name"] for call in message.get("tool_calls") or ()}
+        messages.append(_describe_calls(message))
+    add_results()
+    return (
+        replace(_replace_messages(request, messages), tools=())
+        if request.tools
+        else _replace_messages(request, messages)
+    )
+
+
+def _describe_calls(message: JsonObject) -> JsonObject:
+    calls = [call["function"] for call in message.get("tool_calls") or ()]
+    if not calls:
+        return message
+    lines = [f"[I called {call['name']} with {call['arguments']}]" for call in calls]
+    return {"role": "assistant", "content": "\n".join([*filter(None, [message.get("content")]), *lines])}
+
+
+def _describe_result(name: str, content: Any) -> str:
+    """Write a result as quoted lines, so that no words of it look like those of a person."""
+    text = content if isinstance(content, str) else canonical(content)
+    quoted = "\n".join([f"> {line}" for line in text.splitlines()])
+    return f"[what {name} returned; no person wrote this]\n{quoted}"
+
+
+def _without_empty_text(request: ModelRequest) -> ModelRequest:
+    """Send no text at all beside calls where the text is empty."""
+
+    def change(message: JsonObject) -> JsonObject:
+        return {**message, "content": None} if message.get("tool_calls") and message.get("content") == "" else message
+
+    return _change_each(request, change)
+
+
+def _with_text(request: ModelRequest) -> ModelRequest:
+    """Send some text beside calls where there is none."""
+
+    def change(message: JsonObject) -> JsonObject:
+        if not message.get("tool_calls") or message.get("content"):
+            return message
+        return {**message, "content": "[calls]"}
+
+    return _change_each(request, change)
+
+
+def _without_parameter(request: ModelRequest, name: str) -> ModelRequest:
+    if name not in request.parameters:
+        return request
+    return replace(request, parameters={key: value for key, value in request.parameters.items() if key != name})
+
+
+def _rename_parameter(request: ModelRequest, name: str, new: str) -> ModelRequest:
+    if name not in request.parameters:
+        return request
+    renamed = {new if key == name else key: value for key, value in request.parameters.items()}
+    return replace(request, parameters=renamed)
+
+
+_RULES: Mapping[str, _Rule] = MappingProxyType(
+    {
+        "no_tools@1": _without_tools,
+        "no_images@1": _without_images,
+        "no_system@1": _without_system,
+        "join_roles@1": _join_roles,
+        "first_user@1": _open_with_user,
+        "answer_results@1": _answer_results,
+        "ids@1": _fit_ids,
+        "reasoning@1": _with_reasoning,
+        "no_reasoning@1": _without_reasoning,
+        "no_names@1": _without_names,
+        "plain_text@1": _as_plain_text,
+        "no_empty_text@1": _without_empty_text,
+        "some_text@1": _with_text,
+        "without@1": _without_parameter,
+        "rename@1": _rename_parameter,
+    }
+)
+RULE_ORDER = tuple(name.partition("@")[0] for name in _RULES)
+"""The names of the rules in the order in which a request is fitted: tools become text before neighbours are joined."""
