@@ -65,8 +65,8 @@ from bubbot.ports.turn import OpenGate, Turn, TurnResult
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.calls import ToolCallRunner, ToolLimits
 from bubbot.runtime.compose import ContextPolicy, RequestComposer, rebuild_request
-from bubbot.runtime.loop import AgentLoop
 from bubbot.runtime.lessons import MODELS_TAPE, ModelLessons
+from bubbot.runtime.loop import AgentLoop
 from bubbot.runtime.models import SessionModels
 from bubbot.runtime.queue import QueuePolicy
 from bubbot.runtime.recovery import OpenWork, find_open_work
@@ -257,6 +257,7 @@ class Bench:
     forgotten: list[str]
     service: Callable[[str], TapeService]
     new_id: CountingIds
+    lessons: ModelLessons
 
     def inbound(
         self, text: str, *, chat: str = "home", sender: str = "1", external_id: str | None = None, **fields: Any
@@ -425,7 +426,9 @@ async def _bench(
     app = AppRuntime({channel.name: line.link}, deps, lambda session: session_service(service, session), group)
     line.open_gate(app, options.texts, activity=show, report=options.report)
     tapes, ports = (memory.exported, forgotten), (line.deliverer, line.gate)
-    return Bench(store, model, channel, line, app, inbox, outbox, *ports, parts.toolbox, *tapes, service, new_id)
+    return Bench(
+        store, model, channel, line, app, inbox, outbox, *ports, parts.toolbox, *tapes, service, new_id, lessons
+    )
 
 
 class KeptMemory(MemoryFeature):

@@ -70,7 +70,9 @@ async def play(
     client = PlayedClient(*calls)
     limits = CallLimits(retries=retries, retry_wait=8.0)
     meter, fit = UsageMeter("openai/test", own_address=True), ModelFit("a/b", NoLessons())
-    model = ProviderModel("a/b", ModelTraits(), limits, client, meter=meter, fit=fit, sleep=sleep, jitter=lambda: jitter)
+    model = ProviderModel(
+        "a/b", ModelTraits(), limits, client, meter=meter, fit=fit, sleep=sleep, jitter=lambda: jitter
+    )
     events: list[ModelEvent | ModelError | Transcript] = []
     try:
         if record:
