@@ -25,7 +25,8 @@ from bubbot.tape.references import (
 TURN_START, TURN_END, TURN_INTERRUPTED = "turn/start", "turn/end", "turn/interrupted"
 TURN_ENDS = (TURN_END, TURN_INTERRUPTED)
 STEP_EVENT = "loop.step"
-MODEL_LEARNED, MODEL_FORGOTTEN = "model/learned", "model/forgotten"
+MODEL_LEARNED = "model/learned"
+MODEL_FORGOTTEN = "model/forgotten"
 
 
 class PersonData(TypedDict):

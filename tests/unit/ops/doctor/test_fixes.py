@@ -37,6 +37,8 @@ from bubbot.ops.doctor.service import check_service
 from bubbot.ops.service.render import render_unit
 from bubbot.ports.channel import MessagePart, Role
 from bubbot.ports.checks import Finding
+from bubbot.ports.model import Lesson
+from bubbot.runtime.lessons import MODELS_TAPE, ModelLessons
 from bubbot.settings.loader import Settings
 from bubbot.settings.sections import HealthSettings
 from bubbot.stores.sqlite.backups import ExtraFiles, write_backup
@@ -492,6 +494,20 @@ class TestDatabase:
         run(tmp_path, "--home", str(other.path), "restore", str(copy))
         monkeypatch.setenv("BUBBOT_HOME", str(other.path))
         mend(checkup(other), "home.quarantine", tmp_path)
+
+
+class TestModels:
+    @mends("model.learned")
+    def test_one_that_refused_requests_is_asked_in_the_usual_form_again(self, home: Home, tmp_path: Path) -> None:
+        async def learn(store: SqliteStore) -> None:
+            lessons = ModelLessons(TapeService(store, MODELS_TAPE, now=lambda: START, new_id=CountingIds()))
+            lesson = Lesson("ollama/gemma3:4b", "127.0.0.1:8080", "no_tools@1")
+            lessons.try_out(lesson)
+            await lessons.keep([lesson])
+
+        run(tmp_path, "ask", "hello")
+        write(home, learn)
+        mend(checkup(home), "model.learned", tmp_path)
 
 
 class TestDisk:

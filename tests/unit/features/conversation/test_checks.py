@@ -1,0 +1,41 @@
+"""The finding of the doctor about what models refused."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from bubbot.features.conversation.checks import check_lessons
+from bubbot.ports.checks import HomeReader
+from bubbot.ports.model import Lesson
+from bubbot.runtime.lessons import MODELS_TAPE, ModelLessons
+from bubbot.stores.inmemory import InMemoryStore
+from bubbot.tape.service import TapeService
+from tests.doubles import CountingIds, SteppingClock
+from tests.planting import found, plants
+
+UNUSED: Any = None
+
+
+@plants("model.learned")
+def test_a_model_that_refused_requests_is_named_until_it_is_asked_again(memory_store: InMemoryStore) -> None:
+    tape = TapeService(memory_store, MODELS_TAPE, now=SteppingClock(), new_id=CountingIds())
+    home = HomeReader(Path(), Path(), None, UNUSED, UNUSED, lambda _: nullcontext(tape))
+    assert asyncio.run(check_lessons(home)) == []
+    lessons = ModelLessons(tape)
+
+    async def learn() -> None:
+        for rule in ("no_tools@1", "join_roles@1"):
+            lesson = Lesson("ollama/gemma3:4b", "", rule)
+            lessons.try_out(lesson)
+            await lessons.keep([lesson])
+
+    asyncio.run(learn())
+    finding = found(asyncio.run(check_lessons(home)))["model.learned"]
+    assert finding.cause.startswith("ollama/gemma3:4b refused requests")
+    assert "no_tools@1, join_roles@1" in finding.cause
+    assert finding.fix == "bubbot ask ',model.relearn ollama/gemma3:4b'"
+    asyncio.run(lessons.forget("ollama/gemma3:4b"))
+    assert asyncio.run(check_lessons(home)) == []
