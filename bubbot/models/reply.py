@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 from bubbot.models.messages import provider_of
@@ -125,7 +125,8 @@ class ReplyAssembler:
         return f"call_{self.response_id or 'own'}_{index}"
 
     def _estimate_usage(self, request: ModelRequest) -> Usage:
-        return Usage(estimate_tokens(request.as_bytes().decode()), estimate_tokens(self.collect_text()))
+        read = replace(request, parameters={})  # a model reads no parameters
+        return Usage(estimate_tokens(read.as_bytes().decode()), estimate_tokens(self.collect_text()))
 
 
 def make_usage(read: int | None, written: int | None, cached: int | None, cost: float | None = None) -> Usage:
