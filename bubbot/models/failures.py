@@ -15,7 +15,9 @@ FailureKind = Literal["overflow", "rate", "refused", "unavailable"]
 RETRYABLE_STATUSES = frozenset({408, 409, 424, 425, 500, 502, 503, 504, 529})
 """Statuses after which the same request may succeed (424 is Bedrock's for a model that failed); 429 has its own kind."""
 MAX_PROVIDER_CHARS = 300
-"""Characters of a provider's own message that are passed on."""
+"""Characters of a provider's own message that people see."""
+MAX_WORDS = 2_000
+"""Characters of it in which the reason of a refusal is looked for."""
 
 _OVERFLOW = re.compile(
     r"context_length_exceeded|exceed_context_size_error"
@@ -39,6 +41,11 @@ _RATE = re.compile(
 _NO_MONEY = re.compile(
     r"insufficient_quota|exceeded your current quota|credit balance|insufficient (credits|balance)", re.IGNORECASE
 )
+_TEMPLATE = re.compile(
+    r"roles? must alternate|TemplateError|jinja|system role not supported|unexpected role|only user,? (and )?assistant",
+    re.IGNORECASE,
+)
+"""What servers say, often with status 500, if the chat template of their model cannot write a conversation."""
 _GOOGLE_DELAY = re.compile(r"retryDelay\W+(\d+(?:\.\d+)?)s")
 """The delay of `RetryInfo` in the body of a Google error; there is no header for it."""
 
@@ -46,6 +53,11 @@ _GOOGLE_DELAY = re.compile(r"retryDelay\W+(\d+(?:\.\d+)?)s")
 def mentions_rate(text: str) -> bool:
     """Return true if an error speaks of a rate or a quota."""
     return _RATE.search(text) is not None
+
+
+def is_of_template(text: str) -> bool:
+    """Return true if an error says that a chat template cannot write this conversation: the same one always fails."""
+    return _TEMPLATE.search(text) is not None
 
 
 def is_overflow(text: str, status: int | None = None) -> bool:
@@ -64,9 +76,8 @@ def classify_status(status: int | None, text: str) -> FailureKind:
         return classify_limit(text)
     if is_overflow(text, status):
         return "overflow"
-    return (
-        "refused" if status is not None and 400 <= status < 500 and status not in RETRYABLE_STATUSES else "unavailable"
-    )
+    is_final = status is not None and 400 <= status < 500 and status not in RETRYABLE_STATUSES
+    return "refused" if is_final or is_of_template(text) else "unavailable"
 
 
 def build_failure(
@@ -83,12 +94,21 @@ def build_failure(
     Args:
         kind: of the failure.
         model: `provider/model`.
-        message: the provider's own words, without secrets; they are cut to a length fit for a sentence.
+        message: the provider's own words, without secrets; they are cut to a length fit for a sentence, and kept as `words`.
         status: the HTTP status, None if there was none.
         retry_after: the seconds that the provider asks to wait; None if it does not say.
         key_source: the setting or variable that the key came from; empty if unknown.
     """
-    message = clean(message)[:MAX_PROVIDER_CHARS]
+    words = clean(message)[:MAX_WORDS]
+    sentence = words[:MAX_PROVIDER_CHARS]
+    failure = _build_error(kind, model, sentence, status=status, retry_after=retry_after, key_source=key_source)
+    failure.words = words
+    return failure
+
+
+def _build_error(
+    kind: FailureKind, model: str, message: str, *, status: int | None, retry_after: float | None, key_source: str
+) -> ModelError:
     match kind:
         case "overflow":
             return ModelOverflow(f"The request is too long for {model}: {message}")

@@ -15,6 +15,7 @@ from bubbot.models.failures import (
     FailureKind,
     build_failure,
     classify_limit,
+    is_of_template,
     is_overflow,
     mentions_rate,
     read_google_delay,
@@ -121,6 +122,8 @@ def _classify(chain: tuple[BaseException, ...]) -> FailureKind:
         return classify_limit(text)
     if kind != "overflow" and is_overflow(text, status):
         return "overflow"
+    if is_of_template(text):
+        return "refused"
     # litellm calls a 404 and some 503 a bad request, and an unknown status a connection error.
     if kind == "refused" and status in RETRYABLE_STATUSES:
         return "unavailable"
