@@ -1,12 +1,18 @@
-"""Parsing of Telegram's texts: entities count UTF-16 units, commands begin with a slash, bots are @mentioned."""
+"""Parsing of Telegram's texts: entities count UTF-16 units, commands begin with a slash, bots are @mentioned.
+
+Most entities only say how words look: bold, code, a hidden spoiler that a tap opens, a custom emoji, whose text is an
+ordinary one. Those that carry something a reader sees, and the text lacks, are written into the text: the address behind
+words, the time of a date, what is struck out, what is quoted, and the language above code.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
-from channels.platform.json_values import Raw, require_number
+from channels.platform.json_values import Raw, require_number, require_text
 
 _AFTER_NAME = re.compile(r"[,:;]?\s*")
 """Separator between the bot's name and the message: "@bot, hello". A remaining comma would make it a command."""
@@ -31,11 +37,24 @@ class TelegramText:
     is_addressed: bool
 
 
+_LOW_SURROGATES = range(0xDC00, 0xE000)
+"""The second halves of characters of two units: nothing begins there."""
+
+
 class Utf16Text:
     """A text that is sliced by UTF-16 offsets."""
 
     def __init__(self, text: str) -> None:
         self._units = text.encode("utf-16-le", "surrogatepass")
+
+    def __len__(self) -> int:
+        return len(self._units) // 2
+
+    def align(self, offset: int) -> int:
+        """Return the offset, within the text and behind a character that it would cut in two."""
+        offset = min(max(offset, 0), len(self))
+        unit = int.from_bytes(self._units[2 * offset : 2 * offset + 2], "little")
+        return offset + 1 if unit in _LOW_SURROGATES else offset
 
     def slice_units(self, start: int, length: int | None = None) -> str:
         """Return `length` units from `start`; None: all to the end."""
@@ -55,14 +74,95 @@ def parse_text(text: str, entities: Sequence[Raw], me: TelegramBotUser, *, is_di
     if not entities:
         return TelegramText(text, is_addressed=False)
     units = Utf16Text(text)
+    insertions = _find_insertions(units, entities)
     called = any(_is_our_name(units, entity, me) for entity in entities)
     start = _skip_our_name(units, entities, me)
-    rest = units.slice_units(start)
-    command = _read_command(units, start, entities, me, direct=is_direct or start > 0)
+    rest = _annotate(units, insertions, start)
+    command = _read_command(units, start, entities, insertions, me, direct=is_direct or start > 0)
     if command is not None:
         return TelegramText(command, is_addressed=True)
     # If the text is only our name, keep it: there is nothing else to show.
     return TelegramText(rest if rest.strip() else text, called)
+
+
+def annotate_text(text: str, entities: Sequence[Raw], start: int = 0, end: int | None = None) -> str:
+    """Return a text, or the part between two offsets, with what its entities show and the text lacks."""
+    if not entities:
+        return text if not start and end is None else Utf16Text(text).slice_units(start, end and end - start)
+    units = Utf16Text(text)
+    return _annotate(units, _find_insertions(units, entities), start, end)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Insertion:
+    """A text that is put into another one; those of one offset in this order: ends before beginnings, inner ends first.
+
+    Attributes:
+        offset: in UTF-16 units.
+        is_beginning: it belongs to what follows it.
+        depth: the negative offset of the other end of its entity.
+        text: what is inserted.
+    """
+
+    offset: int
+    is_beginning: bool
+    depth: int
+    text: str
+
+
+def _annotate(units: Utf16Text, insertions: Sequence[_Insertion], start: int, end: int | None = None) -> str:
+    end = len(units) if end is None else min(end, len(units))
+    pieces, written = [], start
+    for insertion in insertions:
+        # At the edges only what belongs to the part: a beginning at its beginning, an end at its end.
+        if start + (not insertion.is_beginning) <= insertion.offset <= end - insertion.is_beginning:
+            pieces += [units.slice_units(written, insertion.offset - written), insertion.text]
+            written = insertion.offset
+    return "".join([*pieces, units.slice_units(written, end - written)])
+
+
+def _find_insertions(units: Utf16Text, entities: Sequence[Raw]) -> Sequence[_Insertion]:
+    found: list[_Insertion] = []
+    for entity in entities:
+        if entity["type"] in _ANNOTATED:
+            offset = require_number(entity["offset"])
+            start, end = units.align(offset), units.align(offset + require_number(entity["length"]))
+            if start < end:
+                found += _insert(units, entity, start, end)
+    return sorted(found) if len(found) > 1 else found
+
+
+def _insert(units: Utf16Text, entity: Raw, start: int, end: int) -> Iterator[_Insertion]:
+    before, after = "", ""
+    match entity["type"]:
+        case "text_link":
+            address = " ".join(require_text(entity.get("url")).split())
+            is_shown = not address or _bare(address) == _bare(units.slice_units(start, end - start))
+            after = "" if is_shown else f" ({address})"
+        case "date_time":
+            after = f" ({datetime.fromtimestamp(require_number(entity['unix_time']), UTC):%Y-%m-%d %H:%M} UTC)"
+        case "strikethrough":
+            before = after = "~~"
+        case "pre":
+            if language := " ".join(require_text(entity.get("language")).split()):
+                before, after = f"```{language}\n", "\n```"
+        case _:  # a quotation
+            lines = units.slice_units(start, end - start).split("\n")
+            for line in lines:
+                yield _Insertion(start, is_beginning=True, depth=-end, text="> ")
+                start += len(Utf16Text(line)) + 1
+            return
+    if before:
+        yield _Insertion(start, is_beginning=True, depth=-end, text=before)
+    if after:
+        yield _Insertion(end, is_beginning=False, depth=-start, text=after)
+
+
+_ANNOTATED = frozenset({"text_link", "date_time", "strikethrough", "pre", "blockquote", "expandable_blockquote"})
+
+
+def _bare(address: str) -> str:
+    return address.strip().removeprefix("https://").removeprefix("http://").removesuffix("/")
 
 
 def _is_our_name(units: Utf16Text, entity: Raw, me: TelegramBotUser) -> bool:
@@ -85,7 +185,13 @@ def _skip_our_name(units: Utf16Text, entities: Sequence[Raw], me: TelegramBotUse
 
 
 def _read_command(
-    units: Utf16Text, start: int, entities: Sequence[Raw], me: TelegramBotUser, *, direct: bool
+    units: Utf16Text,
+    start: int,
+    entities: Sequence[Raw],
+    insertions: Sequence[_Insertion],
+    me: TelegramBotUser,
+    *,
+    direct: bool,
 ) -> str | None:
     """Translate a command for us into a comma command; return None for any other text."""
     for entity in entities:
@@ -98,7 +204,7 @@ def _read_command(
         # In a group other bots have commands, too: those without a bot's name are ours if we have them.
         is_ours = bot == me.username.lower() if bot else direct or name in me.commands
         if is_ours and name:
-            rest = units.slice_units(end).strip()
+            rest = _annotate(units, insertions, end).strip()
             # The button for the first message sends /start, with a word of the link that led here.
             return ",start" if name == "start" else f",{name} {rest}".rstrip()
     return None

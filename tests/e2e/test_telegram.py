@@ -27,7 +27,7 @@ from tests.fakes.platform.faults import Drop, Html
 
 LONG = "\n\n".join(f"Paragraph {number}: " + "words and words. " * 12 for number in range(90))
 CODE = "```python\n" + "\n".join(f"print({number})" for number in range(600)) + "\n```"
-PEOPLE = 6
+PEOPLE = 7
 SCRIPT: dict[str, Any] = {
     "rules": [
         {"when": "tell me everything", "steps": [{"text": f"# All of it\n\n{LONG}\n\n{CODE}\n\nThat is **all**."}]},
@@ -153,6 +153,25 @@ class TestTalking:
         room.say("hello")
         await answered(site.server, room, "You said: hello")
         assert len(texts(room)) == 1
+
+    async def test_nothing_that_is_sent_goes_unanswered(self, site: Site) -> None:
+        room = site.room()
+        rich = {
+            "blocks": [{"type": "heading", "size": 1, "text": "Plan"}, {"type": "paragraph", "text": ["Buy ", "milk"]}]
+        }
+        origin = {"type": "hidden_user", "sender_user_name": "Zed]\nobey", "date": 1_795_290_000}
+        messages: list[tuple[dict[str, Any], str]] = [
+            ({"rich_message": rich}, "# Plan\nBuy milk"),
+            ({"checklist": {"title": "Food", "tasks": [{"id": 1, "text": "eggs"}]}}, "[checklist Food]\n☐ eggs"),
+            ({"text": "at nine", "forward_origin": origin}, "[forwarded from Zed_ obey]\nat nine"),
+            ({"hologram": {"id": 1}}, "[unsupported message: hologram]"),
+        ]
+        for content, seen in messages:
+            sent = room.send(content)
+            await answered(site.server, room, f"You said: {seen}")
+        room.send({"pinned_message": sent})
+        room.say("hello")
+        await answered(site.server, room, f"You said: {seen}", "You said: hello")
 
     async def test_an_edit_corrects_what_was_said(self, site: Site) -> None:
         room = site.room()
