@@ -203,8 +203,8 @@ class _TelegramMessageReader:
 
 def _read_text(message: Raw) -> tuple[str, Sequence[Raw]]:
     """Return the text of a message, wherever it has it, with its entities."""
-    if rich := find_object(message, "rich_message"):
-        found = read_rich_message(rich)
+    rich = find_object(message, "rich_message")
+    if rich and (found := read_rich_message(rich)).text:
         return found.text, found.entities
     if text := require_text(message.get("text")):
         return text, require_objects(message.get("entities"))

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from channels.platform.json_values import Raw, require_number, require_text
+from channels.platform.json_values import Raw, find_object, require_number, require_text
 
 _AFTER_NAME = re.compile(r"[,:;]?\s*")
 """Separator between the bot's name and the message: "@bot, hello". A remaining comma would make it a command."""
@@ -140,7 +140,8 @@ def _insert(units: Utf16Text, entity: Raw, start: int, end: int) -> Iterator[_In
             is_shown = not address or _bare(address) == _bare(units.slice_units(start, end - start))
             after = "" if is_shown else f" ({address})"
         case "date_time":
-            after = f" ({datetime.fromtimestamp(require_number(entity['unix_time']), UTC):%Y-%m-%d %H:%M} UTC)"
+            if (moment := entity.get("unix_time")) is not None:
+                after = f" ({datetime.fromtimestamp(require_number(moment), UTC):%Y-%m-%d %H:%M} UTC)"
         case "strikethrough":
             before = after = "~~"
         case "pre":
@@ -167,7 +168,7 @@ def _bare(address: str) -> str:
 
 def _is_our_name(units: Utf16Text, entity: Raw, me: TelegramBotUser) -> bool:
     if entity["type"] == "text_mention":
-        return bool(entity["user"]["id"] == me.id)
+        return (find_object(entity, "user") or {}).get("id") == me.id
     if entity["type"] != "mention":
         return False
     return units.slice_units(entity["offset"], entity["length"]).casefold() == f"@{me.username}".casefold()

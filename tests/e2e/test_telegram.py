@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import random
 import re
 import socket
 import subprocess
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,6 +19,9 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from bubbot.ports.channel import Inbound
+from channels.telegram.inbound import read_update
+from channels.telegram.inbound_text import TelegramBotUser
 from tests.e2e.bot import entries, run
 from tests.e2e.daemon import Daemon, configured, running, started
 from tests.fakes.botapi import odd
@@ -24,6 +30,7 @@ from tests.fakes.botapi.gatherings import Gathering
 from tests.fakes.botapi.server import Server
 from tests.fakes.botapi.world import User
 from tests.fakes.platform.faults import Drop, Html
+from tests.unit.channels.telegram.test_message_fields import random_message
 
 LONG = "\n\n".join(f"Paragraph {number}: " + "words and words. " * 12 for number in range(90))
 CODE = "```python\n" + "\n".join(f"print({number})" for number in range(600)) + "\n```"
@@ -456,3 +463,26 @@ def _name(entry: dict[str, object]) -> object:
 async def told_in_shell(home: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     """`bubbot ARGUMENTS` beside the running bot."""
     return await asyncio.to_thread(run, home, *arguments)
+
+
+@pytest.mark.proof
+async def test_every_message_of_an_owner_is_stored_whatever_is_in_it(server: Server, ada: User, home: Path) -> None:
+    chance, me = random.Random(5), TelegramBotUser(server.bot.user.id, server.bot.user.username)
+    configured(home, server, SCRIPT, owners=[ada.id], live=False, messages_per_minute=0, bytes_per_day=0)
+    who, expected = {"from": ada.json(), "chat": server.private(ada).chat.json(), "date": int(time.time())}, set()
+    for number in range(200):
+        content = {**random_message(chance, number), **who, "message_id": 1000 + number}
+        content = {name: value for name, value in content.items() if name not in ("sender_chat", "migrate_to_chat_id")}
+        update = server.odd(("message", content))
+        if isinstance(event := read_update("telegram", me, {"update_id": update, "message": content}), Inbound):
+            expected.add(event.external_id)
+    async with running(home):
+        await server.until(lambda: not server.bot.queue.pending(), 120)
+    tape = run(home, "tape", "show", "bubbot/inbox/telegram", "--json").stdout.decode().splitlines()
+    stored = {data["external_id"] for entry in map(json.loads, tape) if (data := _received(entry))}
+    assert stored == expected
+
+
+def _received(entry: dict[str, Any]) -> dict[str, Any] | None:
+    """The inbound of an entry of an inbox; None if it is something else."""
+    return entry["payload"]["data"] if _name(entry) == "inbox/received" else None
