@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TypeAlias
 
 from channels.platform.json_values import Raw, find_object, require_number, require_text
 
@@ -74,11 +75,10 @@ def parse_text(text: str, entities: Sequence[Raw], me: TelegramBotUser, *, is_di
     if not entities:
         return TelegramText(text, is_addressed=False)
     units = Utf16Text(text)
-    insertions = _find_insertions(units, entities)
     called = any(_is_our_name(units, entity, me) for entity in entities)
     start = _skip_our_name(units, entities, me)
-    rest = _annotate(units, insertions, start)
-    command = _read_command(units, start, entities, insertions, me, direct=is_direct or start > 0)
+    rest = _annotate(units, entities, start)
+    command = _read_command(units, start, entities, me, direct=is_direct or start > 0)
     if command is not None:
         return TelegramText(command, is_addressed=True)
     # If the text is only our name, keep it: there is nothing else to show.
@@ -89,47 +89,30 @@ def annotate_text(text: str, entities: Sequence[Raw], start: int = 0, end: int |
     """Return a text, or the part between two offsets, with what its entities show and the text lacks."""
     if not entities:
         return text if not start and end is None else Utf16Text(text).slice_units(start, end and end - start)
-    units = Utf16Text(text)
-    return _annotate(units, _find_insertions(units, entities), start, end)
+    return _annotate(Utf16Text(text), entities, start, end)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class _Insertion:
-    """A text that is put into another one; those of one offset in this order: ends before beginnings, inner ends first.
+_Insertion: TypeAlias = tuple[int, bool, int, str]
+"""A text that is put into another one: its offset, if it belongs to what follows, the other end of its entity, itself.
 
-    Attributes:
-        offset: in UTF-16 units.
-        is_beginning: it belongs to what follows it.
-        depth: the negative offset of the other end of its entity.
-        text: what is inserted.
-    """
-
-    offset: int
-    is_beginning: bool
-    depth: int
-    text: str
+Those of one offset stand in the order of these tuples: ends before beginnings, inner ends and outer beginnings first.
+"""
 
 
-def _annotate(units: Utf16Text, insertions: Sequence[_Insertion], start: int, end: int | None = None) -> str:
-    end = len(units) if end is None else min(end, len(units))
-    pieces, written = [], start
-    for insertion in insertions:
-        # At the edges only what belongs to the part: a beginning at its beginning, an end at its end.
-        if start + (not insertion.is_beginning) <= insertion.offset <= end - insertion.is_beginning:
-            pieces += [units.slice_units(written, insertion.offset - written), insertion.text]
-            written = insertion.offset
-    return "".join([*pieces, units.slice_units(written, end - written)])
-
-
-def _find_insertions(units: Utf16Text, entities: Sequence[Raw]) -> Sequence[_Insertion]:
-    found: list[_Insertion] = []
+def _annotate(units: Utf16Text, entities: Sequence[Raw], start: int, end: int | None = None) -> str:
+    start, end = units.align(start), units.align(len(units) if end is None else end)
+    insertions: list[_Insertion] = []
     for entity in entities:
         if entity["type"] in _ANNOTATED:
             offset = require_number(entity["offset"])
-            start, end = units.align(offset), units.align(offset + require_number(entity["length"]))
-            if start < end:
-                found += _insert(units, entity, start, end)
-    return sorted(found) if len(found) > 1 else found
+            first, last = units.align(offset), units.align(offset + require_number(entity["length"]))
+            if (first := max(first, start)) < (last := min(last, end)):
+                insertions += _insert(units, entity, first, last)
+    pieces = []
+    for offset, _, _, text in sorted(insertions):
+        pieces += [units.slice_units(start, offset - start), text]
+        start = offset
+    return "".join([*pieces, units.slice_units(start, end - start)])
 
 
 def _insert(units: Utf16Text, entity: Raw, start: int, end: int) -> Iterator[_Insertion]:
@@ -150,13 +133,13 @@ def _insert(units: Utf16Text, entity: Raw, start: int, end: int) -> Iterator[_In
         case _:  # a quotation
             lines = units.slice_units(start, end - start).split("\n")
             for line in lines:
-                yield _Insertion(start, is_beginning=True, depth=-end, text="> ")
+                yield start, True, -end, "> "
                 start += len(Utf16Text(line)) + 1
             return
     if before:
-        yield _Insertion(start, is_beginning=True, depth=-end, text=before)
+        yield start, True, -end, before
     if after:
-        yield _Insertion(end, is_beginning=False, depth=-start, text=after)
+        yield end, False, -start, after
 
 
 _ANNOTATED = frozenset({"text_link", "date_time", "strikethrough", "pre", "blockquote", "expandable_blockquote"})
@@ -186,13 +169,7 @@ def _skip_our_name(units: Utf16Text, entities: Sequence[Raw], me: TelegramBotUse
 
 
 def _read_command(
-    units: Utf16Text,
-    start: int,
-    entities: Sequence[Raw],
-    insertions: Sequence[_Insertion],
-    me: TelegramBotUser,
-    *,
-    direct: bool,
+    units: Utf16Text, start: int, entities: Sequence[Raw], me: TelegramBotUser, *, direct: bool
 ) -> str | None:
     """Translate a command for us into a comma command; return None for any other text."""
     for entity in entities:
@@ -205,7 +182,7 @@ def _read_command(
         # In a group other bots have commands, too: those without a bot's name are ours if we have them.
         is_ours = bot == me.username.lower() if bot else direct or name in me.commands
         if is_ours and name:
-            rest = _annotate(units, insertions, end).strip()
+            rest = _annotate(units, entities, end).strip()
             # The button for the first message sends /start, with a word of the link that led here.
             return ",start" if name == "start" else f",{name} {rest}".rstrip()
     return None

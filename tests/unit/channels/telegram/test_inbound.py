@@ -639,6 +639,8 @@ class TestMarks:
             ("see the", 3, "see the"),
             (" there", 18, " there"),
             ("changed", 3, "changed"),
+            ("cle there", 15, "cle (https://a.b) there"),
+            ("the art", 7, "the art (https://a.b)"),
         ]:
             quote = {"text": chosen, "position": position}
             event = inbound(message(text="?", reply_to_message=whole, quote=quote))
