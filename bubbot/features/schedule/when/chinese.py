@@ -35,10 +35,10 @@ _PARTS: Mapping[str, str] = MappingProxyType(
     {
         "凌晨": "dawn", "清早": "morning", "清晨": "morning", "早晨": "morning", "早上": "morning", "上午": "morning",
         "早": "morning", "中午": "noon", "正午": "noon", "午后": "afternoon", "下午": "afternoon", "傍晚": "dusk",
-        "晚上": "evening", "夜晚": "evening", "夜里": "night", "深夜": "night", "晚": "evening",
+        "晏昼": "afternoon", "下昼": "afternoon", "晚上": "evening", "夜晚": "evening", "夜里": "night", "深夜": "night", "晚": "evening",
     }
 )  # fmt: skip
-_PART = r"(?:凌晨|清早|清晨|早晨|早上|上午|中午|正午|午后|下午|傍晚|晚上|夜晚|夜里|深夜)"
+_PART = r"(?:凌晨|清早|清晨|早晨|早上|上午|中午|正午|午后|下午|[晏下]昼|傍晚|晚上|夜晚|夜里|深夜|[早晚](?=\s?\d))"
 _UNITS: Mapping[str, Span] = MappingProxyType(
     {
         "秒": Span(seconds=1), "分": Span(seconds=60), "刻": Span(seconds=900), "小": Span(seconds=3600),
@@ -57,8 +57,8 @@ _CLOCK = re.compile(
     rf"(?P<part>{_PART})?的?\s*(?:"
     r"(?P<digits>\d{1,2})[:：](?P<digit_minute>\d{2})(?:[:：](?P<second>\d{2}))?(?![\d:])"
     rf"|差\s*(?P<before>{_N})\s*(?P<before_unit>分|刻)钟?\s*(?P<before_hour>{_N})\s*点"
-    rf"|(?P<hour>{_N})\s*[点时](?:\s*钟|整)?(?:\s*(?P<half>半){_NOT_HALF}|\s*过?(?P<quarter>[一三1-3])\s*刻钟?"
-    rf"|\s*过?(?P<minute>{_N})\s*分钟?(?!之?后)|\s*(?P<short>\d{{2}}|[零〇]\s*[一二三四五六七八九]|[二三四五]?十[一二三四五六七八九]?){_NOT_MINUTES})?"
+    rf"|(?P<hour>{_N})\s*[点时](?:\s*钟|整|正(?!在))?(?:\s*[踏搭]?(?P<half>半){_NOT_HALF}(?:\s*(?P<half_second>{_N})\s*秒)?|\s*(?:[踏搭](?P<fives>[一二两三四五六七八九十]{{1,2}})|(?P<fives_>[一二两三四五六七八九十]{{1,2}})个字)|\s*过?(?P<quarter>[一三1-3])\s*刻钟?"
+    rf"|\s*过?(?P<minute>{_N})\s*分钟?(?!之?后)(?:\s*(?P<minute_second>{_N})\s*秒)?|\s*(?P<short>\d{{2}}|[零〇]\s*[一二三四五六七八九]|[二三四五]?十[一二三四五六七八九]?){_NOT_MINUTES})?"
     r"|(?P<midnight>半夜|午夜|零时)(?:(?:十二|12|零|0)点)?"
     r"|(?P<noon>正午)(?![\d一二三四五六七八九十]))"
 )
@@ -115,15 +115,19 @@ def _clock_of(match: re.Match[str]) -> Clock:
         minutes = _integer(match["before"], source) * (15 if match["before_unit"] == "刻" else 1)
         hour = _integer(match["before_hour"], source)
         return Clock(source, (hour - 2) % 12 + 1 if hour <= 12 else hour - 1, 60 - minutes, part=part)
-    minute = 30 if match["half"] else 0
+    minute, second = 30 if match["half"] else 0, match["half_second"] or match["minute_second"]
+    fives = match["fives"] or match["fives_"]
+    if fives:  # Cantonese counts the minutes by fives
+        minute = 5 * _integer(fives, source)
     if match["quarter"]:
         minute = 15 * _integer(match["quarter"], source)
     elif match["minute"] or match["short"]:
         minute = _integer((match["minute"] or match["short"]).replace(" ", ""), source)
-    is_bare = not (match["half"] or match["quarter"] or match["minute"] or match["short"]) and source.endswith("点")
+    is_bare = not (fives or match["half"] or match["quarter"] or match["minute"] or match["short"]) and source.endswith("点")
     hour = match["hour"]
     is_exact = hour.startswith("0") and len(hour) == 2
-    return Clock(source, _integer(hour, source), minute, part=part, is_exact=is_exact, is_bare=is_bare)
+    seconds = _integer(second, source) if second else 0
+    return Clock(source, _integer(hour, source), minute, seconds, part=part, is_exact=is_exact, is_bare=is_bare)
 
 
 def find_chinese_clocks(text: str, position: int) -> tuple[list[Clock], int]:
@@ -140,7 +144,7 @@ def find_chinese_clocks(text: str, position: int) -> tuple[list[Clock], int]:
     return clocks, end
 
 
-_DAYS: Mapping[str, int] = MappingProxyType({"今": 0, "明": 1, "后": 2, "大后": 3})
+_DAYS: Mapping[str, int] = MappingProxyType({"今": 0, "明": 1, "听": 1, "后": 2, "大后": 3})
 
 
 def _day(words: TimeWords, match: re.Match[str]) -> bool:
@@ -195,7 +199,7 @@ def _date(words: TimeWords, match: re.Match[str]) -> bool:
         return False
     if words.every is not None and not words.has_start:
         return False
-    parts, source = match.groupdict(), match[0]
+    parts, source = {name.rstrip("_"): value for name, value in match.groupdict().items() if value}, match[0]
     day = _integer(parts["day"], source)
     month = _integer(parts["month"], source) if parts.get("month") else None
     if not 1 <= day <= 31 or (month is not None and not 1 <= month <= 12):
@@ -208,14 +212,36 @@ def _date(words: TimeWords, match: re.Match[str]) -> bool:
     if parts.get("year_name"):
         words.year_offset = {"今": 0, "明": 1, "后": 2}[parts["year_name"]]
     if parts.get("month_name"):
-        words.month_offset = 0 if parts["month_name"] in ("这", "本") else parts["month_name"].count("下")
+        words.month_offset = 0 if parts["month_name"] in ("这", "本", "今") else parts["month_name"].count("下")
     return True
+
+
+def _counted_day(words: TimeWords, match: re.Match[str]) -> bool:
+    """Read a day that is counted in one month, such as 十月第一个星期一."""
+    if words.has_date or words.every is not None:
+        return False
+    words.ordinal, words.counted = _counted_days(match)
+    if match["month"]:
+        words.month = _integer(match["month"], match[0])
+        words.year = int(match["year"]) if match["year"] else None
+        if not 1 <= words.month <= 12:
+            raise build_refusal("date_unknown", given=match[0])
+    else:
+        words.month_offset = match["offset"].count("下")
+    return True
+
+
+def _counted_days(match: re.Match[str]) -> tuple[int, tuple[int, ...]]:
+    """Return which of the days that count."""
+    name = match["name"]
+    weekdays = ALL_DAYS if name in ("天", "日") else WORKDAYS if name == "工作日" else (_weekday_of(name[-1]),)
+    return -1 if match["nth"] is None else _integer(match["nth"], match[0]), weekdays
 
 
 def _month_end(words: TimeWords, match: re.Match[str]) -> bool:
     if words.has_date or words.every is not None:
         return False
-    words.is_last_day, name = True, match["month_name"] or ""
+    words.ordinal, words.counted, name = -1, ALL_DAYS, match["month_name"] or ""
     words.month_offset = name.count("下") if name else None
     return True
 
@@ -344,12 +370,10 @@ def _month_days(words: TimeWords, match: re.Match[str]) -> bool:
 
 
 def _ordinal_day(words: TimeWords, match: re.Match[str]) -> bool:
-    ordinal = -1 if match["nth"] is None else _integer(match["nth"], match[0])
+    ordinal, weekdays = _counted_days(match)
     if not (ordinal == -1 or 1 <= ordinal <= 4):
         return False
-    name = match["name"]
-    weekdays = ALL_DAYS if name in ("天", "日") else WORKDAYS if name == "工作日" else (_weekday_of(name[-1]),)
-    if name in ("天", "日") and ordinal > 0:
+    if weekdays == ALL_DAYS and ordinal > 0:
         return set_every(words, Repetition(month_days=(ordinal,)))
     return set_every(words, Repetition(weekdays=weekdays, ordinal=ordinal))
 
@@ -419,6 +443,11 @@ CHINESE_PHRASES: tuple[Phrase, ...] = (
         _minutes_of_hours,
     ),
     phrase(
+        rf"(?:(?:(?P<year>\d{{4}})年)?(?P<month>{_N})月|(?P<offset>下+|这|本)个?月)的?\s*(?:第\s*(?P<nth>[一二三四五1-5])个?|最后一?个?|最末一?个?)\s*"
+        rf"(?P<name>{_WEEK}{_DAY}|工作日|天|日)",
+        _counted_day,
+    ),
+    phrase(
         rf"每个?月(?:的)?\s*(?:第\s*(?P<nth>[一二三四1-4])个?|最后一?个?|最末一?个?)\s*(?P<name>{_WEEK}{_DAY}|工作日|天|日)",
         _ordinal_day,
     ),
@@ -451,19 +480,19 @@ CHINESE_PHRASES: tuple[Phrase, ...] = (
         read_vague,
     ),
     phrase(r"(?P<day>今|明)(?P<part>早|晚)上?", _day),
-    phrase(r"(?P<day>大后|后|今|明)[天日儿](?:的?(?P<part>早(?![上晨])|晚(?!上)))?", _day),
-    phrase(r"(?P<week>下+|这|本)?个?周末", _weekend),
-    phrase(rf"(?P<week>下+|这|本)?{_WEEK}(?P<day>{_DAY}){_NOT_DIGITS}", _weekday),
-    phrase(rf"(?P<week>下+|这|本){_WEEK}", _week),
+    phrase(r"(?P<day>大后|后|今|明|听(?=日))[天日儿](?:的?(?P<part>早(?![上晨])|晚(?!上)))?", _day),
+    phrase(r"(?P<week>下+|这|本|今)?个?周末", _weekend),
+    phrase(rf"(?P<week>下+|这|本|今)?{_WEEK}(?P<day>{_DAY}){_NOT_DIGITS}", _weekday),
+    phrase(rf"(?P<week>下+|这|本|今){_WEEK}", _week),
     phrase(rf"[（(]{_WEEK}(?P<day>{_DAY})[)）]", _same_weekday),
     phrase(
-        rf"(?:(?P<year>\d{{4}}|[零〇一二三四五六七八九]{{4}})年|(?P<year_name>[今明后])年)?\s*(?P<month>{_N})月\s*(?P<day>{_N})[日号]"
-        + _NOT_PLACE,
+        rf"(?:(?:(?P<year>\d{{4}}|[零〇一二三四五六七八九]{{4}})年|(?P<year_name>[今明后])年)[\s,，]*(?P<month>{_N})月\s*(?P<day>{_N})(?:[日号]|(?![\d:点时]))"
+        rf"|(?P<month_>{_N})月\s*(?P<day_>{_N})[日号])" + _NOT_PLACE,
         _date,
     ),
-    phrase(rf"(?P<month_name>下+|这|本)个?月的?\s*(?P<day>{_N})[日号]{_NOT_PLACE}", _date),
+    phrase(rf"(?P<month_name>下+|这|本|今)个?月的?\s*(?P<day>{_N})[日号]{_NOT_PLACE}", _date),
     phrase(rf"(?P<day>{_N})[日号]{_NOT_PLACE}", _date),
-    phrase(r"(?:(?P<month_name>下+|这|本)个?)?月[底末]", _month_end),
+    phrase(r"(?:(?P<month_name>下+|这|本|今)个?)?月[底末]", _month_end),
     phrase(r"下个?(?P<month>月)|(?P<month_>)明年", _next_unit),
     phrase(
         rf"(?:再过|过|再等|等|再)?\s*(?P<span>{_SPAN})\s*(?:之后|以后|过后|后)(?!天)|(?:再过|过|再等)\s*(?P<bare>{_SPAN})",

@@ -321,7 +321,7 @@ def _day_of_month(words: TimeWords, match: re.Match[str]) -> bool:
 def _last_day(words: TimeWords, match: re.Match[str]) -> bool:
     if words.has_date:
         return False
-    words.is_last_day = True
+    words.ordinal, words.counted = -1, ALL_DAYS
     words.month_offset = 1 if match["month"] and match["month"].startswith(("n", "k")) else 0
     return True
 
