@@ -288,7 +288,7 @@ def main(arguments: list[str]) -> int:
     for example in read_corpora(folder):
         outcome, said = example.judge()
         row = table.setdefault((example.language, example.corpus), Counter())
-        is_purpose = outcome != "right" and (example.corpus, example.phrase) in DIFFERENCES
+        is_purpose = outcome != "right" and example.phrase.lower() in DIFFERENCES
         row["on purpose" if is_purpose else outcome] += 1
         if listed == outcome and not is_purpose:
             print(f"{example.corpus:10} {example.language} {example.phrase!r} → {example.expected:%Y-%m-%d %H:%M:%S} "

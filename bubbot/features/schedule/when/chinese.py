@@ -21,6 +21,8 @@ from bubbot.features.schedule.when.english import (
     read_over,
     read_start,
     read_vague,
+    read_weekday_of_weeks,
+    set_counted_day,
     set_every,
 )
 from bubbot.features.schedule.when.reading import Repetition, Span, TimeWords
@@ -218,17 +220,13 @@ def _date(words: TimeWords, match: re.Match[str]) -> bool:
 
 def _counted_day(words: TimeWords, match: re.Match[str]) -> bool:
     """Read a day that is counted in one month, such as 十月第一个星期一."""
-    if words.has_date or words.every is not None:
-        return False
-    words.ordinal, words.counted = _counted_days(match)
-    if match["month"]:
-        words.month = _integer(match["month"], match[0])
-        words.year = int(match["year"]) if match["year"] else None
-        if not 1 <= words.month <= 12:
-            raise build_refusal("date_unknown", given=match[0])
-    else:
-        words.month_offset = match["offset"].count("下")
-    return True
+    return set_counted_day(
+        words,
+        *_counted_days(match),
+        month=_integer(match["month"], match[0]) if match["month"] else None,
+        year=int(match["year"]) if match["year"] else None,
+        offset=match["offset"].count("下") if match["offset"] else None,
+    )
 
 
 def _counted_days(match: re.Match[str]) -> tuple[int, tuple[int, ...]]:
@@ -303,6 +301,10 @@ def _every_weekdays(words: TimeWords, match: re.Match[str]) -> bool:
         words.every = replace(words.every, weekdays=weekdays, is_open=False)
         return True
     return set_every(words, Repetition(weekdays=weekdays))
+
+
+def _weekday_of_weeks(words: TimeWords, match: re.Match[str]) -> bool:
+    return read_weekday_of_weeks(words, _weekdays_of(match["names"]))
 
 
 def _if_weekday(words: TimeWords, match: re.Match[str]) -> bool:
@@ -465,6 +467,7 @@ CHINESE_PHRASES: tuple[Phrase, ...] = (
     phrase(r"每(?:一|1)?(?:天|日)(?P<part>)", _every_day),
     phrase(r"每(?:个|一个?)?(?P<part>早|晚)上?", _every_day),
     phrase(rf"每(?:个|一个?)?(?=周[^末]|星期|礼拜)(?P<names>{_WEEK}{_NAME_LIST})", _every_weekdays),
+    phrase(rf"的?(?:每个?)?(?P<names>{_WEEK}{_DAY}){_NOT_DIGITS}(?!\s*[到至-])", _weekday_of_weeks),
     phrase(rf"(?P<names>{_WEEK}{_DAY}\s*(?:到|至|-|–)\s*(?:{_WEEK})?{_DAY}){_NOT_DIGITS}", _every_weekdays),
     phrase(rf"每\s*(?P<span>{_SPAN})", _every_span),
     phrase(r"每(?:一|1)?个?(?P<unit>周末|周|星期|礼拜|月|年|小时|钟头|分钟|刻钟|季度|季)", _every_unit),
@@ -491,7 +494,7 @@ CHINESE_PHRASES: tuple[Phrase, ...] = (
         _date,
     ),
     phrase(rf"(?P<month_name>下+|这|本|今)个?月的?\s*(?P<day>{_N})[日号]{_NOT_PLACE}", _date),
-    phrase(rf"(?P<day>{_N})[日号]{_NOT_PLACE}", _date),
+    phrase(rf"(?P<day>{_N})[日号]{_NOT_PLACE}(?!之?[后内])", _date),
     phrase(r"(?:(?P<month_name>下+|这|本|今)个?)?月[底末]", _month_end),
     phrase(r"下个?(?P<month>月)|(?P<month_>)明年", _next_unit),
     phrase(

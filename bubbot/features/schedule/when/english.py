@@ -59,7 +59,7 @@ _UNIT = (
     r"(?:seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d|weeks?|wks?|w|fortnights?|months?|mos?|years?|yrs?|y|decades?)"
     + _END
 )
-_JOIN = r"\s*(?:,\s*and\b|,|and\b|&|\+)\s*"
+_JOIN = r"\s*(?:,\s*and\b|,|and\b|&|\+(?!\d\d:?\d\d))\s*"
 _PIECE = (
     rf"(?:(?:a\s+)?half(?:\s+an?)?|(?:a\s+)?quarter(?:\s+of)?(?:\s+an)?|three[ -]quarters?(?:\s+of)?\s+an"
     rf"|a\s+(?:couple|pair)(?:\s+of)?|[1-9]/[1-9]|{_NUMBER}(?:\s+and\s+an?\s+half)?(?:\s+more)?|an?{_END}(?!\s+half)"
@@ -352,20 +352,45 @@ def _day_of_month(words: TimeWords, match: re.Match[str]) -> bool:
     return True
 
 
-def _counted_day(words: TimeWords, match: re.Match[str]) -> bool:
-    """Read a day that is counted in one month, such as the last Monday of March."""
+def set_counted_day(
+    words: TimeWords,
+    ordinal: int,
+    weekdays: tuple[int, ...],
+    *,
+    month: int | None = None,
+    year: int | None = None,
+    offset: int | None = None,
+) -> bool:
+    """Set a day that is counted in one month, such as the last Monday of March; `offset`: months from this one on."""
     if words.has_date or words.every is not None:
         return False
-    ordinal = -1 if match["nth"] == "last" else _ordinal_of(match["nth"])
-    if match["name"] == "day" and ordinal > 0:
+    if month is not None and not 1 <= month <= 12:
+        raise build_refusal("date_unknown", given=str(month))
+    if weekdays == ALL_DAYS and ordinal > 0:
         words.day = ordinal
     else:
-        words.ordinal, words.counted = ordinal, _counted_days(match["name"])
-    if match["month"]:
-        words.month, words.year = _month_of(match["month"]), int(match["year"]) if match["year"] else None
-    else:
-        words.month_offset = _MONTH_OFFSETS[match["offset"]]
+        words.ordinal, words.counted = ordinal, weekdays
+    words.month, words.year, words.month_offset = month, year, offset
     return True
+
+
+def set_nth_weekday(words: TimeWords, weekday: int, count: int) -> bool:
+    """Set a day of the week that is counted from tomorrow on, such as the second Friday from now."""
+    if words.has_date or words.span is not None or words.every is not None or count < 1:
+        return False
+    words.weekday, words.is_counted_weekday, words.shift = weekday, True, Span(days=7 * (count - 1))
+    return True
+
+
+def _counted_day(words: TimeWords, match: re.Match[str]) -> bool:
+    return set_counted_day(
+        words,
+        -1 if match["nth"] == "last" else _ordinal_of(match["nth"]),
+        _counted_days(match["name"]),
+        month=_month_of(match["month"]) if match["month"] else None,
+        year=int(match["year"]) if match["year"] else None,
+        offset=_MONTH_OFFSETS[match["offset"]] if match["offset"] else None,
+    )
 
 
 def _counted_days(name: str) -> tuple[int, ...]:
@@ -460,12 +485,7 @@ def _shift(words: TimeWords, match: re.Match[str]) -> bool:
 
 def _nth_weekday_ahead(words: TimeWords, match: re.Match[str]) -> bool:
     """Read `three fridays from now` and `friday after next`."""
-    if words.has_date or words.span is not None or words.every is not None:
-        return False
-    count = int(number_of(match["count"])) if match["count"] else 2
-    words.weekday, words.is_counted_weekday = _weekday_of(match["name"]), True
-    words.shift = Span(days=7 * (count - 1))
-    return count > 0
+    return set_nth_weekday(words, _weekday_of(match["name"]), int(number_of(match["count"])) if match["count"] else 2)
 
 
 def _span(words: TimeWords, match: re.Match[str]) -> bool:
@@ -591,11 +611,10 @@ def read_weekday_of_weeks(words: TimeWords, weekdays: tuple[int, ...]) -> bool:
     span = words.every.span if words.every is not None and not words.has_start else None
     if words.every is None or words.every.weekdays or span is None or span.months or span.seconds or span.days % 7:
         return False
-    if span.days == 7:
-        words.every = Repetition(weekdays=weekdays)
-        return True
-    words.every = replace(words.every, weekdays=weekdays)
-    return len(weekdays) == 1
+    if span.days > 7 and len(weekdays) > 1:
+        return False
+    words.every = Repetition(weekdays=weekdays) if span.days == 7 else replace(words.every, weekdays=weekdays)
+    return True
 
 
 def _weekday_of_weeks(words: TimeWords, match: re.Match[str]) -> bool:

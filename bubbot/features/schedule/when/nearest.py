@@ -17,7 +17,9 @@ _UNIT = r"(?:s|m|h|d|w|se[ck]\w*|min\w*|h(?:ou)?rs?|stunden?|std|days?|tage?n?|w
 _REWRITES: tuple[tuple[str, tuple[str, ...]], ...] = (
     # A length of time alone, or with a word that leaves open when.
     (rf"^(?:for\s+|within\s+|next\s+|innerhalb\s+von\s+|binnen\s+)?(?={_AMOUNT}\s*{_UNIT}\b)", ("in ", "every ")),
-    (r"^((?:[\d一二两三四五六七八九十半]+个?半?(?:分钟|小时|钟头|天|周|星期|礼拜|个月|年))+)(?:(?:之|以)?内)?(?!之?后)", (r"\1后",)),
+    (r"^((?:[\d一二两三四五六七八九十半]+个?半?(?:分钟|小时|钟头|天|周|星期|礼拜|个月|年))+)(?:(?:之|以)?[内內])?(?!之?后)", (r"\1后",)),
+    (r"^([\d一二两三四五六七八九十]+日)(?:之|以)?[内內]", (r"\1后",)),
+    (r"^(?=(?:sun|mon|tue|wed|thu|fri|sat)\w*\s)", ("every ",)),
     # A time of day.
     (r"(?<![\d.])(\d{1,2})\.(\d{2})(?![\d.])", (r"\1:\2",)),
     (r"\b(\d{1,2})\s+([0-5]\d)(?=\s*$)", (r"\1:\2",)),
@@ -63,6 +65,8 @@ def _candidates(error: ScheduleRefused, source: str) -> Iterator[str]:
     match error.sentence:
         case "zone_ambiguous" | "zone_word":
             yield from (_without(source, values["given"], zone) for zone in values["zones"].split(", "))
+            before, _, after = source.partition(values["given"])
+            yield f"{before.strip()}: {values['given']}{after}"
             return
         case "date_order":
             date = re.compile(r"\d{1,2}[/-]\d{1,2}(?:[/-]\d{2,4})?")
@@ -70,10 +74,11 @@ def _candidates(error: ScheduleRefused, source: str) -> Iterator[str]:
             return
         case "when_two_times":
             first, second = values["first"], values["second"]
-            rest = _without(_without(source, first), second)
-            yield from (f"{first} {second}: {rest}", f"{second} {first}: {rest}", f"{first}: {_without(source, first)}")
-        case "when_middle":
-            yield f"{values['part']}: {_without(source, values['part'])}"
+            rest = _bare(_without(_without(source, first), second))
+            if not re.search(r"\d|day|tag", rest):
+                yield from (f"{first} {second}: {rest}", f"{second} {first}: {rest}")
+            if not re.match(r"(?:on|at|and|to|um|am|und|bis)\b", rest := _bare(_without(source, first)), re.IGNORECASE):
+                yield f"{first}: {rest}"
     rewritten = source
     for pattern, forms in _TRIED:
         for form in forms:
@@ -81,12 +86,18 @@ def _candidates(error: ScheduleRefused, source: str) -> Iterator[str]:
                 yield changed
         rewritten = pattern.sub(forms[0], rewritten, count=1)
     yield _tidy(rewritten)
-    if "rest" in values:
-        yield source[: source.rfind(values["rest"])].strip(" ,，")
+    if error.sentence == "when_middle" and not re.search(r"\d", rest := _without(source, values["part"])):
+        yield f"{values['part']}: {_bare(rest)}"
 
 
 def _without(text: str, part: str, instead: str = "") -> str:
     return _tidy(re.sub(re.escape(part), lambda _: instead, text, count=1, flags=re.IGNORECASE))
+
+
+def _bare(text: str) -> str:
+    """Return the text of a request without the words that led to its time."""
+    text = re.sub(r"^(?:(?:please|bitte)\s+)?(?:remind\s+)?(?:me|us|mich|uns)\b\s*(?:(?:to|that)\b\s*)?", "", text, flags=re.IGNORECASE)
+    return re.sub(r"\s+(?:at|on|in|by|um|am|im)$", "", text, flags=re.IGNORECASE)
 
 
 def _tidy(text: str) -> str:

@@ -50,6 +50,11 @@ class Reading:
     others: tuple[When, ...] = ()
     zone: str = ""
 
+    @property
+    def job_fields(self) -> dict[str, str]:
+        """The fields of a job that is due then."""
+        return {"when": self.when.text} | ({"zone": self.zone} if self.zone else {})
+
 
 @dataclass(frozen=True, slots=True)
 class TimedRequest:
@@ -427,11 +432,15 @@ class _SingleTime:
             with suppress(ScheduleRefused):
                 found.append(replace(self, words=one)._calendar_days())  # noqa: SLF001 - of this module
         if len(found) != 1:
-            first, second = (
-                f"{words.year or self.context.today.year}-{one.month:02}-{one.day:02}" for one in orders
-            )
+            first, second = (self._iso(one.month or 0, one.day or 0) for one in orders)
             raise build_refusal("date_order", given=self.source, first=first, second=second)
         return found[0]
+
+    def _iso(self, month: int, day: int) -> str:
+        """Return a date, the next one if no year was said."""
+        today = self.context.today
+        year = self.words.year or today.year + ((month, day) < (today.month, today.day))
+        return f"{year}-{month:02}-{day:02}"
 
     def _after(self, span: Span) -> datetime:
         """Return the instant this long after now: months and days by the calendar, the rest as time that passes."""

@@ -7,6 +7,7 @@ may look like anything. Without one, whatever is left over must not look like a 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 
 from bubbot.errors import ScheduleRefused
 from bubbot.features.schedule.refusal import build_refusal
@@ -147,7 +148,10 @@ def _around(request: str, context: ReadingContext) -> TimedRequest:
     if trailing is None:
         found = _find_time(text)
         if found is not None:
-            raise build_refusal("when_middle", given=request, part=request[found.start() : found.end()].strip())
+            end = found.end()
+            with suppress(ScheduleRefused):
+                end = max(end, read_run(text, found.start(), context.zone, request).end)
+            raise build_refusal("when_middle", given=request, part=request[found.start() : end].strip())
         raise build_refusal("when_unknown", given=request)
     rest = request[:start]
     has_number = _NUMBER_LAST.search(text[:start]) is not None

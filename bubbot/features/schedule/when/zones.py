@@ -49,7 +49,9 @@ _ABBREVIATIONS: Mapping[str, tuple[str, float]] = MappingProxyType(
         "jst": ("Asia/Tokyo", 9), "kst": ("Asia/Seoul", 9), "hkt": ("Asia/Hong_Kong", 8), "pkt": ("Asia/Karachi", 5),
         "wib": ("Asia/Jakarta", 7), "sast": ("Africa/Johannesburg", 2), "awst": ("Australia/Perth", 8),
         "acst": ("Australia/Adelaide", 9.5), "acdt": ("Australia/Adelaide", 10.5), "aest": ("Australia/Sydney", 10),
-        "aedt": ("Australia/Sydney", 11), "nzst": ("Pacific/Auckland", 12), "nzdt": ("Pacific/Auckland", 13),
+        "aedt": ("Australia/Sydney", 11), "adt": ("America/Halifax", -3), "nst": ("America/St_Johns", -3.5),
+        "ndt": ("America/St_Johns", -2.5), "brt": ("America/Sao_Paulo", -3), "clt": ("America/Santiago", -4),
+        "trt": ("Europe/Istanbul", 3), "npt": ("Asia/Kathmandu", 5.75), "pht": ("Asia/Manila", 8), "nzst": ("Pacific/Auckland", 12), "nzdt": ("Pacific/Auckland", 13),
     }
 )  # fmt: skip
 """Abbreviations with one clear meaning, and their hours from UTC by the letter."""
@@ -71,7 +73,7 @@ _AMBIGUOUS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 _WORDS: Mapping[str, str] = MappingProxyType(
     {
         "EAT": "Africa/Nairobi", "CAT": "Africa/Maputo", "WAT": "Africa/Lagos", "MET": "Europe/Berlin", "GET": "Asia/Tbilisi",
-        "ART": "America/Argentina/Buenos_Aires", "PET": "America/Lima", "HAST": "Pacific/Honolulu",
+        "ART": "America/Argentina/Buenos_Aires", "PET": "America/Lima", "ICT": "Asia/Bangkok",
     }
 )  # fmt: skip
 """Those that are words in capitals, too: nobody can tell."""
@@ -105,14 +107,15 @@ _CHINESE: Mapping[str, str] = MappingProxyType(
     }
 )  # fmt: skip
 _OFFSET = r"[+−-]\d{1,2}(?::?[0-5]\d)?(?![\w:])"
-_ABBREVIATION = re.compile(rf"\(?(?:(?P<utc>utc|gmt)\s?(?P<offset>{_OFFSET}(?:\s\([a-z]{{2,5}}\))?)?|(?P<name>[a-z]{{2,4}}))(?![\w/])(?P<time>\s+time\b)?\)?")
-_BARE_OFFSET = re.compile(r"(?P<offset>\+\d{2}:?[0-5]\d|(?<=\s)[−-]\d{4})(?![\w:])")
+_ABBREVIATION = re.compile(rf"\(?(?:(?P<utc>utc|gmt)\s?(?P<offset>{_OFFSET}(?:\s\([a-z]{{2,5}}\))?)?|(?P<name>[a-z]{{2,4}}))(?![\w/])(?P<time>\s+time\b)?\)?", re.ASCII)
+_BARE_OFFSET = re.compile(r"(?P<offset>\+\d{2}:?[0-5]\d|(?<=\s)[−-]\d{4})(?![\w:])", re.ASCII)
 """With a minus and a colon it is rather the end of an interval."""
-_IANA = re.compile(r"(?:in\s+)?\(?(?P<name>[a-z]{2,}/[a-z_+\d-]+(?:/[a-z_]+)?)(?![\w/])\)?")
+_IANA = re.compile(r"(?:in\s+)?\(?(?P<name>[a-z]{2,}/[a-z_+\d-]+(?:/[a-z_]+)?)(?![\w/])\)?", re.ASCII)
 _CITY = re.compile(
     r"(?:in\s+)?\(?(?:(?P<local>(?:local|my|our)\s+time|ortszeit)|(?:the\s+)?(?P<name>\w+(?:[ ]\w+){0,2}?)(?:\s+(?:standard|daylight|summer))?\s+time"
     r"|(?:(?:nach|in)\s+)?(?P<german>\w+(?:[ -]\w+)?)er\s+zeit"
-    r"|(?P<region>eastern|central|mountain|pacific)(?:\s+(?:standard|daylight))?(?=\)?\s*(?:$|[:,;.!?]|today\b|tomorrow\b)))(?!\w)\)?"
+    r"|(?P<region>eastern|central|mountain|pacific)(?:\s+(?:standard|daylight))?(?=\)?\s*(?:$|[:,;.!?]|today\b|tomorrow\b))"
+    r"|(?P<unsure>eastern|pacific)(?=\s))(?!\w)\)?"
 )
 _CHINESE_ZONE = re.compile(rf"[(（]?(?:(?P<name>{'|'.join(sorted(_CHINESE, key=len, reverse=True))})(?:标准)?(?:时间|时)|(?P<local>当地|本地)时间)[)）]?的?")
 
@@ -173,6 +176,8 @@ def _abbreviation(name: str, typed: str, own: tzinfo, *, is_sure: bool) -> Spoke
 def _city(match: re.Match[str]) -> SpokenZone | None:
     if match["local"]:
         return SpokenZone(None)
+    if match["unsure"]:
+        raise build_refusal("zone_word", given=match["unsure"], zones=_REGIONS[match["unsure"]])
     name = match["name"] or match["german"] or match["region"]
     zone = _REGIONS.get(name) or _cities().get(name.replace(" ", "_"))
     return SpokenZone(find_zone(zone)) if zone is not None else None
