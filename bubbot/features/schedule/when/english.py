@@ -36,7 +36,11 @@ _ONES = (
     "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
 )  # fmt: skip
 _TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
-_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+_TO_NINTH = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
+_ORDINALS = (
+    *_TO_NINTH, "tenth", "eleventh", "twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth", "seventeenth",
+    "eighteenth", "nineteenth", "twentieth", *(f"twenty-{name}" for name in _TO_NINTH), "thirtieth", "thirty-first",
+)  # fmt: skip
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _END = r"(?![\w])"
@@ -45,8 +49,9 @@ _ONE = rf"(?:{'|'.join(sorted(_ONES, key=len, reverse=True))})"
 _WORD_NUMBER = rf"(?:(?:{'|'.join(_TENS)})(?:[ -](?:one|two|three|four|five|six|seven|eight|nine))?|{_ONE}){_END}"
 _NUMBER = rf"(?:\d{{1,6}}(?:\.\d{{1,2}})?|{_WORD_NUMBER})"
 _DIGIT_ORDINAL = rf"\d{{1,2}}(?:st|nd|rd|th){_END}"
-_ORDINAL = rf"(?:{_DIGIT_ORDINAL}|(?:{'|'.join(_ORDINALS)}){_END})"
-_DAY_NUMBER = rf"(?:\d{{1,2}}(?:st|nd|rd|th)?|(?:{'|'.join(_ORDINALS)}){_END})"
+_WORD_ORDINAL = rf"(?:{'|'.join(reversed(_ORDINALS)).replace('-', '[ -]')}){_END}"
+_ORDINAL = rf"(?:{_DIGIT_ORDINAL}|{_WORD_ORDINAL})"
+_DAY_NUMBER = rf"(?:\d{{1,2}}(?:st|nd|rd|th)?|{_WORD_ORDINAL})"
 _YEAR = r"(?:19|2\d)\d\d"
 _SHORT_YEAR = rf"(?:{_YEAR}|(?<=[-/])\d\d|'\d\d)"
 """Two digits are a year only in a row of numbers, such as 15-4-27, or with an apostrophe."""
@@ -121,7 +126,7 @@ def number_of(word: str) -> float:
 
 
 def _ordinal_of(word: str) -> int:
-    return int(re.sub(r"\D", "", word)) if word[0].isdigit() else _ORDINALS.index(word) + 1
+    return int(re.sub(r"\D", "", word)) if word[0].isdigit() else _ORDINALS.index(word.replace(" ", "-")) + 1
 
 
 def _weekday_of(word: str) -> int:
@@ -772,7 +777,10 @@ ENGLISH_PHRASES: tuple[Phrase, ...] = (
         r"(?:on\s+)?(?P<slash>)(?P<month>\d{1,2})(?:/|\s/\s)(?P<day>\d{1,2})(?:/(?P<year>\d{4}|\d\d))?" + _END + r"(?!/)",
         read_numbered_date,
     ),
-    phrase(r"(?:on\s+)?(?P<slash>)(?P<month>\d{1,2})-(?P<day>\d{1,2})-(?P<year>\d{4}|\d\d)" + _END, read_numbered_date),
+    phrase(
+        r"(?:on\s+)?(?P<slash>)(?P<month>0?[1-9]|[12]\d|3[01])-(?P<day>0?[1-9]|[12]\d|3[01])-(?P<year>\d{4}|\d\d)(?![\w-])",
+        read_numbered_date,
+    ),
     # How often. The longer phrases come first.
     phrase(
         rf"(?:at\s+minute\s+(?P<minutes>{_NUMBERS})|every\s+(?P<step>\d{{1,2}})\s+minutes|every\s+minute)\s+of\s+"
@@ -849,9 +857,10 @@ ENGLISH_PHRASES: tuple[Phrase, ...] = (
         _named_date,
     ),
     phrase(rf"(?:on\s+)?(?P<year>{_YEAR})[ /-](?P<month>{_MONTH})[ /-]?(?P<day>{_DAY_NUMBER}){_END}", _named_date),
-    phrase(rf"(?:(?P<word>year)\s+)?(?P<year>{_YEAR}){_END}(?!:)", read_year),
+    phrase(rf"(?:(?P<word>year)\s+)?(?P<year>{_YEAR})(?=\s*(?:$|[,:.]))", read_year),
     phrase(
-        rf"(?P<intro>on\s+the|the|on)?\s*(?P<day>{_ORDINAL}|\d{{1,2}}(?=\s+of\s))(?:\s+day)?"
+        rf"(?:(?P<intro>on\s+the|the|on)\s+|(?={_ORDINAL}\s*(?:$|[,:.]|(?:at|@|(?:day\s+)?of)\s)|\d{{1,2}}\s+of\s))"
+        rf"(?P<day>{_ORDINAL}|\d{{1,2}}(?=\s+of\s))(?:\s+day)?"
         rf"(?:\s+of\s+(?:the\s+)?(?P<month>this|next|current)\s+month{_END})?(?!\s+(?:day\s+)?of{_END}|\s+{_MONTH})",
         _day_of_month,
     ),

@@ -368,6 +368,8 @@ class _SingleTime:
         elif words.is_weekend:
             saturday = today + timedelta(days=(5 - today.weekday()) % 7)
             days = [today] if today.weekday() == 6 else [saturday, saturday + timedelta(days=1)]
+        elif words.shift is not None:
+            raise build_refusal("when_start", given=self.source)
         else:
             days = [today, today + timedelta(days=1), today + timedelta(days=2)]
         if words.weekday is not None and any(day.isoweekday() % 7 != words.weekday for day in days):
@@ -475,7 +477,7 @@ class _RepeatedTime:
 
     def read(self, every: Repetition) -> Reading:
         words = self.words
-        if words.span is not None or (words.has_date and not words.has_start):
+        if words.span is not None or words.shift is not None or (words.has_date and not words.has_start):
             raise build_refusal("when_start", given=self.source)
         readings = self._times()
         rules = [self._rule(one, times) for one in (every, *every.others) for times in readings]
