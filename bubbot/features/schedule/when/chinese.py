@@ -467,7 +467,7 @@ CHINESE_PHRASES: tuple[Phrase, ...] = (
     phrase(r"每(?:一|1)?(?:天|日)(?P<part>)", _every_day),
     phrase(r"每(?:个|一个?)?(?P<part>早|晚)上?", _every_day),
     phrase(rf"每(?:个|一个?)?(?=周[^末]|星期|礼拜)(?P<names>{_WEEK}{_NAME_LIST})", _every_weekdays),
-    phrase(rf"的?(?:每个?)?(?P<names>{_WEEK}{_DAY}){_NOT_DIGITS}(?!\s*[到至-])", _weekday_of_weeks),
+    phrase(rf"的?(?:每个?)?(?P<names>{_WEEK}{_NAME_LIST})", _weekday_of_weeks),
     phrase(rf"(?P<names>{_WEEK}{_DAY}\s*(?:到|至|-|–)\s*(?:{_WEEK})?{_DAY}){_NOT_DIGITS}", _every_weekdays),
     phrase(rf"每\s*(?P<span>{_SPAN})", _every_span),
     phrase(r"每(?:一|1)?个?(?P<unit>周末|周|星期|礼拜|月|年|小时|钟头|分钟|刻钟|季度|季)", _every_unit),

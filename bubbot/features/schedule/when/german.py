@@ -628,6 +628,8 @@ GERMAN_PHRASES: tuple[Phrase, ...] = (
         r"(?P<early>(?=\s+um\s+(?:[0-5]|eins?|zwei|drei|vier|fünf)(?!\w)))?",
         _part,
     ),
+    phrase(rf"(?:am\s+)?übernächste[nr]?\s+(?P<name>{_WEEKDAY}){_END}", _weekday_after_next),
+    phrase(rf"(?:am\s+)?(?P<name>{_WEEKDAY})\s+nach\s+dem\s+nächsten{_END}", _weekday_after_next),
     phrase(
         rf"(?:am\s+)?(?P<name>{_SHORT}),?\s+(?:den\s+)?(?=\d{{1,2}}\.)(?P<part>(?!))?(?P<modifier>)(?P<week>)", _weekday
     ),
@@ -636,8 +638,6 @@ GERMAN_PHRASES: tuple[Phrase, ...] = (
         rf"(?:\s+(?:in\s+|(?:in\s+)?der\s+)?(?P<week>diese[r]?|{_NEXT})\s+woche{_END})?",
         _weekday,
     ),
-    phrase(rf"(?:am\s+)?übernächste[nr]?\s+(?P<name>{_WEEKDAY}){_END}", _weekday_after_next),
-    phrase(rf"(?:am\s+)?(?P<name>{_WEEKDAY})\s+nach\s+dem\s+nächsten{_END}", _weekday_after_next),
     phrase(rf"(?:(?:am|dieses)\s+)?(?P<next>{_NEXT}\s+)?wochenende{_END}", _weekend),
     phrase(rf"{_NEXT}\s+(?P<unit>woche|monats?|jahr){_END}", _next_unit),
     phrase(

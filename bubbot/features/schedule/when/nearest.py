@@ -62,6 +62,10 @@ def add_nearest(error: ScheduleRefused, source: str, read: Callable[[str], objec
 def _candidates(error: ScheduleRefused, source: str) -> Iterator[str]:
     """Yield what may have been meant, the nearest first."""
     values = {name: str(value) for name, value in error.values.items()}
+    if error.sentence.startswith("cron_"):  # what other crons have: `?`, a fifth day of the week, seconds
+        yield source.replace("?", "*")
+        yield source.replace("#5", "L")
+        yield re.sub(r"^0\s+(?=(?:\S+\s+){4}\S+)", "", source)
     match error.sentence:
         case "zone_ambiguous" | "zone_word":
             yield from (_without(source, values["given"], zone) for zone in values["zones"].split(", "))
