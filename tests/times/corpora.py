@@ -2,6 +2,7 @@
 
 `python -m tests.times.corpora PATH` reads their files below PATH, where checkouts of the three lie, and prints how many of
 their future instants are read rightly. Nothing of them is part of this repository. `--list OUTCOME` prints the phrases.
+The suite reads them in its long version if `BUBBOT_TIME_CORPORA` names the path.
 
 Counted is what a reminder can be set to: one instant to come, of the grain of a day or finer. Intervals, whole weeks and
 months, holidays by name and what has passed are left out.
@@ -28,6 +29,7 @@ from tests.times.differences import DIFFERENCES
 Grain: TypeAlias = Literal["day", "hour", "second"]
 Outcome: TypeAlias = Literal["right", "offered", "refused", "wrong"]
 OUTCOMES: tuple[Outcome, ...] = ("right", "offered", "refused", "wrong")
+ON_PURPOSE = "on purpose"
 _CLOCK_WORDS = re.compile(
     r"\d\s*[ap]\.?m|\d[:h时時點点]\d|\d\.\d\d(?![\d.])|\d\s*(?:h|uhr)\b|o'?clock|noon|midnight|midday|hour|minute|second|\b(?:min|sec|hr)s?\b"
     r"|\bat\s+\w|half|quarter|past|stunde|mittag|mitternacht|[点點时時鐘钟秒]|\b\d{1,2}\s+(?:in|tonight|tomorrow|this)\b|\d\s*[hms]\b",
@@ -117,7 +119,8 @@ def _duckling(folder: Path) -> Iterator[TimeExample]:
                 source = before[before.find("defaultCorpus =") : before.find("negativeCorpus =")] + source
             for numbers, grain, strings in _GROUP.findall(source):
                 expected = datetime(*(int(number) for number in numbers.split(",")))  # noqa: DTZ001 - a wall-clock time
-                for phrase in _STRING.findall(strings.split("]")[0]):
+                for string in _STRING.findall(strings):
+                    phrase = string.replace('\\"', '"')
                     rounded = _GRAINS.get(grain, "second")
                     yield TimeExample("duckling", language, phrase, _DUCKLING_NOW, _DUCKLING_ZONE, expected, rounded)
 
@@ -281,28 +284,46 @@ def _shifted(now: datetime, amounts: dict[str, float]) -> datetime | None:
     return now.replace(year=now.year + years, month=month + 1) + timedelta(**amounts)
 
 
-def main(arguments: list[str]) -> int:
-    """Print the table; return the number of phrases that are silently read wrong."""
-    folder, listed = Path(arguments[0]), arguments[arguments.index("--list") + 1] if "--list" in arguments else ""
+def judge_corpora(folder: Path, listed: str = "") -> dict[tuple[str, str], Counter[str]]:
+    """Count the outcomes by language and corpus; print the phrases with the outcome that is `listed`."""
     table: dict[tuple[str, str], Counter[str]] = {}
     for example in read_corpora(folder):
         outcome, said = example.judge()
-        row = table.setdefault((example.language, example.corpus), Counter())
-        is_purpose = outcome != "right" and example.phrase.lower() in DIFFERENCES
-        row["on purpose" if is_purpose else outcome] += 1
-        if listed == outcome and not is_purpose:
-            print(f"{example.corpus:10} {example.language} {example.phrase!r} → {example.expected:%Y-%m-%d %H:%M:%S} "
-                  f"(now {wall_time(example.now, example.zone):%a %Y-%m-%d %H:%M}): {said}")  # fmt: skip
-    names = (*OUTCOMES, "on purpose")
-    print(f"{'':17}{'all':>6}" + "".join(f"{name:>12}" for name in names))
-    for (language, corpus), row in sorted(table.items()):
-        print(f"{language} {corpus:14}{sum(row.values()):6}" + "".join(f"{row[name]:12}" for name in names))
-    for language in sorted({language for language, _ in table}):
-        row = sum((row for (name, _), row in table.items() if name == language), Counter())
-        total = sum(row.values())
-        print(f"{language} {'all':14}{total:6}" + "".join(f"{row[name]:12}" for name in names) + f"   {row['right'] / total:.1%}")
-    return sum(row["wrong"] for row in table.values())
+        is_on_purpose = outcome != "right" and example.phrase.lower() in DIFFERENCES
+        name = ON_PURPOSE if is_on_purpose else outcome
+        table.setdefault((example.language, example.corpus), Counter())[name] += 1
+        if listed == name:
+            reference = wall_time(example.now, example.zone)
+            print(f"{example.corpus} {example.language} {example.phrase!r}: {example.expected}, now {reference:%a %F %R}: {said}")
+    return table
+
+
+def count_by_language(table: dict[tuple[str, str], Counter[str]]) -> dict[str, Counter[str]]:
+    """Add up the corpora of each language."""
+    total: dict[str, Counter[str]] = {}
+    for (language, _), row in table.items():
+        total.setdefault(language, Counter()).update(row)
+    return total
+
+
+def right_share(row: Counter[str]) -> float:
+    """Return the share that is read rightly, of what is not different on purpose."""
+    return row["right"] / (row.total() - row[ON_PURPOSE])
+
+
+def main(arguments: list[str]) -> int:
+    """Print the table; return 1 if a phrase is silently read wrong."""
+    listed = arguments[arguments.index("--list") + 1] if "--list" in arguments else ""
+    table = judge_corpora(Path(arguments[0]), listed)
+    names = (*OUTCOMES, ON_PURPOSE)
+    print(f"{'':17}{'all':>6}" + "".join(f"{name:>12}" for name in names) + f"{'of all':>10}{'of the rest':>13}")
+    rows = {f"{language} {corpus}": row for (language, corpus), row in sorted(table.items())}
+    rows |= {f"{language} together": row for language, row in sorted(count_by_language(table).items())}
+    for title, row in rows.items():
+        shares = f"{row['right'] / row.total():10.1%}{right_share(row):13.1%}"
+        print(f"{title:17}{row.total():6}" + "".join(f"{row[name]:12}" for name in names) + shares)
+    return int(any(row["wrong"] for row in table.values()))
 
 
 if __name__ == "__main__":
-    sys.exit(1 if main(sys.argv[1:]) else 0)
+    sys.exit(main(sys.argv[1:]))

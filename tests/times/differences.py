@@ -30,7 +30,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
     "Few and several are no number.": (
         "in a few minutes", "in a few hours", "in few hours", "in several hours", "in a few year",
     ),
-    "A number without a unit, or with a sign for one, is no length.": (r"in 1\"", "in 1'", "in 15'", "in 15"),
+    "A number without a unit, or with a sign for one, is no length.": ('in 1"', "in 1'", "in 15'", "in 15"),
     "A date on another day of the week than the one that was said is a mistake, and not one of another year.": (
         "fri, jul 18", "jul 18, fri", "tues 9th aug, 2015", "tuesday, 10 january", "tue, 10 january", "tuesday, january 10",
     ),
