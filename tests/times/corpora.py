@@ -14,7 +14,7 @@ import ast
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -99,6 +99,17 @@ def read_corpora(folder: Path) -> Iterator[TimeExample]:
             yield example
 
 
+def _integers(text: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", text)]
+
+
+def _wall(numbers: Sequence[int]) -> datetime:
+    """Return the time of a clock from its year, month, day and the rest, as far as it is there."""
+    year, month, day, *clock = numbers
+    units = zip(("hours", "minutes", "seconds"), clock, strict=False)
+    return datetime(year, month, day) + timedelta(**dict(units))  # noqa: DTZ001 - a wall-clock time
+
+
 def _files(folder: Path, pattern: str) -> list[Path]:
     return sorted(folder.rglob(pattern))
 
@@ -106,7 +117,9 @@ def _files(folder: Path, pattern: str) -> list[Path]:
 _DUCKLING_ZONE = timezone(timedelta(hours=-2))
 _DUCKLING_NOW = datetime(2013, 2, 12, 4, 30, tzinfo=_DUCKLING_ZONE)
 _GRAINS: dict[str, Grain] = {"Day": "day", "Hour": "hour"}
-_GROUP = re.compile(r"examples\s*\(datetime\s*\(([\d, ]+)\)\s*(Second|Minute|Hour|Day)\)\s*\[(.*?)\n\s*\]", re.DOTALL)
+_GROUP = re.compile(
+    r"examples\s*\(datetime\s*\(([\d, ]+)\)\s*(Second|Minute|Hour|Day)\)\s*\[((?:\s*,?\s*\"(?:[^\"\\]|\\.)*\")*)\s*\]"
+)
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 
@@ -118,14 +131,17 @@ def _duckling(folder: Path) -> Iterator[TimeExample]:
             if language == "en":
                 source = before[before.find("defaultCorpus =") : before.find("negativeCorpus =")] + source
             for numbers, grain, strings in _GROUP.findall(source):
-                expected = datetime(*(int(number) for number in numbers.split(",")))  # noqa: DTZ001 - a wall-clock time
+                expected = _wall(_integers(numbers))
                 for string in _STRING.findall(strings):
                     phrase = string.replace('\\"', '"')
                     rounded = _GRAINS.get(grain, "second")
                     yield TimeExample("duckling", language, phrase, _DUCKLING_NOW, _DUCKLING_ZONE, expected, rounded)
 
 
-_CASE = re.compile(r"testSingleCase\(\s*(chrono[.\w]*),\s*(?:\"([^\"\n]*)\"|'([^'\n]*)'|`([^`\n]*)`),(.*?)(?=\n\s*testSingle|\n\s*testUnexp|\n\}\))", re.DOTALL)
+_CASE = re.compile(
+    r"testSingleCase\(\s*(chrono[.\w]*),\s*(?:\"([^\"\n]*)\"|'([^'\n]*)'|`([^`\n]*)`),(.*?)(?=\n\s*testSingle|\n\s*testUnexp|\n\}\))",
+    re.DOTALL,
+)
 _DATE = re.compile(r"new Date\(([-\d, +]+)\)")
 
 
@@ -158,7 +174,11 @@ def _chrono(folder: Path) -> Iterator[TimeExample]:
 def _chrono_example(language: str, match: re.Match[str], before: str) -> TimeExample | None:
     options, _, body = match[5].partition("=>")
     typed = next(text for text in match.groups()[1:4] if text is not None)
-    if "result.end" in body.replace("result.end).toBeNull", "") or "forwardDate: false" in options or "timezones" in options:
+    if (
+        "result.end" in body.replace("result.end).toBeNull", "")
+        or "forwardDate: false" in options
+        or "timezones" in options
+    ):
         return None
     is_whole_unit = 'isCertain("day")).toBe(false' in body and 'isCertain("weekday")).toBe(true' not in body
     if "timezone:" in options or "GMT" in options or is_whole_unit:
@@ -173,8 +193,7 @@ def _chrono_example(language: str, match: re.Match[str], before: str) -> TimeExa
     if re.search(r"\s[-–]\s", phrase):  # an interval
         return None
     values = {
-        name: int(number)
-        for name, number in re.findall(r"result\.start\.get\(\"(\w+)\"\)\)\.toBe\((-?\d+)\)", body)
+        name: int(number) for name, number in re.findall(r"result\.start\.get\(\"(\w+)\"\)\)\.toBe\((-?\d+)\)", body)
     }
     for name, number in re.findall(r"result\.start\.get\(\"(\w+)\"\)\)\.toBe\((-?[\d +*()-]+)\)", body):
         if name not in values:
@@ -185,7 +204,8 @@ def _chrono_example(language: str, match: re.Match[str], before: str) -> TimeExa
     if dates:
         expected = dates[0]
     elif {"year", "month", "day"} <= set(values) and values["year"] > 0:
-        expected = datetime(values["year"], values["month"], values["day"], values.get("hour", 12), values.get("minute", 0), values.get("second", 0))  # noqa: DTZ001, E501
+        clock = (values.get("hour", 12), values.get("minute", 0), values.get("second", 0))
+        expected = _wall([values["year"], values["month"], values["day"], *clock])
     else:
         return None
     if reference is None:
@@ -198,18 +218,18 @@ def _chrono_example(language: str, match: re.Match[str], before: str) -> TimeExa
         if not dates:
             expected = expected - offset
     is_day = not _CLOCK_WORDS.search(phrase)
-    return TimeExample("chrono", language, phrase, reference.replace(tzinfo=UTC), zone, expected, "day" if is_day else "second")
+    return TimeExample(
+        "chrono", language, phrase, reference.replace(tzinfo=UTC), zone, expected, "day" if is_day else "second"
+    )
 
 
 def _product(text: str) -> int:
     """Return the value of numbers that are multiplied and added, such as `-(8 * 60 + 45)`."""
     sign = -1 if text.strip().startswith("-") else 1
-    return sign * sum(
-        int(first) * int(second or 1) for first, second in re.findall(r"(\d+)(?:\s*\*\s*(\d+))?", text)
-    )
+    return sign * sum(int(first) * int(second or 1) for first, second in re.findall(r"(\d+)(?:\s*\*\s*(\d+))?", text))
 
 
-_DATEPARSER_NOW = {"test_relative_future_dates": datetime(2014, 9, 1, 10, 30)}  # noqa: DTZ001
+_DATEPARSER_NOW = {"test_relative_future_dates": _wall([2014, 9, 1, 10, 30])}
 _HEADING = re.compile(r"#\s*(English|Chinese|German|en|zh|zh-Hans|zh-Hant|de)\b(?:\s+dates)?\s*$")
 _OTHER_HEADING = re.compile(r"^\s*#\s*[\w-]+(?:\s+\w+)?\s*$")
 
@@ -229,10 +249,14 @@ def _dateparser_test(test: ast.FunctionDef, lines: list[str]) -> Iterator[TimeEx
     base = re.search(r"(?:RELATIVE_BASE\"?: |base_date = )datetime\(([\d, ]+)\)", body)
     now = _DATEPARSER_NOW.get(test.name)
     if base is not None:
-        now = datetime(*(int(number) for number in base[1].split(",") if number.strip()))  # noqa: DTZ001
+        now = _wall(_integers(base[1]))
     if now is None or '"past"' in body or "time_zones" in test.name or "skip" in test.name:
         return
-    if test.name not in ("test_dates_parsing", "test_relative_future_dates") and "future" not in body and "word_numbers" not in test.name:  # noqa: E501
+    if (
+        test.name not in ("test_dates_parsing", "test_relative_future_dates")
+        and "future" not in body
+        and "word_numbers" not in test.name
+    ):
         return
     for decorator in test.decorator_list:
         for call in ast.walk(decorator):
@@ -265,7 +289,7 @@ def _dateparser_example(call: ast.Call, now: datetime, language: str) -> TimeExa
     for value in (*call.args[1:], *(keyword.value for keyword in call.keywords)):
         if isinstance(value, ast.Call) and getattr(value.func, "id", "") == "datetime":
             numbers = [int(ast.literal_eval(number)) for number in value.args]
-            expected, is_day = datetime(*numbers), len(numbers) == 3 or not any(numbers[3:])  # noqa: DTZ001
+            expected, is_day = _wall(numbers), not any(numbers[3:])
         elif isinstance(value, ast.Call) and getattr(value.func, "id", "") == "timedelta":
             expected = now + timedelta(**{one.arg: ast.literal_eval(one.value) for one in value.keywords if one.arg})
         elif isinstance(value, ast.Dict):
@@ -273,7 +297,9 @@ def _dateparser_example(call: ast.Call, now: datetime, language: str) -> TimeExa
     if expected is None or (call.args and len(call.args) > 2 and "approx" in str(ast.unparse(call.args[2]))):
         return None
     is_day = is_day or (expected.time() == now.time() and not _CLOCK_WORDS.search(phrase))
-    return TimeExample("dateparser", language, phrase, now.replace(tzinfo=UTC), UTC, expected, "day" if is_day else "second")
+    return TimeExample(
+        "dateparser", language, phrase, now.replace(tzinfo=UTC), UTC, expected, "day" if is_day else "second"
+    )
 
 
 def _shifted(now: datetime, amounts: dict[str, float]) -> datetime | None:
@@ -294,7 +320,9 @@ def judge_corpora(folder: Path, listed: str = "") -> dict[tuple[str, str], Count
         table.setdefault((example.language, example.corpus), Counter())[name] += 1
         if listed == name:
             reference = wall_time(example.now, example.zone)
-            print(f"{example.corpus} {example.language} {example.phrase!r}: {example.expected}, now {reference:%a %F %R}: {said}")
+            print(
+                f"{example.corpus} {example.language} {example.phrase!r}: {example.expected}, now {reference:%a %F %R}: {said}"
+            )
     return table
 
 

@@ -110,14 +110,14 @@ def _clock_of(match: re.Match[str]) -> Clock:
     if match["noon"]:
         return Clock(source, 12, is_exact=True)
     if match["digits"]:
-        hour, second = match["digits"], int(match["second"] or 0)
+        hour, digit_second = match["digits"], int(match["second"] or 0)
         is_exact = hour.startswith("0") or int(hour) > 12
-        return Clock(source, int(hour), int(match["digit_minute"]), second, part=part, is_exact=is_exact)
+        return Clock(source, int(hour), int(match["digit_minute"]), digit_second, part=part, is_exact=is_exact)
     if match["before"]:
         minutes = _integer(match["before"], source) * (15 if match["before_unit"] == "刻" else 1)
-        hour = _integer(match["before_hour"], source)
-        return Clock(source, (hour - 2) % 12 + 1 if hour <= 12 else hour - 1, 60 - minutes, part=part)
-    minute, second = 30 if match["half"] else 0, match["half_second"] or match["minute_second"]
+        following = _integer(match["before_hour"], source)
+        return Clock(source, (following - 2) % 12 + 1 if following <= 12 else following - 1, 60 - minutes, part=part)
+    minute = 30 if match["half"] else 0
     fives = match["fives"] or match["fives_"]
     if fives:  # Cantonese counts the minutes by fives
         minute = 5 * _integer(fives, source)
@@ -125,11 +125,13 @@ def _clock_of(match: re.Match[str]) -> Clock:
         minute = 15 * _integer(match["quarter"], source)
     elif match["minute"] or match["short"]:
         minute = _integer((match["minute"] or match["short"]).replace(" ", ""), source)
-    is_bare = not (fives or match["half"] or match["quarter"] or match["minute"] or match["short"]) and source.endswith("点")
+    said_second = match["half_second"] or match["minute_second"]
+    second = _integer(said_second, source) if said_second else 0
+    has_minute = fives or match["half"] or match["quarter"] or match["minute"] or match["short"]
+    is_bare = not has_minute and source.endswith("点")
     hour = match["hour"]
     is_exact = hour.startswith("0") and len(hour) == 2
-    seconds = _integer(second, source) if second else 0
-    return Clock(source, _integer(hour, source), minute, seconds, part=part, is_exact=is_exact, is_bare=is_bare)
+    return Clock(source, _integer(hour, source), minute, second, part=part, is_exact=is_exact, is_bare=is_bare)
 
 
 def find_chinese_clocks(text: str, position: int) -> tuple[list[Clock], int]:

@@ -83,9 +83,7 @@ _HALF = r"(?:\s*(?:in\s+the\s+)?[ap]\.?\s?m\b\.?)"
 _OCLOCK = rf"\s*o['’]?\s?clock{_END}"
 _PART_AFTER = r"\s+(?:in\s+(?:the\s+)?(?:morning|afternoon|evening)|at\s+night)\b"
 _NAMED_HOUR = rf"(?:noon|midday|midnight){_END}"
-_SAID_MINUTE = (
-    rf"(?:oh?[ -](?:{'|'.join(_ONES[1:10])})|(?:{'|'.join(_TENS[:4])})(?:[ -](?:{'|'.join(_ONES[1:10])}))?|{'|'.join(_ONES[10:])}){_END}"
-)
+_SAID_MINUTE = rf"(?:oh?[ -](?:{'|'.join(_ONES[1:10])})|(?:{'|'.join(_TENS[:4])})(?:[ -](?:{'|'.join(_ONES[1:10])}))?|{'|'.join(_ONES[10:])}){_END}"
 _CLOCK = (
     rf"(?:(?:12\s+|(?:the\s+)?(?=mid))?(?P<noon>noon|mid\s?day|midnight){_END}"
     rf"|(?:a\s+)?(?P<past>half|quarter|twenty(?=\s+after)|(?:{_NUMBER})(?=\s+minutes?\s|\s+past))(?:\s+minutes?)?\s+(?:past|after)\s+(?P<past_hour>{_NUMBER}|{_NAMED_HOUR})(?:{_HALF}|h{_END})?"
@@ -103,9 +101,7 @@ _BARE = (
     rf"(?![\w:./]|\s*(?:{_UNIT}|%))"
 )
 _CLOCK_LIST_ITEM = re.compile(rf"{_JOIN}(?:at\s+)?")
-_PART_FOLLOWS = re.compile(
-    rf"{_PART_AFTER}|\s+(?:tonight|tomorrow|this\s+(?:morning|afternoon|evening))\b"
-)
+_PART_FOLLOWS = re.compile(rf"{_PART_AFTER}|\s+(?:tonight|tomorrow|this\s+(?:morning|afternoon|evening))\b")
 _PIECES = re.compile(_PIECE)
 _CLOCKS = re.compile(_CLOCK)
 _BARES = re.compile(_BARE)
@@ -191,8 +187,8 @@ def _clock_of(match: re.Match[str]) -> Clock:
         )
     if match["past"]:
         minute = {"half": 30, "quarter": 15}.get(match["past"]) or int(number_of(match["past"]))
-        hour, half = _hour_of(match["past_hour"], half)
-        return Clock(source, hour, minute, half=half)
+        past_hour, half = _hour_of(match["past_hour"], half)
+        return Clock(source, past_hour, minute, half=half)
     if match["half_hour"]:
         return Clock(source, int(number_of(match["half_hour"])), 30)
     if match["to"]:
@@ -532,7 +528,13 @@ _NAMED_SPANS: Mapping[str, Repetition] = MappingProxyType(
 
 def repeat_date(words: TimeWords, every: Repetition) -> bool:
     """Let the date that was said come again every week, month or year; return false if it cannot."""
-    if words.every is not None or words.span is not None or words.year is not None or words.has_start or words.is_order_open:
+    if (
+        words.every is not None
+        or words.span is not None
+        or words.year is not None
+        or words.has_start
+        or words.is_order_open
+    ):
         return False
     is_weekday = words.weekday is not None and words.week is None and words.day is None and not words.is_next_weekday
     if every.span == Span(days=7) and is_weekday:
@@ -774,7 +776,9 @@ ENGLISH_PHRASES: tuple[Phrase, ...] = (
     ),
     phrase(r"(?:on\s+)?(?P<day>\d{1,2})\.(?P<month>\d{1,2})\.(?:(?P<year>\d{4}|\d\d))?" + _END, read_numbered_date),
     phrase(
-        r"(?:on\s+)?(?P<slash>)(?P<month>\d{1,2})(?:/|\s/\s)(?P<day>\d{1,2})(?:/(?P<year>\d{4}|\d\d))?" + _END + r"(?!/)",
+        r"(?:on\s+)?(?P<slash>)(?P<month>\d{1,2})(?:/|\s/\s)(?P<day>\d{1,2})(?:/(?P<year>\d{4}|\d\d))?"
+        + _END
+        + r"(?!/)",
         read_numbered_date,
     ),
     phrase(
@@ -840,7 +844,10 @@ ENGLISH_PHRASES: tuple[Phrase, ...] = (
         rf"(?:soon|later|sometime|someday|some\s+day|some\s+time|eventually|asap|now|right\s+now|immediately){_END}",
         read_vague,
     ),
-    phrase(rf"in\s+(?:a\s+)?(?:bit|while|moment|(?:few|several|some)\s+\w+){_END}|a\s+(?:bit|while)\s+later{_END}", read_vague),
+    phrase(
+        rf"in\s+(?:a\s+)?(?:bit|while|moment|(?:few|several|some)\s+\w+){_END}|a\s+(?:bit|while)\s+later{_END}",
+        read_vague,
+    ),
     phrase(
         rf"(?:on\s+)?(?:the\s+)?(?P<nth>last|{_ORDINAL})\s+(?P<name>weekday|workday|working\s+day|business\s+day|day|{_WEEKDAY}){_END}"
         rf"\s+(?:of|in)\s+(?:(?P<month>{_MONTH})(?:,?\s*(?P<year>{_YEAR}){_END}(?!:))?|(?P<offset>this|next)\s+month{_END})",
@@ -869,10 +876,10 @@ ENGLISH_PHRASES: tuple[Phrase, ...] = (
         _day,
     ),
     phrase(rf"(?:tonight|this\s+(?P<part>morning|afternoon|evening|night)){_END}", _tonight),
-    phrase(rf"(?P<intro>(?:in|during)\s+(?:the\s+)?|at\s+(?=night))?(?P<part>morning|afternoon|evening|night){_END}", _part),
     phrase(
-        rf"(?P<count>\d{{1,2}}|{_ONE})\s+(?P<name>{_WEEKDAY})\s+from\s+(?:right\s+)?now{_END}", _nth_weekday_ahead
+        rf"(?P<intro>(?:in|during)\s+(?:the\s+)?|at\s+(?=night))?(?P<part>morning|afternoon|evening|night){_END}", _part
     ),
+    phrase(rf"(?P<count>\d{{1,2}}|{_ONE})\s+(?P<name>{_WEEKDAY})\s+from\s+(?:right\s+)?now{_END}", _nth_weekday_ahead),
     phrase(rf"(?:on\s+)?(?:the\s+)?(?P<count>)(?P<name>{_WEEKDAY})\s+after\s+next{_END}", _nth_weekday_ahead),
     phrase(
         rf"(?:(?:on|by)\s+)?(?:(?:the|this)\s+)?(?:(?P<modifier>this|next|coming)\s+)?(?P<name>{_WEEKDAY})"
@@ -882,7 +889,8 @@ ENGLISH_PHRASES: tuple[Phrase, ...] = (
     phrase(rf"(?:(?:on|at)\s+)?(?:(?:this|the)\s+)?(?P<next>next\s+)?weekend{_END}", _weekend),
     phrase(rf"next\s+(?P<unit>week|month|year){_END}", _next_unit),
     phrase(
-        rf"(?P<span>{_SPAN})\s+(?:after|from)\s+(?=today{_END}|tomorrow{_END}|(?:next|this|on|the)\s|{_WEEKDAY}|{_MONTH}|\d)", _shift
+        rf"(?P<span>{_SPAN})\s+(?:after|from)\s+(?=today{_END}|tomorrow{_END}|(?:next|this|on|the)\s|{_WEEKDAY}|{_MONTH}|\d)",
+        _shift,
     ),
     phrase(rf"(?:in|after|\+)\s*{_ABOUT}(?P<span>{_SPAN})(?:'?\s+(?:time|from\s+now))?{_END}", _span),
     phrase(rf"at\s*\+\s*(?P<span>{_SPAN})", _span),

@@ -133,7 +133,9 @@ def number_of(word: str) -> float:
 
 
 def _ordinal_of(word: str) -> int:
-    return int(re.sub(r"\D", "", word)) if word[0].isdigit() else _ORDINALS.index(re.sub(r"e[nrs]?$", "", fold(word))) + 1
+    return (
+        int(re.sub(r"\D", "", word)) if word[0].isdigit() else _ORDINALS.index(re.sub(r"e[nrs]?$", "", fold(word))) + 1
+    )
 
 
 def _weekday_of(word: str) -> int:
@@ -545,7 +547,9 @@ def phrase(pattern: str, read: Read) -> Phrase:
 
 GERMAN_PHRASES: tuple[Phrase, ...] = (
     phrase(rf"einmal(?:ig)?{_END}\s*,?", read_once),
-    phrase(r"(?:am|de[nr])\s+(?P<day>\d{1,2})\.(?P<month>\d{1,2})\.(?:(?P<year>\d{4}|\d\d))?" + _END, read_numbered_date),
+    phrase(
+        r"(?:am|de[nr])\s+(?P<day>\d{1,2})\.(?P<month>\d{1,2})\.(?:(?P<year>\d{4}|\d\d))?" + _END, read_numbered_date
+    ),
     phrase(
         rf"(?:am\s+|der\s+)?(?P<nth>letzte[nrs]?|{_ORDINAL_WORD}|\d{{1,2}}\.)\s+(?P<name>{_WEEKDAY}|werktag|arbeitstag|tag)\s+"
         rf"(?:(?:im|des)\s+(?P<month>{_MONTH})(?:\s*(?P<year>(?:19|2\d)\d\d){_END}(?![:.]))?|(?:im\s+|des\s+)?(?P<offset>diese[ns]|{_NEXT})\s+monate?s?{_END})",
@@ -640,7 +644,5 @@ GERMAN_PHRASES: tuple[Phrase, ...] = (
     ),
     phrase(rf"(?:(?:am|dieses)\s+)?(?P<next>{_NEXT}\s+)?wochenende{_END}", _weekend),
     phrase(rf"{_NEXT}\s+(?P<unit>woche|monats?|jahr){_END}", _next_unit),
-    phrase(
-        rf"(?:in|nach)\s+(?:(?:etwa|ungefähr|circa|zirka|genau)\s+|ca\.?\s+)?(?P<span>{_SPAN}){_END}", _span
-    ),
+    phrase(rf"(?:in|nach)\s+(?:(?:etwa|ungefähr|circa|zirka|genau)\s+|ca\.?\s+)?(?P<span>{_SPAN}){_END}", _span),
 )

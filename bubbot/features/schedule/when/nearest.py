@@ -100,7 +100,12 @@ def _without(text: str, part: str, instead: str = "") -> str:
 
 def _bare(text: str) -> str:
     """Return the text of a request without the words that led to its time."""
-    text = re.sub(r"^(?:(?:please|bitte)\s+)?(?:remind\s+)?(?:me|us|mich|uns)\b\s*(?:(?:to|that)\b\s*)?", "", text, flags=re.IGNORECASE)
+    text = re.sub(
+        r"^(?:(?:please|bitte)\s+)?(?:remind\s+)?(?:me|us|mich|uns)\b\s*(?:(?:to|that)\b\s*)?",
+        "",
+        text,
+        flags=re.IGNORECASE,
+    )
     return re.sub(r"\s+(?:at|on|in|by|um|am|im)$", "", text, flags=re.IGNORECASE)
 
 

@@ -26,7 +26,9 @@ _PHRASES = ENGLISH_PHRASES + CHINESE_PHRASES + GERMAN_PHRASES
 _GAP = re.compile(r"(?:[\s,，、]|[的在于](?=\S))*")
 _CLOSING = re.compile(r"[\s.。!！?？,，;；]*(?:(?:please|pls|thanks|thank you|bitte|danke|谢谢)[\s.。!！]*)?$")
 _DOTTED_DATE = re.compile(r"(?<!\d)\d{1,2}\.\d{1,2}\.$")
-_SIMPLIFIED = str.maketrans("點週後鐘個號兩時禮這間開從過隔會等麼末內聽晝", "点周后钟个号两时礼这间开从过隔会等么末内听昼")
+_SIMPLIFIED = str.maketrans(
+    "點週後鐘個號兩時禮這間開從過隔會等麼末內聽晝", "点周后钟个号两时礼这间开从过隔会等么末内听昼"
+)
 
 
 @dataclass(frozen=True, slots=True)

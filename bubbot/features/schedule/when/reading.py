@@ -214,9 +214,7 @@ class TimeWords:
     def is_whole_unit(self) -> bool:
         """True if a week, a month or a year was said, but no day of it: it may begin then, or be meant from today on."""
         is_named = self.week is not None or self.month_offset is not None or self.year_offset is not None
-        return is_named and not (
-            self.ordinal or self.is_weekend or self.weekday is not None or self.day is not None
-        )
+        return is_named and not (self.ordinal or self.is_weekend or self.weekday is not None or self.day is not None)
 
     @property
     def has_anchor(self) -> bool:
@@ -348,12 +346,7 @@ class _SingleTime:
             if words.span.seconds or words.span.is_zero:
                 raise build_refusal("when_two_clocks", given=self.source)
             return [_add_months(today, words.span.months) + timedelta(days=words.span.days)]
-        if (
-            words.day is not None
-            or words.ordinal
-            or words.month_offset is not None
-            or words.year_offset is not None
-        ):
+        if words.day is not None or words.ordinal or words.month_offset is not None or words.year_offset is not None:
             return self._calendar_days()
         if words.days is not None:
             days = [today + timedelta(days=words.days)]

@@ -107,7 +107,10 @@ _CHINESE: Mapping[str, str] = MappingProxyType(
     }
 )  # fmt: skip
 _OFFSET = r"[+−-]\d{1,2}(?::?[0-5]\d)?(?![\w:])"
-_ABBREVIATION = re.compile(rf"\(?(?:(?P<utc>utc|gmt)\s?(?P<offset>{_OFFSET}(?:\s\([a-z]{{2,5}}\))?)?|(?P<name>[a-z]{{2,4}}))(?![\w/])(?P<time>\s+time\b)?\)?", re.ASCII)
+_ABBREVIATION = re.compile(
+    rf"\(?(?:(?P<utc>utc|gmt)\s?(?P<offset>{_OFFSET}(?:\s\([a-z]{{2,5}}\))?)?|(?P<name>[a-z]{{2,4}}))(?![\w/])(?P<time>\s+time\b)?\)?",
+    re.ASCII,
+)
 _BARE_OFFSET = re.compile(r"(?P<offset>\+\d{2}:?[0-5]\d|(?<=\s)[−-]\d{4})(?![\w:])", re.ASCII)
 """With a minus and a colon it is rather the end of an interval."""
 _IANA = re.compile(r"(?:in\s+)?\(?(?P<name>[a-z]{2,}/[a-z_+\d-]+(?:/[a-z_]+)?)(?![\w/])\)?", re.ASCII)
@@ -117,7 +120,9 @@ _CITY = re.compile(
     r"|(?P<region>eastern|central|mountain|pacific)(?:\s+(?:standard|daylight))?(?=\)?\s*(?:$|[:,;.!?]|today\b|tomorrow\b))"
     r"|(?P<unsure>eastern|pacific)(?=\s))(?!\w)\)?"
 )
-_CHINESE_ZONE = re.compile(rf"[(（]?(?:(?P<name>{'|'.join(sorted(_CHINESE, key=len, reverse=True))})(?:标准)?(?:时间|时)|(?P<local>当地|本地)时间)[)）]?的?")
+_CHINESE_ZONE = re.compile(
+    rf"[(（]?(?:(?P<name>{'|'.join(sorted(_CHINESE, key=len, reverse=True))})(?:标准)?(?:时间|时)|(?P<local>当地|本地)时间)[)）]?的?"
+)
 
 
 def read_zone(text: str, typed: str, position: int, own: tzinfo, *, has_half: bool) -> tuple[SpokenZone, int] | None:

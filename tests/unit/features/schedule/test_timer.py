@@ -98,7 +98,9 @@ class TestDue:
     async def test_a_reminder_with_a_zone_comes_by_the_clock_of_that_zone(self) -> None:
         async with timed(InMemoryStore(), said(), zone="Europe/Berlin") as bot:  # 13:00 there
             told = await bot.say(",remind tomorrow at 9am EST call mum")
-            assert told.startswith(f"Scheduled call mum ({await bot.job()}): once, on Mon 23 Nov 2026 at 15:00 (Europe/Berlin).")
+            assert told.startswith(
+                f"Scheduled call mum ({await bot.job()}): once, on Mon 23 Nov 2026 at 15:00 (Europe/Berlin)."
+            )
             await bot.passes(hours=25, minutes=59)
             assert bot.texts == [told]
             await bot.passes(minutes=1, seconds=2)
