@@ -60,6 +60,9 @@ _MONTH = (
     rf"|nov(?:ember)?|dec(?:ember)?){_NO_LETTER}\.?"
 )
 _WEEKDAY = r"(?:sun|mon|tues?|wed(?:nes)?|thu(?:rs?)?|fri|sat(?:ur)?)(?:days?)?" + _END + r"\.?"
+_FULL_WEEKDAY = rf"(?:sun|mon|tues|wednes|thurs|fri|satur)days?{_END}"
+_DATE_ENDS = r"\s*(?:$|[,:.]|(?:at|@)\s|\d{4}\b)"
+"""What follows a date that could be other words, too, such as `march first`."""
 _UNIT = (
     r"(?:seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d|weeks?|wks?|w|fortnights?|months?|mos?|years?|yrs?|y|decades?)"
     + _END
@@ -79,7 +82,9 @@ _UNITS: Mapping[str, Span] = MappingProxyType(
         "f": Span(days=14), "mo": Span(months=1), "y": Span(months=12), "de": Span(months=120),
     }
 )  # fmt: skip
-_HALF = r"(?:\s*(?:in\s+the\s+)?[ap]\.?\s?m\b\.?)"
+_GERMAN_DAY = r"(?:\d{1,2}\.|\w+tag\b|mittwoch|\w*abend|wochenende|morgen|(?:letzt|erst|nächst|kommend)en)"
+_HALF = rf"(?:(?!\s+am\s+{_GERMAN_DAY})\s*(?:in\s+the\s+)?[ap]\.?\s?m\b\.?)"
+"""In `um 9 am Freitag`, `am` belongs to the day."""
 _OCLOCK = rf"\s*o['’]?\s?clock{_END}"
 _PART_AFTER = r"\s+(?:in\s+(?:the\s+)?(?:morning|afternoon|evening)|at\s+night)\b"
 _NAMED_HOUR = rf"(?:noon|midday|midnight){_END}"
@@ -513,7 +518,7 @@ _NAMED_SPANS: Mapping[str, Repetition] = MappingProxyType(
     {
         "day": Repetition(Span(days=1)), "daily": Repetition(Span(days=1)), "nightly": Repetition(Span(days=1)),
         "week": Repetition(Span(days=7)), "weekly": Repetition(Span(days=7)),
-        "fortnight": Repetition(Span(days=14)),
+        "fortnight": Repetition(Span(days=14)), "fortnightly": Repetition(Span(days=14)),
         "month": Repetition(Span(months=1)), "monthly": Repetition(Span(months=1)),
         "year": Repetition(Span(months=12)), "yearly": Repetition(Span(months=12)),
         "annually": Repetition(Span(months=12)),
@@ -827,8 +832,8 @@ ENGLISH_PHRASES: tuple[Phrase, ...] = (
         rf"{_END}(?!\s+and\s+(?:a|\d))(?:\s+\(monday\s+to\s+friday\))?",
         _every_name,
     ),
-    phrase(rf"(?P<name>daily|nightly|weekly|monthly|yearly|annually|hourly){_END}", _every_name),
-    phrase(rf"(?:on\s+)?(?P<names>{_WEEKDAY_LIST})", _weekday_of_weeks),
+    phrase(rf"(?P<name>daily|nightly|weekly|fortnightly|monthly|yearly|annually|hourly){_END}", _every_name),
+    phrase(rf"(?:on\s+|(?={_FULL_WEEKDAY}))(?P<names>{_WEEKDAY_LIST})", _weekday_of_weeks),
     phrase(rf"(?:on\s+)?(?:(?P<every>every|each)\s+)?(?:on\s+)?(?P<names>{_WEEKDAY_LIST})", _every_weekdays),
     phrase(rf"{_EVERY}\s+(?P<span>{_SPAN})", _every_span),
     phrase(rf"in\s+(?P<months>{_MONTH_LIST})(?!\s*\d)", _months),
@@ -859,14 +864,14 @@ ENGLISH_PHRASES: tuple[Phrase, ...] = (
         _named_date,
     ),
     phrase(
-        rf"(?:on\s+)?(?P<month>{_MONTH})[\s,]*(?:the\s+)?(?P<day>{_DAY_NUMBER})(?![\w:]|\s*[ap]\.?m)"
+        rf"(?:on\s+)?(?P<month>{_MONTH})[\s,]*(?:the\s+|(?=\d|{_WORD_ORDINAL}{_DATE_ENDS}))(?P<day>{_DAY_NUMBER})(?![\w:]|\s*[ap]\.?m)"
         rf"(?:,?\s*(?P<year>{_SHORT_YEAR}){_END}(?!:))?",
         _named_date,
     ),
     phrase(rf"(?:on\s+)?(?P<year>{_YEAR})[ /-](?P<month>{_MONTH})[ /-]?(?P<day>{_DAY_NUMBER}){_END}", _named_date),
     phrase(rf"(?:(?P<word>year)\s+)?(?P<year>{_YEAR})(?=\s*(?:$|[,:.]))", read_year),
     phrase(
-        rf"(?:(?P<intro>on\s+the|the|on)\s+|(?={_ORDINAL}\s*(?:$|[,:.]|(?:at|@|(?:day\s+)?of)\s)|\d{{1,2}}\s+of\s))"
+        rf"(?:(?P<intro>on\s+the|the|on)\s+|(?={_ORDINAL}(?:{_DATE_ENDS}|\s+(?:day\s+)?of\s)|\d{{1,2}}\s+of\s))"
         rf"(?P<day>{_ORDINAL}|\d{{1,2}}(?=\s+of\s))(?:\s+day)?"
         rf"(?:\s+of\s+(?:the\s+)?(?P<month>this|next|current)\s+month{_END})?(?!\s+(?:day\s+)?of{_END}|\s+{_MONTH})",
         _day_of_month,
