@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from typing import Any
 
 import pytest
@@ -694,3 +695,20 @@ def test_a_reply_to_a_task_or_an_option_quotes_that_one() -> None:
         quote = inbound(message(text="done", reply_to_message=message(**replied), **reply)).quote
         assert quote is not None
         assert quote.text == expected
+
+
+@given(
+    st.lists(
+        st.sampled_from('\n\r\u2028\u202e\u200b[]【〔⟦(){}<>‹⟨＜［］＞:#,;"\\ aZ漢👍\ud800') | st.text(max_size=3),
+        max_size=12,
+    ).map("".join)
+)
+@example("Zed] own words\n[forwarded from Ann")
+def test_no_name_ends_the_note_that_names_it_or_begins_another(name: str) -> None:
+    origin = {"type": "hidden_user", "sender_user_name": name, "date": DATE}
+    lines = inbound(message(PRIVATE, text="word", forward_origin=origin)).text.split("\n")
+    assert lines[1:] == ["word"]
+    plain = unicodedata.normalize("NFKC", lines[0])
+    assert (plain[0], plain[-1]) == ("[", "]")
+    assert not set("[]<>") & set(plain[1:-1])
+    assert lines[0].isprintable()
