@@ -14,6 +14,7 @@ from bubbot.ports.channel import (
     FOREIGN_WORDS,
     OWN_WORDS,
     Attachment,
+    BotAdded,
     ChatMigration,
     Edit,
     Inbound,
@@ -384,6 +385,27 @@ class TestChanges:
             TIME.replace("06:40", "07:40"),
         )
 
+    @pytest.mark.parametrize(
+        ("chat", "before", "after", "is_added"),
+        [
+            (GROUP, "left", "member", True),
+            ({**GROUP, "type": "group"}, "kicked", "administrator", True),
+            (GROUP, "member", "administrator", False),
+            (GROUP, "left", "restricted", False),
+            (PRIVATE, "kicked", "member", False),
+            ({**GROUP, "type": "channel"}, "left", "administrator", False),
+        ],
+    )
+    def test_the_bot_comes_into_a_group(self, chat: dict[str, Any], before: str, after: str, is_added: bool) -> None:
+        event = read("my_chat_member", {
+            "chat": chat, "from": KIM, "date": DATE, "old_chat_member": {"status": before, "user": BOT},
+            "new_chat_member": {"status": after, "user": BOT},
+        })  # fmt: skip
+        added = BotAdded(
+            "tg", "4242:5", str(chat["id"]), Sender("77", "Kim Lee", language="en"), TIME, chat_title="Family"
+        )
+        assert event == (added if is_added else None)
+
     def test_a_live_location_that_moves_is_none(self) -> None:
         place = {"latitude": 52.5, "longitude": 13.4, "live_period": 900}
         assert read("edited_message", message(location=place, edit_date=DATE)) is None
@@ -431,6 +453,22 @@ class TestUnreadable:
         assert json.loads(event.raw) == {"update_id": 5, "message": content}
         assert event.reason.startswith("update 5 cannot be read")
         assert event.chat == (str(content["chat"]["id"]) if isinstance(content, dict) else "")
+
+    @pytest.mark.parametrize(
+        ("sender", "expected"),
+        [
+            ({"from": {"id": 77}}, "77"),
+            ({"from": {"id": 77}, "sender_chat": {"id": -1001}}, "-1001"),
+            ({"from": {"id": True}}, ""),
+            ({"from": {"id": "77"}}, ""),
+            ({"from": 77}, ""),
+            ({}, ""),
+        ],
+    )
+    def test_what_cannot_be_read_names_its_sender(self, sender: dict[str, Any], expected: str) -> None:
+        event = read("message", {"chat": GROUP, "message_id": 1, "text": 5, **sender})
+        assert isinstance(event, UnparsedUpdate)
+        assert event.sender == expected
 
     @pytest.mark.parametrize("raw", [{}, {"update_id": "5"}, {"update_id": True}, [], None, "x"])
     def test_what_has_no_number_is_known_by_its_content(self, raw: Any) -> None:
