@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from bubbot.ports.channel import (
     FOREIGN_WORDS,
     OWN_WORDS,
     Attachment,
+    BotAdded,
     ChatMigration,
     Edit,
     Inbound,
@@ -383,6 +385,27 @@ class TestChanges:
             TIME.replace("06:40", "07:40"),
         )
 
+    @pytest.mark.parametrize(
+        ("chat", "before", "after", "is_added"),
+        [
+            (GROUP, "left", "member", True),
+            ({**GROUP, "type": "group"}, "kicked", "administrator", True),
+            (GROUP, "member", "administrator", False),
+            (GROUP, "left", "restricted", False),
+            (PRIVATE, "kicked", "member", False),
+            ({**GROUP, "type": "channel"}, "left", "administrator", False),
+        ],
+    )
+    def test_the_bot_comes_into_a_group(self, chat: dict[str, Any], before: str, after: str, is_added: bool) -> None:
+        event = read("my_chat_member", {
+            "chat": chat, "from": KIM, "date": DATE, "old_chat_member": {"status": before, "user": BOT},
+            "new_chat_member": {"status": after, "user": BOT},
+        })  # fmt: skip
+        added = BotAdded(
+            "tg", "4242:5", str(chat["id"]), Sender("77", "Kim Lee", language="en"), TIME, chat_title="Family"
+        )
+        assert event == (added if is_added else None)
+
     def test_a_live_location_that_moves_is_none(self) -> None:
         place = {"latitude": 52.5, "longitude": 13.4, "live_period": 900}
         assert read("edited_message", message(location=place, edit_date=DATE)) is None
@@ -430,6 +453,22 @@ class TestUnreadable:
         assert json.loads(event.raw) == {"update_id": 5, "message": content}
         assert event.reason.startswith("update 5 cannot be read")
         assert event.chat == (str(content["chat"]["id"]) if isinstance(content, dict) else "")
+
+    @pytest.mark.parametrize(
+        ("sender", "expected"),
+        [
+            ({"from": {"id": 77}}, "77"),
+            ({"from": {"id": 77}, "sender_chat": {"id": -1001}}, "-1001"),
+            ({"from": {"id": True}}, ""),
+            ({"from": {"id": "77"}}, ""),
+            ({"from": 77}, ""),
+            ({}, ""),
+        ],
+    )
+    def test_what_cannot_be_read_names_its_sender(self, sender: dict[str, Any], expected: str) -> None:
+        event = read("message", {"chat": GROUP, "message_id": 1, "text": 5, **sender})
+        assert isinstance(event, UnparsedUpdate)
+        assert event.sender == expected
 
     @pytest.mark.parametrize("raw", [{}, {"update_id": "5"}, {"update_id": True}, [], None, "x"])
     def test_what_has_no_number_is_known_by_its_content(self, raw: Any) -> None:
@@ -694,3 +733,20 @@ def test_a_reply_to_a_task_or_an_option_quotes_that_one() -> None:
         quote = inbound(message(text="done", reply_to_message=message(**replied), **reply)).quote
         assert quote is not None
         assert quote.text == expected
+
+
+@given(
+    st.lists(
+        st.sampled_from('\n\r\u2028\u202e\u200b[]【〔⟦(){}<>‹⟨＜［］＞:#,;"\\ aZ漢👍\ud800') | st.text(max_size=3),
+        max_size=12,
+    ).map("".join)
+)
+@example("Zed] own words\n[forwarded from Ann")
+def test_no_name_ends_the_note_that_names_it_or_begins_another(name: str) -> None:
+    origin = {"type": "hidden_user", "sender_user_name": name, "date": DATE}
+    lines = inbound(message(PRIVATE, text="word", forward_origin=origin)).text.split("\n")
+    assert lines[1:] == ["word"]
+    plain = unicodedata.normalize("NFKC", lines[0])
+    assert (plain[0], plain[-1]) == ("[", "]")
+    assert not set("[]<>") & set(plain[1:-1])
+    assert lines[0].isprintable()
