@@ -231,6 +231,13 @@ class TimeWords:
         """True if nothing but a time of day was said."""
         return bool(self.clocks) and not (self.has_date or self.every or self.span or self.is_over or self.is_vague)
 
+    def readings_of(self, clock: Clock) -> list[ClockTime]:
+        """Return the times that a clock can mean with these words. Raise `ScheduleRefused` if there is none."""
+        readings = clock.readings(self.part)
+        if not self.is_iso:
+            return readings
+        return [reading for reading in readings if reading.time.hour == clock.hour] or readings[:1]
+
     def read(self, source: str, context: ReadingContext) -> Reading:
         """Return the rule that the words mean now. Raise `ScheduleRefused` if they mean none, or too many."""
         if self.is_vague:
@@ -295,11 +302,9 @@ class _SingleTime:
             reading = default_reading(words.part, context.default_time)
             moments = [datetime.combine(day, time()) + reading.offset for day in days]
             return self._reading(moments, moments)
-        readings = words.clocks[0].readings(words.part)
+        readings = words.readings_of(words.clocks[0])
         if words.clocks[0].is_midnight and (words.has_date or words.span is not None):
             raise build_refusal("clock_midnight", given=self.source)
-        if words.is_iso:
-            readings = readings[:1]
         moments = [datetime.combine(day, time()) + reading.offset for day in days for reading in readings]
         likely = [datetime.combine(day, time()) + reading.offset for day in days for reading in readings
                   if len(readings) == 1 or reading.is_likely]  # fmt: skip
@@ -511,9 +516,7 @@ class _RepeatedTime:
         words = self.words
         if not words.clocks:
             return [[default_reading(words.part, self.context.default_time)]]
-        readings = [clock.readings(words.part) for clock in words.clocks]
-        if words.is_iso:
-            readings = [one[:1] for one in readings]
+        readings = [words.readings_of(clock) for clock in words.clocks]
         taken = [next((one for one in choices if one.is_likely), choices[0]) for choices in readings]
         if len(readings) > 1:
             return [taken]
