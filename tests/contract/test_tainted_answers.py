@@ -56,14 +56,16 @@ async def tainted_parts(home: Path) -> tuple[list[MessagePart], str]:
 
 
 @asynccontextmanager
-async def completing(home: Path, *, is_tainted: bool = True, commands: bool = False) -> AsyncIterator[int]:
+async def completing(
+    home: Path, *, is_tainted: bool = True, commands: bool = False, answer: str = ANSWER
+) -> AsyncIterator[int]:
     """The port of a bot whose answers are programs' to show."""
     remote = RemoteChannel("stdin")
 
     def channel(_: Channel) -> Channel:
         return remote
 
-    steps = (READ, says(ANSWER)) if is_tainted else (says(ANSWER),)
+    steps = (READ, says(answer)) if is_tainted else (says(answer),)
     wrappers = PortWrappers(
         channel=channel, model=lambda _: Played(*steps), tools=acting_tools(lambda _name, _text: None)
     )
