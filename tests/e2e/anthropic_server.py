@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.e2e.provider_server import Answer, Asked, Held, refusal
+from tests.provider_rules import ANTHROPIC_RULES, THINKING_BLOCKS, Block, blocks_of, first_broken, thinks_first
 
-Block = dict[str, Any]
 MODEL = "claude-sonnet-4-5"
-THINKS = ("thinking", "redacted_thinking")
 COUNTED = {"input_tokens": 12, "cache_creation_input_tokens": 3, "cache_read_input_tokens": 5, "output_tokens": 1}
 """What `message_start` counts: 20 tokens of input in all."""
 
@@ -104,10 +103,7 @@ class AnthropicServer:
         for block in step.blocks:
             if block["type"] == "tool_use":
                 self._sent[block["id"]] = step.blocks
-        events = list(_events(step))[: step.events]
-        if step.error:
-            events.append({"type": "error", "error": {"type": step.error[0], "message": step.error[1]}})
-        return Answer(tuple(_sse(event) for event in events), cut=step.cut, held=step.held)
+        return stream(step)
 
     def _wrong(self, asked: Asked) -> str | None:
         body = asked.body
@@ -115,64 +111,45 @@ class AnthropicServer:
             return f"not a request of this API: {asked.path}"
         if not isinstance(body.get("max_tokens"), int) or body.get("stream") is not True:
             return "max_tokens: Field required"
+        if broken := first_broken(ANTHROPIC_RULES, body):
+            return broken[1]
         messages = [(one["role"], _blocks(one["content"])) for one in body["messages"]]
-        if not messages or messages[0][0] != "user":
-            return "messages: first message must use the `user` role"
-        return _broken_pair(messages) or self._forged(messages) or self._thoughtless(messages, body)
+        thinks = self.thinking or body.get("thinking", {}).get("type") in ("enabled", "adaptive")
+        return self._forged(messages) or (thinks_first(body) if thinks else None)
 
     def _forged(self, messages: list[tuple[str, list[Block]]]) -> str | None:
         """Thinking that is not what was sent, word for word and in its order."""
         for place, (role, blocks) in enumerate(messages):
             for at, block in enumerate(blocks):
-                if block["type"] == "text" and not block["text"].strip():
-                    return f"messages.{place}.content.{at}: text content blocks must be non-empty"
                 if block["type"] == "thinking" and block.get("signature") != signed(block["thinking"]):
                     return f"messages.{place}.content.{at}: Invalid `signature` in `thinking` block"
             calls = [block["id"] for block in blocks if block["type"] == "tool_use"]
             if role != "assistant" or not calls or calls[0] not in self._sent:
                 continue
-            if any(block["type"] in THINKS for block in blocks) and blocks != list(self._sent[calls[0]]):
+            if any(block["type"] in THINKING_BLOCKS for block in blocks) and blocks != list(self._sent[calls[0]]):
                 return f"messages.{place}: `thinking` blocks in the latest assistant message cannot be modified"
         return None
 
-    def _thoughtless(self, messages: list[tuple[str, list[Block]]], body: dict[str, Any]) -> str | None:
-        """Results of a call whose thinking was left out."""
-        on = self.thinking or body.get("thinking", {}).get("type") in ("enabled", "adaptive")
-        if not on or messages[-1][1][0]["type"] != "tool_result":
-            return None
-        found = messages[-2][1][0]["type"]
-        if found in THINKS:
-            return None
-        return (
-            f"messages.{len(messages) - 2}.content.0.type: Expected `thinking` or `redacted_thinking`, but found "
-            f"`{found}`. When `thinking` is enabled, a final `assistant` message must start with a thinking block"
-        )
-
 
 def _blocks(content: Any) -> list[Block]:
-    return [text(content)] if isinstance(content, str) else [_plain(block) for block in content]
+    return [_plain(block) for block in blocks_of(content)]
 
 
 def _plain(block: Block) -> Block:
     return {key: value for key, value in block.items() if key != "cache_control"}
 
 
-def _broken_pair(messages: list[tuple[str, list[Block]]]) -> str | None:
-    """Calls and results that do not stand in neighbouring messages."""
-    asked: list[str] = []
-    for place, (_, blocks) in enumerate(messages):
-        given = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
-        if sorted(given) != sorted(asked):
-            return f"messages.{place}: `tool_use` ids {asked} and `tool_result` ids {given} do not pair"
-        if given and any(block["type"] != "tool_result" for block in blocks[: len(given)]):
-            return f"messages.{place}: `tool_result` blocks must come first"
-        asked = [block["id"] for block in blocks if block["type"] == "tool_use"]
-    return f"messages: `tool_use` ids {asked} were found without `tool_result` blocks" if asked else None
-
-
 def _failed(step: Fails) -> Answer:
     body = {"type": "error", "error": {"type": step.kind, "message": step.message}, "request_id": "req_1"}
     return refusal(step.status, body, *step.headers)
+
+
+def stream(step: Says) -> Answer:
+    """The message as it goes over the wire."""
+    events = list(_events(step))[: step.events]
+    if step.error:
+        events.append({"type": "error", "error": {"type": step.error[0], "message": step.error[1]}})
+    return Answer(tuple(_sse(event) for event in events), cut=step.cut, held=step.held)
 
 
 def _sse(event: dict[str, Any]) -> bytes:

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.e2e.provider_server import Answer, Asked, refusal
+from tests.e2e.provider_server import Answer, Asked, Held, refusal
+from tests.provider_rules import GEMINI_RULES, Part, first_broken, part_field
 
-Part = dict[str, Any]
 MODEL = "gemini-2.5-flash"
 COUNTED = {"promptTokenCount": 20, "cachedContentTokenCount": 5, "candidatesTokenCount": 9, "totalTokenCount": 29}
 
@@ -76,43 +76,33 @@ class GeminiServer:
         self._taken += 1
         if isinstance(step, Fails):
             return _failed(step)
-        return Answer(tuple(f"data: {json.dumps(chunk)}\r\n\r\n".encode() for chunk in _chunks(step)), cut=step.cut)
+        return stream(step)
 
     def _wrong(self, asked: Asked) -> str | None:
         path, _, query = asked.path.partition("?")
-        if not path.endswith(f"/models/{MODEL}:streamGenerateContent") or "alt=sse" not in query:
+        if not path.endswith(":streamGenerateContent") or "/models/gemini-" not in path or "alt=sse" not in query:
             return f"not a request of this API: {asked.path}"
         if not asked.headers.get("x-goog-api-key"):
             return "API key not valid. Please pass a valid API key."
-        contents = asked.body["contents"]
-        if not contents or contents[0]["role"] != "user":
-            return "Please ensure that the first content is of the role user."
-        open_calls: list[str] = []
-        for content in contents:
-            given = [
-                _of(part, "functionResponse")["name"] for part in content["parts"] if _of(part, "functionResponse")
-            ]
-            if given != open_calls:
-                return (
-                    "Please ensure that the number of function response parts is equal to that of function call parts"
-                )
-            made = [part for part in content["parts"] if _of(part, "functionCall")]
-            open_calls = [_of(part, "functionCall")["name"] for part in made]
-            if self.signs and made and made[0].get("thoughtSignature") != signed(open_calls[0]):
-                return f"Function call `{open_calls[0]}` is missing a thought_signature"
+        if broken := first_broken(GEMINI_RULES, asked.body):
+            return broken[1]
+        for content in asked.body["contents"]:
+            made = [part for part in content["parts"] if part_field(part, "functionCall")]
+            name = part_field(made[0], "functionCall")["name"] if made else ""
+            if self.signs and made and made[0].get("thoughtSignature") != signed(name):
+                return f"Function call `{name}` is missing a thought_signature"
         return None
-
-
-def _of(part: Part, name: str) -> dict[str, Any]:
-    """A field in either of the spellings that JSON of protocol buffers may have."""
-    snake = "".join(f"_{one.lower()}" if one.isupper() else one for one in name)
-    found: dict[str, Any] = part.get(name) or part.get(snake) or {}
-    return found
 
 
 def _failed(step: Fails) -> Answer:
     error = {"code": step.status, "message": step.message, "status": step.kind, "details": list(step.details)}
     return refusal(step.status, {"error": error})
+
+
+def stream(step: Says, held: Held | None = None) -> Answer:
+    """The answer as it goes over the wire."""
+    events = tuple(f"data: {json.dumps(chunk)}\r\n\r\n".encode() for chunk in _chunks(step))
+    return Answer(events, cut=step.cut, held=held)
 
 
 def _chunks(step: Says) -> list[dict[str, Any]]:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -130,3 +132,24 @@ async def serving(speaks: S) -> AsyncIterator[S]:
     async with listening(_Connections(speaks).serve) as address:
         speaks.address = address
         yield speaks
+
+
+@contextmanager
+def serving_apart(speaks: S) -> Iterator[S]:
+    """The same in a thread of its own: litellm asks Ollama what a model can do, and stops the loop of the bot until it knows."""
+    loop, begun, end = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
+
+    async def serve() -> None:
+        async with serving(speaks):
+            begun.set()
+            await end.wait()
+
+    with ThreadPoolExecutor(1) as pool, asyncio.Runner(loop_factory=lambda: loop) as runner:
+        served = pool.submit(runner.run, serve())
+        try:
+            while not begun.wait(0.1) and not served.done():
+                pass
+            yield speaks
+        finally:
+            loop.call_soon_threadsafe(end.set)
+            served.result()
