@@ -685,6 +685,11 @@ class TestMarks:
             event = inbound(message(text="?", reply_to_message=whole, quote=quote))
             assert event.quote is not None
             assert event.quote.text == expected
+        whole = message(text="article there", entities=[entity("text_link", 0, 7, url="https://a.b")])
+        for where in ({"position": 0}, {}):
+            event = inbound(message(text="?", reply_to_message=whole, quote={"text": "article", **where}))
+            assert event.quote is not None
+            assert event.quote.text == "article (https://a.b)"
         quote = {"text": "no yes", "position": 0, "entities": [entity("strikethrough", 0, 2)]}
         event = inbound(message(text="?", reply_to_message=message(text="other"), quote=quote))
         assert event.quote is not None
