@@ -49,7 +49,10 @@ _ONE = rf"(?:{'|'.join(sorted(_ONES, key=len, reverse=True))})"
 _WORD_NUMBER = rf"(?:(?:{'|'.join(_TENS)})(?:[ -](?:one|two|three|four|five|six|seven|eight|nine))?|{_ONE}){_END}"
 _NUMBER = rf"(?:\d{{1,6}}(?:\.\d{{1,2}})?|{_WORD_NUMBER})"
 _DIGIT_ORDINAL = rf"\d{{1,2}}(?:st|nd|rd|th){_END}"
-_WORD_ORDINAL = rf"(?:{'|'.join(reversed(_ORDINALS)).replace('-', '[ -]')}){_END}"
+_WORD_ORDINAL = (
+    rf"(?:thirty[ -]first|(?:twenty[ -])?(?:{'|'.join(_TO_NINTH)})|tenth|eleventh|twelfth"
+    rf"|(?:thir|four|fif|six|seven|eigh|nine)teenth|twentieth|thirtieth){_END}"
+)
 _ORDINAL = rf"(?:{_DIGIT_ORDINAL}|{_WORD_ORDINAL})"
 _DAY_NUMBER = rf"(?:\d{{1,2}}(?:st|nd|rd|th)?|{_WORD_ORDINAL})"
 _YEAR = r"(?:19|2\d)\d\d"
@@ -897,7 +900,6 @@ ENGLISH_PHRASES: tuple[Phrase, ...] = (
         rf"(?P<span>{_SPAN})\s+(?:after|from)\s+(?=today{_END}|tomorrow{_END}|(?:next|this|on|the)\s|{_WEEKDAY}|{_MONTH}|\d)",
         _shift,
     ),
-    phrase(rf"(?:in|after|\+)\s*{_ABOUT}(?P<span>{_SPAN})(?:'?\s+(?:time|from\s+now))?{_END}", _span),
-    phrase(rf"at\s*\+\s*(?P<span>{_SPAN})", _span),
+    phrase(rf"(?:in|after|(?:at\s*)?\+)\s*{_ABOUT}(?P<span>{_SPAN})(?:'?\s+(?:time|from\s+now))?{_END}", _span),
     phrase(rf"(?P<span>{_SPAN})\s+(?:from\s+(?:right\s+)?now|from\s+today|later|hence){_END}", _span),
 )

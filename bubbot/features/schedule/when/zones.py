@@ -38,7 +38,7 @@ class SpokenZone:
 
 
 MAX_OFFSET_HOURS = 14
-_ABBREVIATIONS: Mapping[str, tuple[str, float]] = MappingProxyType(
+ABBREVIATIONS: Mapping[str, tuple[str, float]] = MappingProxyType(
     {
         "est": ("America/New_York", -5), "edt": ("America/New_York", -4), "cdt": ("America/Chicago", -5),
         "mst": ("America/Denver", -7), "mdt": ("America/Denver", -6), "pst": ("America/Los_Angeles", -8),
@@ -55,14 +55,14 @@ _ABBREVIATIONS: Mapping[str, tuple[str, float]] = MappingProxyType(
     }
 )  # fmt: skip
 """Abbreviations with one clear meaning, and their hours from UTC by the letter."""
-_CAPITALS: Mapping[str, str] = MappingProxyType(
+CAPITALS: Mapping[str, str] = MappingProxyType(
     {
         "ET": "America/New_York", "CT": "America/Chicago", "MT": "America/Denver", "PT": "America/Los_Angeles",
         "SGT": "Asia/Singapore",
     }
 )  # fmt: skip
 """Those that are also words or initials: only capitals are a zone."""
-_AMBIGUOUS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+AMBIGUOUS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "ist": ("Asia/Kolkata", "Asia/Jerusalem", "Europe/Dublin"), "cst": ("America/Chicago", "Asia/Shanghai", "America/Havana"),
         "bst": ("Europe/London", "Asia/Dhaka"), "ast": ("America/Halifax", "Asia/Riyadh"),
@@ -70,14 +70,14 @@ _AMBIGUOUS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "amt": ("America/Manaus", "Asia/Yerevan"),
     }
 )  # fmt: skip
-_WORDS: Mapping[str, str] = MappingProxyType(
+ZONE_WORDS: Mapping[str, str] = MappingProxyType(
     {
         "EAT": "Africa/Nairobi", "CAT": "Africa/Maputo", "WAT": "Africa/Lagos", "MET": "Europe/Berlin", "GET": "Asia/Tbilisi",
         "ART": "America/Argentina/Buenos_Aires", "PET": "America/Lima", "ICT": "Asia/Bangkok",
     }
 )  # fmt: skip
 """Those that are words in capitals, too: nobody can tell."""
-_REGIONS: Mapping[str, str] = MappingProxyType(
+REGIONS: Mapping[str, str] = MappingProxyType(
     {
         "eastern": "America/New_York", "central": "America/Chicago", "mountain": "America/Denver",
         "pacific": "America/Los_Angeles", "greenwich mean": "UTC", "universal": "UTC", "coordinated universal": "UTC",
@@ -91,10 +91,10 @@ _REGIONS: Mapping[str, str] = MappingProxyType(
         "texas": "America/Chicago", "mumbai": "Asia/Kolkata", "delhi": "Asia/Kolkata", "bangalore": "Asia/Kolkata",
         "milan": "Europe/Rome", "barcelona": "Europe/Madrid", "geneva": "Europe/Zurich", "kyiv": "Europe/Kiev",
         "deutsch": "Europe/Berlin", "mitteleuropäisch": "Europe/Berlin", "wien": "Europe/Vienna", "zürch": "Europe/Zurich",
-        "züricher": "Europe/Zurich", "moskau": "Europe/Moscow", "peking": "Asia/Shanghai", "tokiot": "Asia/Tokyo",
+        "zürich": "Europe/Zurich", "moskau": "Europe/Moscow", "peking": "Asia/Shanghai", "tokiot": "Asia/Tokyo",
     }
 )  # fmt: skip
-_CHINESE: Mapping[str, str] = MappingProxyType(
+CHINESE_REGIONS: Mapping[str, str] = MappingProxyType(
     {
         "北京": "Asia/Shanghai", "中国": "Asia/Shanghai", "上海": "Asia/Shanghai", "香港": "Asia/Hong_Kong", "台北": "Asia/Taipei",
         "台湾": "Asia/Taipei", "新加坡": "Asia/Singapore", "东京": "Asia/Tokyo", "日本": "Asia/Tokyo", "首尔": "Asia/Seoul",
@@ -121,7 +121,7 @@ _CITY = re.compile(
     r"|(?P<unsure>eastern|pacific)(?=\s))(?!\w)\)?"
 )
 _CHINESE_ZONE = re.compile(
-    rf"[(（]?(?:(?P<name>{'|'.join(sorted(_CHINESE, key=len, reverse=True))})(?:标准)?(?:时间|时)|(?P<local>当地|本地)时间)[)）]?的?"
+    rf"[(（]?(?:(?P<name>{'|'.join(sorted(CHINESE_REGIONS, key=len, reverse=True))})(?:标准)?(?:时间|时)|(?P<local>当地|本地)时间)[)）]?的?"
 )
 
 
@@ -158,23 +158,23 @@ def read_chinese_zone(text: str, position: int) -> tuple[SpokenZone, int] | None
     match = _CHINESE_ZONE.match(text, position)
     if match is None:
         return None
-    return SpokenZone(find_zone(_CHINESE[match["name"]]) if match["name"] else None), match.end()
+    return SpokenZone(find_zone(CHINESE_REGIONS[match["name"]]) if match["name"] else None), match.end()
 
 
 def _abbreviation(name: str, typed: str, own: tzinfo, *, is_sure: bool) -> SpokenZone | None:
     is_capital = typed.isupper()
-    if name in _ABBREVIATIONS and (is_capital or name not in ("wet", "west")):
-        zone, hours = _ABBREVIATIONS[name]
+    if name in ABBREVIATIONS and (is_capital or name not in ("wet", "west")):
+        zone, hours = ABBREVIATIONS[name]
         return SpokenZone(find_zone(zone), timezone(timedelta(hours=hours)))
-    if name in _AMBIGUOUS and (is_capital or is_sure or name != "ist"):  # `ist` is German for `is`
-        if str(own) in _AMBIGUOUS[name]:
+    if name in AMBIGUOUS and (is_capital or is_sure or name != "ist"):  # `ist` is German for `is`
+        if str(own) in AMBIGUOUS[name]:
             return SpokenZone(own)
-        raise build_refusal("zone_ambiguous", given=typed, zones=", ".join(_AMBIGUOUS[name]))
+        raise build_refusal("zone_ambiguous", given=typed, zones=", ".join(AMBIGUOUS[name]))
     upper = name.upper()
-    if upper in _CAPITALS and is_capital:
-        return SpokenZone(find_zone(_CAPITALS[upper]))
-    if (upper in _WORDS and is_capital) or (upper in _CAPITALS and is_sure):
-        raise build_refusal("zone_word", given=typed, zones=(dict(_WORDS) | dict(_CAPITALS))[upper])
+    if upper in CAPITALS and is_capital:
+        return SpokenZone(find_zone(CAPITALS[upper]))
+    if (upper in ZONE_WORDS and is_capital) or (upper in CAPITALS and is_sure):
+        raise build_refusal("zone_word", given=typed, zones=(dict(ZONE_WORDS) | dict(CAPITALS))[upper])
     return None
 
 
@@ -182,9 +182,9 @@ def _city(match: re.Match[str]) -> SpokenZone | None:
     if match["local"]:
         return SpokenZone(None)
     if match["unsure"]:
-        raise build_refusal("zone_word", given=match["unsure"], zones=_REGIONS[match["unsure"]])
+        raise build_refusal("zone_word", given=match["unsure"], zones=REGIONS[match["unsure"]])
     name = match["name"] or match["german"] or match["region"]
-    zone = _REGIONS.get(name) or _cities().get(name.replace(" ", "_"))
+    zone = REGIONS.get(name) or _cities().get(name.replace(" ", "_"))
     return SpokenZone(find_zone(zone)) if zone is not None else None
 
 
