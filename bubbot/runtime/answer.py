@@ -81,11 +81,14 @@ def _is_undecided(text: str) -> bool:
 class PreviewText:
     """Text deltas as people may see them: without thoughts, outer whitespace, or the mark of silence.
 
-    The pieces add up to what `route_assistant` makes of the full text. If a mark ends a thought that none began, of which
-    people have seen a part, nothing more is shown: the answer takes its place.
+    The pieces add up to what `route_assistant` makes of the full text, unless a mark ends a thought that none began, of
+    which people have seen a part; then those since.
 
     Args:
         holds: show nothing until it is certain that it is no such thought.
+
+    Attributes:
+        is_wrong: what was shown so far was such a thought; whoever takes that back sets it to false.
     """
 
     def __init__(self, *, holds: bool = False) -> None:
@@ -93,7 +96,7 @@ class PreviewText:
         self._waiting = ""  # visible, but may still turn out to be trailing whitespace, silence, or nothing
         self._begun = False
         self._decides_at = 0
-        self._is_wrong = False
+        self.is_wrong = False
 
     @property
     def is_unopened(self) -> bool:
@@ -115,9 +118,8 @@ class PreviewText:
     def _pass(self, visible: str, *, has_ended: bool) -> str:
         """Return what may be shown of a piece; `has_ended`: all before it was a thought."""
         if has_ended:
-            self._waiting, self._is_wrong = "", self._begun
-        if self._is_wrong:
-            return ""
+            self.is_wrong = self._begun
+            self._waiting, self._begun = "", False
         text = self._waiting + visible
         if not self._begun:
             text = text.lstrip()

@@ -22,7 +22,14 @@ from bubbot.errors import (
     ModelUnavailable,
     TapeCorrupt,
 )
-from bubbot.ports.channel import ForeignWordsShown, PreviewCallback, StepFinished, TextStreamed, ignore_preview
+from bubbot.ports.channel import (
+    ForeignWordsShown,
+    PreviewCallback,
+    StepFinished,
+    TextDiscarded,
+    TextStreamed,
+    ignore_preview,
+)
 from bubbot.ports.middleware import AroundModel, ModelCall, wrap
 from bubbot.ports.model import (
     FailedAttempt,
@@ -344,8 +351,7 @@ class ModelRunner:
                             call.streamed += item.text
                             for on_text in call.on_text:
                                 on_text(item)
-                            if visible := preview.feed(item.text):
-                                show_text(visible)
+                            self._show_piece(preview, preview.feed(item.text), show_text)
                         case FailedAttempt():
                             attempts.on_failed_call(item)
                         case _:
@@ -355,22 +361,37 @@ class ModelRunner:
         if reply is None:
             raise ModelUnavailable(f"{model.name} ended without an answer")
         call.cost = reply.usage.cost
-        rest = ""
         if reply.text.startswith(call.streamed):  # a model need not stream all of its text, or any
-            rest = preview.feed(reply.text[len(call.streamed) :])
-        if rest := rest + preview.flush():
-            show_text(rest)
+            self._show_piece(preview, preview.feed(reply.text[len(call.streamed) :]), show_text)
+        self._show_piece(preview, preview.flush(), show_text)
         if preview.is_unopened:
             self._unopened.add(model.name)
         return reply
 
+    @staticmethod
+    def _show_piece(preview: PreviewText, piece: str, show_text: Callable[[str], None]) -> None:
+        """Show a piece of text; before it an empty one, if what was shown so far is to be taken back."""
+        if preview.is_wrong:
+            preview.is_wrong = False
+            show_text("")
+        if piece:
+            show_text(piece)
+
     def _text_viewer(self, turn: Turn, quiet: QuietText | None) -> Callable[[str], None]:
-        """Return what shows people the text of a turn's answer; that of a sub-task is for its turn only."""
+        """Return what shows people the text of a turn's answer; that of a sub-task is for its turn only.
+
+        An empty text takes back what was shown.
+        """
         if turn.is_subtask:
             return lambda _: None
         on_preview, session = self._show, turn.session
 
         def show(text: str) -> None:
+            if not text:
+                if quiet is not None:
+                    quiet.restart()
+                on_preview(session, TextDiscarded())
+                return
             piece = text if text.isascii() else clean(text)
             on_preview(session, TextStreamed(piece, quiet.feed(piece) if quiet is not None else None))
 

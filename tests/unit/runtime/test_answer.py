@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -205,12 +206,18 @@ def test_a_piece_is_shown_as_soon_as_it_is_certain(pieces: Sequence[str], shown:
     assert [piece for piece in [*map(text.feed, pieces), text.flush()] if piece] == shown
 
 
-def test_a_thought_that_no_mark_begins_is_shown_until_its_end_and_nothing_of_the_answer_after_it() -> None:
+def test_a_thought_that_no_mark_begins_is_taken_back_at_its_end() -> None:
     text = PreviewText()
-    assert [text.feed(piece) for piece in ("They are in a hurry.", "\n</think>", "\n\nHel", "lo!")] == [
-        "They are in a hurry.", "", "", "",
-    ]  # fmt: skip
-    assert (text.flush(), text.is_unopened) == ("", True)
+    assert (text.feed("They are in a hurry."), text.is_wrong) == ("They are in a hurry.", False)
+    assert (text.feed("\n</think>\n\nHel"), text.is_wrong, text.is_unopened) == ("Hel", True, True)
+    text.is_wrong = False
+    assert (text.feed("lo!"), text.flush(), text.is_wrong) == ("lo!", "", False)
+
+
+def test_silence_after_a_thought_that_people_have_seen_is_silence() -> None:
+    text = PreviewText()
+    assert text.feed("They are in a hurry.") == "They are in a hurry."
+    assert (text.feed("\n</think>\n[SILENT]"), text.flush(), text.is_wrong) == ("", "", True)
 
 
 def test_a_thought_that_no_mark_begins_is_not_shown_of_a_model_that_does_so() -> None:
@@ -288,9 +295,14 @@ PIECES = st.sampled_from(
 def test_the_pieces_add_up_to_what_is_delivered(pieces: list[str], holds: bool) -> None:
     written = "".join(pieces)
     text, answer = PreviewText(holds=holds), route_assistant(written)
-    shown = "".join([*map(text.feed, pieces), text.flush()])
-    if holds or not text.is_unopened:
-        assert shown == answer.text
+    shown = ""
+    reads: list[Callable[[], str]] = [*(partial(text.feed, piece) for piece in pieces), text.flush]
+    for read in reads:
+        piece = read()
+        assert not (holds and text.is_wrong)
+        shown = piece if text.is_wrong else shown + piece
+        text.is_wrong = False
+    assert shown == answer.text
     whole = PreviewText(holds=True)
     assert whole.feed(written) + whole.flush() == answer.text
 

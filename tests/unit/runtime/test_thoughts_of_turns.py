@@ -11,7 +11,7 @@ import pytest
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.search.view import SearchView
 from bubbot.features.trace.entries import describe_entry
-from bubbot.ports.channel import Preview, TextStreamed
+from bubbot.ports.channel import Preview, TextDiscarded, TextStreamed
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, TextDelta, ToolCall
 from bubbot.ports.tool import READS_OWN, NoArgs, Tool, tool
 from bubbot.ports.turn import Turn
@@ -86,15 +86,19 @@ class Screen:
     """What people see of answers while they grow."""
 
     def __init__(self) -> None:
-        self.text = ""
+        self.text = self.discarded = ""
 
     def show(self, session: str, event: Preview) -> None:
         if isinstance(event, TextStreamed):
             self.text += event.text
+        elif isinstance(event, TextDiscarded):
+            self.text, self.discarded = "", self.discarded + self.text
 
-    def take(self) -> str:
-        text, self.text = self.text, ""
-        return text
+    def take(self) -> tuple[str, str]:
+        """What is shown, and what was taken back."""
+        taken = self.text, self.discarded
+        self.text = self.discarded = ""
+        return taken
 
 
 class TestTape:
@@ -165,12 +169,13 @@ class TestRoads:
         model = Piecemeal(text)
         async with running(memory_store, model, Options(show=screen.show)) as bench:
             await bench.say("hello")  # people may see what turns out to be a thought, once
-            screen.take()
+            first, _ = screen.take()
             result = await bench.say("hello again")
-            shown = screen.take()
+            again = screen.take()
             await bench.quiet()
         answer = "Hello!" if text in THOUGHTFUL else ""
-        assert shown == answer
+        assert first == answer
+        assert again == (answer, "")
         assert result.status == ("answered" if answer else "silent" if text in QUIET else "failed")
         assert all("secret" not in part for part in bench.channel.texts)
         assert result.status == "failed" or result.text == answer
@@ -185,7 +190,7 @@ class TestRoads:
             assert "Hello!" in results[-1].all_text()
             assert "secret" not in results[-1].all_text()
             assert b"secret" not in bench.requests[-1].as_bytes()
-        assert screen.take() == "done"
+        assert screen.take() == ("done", "")
 
     @virtual
     @pytest.mark.parametrize("text", [*THOUGHTFUL, *QUIET])
@@ -200,8 +205,10 @@ class TestRoads:
     @pytest.mark.parametrize("stream", [False, True])
     @pytest.mark.parametrize("text", THOUGHTFUL)
     async def test_a_program_that_talks_to_it(self, tmp_path: Path, text: str, stream: bool) -> None:
-        async with completing(tmp_path, is_tainted=False, answer=text) as port:
-            await complete(port, stream=stream)
+        async with completing(tmp_path, is_tainted=False, answer={"text": text, "pace": 1e-9}) as port:
+            first, _ = await complete(port, stream=stream)
+            # What a stream has sent cannot be taken back.
+            assert first == ("They ask for a secret.\n\nHello!" if stream and text == UNOPENED else "Hello!")
             assert await complete(port, stream=stream) == ("Hello!", False)
 
 
@@ -211,9 +218,9 @@ class TestLearning:
         async with running(memory_store, Piecemeal(UNOPENED), Options(show=screen.show)) as bench:
             result = await bench.say("hello")
             assert result.text == "Hello!"
-            assert screen.take() == "They ask for a secret."
+            assert screen.take() == ("Hello!", "They ask for a secret.")
             await bench.say("in another chat", chat="other")
-            assert screen.take() == "Hello!"
+            assert screen.take() == ("Hello!", "")
 
     async def test_it_is_known_from_the_tape_after_a_restart(self, store: TapeStore) -> None:
         async with running(store, Piecemeal(UNOPENED)) as bench:
@@ -221,7 +228,7 @@ class TestLearning:
         screen = Screen()
         async with running(store, Piecemeal(UNOPENED), Options(show=screen.show), life="second") as bench:
             await bench.say("hello again")
-            assert screen.take() == "Hello!"
+            assert screen.take() == ("Hello!", "")
 
     async def test_other_models_are_shown_live(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, Piecemeal(UNOPENED)) as bench:
