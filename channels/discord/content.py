@@ -48,21 +48,18 @@ def is_voice(message: Raw) -> bool:
 def read_attachments(message: Raw, channel_id: str, message_id: str) -> tuple[Attachment, ...]:
     """Return the files of a message. Their URLs expire after a day; the reference allows fetching new ones."""
     voice = is_voice(message)
-    files = {
-        require_id(file.get("id")): _read_file(file, channel_id, message_id, voice=voice)
-        for file in [*require_objects(message.get("attachments")), *_shown_files(message)]
-    }
-    return tuple(files.values())
+    files = [*require_objects(message.get("attachments")), *_shown_files(message)]
+    return tuple(_read_file(file, channel_id, message_id, voice=voice) for file in files)
 
 
 def _shown_files(message: Raw) -> Iterator[Raw]:
     """Yield the files that only the components of a message name, in the form of its attachments."""
     listed = {file.get("id") for file in require_objects(message.get("attachments"))}
-    for medium, name, description, size in uploaded_media(message.get("components")):
+    for medium, name in uploaded_media(message.get("components")):
         number, url = str(medium.get("attachment_id")), require_text(medium.get("url"))
         if number not in listed:
-            filename = name or unquote(PurePosixPath(urlsplit(url).path).name)
-            yield {**medium, "id": number, "filename": filename, "description": description, "size": size}
+            listed.add(number)
+            yield {**medium, "id": number, "filename": name or unquote(PurePosixPath(urlsplit(url).path).name)}
 
 
 def _read_file(file: Raw, channel: str, message: str, *, voice: bool) -> Attachment:

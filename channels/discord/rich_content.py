@@ -97,13 +97,12 @@ def component_texts(components: object) -> Iterator[str]:
             yield f"[unsupported component: type {kind}]"
 
 
-def uploaded_media(components: object) -> Iterator[tuple[Raw, str, str, int | None]]:
-    """Yield the files of the message that its components show: medium, name, description and size."""
+def uploaded_media(components: object) -> Iterator[tuple[Raw, str]]:
+    """Yield the files of the message that its components show, with their names; empty for one without."""
     for component in walk_components(components):
-        for medium, name, description in _media(component):
+        for medium, name, _ in _media(component):
             if medium.get("attachment_id"):
-                size = component.get("size")
-                yield medium, name, description, size if isinstance(size, int) and size >= 0 else None
+                yield medium, name
 
 
 def _media(component: Raw) -> Iterator[tuple[Raw, str, str]]:
@@ -136,15 +135,18 @@ def _text(component: Raw) -> Iterator[str]:
 
 
 def _pictures(component: Raw) -> Iterator[str]:
+    kind = "file" if component.get("type") == FILE else "picture"
     for medium, name, description in _media(component):
-        if not medium.get("attachment_id"):  # others are files of the message
-            kind = "file" if component.get("type") == FILE else "picture"
+        if not medium.get("attachment_id"):
             yield write_note(kind, name or description, require_text(medium.get("url")))
+        elif description:  # the medium itself is a file of the message
+            yield write_note(kind, description)
 
 
 def _form(component: Raw) -> Iterator[str]:
     """A part of a form, which no message has today."""
-    yield from (require_text(component.get(name)) for name in ("label", "description", "value"))
+    yield from (require_text(component.get(name)) for name in ("label", "description"))
+    yield require_text(component.get("value")) or require_text(component.get("placeholder"))
     yield from _options(component)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bubbot.errors import DeliveryFailed
 from tests.fakes.discord_channel import receiving
 from tests.fakes.discordapi import posting
 from tests.fakes.discordapi.server import Server
@@ -86,12 +87,24 @@ async def test_a_picture_that_only_a_component_shows_is_fetched_again_when_its_a
         ada = server.user("Ada")
         room = server.guild("Home", ada).text("news")
         stored = posting.store_file(server.world, room.channel, "a.png", b"png", "image/png")
-        medium = {"url": stored.url, "attachment_id": str(stored.id), "content_type": "image/png"}
-        shown: list[Any] = [{"type": 12, "items": [{"media": medium}]}]
+        medium = {"id": "1", "url": stored.url, "proxy_url": stored.url, "attachment_id": str(stored.id),
+                  "content_type": "image/png"}  # fmt: skip
+        shown: list[Any] = [{"type": 12, "items": [{"media": medium, "description": None, "spoiler": False}]}]
         async with receiving(server) as (channel, heard):
             posting.post(server.world, room.channel, ada, webhook=77, components=shown, flags=1 << 15)
             await heard.until("")
             (file,) = heard.inbounds[0].attachments
             assert (file.name, file.kind) == ("a.png", "image")
-            medium["url"], gone = stored.url, server.world.origin + "/attachments/1/2/gone.png"
+            gone = server.world.origin + "/attachments/1/2/gone.png"
             assert await channel.fetch(type(file)(file.reference.replace(stored.url, gone), file.name), 1000) == b"png"
+
+
+async def test_a_server_is_left() -> None:
+    async with Server() as server:
+        place = server.guild("Home", server.user("Ada"))
+        async with receiving(server) as (channel, _):
+            await channel.leave(str(place.id))
+            assert server.bot.user.id not in place.guild.members
+            with pytest.raises(DeliveryFailed, match="refuses") as caught:
+                await channel.leave(str(place.id))
+            assert caught.value.permanent

@@ -223,7 +223,7 @@ COMPONENTS: dict[int, tuple[dict[str, Any], str]] = {
     1: ({"components": [button(label="A"), button(label="B")]}, "[button A]\n[button B]"),
     2: (button(label="Log", url=ADDRESS), f"[button Log ({ADDRESS})]"),
     3: ({"placeholder": "Colour", "options": OPTIONS}, "[menu Colour]\n- Red: warm\n- Blue"),
-    4: ({"label": "Name", "value": "Ada"}, "Name\nAda"),
+    4: ({"label": "Name", "value": "Ada", "placeholder": "yours"}, "Name\nAda"),
     5: ({"placeholder": "Who?"}, "[menu Who?]"),
     6: ({}, "[menu]"),
     7: ({"placeholder": "Who?"}, "[menu Who?]"),
@@ -236,7 +236,7 @@ COMPONENTS: dict[int, tuple[dict[str, Any], str]] = {
     13: ({"file": MEDIUM, "name": "b.png"}, "[file b.png (https://elsewhere.example/b.png)]"),
     14: ({"divider": True}, ""),
     17: ({"components": [TEXT, {"type": 1, "components": [button(label="A")]}]}, "## Deploy failed\n[button A]"),
-    18: ({"label": "Name", "description": "yours", "component": {"type": 4, "label": "x"}}, "Name\nyours\nx"),
+    18: ({"label": "Name", "description": "yours", "component": {"type": 4, "placeholder": "x"}}, "Name\nyours\nx"),
     19: ({}, ""),
     21: ({"options": OPTIONS}, "- Red: warm\n- Blue"),
     22: ({"options": OPTIONS}, "- Red: warm\n- Blue"),
@@ -270,10 +270,10 @@ class TestComponents:
         file = {"type": 13, "file": {**medium, "attachment_id": "5"}, "name": "b.csv", "size": 9}
         one = read(author=CI, components=[gallery, file], attachments=[{**FILE, "id": "5", "filename": "b.csv"}])
         assert [(found.name, found.kind, found.note) for found in one.attachments] == [
-            ("b.csv", "image", ""), ("chart one.png", "image", "a chart"),
+            ("b.csv", "image", ""), ("chart one.png", "image", ""),
         ]  # fmt: skip
         assert json.loads(one.attachments[1].reference)["id"] == "4"
-        assert one.text == ""
+        assert one.text == "[picture a chart]"
 
     def test_a_mention_in_a_component_is_for_the_bot(self) -> None:
         one = read(GUILD, author=CI, components=[{"type": 10, "content": "ask <@900>"}])
