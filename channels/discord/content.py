@@ -87,9 +87,9 @@ def describe_extras(message: Raw, *, include_embeds: bool = False) -> str:
     return "\n".join(_describe(message, embeds=include_embeds))
 
 
-def describe_own_extras(message: Raw) -> str:
-    """Describe what people see of a message of the bot besides its text: its embeds and buttons are on the tape."""
-    return describe_extras({name: value for name, value in message.items() if name not in _PROGRAM_FIELDS})
+def leave_out_program_fields(message: Raw) -> Raw:
+    """Return a message of the bot without its embeds, its buttons and the command that it answers, which are on the tape."""
+    return {name: value for name, value in message.items() if name not in _PROGRAM_FIELDS}
 
 
 def _describe(message: Raw, *, embeds: bool) -> Iterator[str]:

@@ -25,7 +25,7 @@ from bubbot.ports.text import clean_json
 from channels.discord.content import (
     describe_command,
     describe_extras,
-    describe_own_extras,
+    leave_out_program_fields,
     read_attachments,
     require_id,
 )
@@ -336,8 +336,9 @@ class _DiscordMessageReader:
         is_own = bool(sender.id) and sender.id == me.id
         names = self._names_in(replied)
         names = replace(names, people={**names.people, **self._names.people})
-        extras = describe_own_extras(replied) if is_own else describe_extras(replied, include_embeds=True)
-        text = self._shown(replied, replace_tags(require_text(replied.get("content")), me, names), extras)
+        shown = leave_out_program_fields(replied) if is_own else replied
+        extras = describe_extras(shown, include_embeds=True)
+        text = self._shown(shown, replace_tags(require_text(replied.get("content")), me, names), extras)
         files = self._all_files(replied, self._scene.place.channel_id, number)
         is_foreign = _is_forwarded(replied) or _has_page_preview(replied, sender)
         provenance = FOREIGN_WORDS if is_foreign else OWN_WORDS

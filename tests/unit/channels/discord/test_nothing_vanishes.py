@@ -286,6 +286,9 @@ class TestComponents:
         ).quote
         assert quote is not None
         assert (quote.text, quote.own) == ("Shall I?", True)
+        answer = read(**reply_to(**{**SAID["interaction"][0], "author": BOT})).quote
+        assert answer is not None
+        assert answer.text == "sunny"
 
 
 EMBED = {
