@@ -16,7 +16,12 @@ MAX_NAME_CHARS = 64
 
 def clean_name(name: str) -> str:
     """Return a name on one line for use in a note, `[forwarded from NAME]`, which it cannot close or imitate."""
-    return " ".join("".join(map(_name_char, name)).split())[:MAX_NAME_CHARS].strip()
+    return clean_words(name)[:MAX_NAME_CHARS].strip()
+
+
+def clean_words(text: str) -> str:
+    """Return a text of any length on one line for use in a note, `[poll QUESTION]`, which it cannot close or imitate."""
+    return " ".join("".join(map(_name_char, text)).split())
 
 
 def _name_char(char: str) -> str:
@@ -45,3 +50,4 @@ def shorten_label(label: str, limit: int) -> str:
 
 def _units(text: str) -> int:
     return len(text.encode("utf-16-le")) // 2
+
