@@ -50,4 +50,3 @@ def shorten_label(label: str, limit: int) -> str:
 
 def _units(text: str) -> int:
     return len(text.encode("utf-16-le")) // 2
-
