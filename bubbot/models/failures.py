@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
-from typing import Literal
+from types import MappingProxyType
+from typing import Any, Literal
 
 from bubbot.errors import ModelError, ModelOverflow, ModelRateLimited, ModelRefused, ModelUnavailable
 from bubbot.ports.text import clean
@@ -46,6 +48,32 @@ _TEMPLATE = re.compile(
     re.IGNORECASE,
 )
 """What servers say, often with status 500, if the chat template of their model cannot write a conversation."""
+_CODE_STATUSES: Mapping[str, int] = MappingProxyType(
+    {
+        "authenticationerror": 401,
+        "badrequest": 400,
+        "badrequesterror": 400,
+        "insufficientquota": 429,
+        "invalidapikey": 401,
+        "invalidargument": 400,
+        "invalidrequest": 400,
+        "invalidrequesterror": 400,
+        "modelnotfound": 404,
+        "notfound": 404,
+        "notfounderror": 404,
+        "permissiondenied": 403,
+        "permissionerror": 403,
+        "ratelimiterror": 429,
+        "ratelimitexceeded": 429,
+        "requesttoolarge": 413,
+        "resourceexhausted": 429,
+        "toomanyrequests": 429,
+        "unauthenticated": 401,
+        "unauthorized": 401,
+        "unprocessableentityerror": 422,
+    }
+)
+"""The statuses of errors that name themselves by a word, small and without its other signs."""
 _GOOGLE_DELAY = re.compile(r"retryDelay\W+(\d+(?:\.\d+)?)s")
 """The delay of `RetryInfo` in the body of a Google error; there is no header for it."""
 
@@ -78,6 +106,40 @@ def classify_status(status: int | None, text: str) -> FailureKind:
         return "overflow"
     is_final = status is not None and 400 <= status < 500 and status not in RETRYABLE_STATUSES
     return "refused" if is_final or is_of_template(text) else "unavailable"
+
+
+def find_error(event: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the error that an event or a body of a success is in one of the forms of servers; None if it is none."""
+    if error := event.get("error"):
+        return error if isinstance(error, Mapping) else {"message": str(error)}
+    if event.get("choices") is not None:
+        return None
+    is_marked = "error" in (event.get("object"), event.get("type"))
+    return event if is_marked or event.get("detail") or isinstance(event.get("message"), str) else None
+
+
+def read_error(body: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the message of an error body, and its codes and types in one text; each empty if there is none."""
+    error = body.get("error") or body
+    if not isinstance(error, Mapping):
+        return str(error), ""
+    message = error.get("message") or error.get("detail")
+    codes = " ".join(str(error[key]) for key in ("code", "type", "status") if error.get(key))
+    return message if isinstance(message, str) else json.dumps(message) if message else "", codes
+
+
+def read_error_status(error: Mapping[str, Any]) -> int | None:
+    """Return the status that an error inside a stream names by its number or by a word; None if it names none."""
+    for key in ("code", "status_code", "status", "type"):
+        code = str(error.get(key))  # a proxy of litellm writes the number as a text
+        status = int(code) if re.fullmatch("[45][0-9][0-9]", code) else _CODE_STATUSES.get(_letters(code))
+        if status is not None:
+            return status
+    return None
+
+
+def _letters(code: str) -> str:
+    return re.sub("[^a-z]", "", code.lower())
 
 
 def build_failure(

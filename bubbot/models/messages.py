@@ -10,8 +10,16 @@ from bubbot.tape.entry import JsonObject, thaw
 
 MESSAGE_KEYS = frozenset({"role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content"})
 """The keys of a message that a provider is sent; strict providers refuse a request with other keys."""
-_NO_EMPTY_TEXT = frozenset({"anthropic", "bedrock", "gemini", "vertex_ai"})
-"""Providers whose protocols take no empty text: litellm would write a placeholder into the model's own text."""
+CALL_KEYS = ("extra_content", "provider_specific_fields")
+"""The keys of a call that its provider wants back with it, such as Google's signature of the thought before it."""
+SERVER_KEYS = frozenset({"calls", "reasoning_details"})
+"""The keys of `replay` that only the server which sent them can read."""
+_REPLAY_KEYS = ("reasoning_content", "thinking_blocks", "reasoning_details")
+_NO_EMPTY_TEXT = frozenset({"anthropic", "azure", "bedrock", "gemini", "litellm_proxy", "vertex_ai"})
+"""Providers that are sent no text beside calls if it is empty. Some of them, or those behind them, refuse an empty one.
+
+Servers of one's own are sent the empty text, because several of them refuse a missing one; what they want is learned.
+"""
 _ADDRESSES = frozenset({"url", "uri", "image_url", "video_url", "audio_url", "file_url", "file_uri", "file_id"})
 """Keys whose text is an address that litellm or the provider would fetch."""
 MAX_ADDRESS_CHARS = 500
@@ -23,24 +31,45 @@ def provider_of(name: str) -> str:
     return name.partition("/")[0]
 
 
-def build_messages(request: ModelRequest, provider: str) -> list[dict[str, Any]]:
+def build_messages(request: ModelRequest, provider: str, server: str = "") -> list[dict[str, Any]]:
     """Build the chat messages, system prompt first, with the reasoning that this provider wants back."""
     system = [{"role": "system", "content": request.system}] if request.system.strip() else []
-    return [*system, *(build_message(message, provider) for message in request.messages)]
+    return [*system, *(build_message(message, provider, server) for message in request.messages)]
 
 
-def build_message(message: JsonObject, provider: str) -> dict[str, Any]:
-    """Build one message of a request to this provider."""
+def build_message(message: JsonObject, provider: str, server: str = "") -> dict[str, Any]:
+    """Build one message of a request to this provider.
+
+    Args:
+        message: the message as the context has it.
+        provider: the provider.
+        server: host and port of its configured address; empty for the usual one.
+    """
     sent = {key: thaw(value) for key, value in message.items() if key in MESSAGE_KEYS}
     if isinstance(sent.get("content"), list):
         sent["content"] = [_describe_address(part) for part in sent["content"]]
-    if sent.get("tool_calls") and not sent.get("content") and provider in _NO_EMPTY_TEXT:
-        sent["content"] = None
     replay = message.get("replay")
     if isinstance(replay, Mapping) and replay.get("provider") == provider:
         # No other provider can read it: the blocks are signed by the provider that sent them.
-        sent |= {key: thaw(replay[key]) for key in ("reasoning_content", "thinking_blocks") if key in replay}
+        is_of_server = replay.get("server", "") == server
+        keys = [key for key in _REPLAY_KEYS if key in replay and (is_of_server or key not in SERVER_KEYS)]
+        sent |= {key: thaw(replay[key]) for key in keys}
+        extras = replay.get("calls") if is_of_server else None
+        if extras and len(extras) == len(calls := sent.get("tool_calls") or ()):
+            sent["tool_calls"] = [{**call, **thaw(extra)} for call, extra in zip(calls, extras, strict=True)]
+    if lacks_text(sent) and takes_no_empty_text(provider, server):
+        sent["content"] = None
     return sent
+
+
+def lacks_text(message: JsonObject) -> bool:
+    """Return true if a message holds calls and no text."""
+    return bool(message.get("tool_calls")) and not message.get("content")
+
+
+def takes_no_empty_text(provider: str, server: str) -> bool:
+    """Return true if an empty text beside calls is left out for this provider: OpenAI documents that, its imitators vary."""
+    return provider in _NO_EMPTY_TEXT or (provider == "openai" and not server)
 
 
 def holds_address(message: JsonObject) -> bool:

@@ -285,10 +285,11 @@ class ModelReply:
         model: the model that answered.
         response_id: the provider's id of the answer; None if it has none.
         reasoning: the model's reasoning as text; None if there is none.
-        replay: reasoning that the provider wants to see again with the results of `calls`; None for none. It comes back
+        replay: what the provider wants to see again with the results of `calls`, such as its reasoning; None for none. It comes back
             as the key `replay` of the assistant message with these calls; a model uses what it knows and ignores the
             rest.
         fit: what was changed in the request; None if nothing was.
+        reason: the provider's own word for why the answer ended, if that is not a usual one; empty if it is.
     """
 
     text: str
@@ -300,6 +301,7 @@ class ModelReply:
     reasoning: str | None = None
     replay: JsonObject | None = None
     fit: RequestFit | None = None
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

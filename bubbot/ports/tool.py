@@ -498,7 +498,7 @@ class Toolbox:
 
             close = get_close_matches(name, self._names, n=3, cutoff=0.5)
             hint = f"did you mean {' or '.join(close)}?" if close else ",help lists them all."
-            raise ToolError(f"there is no {name}; {hint}")
+            raise ToolError(f"there is no {name or 'tool without a name'}; {hint}")
         return tool
 
     def reads_web(self, name: str) -> bool:

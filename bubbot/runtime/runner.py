@@ -90,6 +90,10 @@ LEARNED_SENTENCES: Mapping[str, str] = MappingProxyType(
 """The sentences about what was learned, by its rule; others have one in common."""
 MAX_THOUGHTS_READ = 16
 """The newest messages and calls of a tape in which a model may have begun a thought without a mark."""
+CUT_SENTENCES: Mapping[str, str] = MappingProxyType(
+    {"length": "answer_cut", "content_filter": "answer_filtered", "unknown": "answer_unfinished"}
+)
+"""The sentences below an answer that may be unfinished, by how it ended."""
 MAX_REMEMBERED_TAPES = 1000
 """Tapes of which a process remembers that their prompt and tools are stored; of others it looks again."""
 
@@ -406,8 +410,10 @@ class ModelRunner:
             raise ModelEmptyAnswer
         if answer.silent:
             return TurnOutcome("silent", "")
-        is_cut = reply.finish == "length"
-        return TurnOutcome("answered", f"{answer.text}\n\n{turn.texts.say('answer_cut')}" if is_cut else answer.text)
+        if (sentence := CUT_SENTENCES.get(reply.finish)) is None:
+            return TurnOutcome("answered", answer.text)
+        notice = turn.texts.say(sentence, reason=reply.reason or reply.finish)
+        return TurnOutcome("answered", f"{answer.text}\n\n{notice}")
 
     async def _use_tools(self, turn: Turn, reply: ModelReply, facts: dict[str, Any], repeats: RepeatedCalls) -> None:
         answer = route_assistant(reply.text)
@@ -609,6 +615,8 @@ def _outcome_facts(reply: ModelReply) -> dict[str, Any]:
         "finish": reply.finish,
         "usage": _usage_as_json(reply.usage),
     }
+    if reply.reason:
+        outcome["finish_reason"] = reply.reason
     if reply.model:
         outcome["answered"] = reply.model
     if reply.response_id:

@@ -134,6 +134,7 @@ class LoopStep(TypedDict, total=False):
     count: JsonObject
     answered: str
     finish: str
+    finish_reason: str
     usage: JsonObject
     response_id: str
     reasoning: str

@@ -20,17 +20,19 @@ Chunk = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One answer: an HTTP error (`status`, `body`, `headers`), or a stream of `chunks`.
+    """One answer: a JSON `body` with `status` and `headers`, or a stream of `chunks` and then of `events` as they are.
 
-    `first` and `between` are seconds of waiting; `cut` drops the connection after the chunks; `end` closes the stream
-    as the protocol wants it, with a finish reason, the usage and [DONE].
+    `first` and `between` are seconds of waiting; `cut` drops the connection after the chunks. With a `finish` the stream
+    ends as the protocol wants it: that reason, the usage and [DONE]; `done` sends [DONE] without a reason.
     """
 
     status: int = 200
     body: Any = None
     headers: tuple[tuple[str, str], ...] = ()
     chunks: tuple[Chunk, ...] = ()
+    events: tuple[Chunk, ...] = ()
     finish: str | None = "stop"
+    done: bool = False
     usage: bool = True
     first: float = 0.0
     between: float = 0.0
@@ -100,7 +102,7 @@ class OpenaiServer:
 
     async def _answer(self, step: Step, writer: asyncio.StreamWriter) -> None:
         headers = "".join(f"{name}: {value}\r\n" for name, value in step.headers)
-        if step.status != 200:
+        if step.status != 200 or step.body is not None:
             body = json.dumps(step.body).encode()
             head = f"HTTP/1.1 {step.status} Error\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
             writer.write(f"{head}{headers}connection: close\r\n\r\n".encode() + body)
@@ -113,6 +115,8 @@ class OpenaiServer:
         for delta in step.chunks:
             await self._send(writer, [{"index": 0, "delta": delta, "finish_reason": None}])
             await asyncio.sleep(step.between)
+        for event in step.events:
+            await self._data(writer, json.dumps(event))
         if step.cut:
             await asyncio.sleep(0.05)  # what was sent has to arrive before the reset
             return
@@ -122,6 +126,7 @@ class OpenaiServer:
                 read, wrote, cached = step.counted
                 counted = {"prompt_tokens": read, "completion_tokens": wrote, "total_tokens": read + wrote}
                 await self._send(writer, [], usage={**counted, "prompt_tokens_details": {"cached_tokens": cached}})
+        if step.finish or step.done:
             await self._data(writer, "[DONE]")
         writer.write(b"0\r\n\r\n")
         await writer.drain()

@@ -58,7 +58,7 @@ FAILING: dict[str, tuple[Says | Fails, type[ModelError] | None, int]] = {
     "no access": (Fails(403, "AccessDeniedException", "You don't have access to the model."), ModelRefused, 1),
     "ended in mid-answer": (Says((text("half"),), stop=None), ModelUnavailable, 1),
     "a torn frame": (Says((text("half"),), torn=True), ModelUnavailable, 1),
-    "a guardrail": (Says((text("half"),), stop="guardrail_intervened"), ModelRefused, 1),
+    "a guardrail before the first word": (Says((), stop="guardrail_intervened"), ModelRefused, 1),
 }
 
 
@@ -69,3 +69,10 @@ async def test_its_failures_are_ours(step: Says | Fails, kind: type[ModelError] 
     found = type(outcome.error) if outcome.error else None
     assert (found, requests) == (kind, cost), outcome
     assert kind or outcome.answered.text == "better now"
+
+
+async def test_the_words_before_a_guardrail_are_kept() -> None:
+    outcome, requests = await outcome_of(
+        NAME, BedrockServer([Says((text("half"),), stop="guardrail_intervened")]), api_key=None
+    )
+    assert (outcome.answered.text, outcome.answered.finish, requests) == ("half", "content_filter", 1)

@@ -100,7 +100,6 @@ STAYING: dict[str, tuple[Says | Fails, type[ModelError], int]] = {
         Fails(429, "RESOURCE_EXHAUSTED", QUOTA, ({**WAIT, "retryDelay": "86400s"},)), ModelRateLimited, 1,
     ),
     "blocked": (says(finish=None, blocked="PROHIBITED_CONTENT"), ModelRefused, 1),
-    "stopped for safety": (says("half an", finish="SAFETY"), ModelRefused, 1),
     "stopped before the first word": (says(finish="SAFETY"), ModelRefused, 1),
     "ended in mid-answer": (says("half an", finish=None), ModelUnavailable, 1),
     "dropped in mid-answer": (says("half an", finish=None, cut=True), ModelUnavailable, 1),
@@ -125,3 +124,12 @@ async def test_its_own_words_are_passed_on_as_it_wrote_them() -> None:
 async def test_an_answer_at_its_limit_says_so() -> None:
     found, _ = await outcome(says("so far", finish="MAX_TOKENS"))
     assert (found.answered.text, found.answered.finish) == ("so far", "length")
+
+
+@pytest.mark.parametrize(
+    ("finish", "read"),
+    [("SAFETY", "content_filter"), ("RECITATION", "content_filter"), ("OTHER", "content_filter"), ("NEWER", "unknown")],
+)
+async def test_an_answer_that_was_stopped_keeps_its_words_and_says_why(finish: str, read: str) -> None:
+    found, requests = await outcome(says("half an", finish=finish))
+    assert (found.answered.text, found.answered.finish, found.answered.reason, requests) == ("half an", read, finish, 1)

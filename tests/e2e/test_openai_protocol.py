@@ -206,7 +206,8 @@ STAYING: dict[str, tuple[Step, type[ModelError], int]] = {
     "truncated in a call": (
         Step(chunks=calls(("a", "f", "{}")).chunks, finish=None), ModelUnavailable, 4,
     ),
-    "filtered": (says("half an", finish="content_filter"), ModelRefused, 1),
+    "filtered before the first word": (Step(finish="content_filter"), ModelRefused, 1),
+    "filtered in a call": (Step(chunks=calls(("a", "f", "{}")).chunks, finish="content_filter"), ModelRefused, 1),
 }  # fmt: skip
 
 
@@ -280,12 +281,12 @@ async def test_a_reader_who_leaves_closes_the_connection() -> None:
         assert len(server.requests) == 1
 
 
-async def turn(home: Path, server: OpenaiServer, text: str = "hi") -> tuple[TurnResult, list[Any]]:
+async def turn(home: Path, server: OpenaiServer, text: str = "hi", *, name: str = "1") -> tuple[TurnResult, list[Any]]:
     """A turn of a whole bot, and its `loop.step` events."""
     model = ModelSettings(name="openai/test", api_base=server.address, retry_wait=0.01, via=via())
     given = {"write": lambda _: None}
     async with open_app(Settings(model=model), Home(home), channel_settings=given) as app:
-        inbound = Inbound("stdin", "1", "default", Sender("0", "owner"), text, "2026-11-21T20:21:00Z")
+        inbound = Inbound("stdin", name, "default", Sender("0", "owner"), text, "2026-11-21T20:21:00Z")
         result = await app.ask(inbound)
     return result, [entry.payload["data"] for entry in result.merged_entries if entry.name == "loop.step"]
 

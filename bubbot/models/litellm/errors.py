@@ -18,6 +18,7 @@ from bubbot.models.failures import (
     is_of_template,
     is_overflow,
     mentions_rate,
+    read_error,
     read_google_delay,
     read_retry_headers,
 )
@@ -196,11 +197,7 @@ def _provider_message(chain: tuple[BaseException, ...]) -> str:
 
 def _body_message(error: BaseException) -> str:
     body: Any = getattr(error, "body", None)
-    if isinstance(body, Mapping):
-        body = body.get("error", body)
-        message = body.get("message") if isinstance(body, Mapping) else body
-        return message if isinstance(message, str) else ""
-    return ""
+    return read_error(body)[0] if isinstance(body, Mapping) else ""
 
 
 def _unwrap_json(text: str) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from bubbot.models.messages import CALL_KEYS
 from bubbot.models.reply import ReplyAssembler, make_usage
 from bubbot.ports.model import Usage
 from bubbot.records import dataclass
@@ -23,10 +25,15 @@ class LitellmReply(ReplyAssembler):
         self.reasoning += reasoning if isinstance(reasoning, str) else ""
         for block in getattr(delta, "thinking_blocks", None) or ():
             self.add_thinking(block)
-        for call in getattr(delta, "tool_calls", None) or ():
-            function = getattr(call, "function", None)
+        self.add_details(getattr(delta, "reasoning_details", None))
+        for place, call in enumerate(getattr(delta, "tool_calls", None) or ()):
+            function, index = getattr(call, "function", None), getattr(call, "index", None)
             name, arguments = (getattr(function, key, None) or "" for key in ("name", "arguments"))
-            self.add_call(getattr(call, "index", None) or 0, getattr(call, "id", None) or "", name, arguments)
+            extra = {
+                key: value for key in CALL_KEYS if isinstance(value := getattr(call, key, None), Mapping) and value
+            }
+            call_id = getattr(call, "id", None) or ""
+            self.add_call(place if index is None else index, call_id, name, arguments, extra)
         text = getattr(delta, "content", None) or ""
         self.text += text
         return text

@@ -19,13 +19,16 @@ from bubbot.errors import ModelError, ModelRefused, ModelUnavailable
 from bubbot.log import Redactor, redact
 from bubbot.models.catalogue import sizes
 from bubbot.models.catalogue.keys import KEY_PROVIDER, PLACEHOLDER_KEY, describe_key_source
-from bubbot.models.fit import ModelFit, limit_output
+from bubbot.models.failures import build_failure, classify_status, read_error, read_error_status
+from bubbot.models.fit import ModelFit, describe_server, limit_output
 from bubbot.models.litellm import errors
 from bubbot.models.litellm.messages import LitellmReply, convert_usage
 from bubbot.models.litellm.quiet import litellm
-from bubbot.models.litellm.wire import INVALID_OUTPUT_REASONS, StreamEnding
+from bubbot.models.litellm.wire import StreamEnding
 from bubbot.models.messages import build_messages, provider_of
+from bubbot.models.openai.answer import StreamedAnswer
 from bubbot.models.provider import CallLimits, ProviderModel, read_limits
+from bubbot.models.reply import FinishReader
 from bubbot.models.usage import UsageMeter
 from bubbot.ports.model import Model, ModelOptions, ModelReply, ModelRequest, TextDelta, Transcript, Usage
 from bubbot.runtime.context.tokens import estimate_tokens
@@ -41,6 +44,8 @@ class LitellmClient:
         self._limits = limits
         self._meter = meter
         self._endpoint = _endpoint(options)
+        self._server = describe_server(self._endpoint.get("api_base"))
+        self._finishes = FinishReader(options.name)
         self._own_secrets = Redactor([key for key in (options.settings.get("api_key"),) if key])
 
     async def transcribe(self, data: bytes, name: str, media_type: str) -> Transcript:
@@ -82,7 +87,7 @@ class LitellmClient:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[TextDelta | ModelReply, None]:
         """See `ProviderClient.stream`."""
         target, limits, ending = self._name, self._limits, StreamEnding()
-        answer = LitellmReply(target)
+        answer, body = LitellmReply(target, server=self._server), StreamedAnswer(target, server=self._server)
         loop = asyncio.get_running_loop()
         first_deadline = loop.time() + limits.first_token
         late = f"{target} sent nothing for {limits.first_token:g} seconds"
@@ -97,7 +102,7 @@ class LitellmClient:
             while True:
                 seconds, sentence = (limits.idle, silent) if begun else (first_deadline - loop.time(), late)
                 cut = f"{target} broke off {'in the middle of' if begun else 'before'} its answer"
-                chunk = await self._await_step(seconds, sentence, anext(chunks, None), cut=cut)
+                chunk = await self._await_step(seconds, sentence, anext(chunks, None), cut=cut, ending=ending)
                 if chunk is None:
                     break
                 text = answer.add(chunk)
@@ -106,7 +111,13 @@ class LitellmClient:
                     yield TextDelta(text)
             cut = f"{target} broke off in the middle of its answer"
             await self._await_step(limits.idle, silent, ending.read_rest(), cut=cut)
-            yield await self._build_reply(chunks, answer, ending, request)
+            text = ending.refusal
+            answer.text += text
+            is_body = not answer.has_output and ending.read_body(body)
+            text = body.text if is_body else text
+            if text:
+                yield TextDelta(text)
+            yield await self._build_reply(chunks, body if is_body else answer, ending, request)
         except ModelError as error:
             error.heard = estimate_tokens(answer.collect_text()) if answer.has_output else 0
             raise
@@ -125,7 +136,7 @@ class LitellmClient:
             **parameters,
             **self._endpoint,
             model=self._name,
-            messages=build_messages(request, provider_of(self._name)),
+            messages=build_messages(request, provider_of(self._name), self._server),
             stream=True,
             num_retries=0,
             max_retries=0,
@@ -133,7 +144,15 @@ class LitellmClient:
         )
         return call
 
-    async def _await_step(self, seconds: float, sentence: str, step: Awaitable[T], *, cut: str = "") -> T:
+    async def _await_step(
+        self,
+        seconds: float,
+        sentence: str,
+        step: Awaitable[T],
+        *,
+        cut: str = "",
+        ending: StreamEnding | None = None,
+    ) -> T:
         """Wait for one step of a call and translate its errors.
 
         Args:
@@ -141,6 +160,7 @@ class LitellmClient:
             sentence: the error message if the step takes longer.
             step: what to wait for.
             cut: the error message if the connection breaks; empty to treat that like any other error.
+            ending: what the provider itself said; None before it said anything.
 
         Raises:
             ModelUnavailable: the step took too long, or the connection broke.
@@ -156,27 +176,44 @@ class LitellmClient:
             if cut and errors.is_cut(error):
                 raise ModelUnavailable(cut) from None
             # The cause is dropped: its text and its frames hold headers, and with them the key.
-            key_source = describe_key_source(provider_of(self._name), is_set="api_key" in self._endpoint)
-            raise errors.translate(error, self._name, self._redact, key_source=key_source) from None
+            if ending is not None and ending.error is not None:
+                raise self._build_event_failure(ending.error) from None
+            raise errors.translate(error, self._name, self._redact, key_source=self._key_source) from None
+
+    @property
+    def _key_source(self) -> str:
+        return describe_key_source(provider_of(self._name), is_set="api_key" in self._endpoint)
+
+    def _build_event_failure(self, error: Mapping[str, Any]) -> ModelError:
+        """Build the error that came with the status of a success."""
+        status, (words, codes) = read_error_status(error), read_error(error)
+        kind = classify_status(status, f"{words} {codes}")
+        message = self._redact(" ".join(words.split()) or codes)
+        failure = build_failure(kind, self._name, message, status=status, key_source=self._key_source)
+        failure.status = status
+        return failure
 
     async def _build_reply(
-        self, chunks: Any, answer: LitellmReply, ending: StreamEnding, request: ModelRequest
+        self, chunks: Any, answer: LitellmReply | StreamedAnswer, ending: StreamEnding, request: ModelRequest
     ) -> ModelReply:
         """Build the reply. Raise `ModelUnavailable` if the provider itself never said that the answer is over."""
-        finish = ending.resolve_finish(chunks.received_finish_reason or chunks.intermittent_finish_reason)
-        if finish is None:
+        if ending.error is not None:
+            raise self._build_event_failure(ending.error)
+        body = answer if isinstance(answer, StreamedAnswer) else None
+        found = chunks.received_finish_reason or chunks.intermittent_finish_reason
+        reported = ending.resolve_finish(found if body is None else body.finish)
+        if reported is None and (ending.is_done or body is not None):
+            reported = answer.natural_end
+        if reported is None:
             raise ModelUnavailable(f"{self._name} broke off in the middle of its answer")
-        if ending.stop_reason in INVALID_OUTPUT_REASONS:
-            raise ModelUnavailable(f"{self._name} wrote something that is not an answer: {ending.stop_reason}")
+        finish = self._finishes.read(ending.stop_reason or reported, answer, reported)
         answer.response_id = ending.message_id or answer.response_id
         sent = _provider_usage(chunks)
-        usage = None if sent is None else self._meter.check(convert_usage(sent, self._cost(sent)), request)
+        counted = None if sent is None else convert_usage(sent, self._cost(sent))
+        usage = self._meter.check(counted if body is None else body.usage, request)
         if usage is None:
             usage = await self._meter.count_usage(request, answer.collect_text())
-        reply = answer.build_reply(finish, request, usage)
-        if reply.finish == "content_filter":
-            raise ModelRefused(f"{self._name} stopped its answer: its content filter stepped in")
-        return reply
+        return answer.build_reply(finish, request, usage)
 
     def _cost(self, usage: Any) -> float | None:
         """Return the cost in US dollars as litellm computes it; None if the model had no price before the call either."""

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
-from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import suppress
 from io import BytesIO
 from typing import Any, TypeVar
@@ -17,18 +16,28 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from bubbot.errors import ModelError, ModelRefused, ModelUnavailable
+from bubbot.errors import ModelError, ModelUnavailable
 from bubbot.log import Redactor, redact
 from bubbot.models.catalogue import sizes
-from bubbot.models.failures import build_failure, classify_status, read_google_delay, read_retry_headers
+from bubbot.models.failures import (
+    build_failure,
+    classify_status,
+    find_error,
+    read_error,
+    read_error_status,
+    read_google_delay,
+    read_retry_headers,
+)
+from bubbot.models.fit import describe_server
 from bubbot.models.messages import provider_of
-from bubbot.models.openai.events import EventParser
+from bubbot.models.openai.answer import StreamedAnswer
+from bubbot.models.openai.events import MAX_EVENT_BYTES
 from bubbot.models.openai.http import ConnectionFailed, HttpResponse
 from bubbot.models.openai.providers import Endpoint
 from bubbot.models.openai.proxies import open_http
 from bubbot.models.openai.request import encode_request
 from bubbot.models.provider import CallLimits
-from bubbot.models.reply import ReplyAssembler, make_usage
+from bubbot.models.reply import FinishReader, make_usage
 from bubbot.models.usage import UsageMeter
 from bubbot.ports.model import ModelReply, ModelRequest, TextDelta, Transcript, Usage
 from bubbot.runtime.context.tokens import estimate_tokens
@@ -48,16 +57,6 @@ READ_INTERVAL_SECONDS = 0.1
 _EVENT_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
 """What a line of an event stream may begin with."""
 _DONE = "[DONE]"
-_FAILED_FINISHES = frozenset({"error", "insufficient_system_resource"})
-"""Finish reasons of OpenRouter, Mistral and DeepSeek for an answer that failed; a retry may succeed."""
-_FINISHES: Mapping[str, str] = {
-    "eos": "stop",
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "max_tokens": "length",
-    "model_length": "length",
-}
-"""Finish reasons in the words of single providers."""
 
 
 class OpenaiClient:
@@ -88,7 +87,9 @@ class OpenaiClient:
         self._endpoint = endpoint
         self._limits = limits
         self._meter = meter
+        self._finishes = FinishReader(name)
         self._own_secrets = Redactor([value.removeprefix("Bearer ") for value in endpoint.headers.values()])
+        self._server = describe_server(endpoint.address) if endpoint.is_own else ""
         self._headers = {**endpoint.headers, "user-agent": "bubbot"}
         self._chat_headers = self._headers | {
             "content-type": "application/json",
@@ -107,8 +108,8 @@ class OpenaiClient:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[TextDelta | ModelReply, None]:
         """See `ProviderClient.stream`."""
         name, limits = self._name, self._limits
-        body = encode_request(request, self._endpoint.model, provider_of(name))
-        answer = StreamedAnswer(name)
+        body = encode_request(request, self._endpoint.model, provider_of(name), self._server)
+        answer = StreamedAnswer(name, server=self._server)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + limits.first_token
         late = f"{name} sent nothing for {limits.first_token:g} seconds"
@@ -133,6 +134,8 @@ class OpenaiClient:
                     yield TextDelta(text)
                 if not chunk:
                     break
+            if text := self._read_body(answer):
+                yield TextDelta(text)
             yield await self._build_reply(answer, request)
             await _drain(response)
         except ModelError as error:
@@ -239,13 +242,9 @@ class OpenaiClient:
         failure.status = status
         return failure
 
-    def _build_event_failure(self, event: Mapping[str, Any]) -> ModelError:
+    def _build_event_failure(self, error: Mapping[str, Any]) -> ModelError:
         """Build the error that came with the status of a success."""
-        error = event["error"]
-        body = error if isinstance(error, Mapping) else {"message": str(error)}
-        code = str(body.get("code") or body.get("status_code"))  # a proxy of litellm writes a text
-        status = int(code) if re.fullmatch("[45][0-9][0-9]", code) else None
-        return self._build_failure(status, body, "", {})
+        return self._build_failure(read_error_status(error), error, "", {})
 
     def _read_chunk(self, answer: StreamedAnswer, chunk: bytes) -> str:
         """Read the events of a piece of the stream, an empty one at its end; return their text."""
@@ -254,7 +253,7 @@ class OpenaiClient:
             events = answer.parser.feed(chunk) if chunk else answer.parser.close()
             if events:
                 answer.plain = None
-            elif answer.plain is not None and len(answer.plain) < MAX_ERROR_BYTES:
+            elif answer.plain is not None and len(answer.plain) < MAX_EVENT_BYTES:
                 answer.plain += chunk
             for data in events:
                 written = data.decode().strip()
@@ -262,36 +261,41 @@ class OpenaiClient:
                     answer.is_done = True
                     break
                 event = json.loads(written)
-                if event.get("error"):
-                    raise self._build_event_failure(event)
+                if (error := find_error(event)) is not None:
+                    raise self._build_event_failure(error)
                 text += answer.add(event)
         except (ValueError, TypeError, AttributeError, LookupError, RecursionError):
             if answer.finish is None:
                 raise ModelUnavailable(f"{self._name} sent something that is not an answer") from None
         return text
 
+    def _read_body(self, answer: StreamedAnswer) -> str:
+        """Read an answer in one piece, which some servers send in place of a stream; return its text."""
+        if answer.finish is not None or not answer.plain or answer.plain.lstrip().startswith(_EVENT_FIELDS):
+            return ""
+        body = _parse_object(answer.plain)
+        if (error := find_error(body)) is not None:
+            raise self._build_event_failure(error)
+        answer.is_done = True
+        with suppress(TypeError, AttributeError, LookupError):
+            text = answer.add(body)
+            if answer.has_output or answer.finish is not None:
+                return text
+        raise ModelUnavailable(f"{self._name} sent something that is not an answer")  # such as a page to log in at
+
     async def _build_reply(self, answer: StreamedAnswer, request: ModelRequest) -> ModelReply:
         """Build the reply. Raise `ModelUnavailable` if the provider never said that the answer is over."""
-        if answer.finish is None and answer.plain and not answer.plain.lstrip().startswith(_EVENT_FIELDS):
-            # No stream at all: a gateway's error, or a page to log in at.
-            body = _parse_object(answer.plain)
-            if body.get("error"):
-                raise self._build_event_failure(body)
-            raise ModelUnavailable(f"{self._name} sent something that is not an answer")
-        if answer.finish is None:
+        reason = answer.finish or (answer.natural_end if answer.is_done else None)
+        if reason is None:
             place = "in the middle of" if answer.has_output else "before"
             raise ModelUnavailable(f"{self._name} broke off {place} its answer")
-        if answer.finish in _FAILED_FINISHES:
-            raise ModelUnavailable(f"{self._name} failed in the middle of its answer")
+        finish = self._finishes.read(reason, answer)
         usage = self._meter.check(answer.usage, request)
         if usage is None:
             usage = await self._meter.count_usage(request, answer.collect_text())
         else:
             usage = make_usage(usage.input_tokens, usage.output_tokens, usage.cached_tokens, self._meter.cost(usage))
-        reply = answer.build_reply(answer.finish, request, usage)
-        if reply.finish == "content_filter":
-            raise ModelRefused(f"{self._name} stopped its answer: its content filter stepped in")
-        return reply
+        return answer.build_reply(finish, request, usage)
 
     def _transcription_usage(self, answer: Mapping[str, Any]) -> Usage:
         """Return the provider's token counts, 0 if it sent none, and the cost by these or by the duration."""
@@ -305,107 +309,6 @@ class OpenaiClient:
             seconds = answer.get("duration", counts.get("seconds"))
             usage = Usage(read, written, cost=self._meter.transcription_cost(usage, seconds))
         return usage if usage.is_plausible() else Usage()
-
-
-class StreamedAnswer(ReplyAssembler):
-    """A reply while its events arrive.
-
-    `finish` is the provider's finish reason, None before it; `usage` what it counted, None before it; `is_done`: no
-    more events follow; `plain`: the beginning of a body without events, None from the first event on.
-    """
-
-    def __init__(self, model: str) -> None:
-        super().__init__(model)
-        self.parser = EventParser()
-        self.finish: str | None = None
-        self.usage: Usage | None = None
-        self.is_done = False
-        self.plain: bytearray | None = bytearray()
-
-    def add(self, event: Mapping[str, Any]) -> str:
-        """Add one event and return its text."""
-        if self.response_id is None:
-            self.response_id = str(event.get("id") or "") or None
-        if "usage" in event or "x_groq" in event:
-            self.usage = read_usage(event.get("usage") or _get(event.get("x_groq"), "usage")) or self.usage
-        choices = event.get("choices")
-        if not choices:
-            return ""
-        reason = choices[0].get("finish_reason")
-        if reason:
-            self.finish = _FINISHES.get(reason, reason)
-        delta = choices[0].get("delta")
-        if not delta:
-            return ""
-        for place, call in enumerate(delta["tool_calls"] or ()) if "tool_calls" in delta else ():
-            function, index = call.get("function") or {}, call.get("index")
-            self.add_call(
-                place if index is None else index,
-                str(call.get("id") or ""),
-                function.get("name") or "",
-                _as_text(function.get("arguments")),
-            )
-        content = delta.get("content")
-        text = content if isinstance(content, str) else self._add_parts(content or ())
-        if "reasoning_content" in delta or "reasoning" in delta:
-            reasoning = delta.get("reasoning_content") or delta.get("reasoning")
-            self.reasoning += reasoning if isinstance(reasoning, str) else ""
-        self.text += text
-        return text
-
-    def _add_parts(self, parts: Iterable[Mapping[str, Any]]) -> str:
-        """Add the parts of a content of Mistral's reasoning models; return those that are text."""
-        text = ""
-        for part in parts:
-            if part.get("type") == "thinking":
-                self.reasoning += "".join(piece.get("text") or "" for piece in part.get("thinking") or ())
-            else:
-                text += part.get("text") or ""
-        return text
-
-
-def _as_text(arguments: object) -> str:
-    """Return the arguments of a call as text: some servers send them as an object, in one piece."""
-    return arguments if isinstance(arguments, str) else json.dumps(arguments) if arguments else ""
-
-
-def read_usage(counts: object) -> Usage | None:
-    """Read the counts of a call; None if there are none.
-
-    xAI counts the tokens of its reasoning beside those of its answer, which the total shows; others count them among
-    them. DeepSeek has its own name for what its cache held.
-    """
-    read, written = _read_count(counts, "prompt_tokens"), _read_count(counts, "completion_tokens")
-    if not read and not written:
-        return None
-    thought = _read_count(_get(counts, "completion_tokens_details"), "reasoning_tokens")
-    if thought and _read_count(counts, "total_tokens") == read + written + thought:
-        written += thought
-    cached = _read_count(_get(counts, "prompt_tokens_details"), "cached_tokens")
-    return Usage(read, written, cached or _read_count(counts, "prompt_cache_hit_tokens"))
-
-
-def _read_count(counts: object, key: str) -> int:
-    """Return a count; 0 if there is none, and -1, which nobody believes, if it is not a whole number."""
-    count = _get(counts, key)
-    if isinstance(count, float) and count.is_integer():
-        return int(count)
-    return (count if type(count) is int else -1) if count else 0
-
-
-def _get(value: object, key: str) -> object:
-    """Return a value of an object; None if there is none, or no object."""
-    return value.get(key) if isinstance(value, Mapping) else None
-
-
-def read_error(body: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the message of an error body, and its codes and types in one text; each empty if there is none."""
-    error = body.get("error", body)
-    if not isinstance(error, Mapping):
-        return str(error or ""), ""
-    message = error.get("message", error.get("detail"))
-    codes = " ".join(str(error[key]) for key in ("code", "type", "status") if error.get(key))
-    return message if isinstance(message, str) else json.dumps(message) if message else "", codes
 
 
 async def _collect(response: HttpResponse, body: bytearray, limit: int) -> None:

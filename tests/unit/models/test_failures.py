@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bubbot.errors import ModelError, ModelOverflow, ModelRateLimited, ModelRefused, ModelUnavailable
@@ -10,6 +12,9 @@ from bubbot.models.failures import (
     FailureKind,
     build_failure,
     classify_status,
+    find_error,
+    read_error,
+    read_error_status,
     read_google_delay,
     read_retry_headers,
 )
@@ -105,3 +110,59 @@ def test_the_words_of_a_provider_are_cut_and_can_be_stored() -> None:
     """A provider that cuts what people wrote leaves half a character."""
     assert str(build_failure("overflow", "a/b", "so \ud83d")).endswith(": so \N{REPLACEMENT CHARACTER}")
     assert str(build_failure("overflow", "a/b", "x" * 5_000)).endswith(": " + "x" * MAX_PROVIDER_CHARS)
+
+
+@pytest.mark.parametrize(
+    ("event", "words", "codes", "status"),
+    [
+        ({"error": {"message": "no", "code": 503}}, "no", "503", 503),
+        ({"error": {"message": "no", "code": "429"}}, "no", "429", 429),
+        ({"error": {"message": "no", "code": "rate_limit_exceeded"}}, "no", "rate_limit_exceeded", 429),
+        (
+            {"error": {"message": "no", "type": "invalid_request_error", "code": None}},
+            "no",
+            "invalid_request_error",
+            400,
+        ),
+        ({"error": {"message": "no", "code": "odd", "type": "NotFoundError"}}, "no", "odd NotFoundError", 404),
+        ({"error": {"message": "no", "status": "RESOURCE_EXHAUSTED"}}, "no", "RESOURCE_EXHAUSTED", 429),
+        ({"error": {"detail": "no"}}, "no", "", None),
+        ({"error": "no", "status_code": 500}, "no", "", None),
+        ({"type": "error", "error": {"type": "overloaded_error", "message": "no"}}, "no", "overloaded_error", None),
+        (
+            {"object": "error", "message": "no", "type": "BadRequestError", "code": 400},
+            "no",
+            "400 BadRequestError",
+            400,
+        ),
+        ({"type": "error", "message": "no"}, "no", "error", None),
+        ({"detail": "no"}, "no", "", None),
+        ({"detail": [{"loc": ["body"], "msg": "no"}]}, '[{"loc": ["body"], "msg": "no"}]', "", None),
+        ({"error": None, "message": "no"}, "no", "", None),
+        ({"message": "no", "status_code": 401}, "no", "", 401),
+        ({"object": "error"}, "", "", None),
+    ],
+)
+def test_an_error_that_comes_with_a_success_is_read_in_every_form(
+    event: dict[str, Any], words: str, codes: str, status: int | None
+) -> None:
+    error = find_error(event)
+    assert error is not None
+    assert (*read_error(error), read_error_status(error)) == (words, codes, status)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {}, {"choices": []}, {"choices": [], "message": "no"}, {"type": "ping"}, {"error": None, "choices": []},
+        {"message": {"role": "assistant", "content": "hi"}}, {"type": "message_start", "message": {"id": "x"}},
+        {"usage": {"prompt_tokens": 1}}, {"detail": ""},
+    ],
+)  # fmt: skip
+def test_what_is_no_error_is_not_taken_for_one(event: dict[str, Any]) -> None:
+    assert find_error(event) is None
+
+
+@pytest.mark.parametrize("body", [{"error": "no"}, {"error": {"message": "no"}}, {"message": "no"}, {"detail": "no"}])
+def test_the_words_of_an_error_body_are_found(body: dict[str, Any]) -> None:
+    assert read_error(body) == ("no", "")

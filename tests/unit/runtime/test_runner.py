@@ -10,7 +10,7 @@ import pytest
 
 from bubbot.errors import ModelUnavailable
 from bubbot.models.scripted import ScriptedModel
-from bubbot.ports.model import FailedAttempt, ModelEvent, ModelReply, ModelRequest, TextDelta, ToolCall, Usage
+from bubbot.ports.model import FailedAttempt, Finish, ModelEvent, ModelReply, ModelRequest, TextDelta, ToolCall, Usage
 from bubbot.ports.tool import READS_OWN, NoArgs, Tool, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.runner import RunnerSettings
@@ -124,14 +124,25 @@ class TestOverflow:
 
 
 class TestAnAnswerThatIsCut:
-    @pytest.mark.parametrize("texts", [Texts("en"), Texts("zh")])
+    @pytest.mark.parametrize("texts", [Texts("en"), Texts("zh"), Texts("de")])
+    @pytest.mark.parametrize(
+        ("finish", "reason", "sentence"),
+        [
+            ("length", "", "answer_cut"),
+            ("content_filter", "SAFETY", "answer_filtered"),
+            ("unknown", "pause_turn", "answer_unfinished"),
+            ("unknown", "", "answer_unfinished"),
+        ],
+    )
     async def test_people_are_told_and_the_tape_keeps_what_the_model_said(
-        self, memory_store: InMemoryStore, texts: Texts
+        self, memory_store: InMemoryStore, texts: Texts, finish: Finish, reason: str, sentence: str
     ) -> None:
-        model = replying(ModelReply("Once upon a", finish="length"), ModelReply("a time"))
+        model = replying(ModelReply("Once upon a", finish=finish, reason=reason), ModelReply("a time"))
         async with running(memory_store, model, Options(texts=texts)) as bench:
             told = (await bench.say("tell me")).text
-            assert told == f"Once upon a\n\n{texts.say('answer_cut')}"
+            assert told == f"Once upon a\n\n{texts.say(sentence, reason=reason or finish)}"
+            (step,) = [entry.payload["data"] for entry in await bench.entries() if entry.name == "loop.step"]
+            assert (step["finish"], step.get("finish_reason", "")) == (finish, reason)
             assert bench.channel.texts == [told]
             assert texts_of(await bench.entries(), "assistant") == ["Once upon a"]
             assert (await bench.say("go on")).text == "a time"

@@ -9,6 +9,7 @@ import pytest
 
 from bubbot.models.litellm.messages import LitellmReply, convert_usage
 from bubbot.models.messages import build_messages
+from bubbot.models.reply import FinishReader
 from bubbot.ports.model import ModelReply, ModelRequest, ToolCall, Usage
 
 REQUEST = ModelRequest("sys", ({"role": "user", "content": "hi"},))
@@ -26,7 +27,7 @@ def reply(*chunks: Any, finish: str = "stop", model: str = "openai/test") -> Mod
     answer = LitellmReply(model)
     for one in chunks:
         answer.add(one)
-    return answer.build_reply(finish, REQUEST, None)
+    return answer.build_reply(FinishReader(model).read(finish, answer), REQUEST, None)
 
 
 def test_parallel_calls_are_put_together_by_their_place() -> None:
@@ -120,6 +121,68 @@ def test_reasoning_with_calls_comes_back_to_its_provider_and_to_no_other() -> No
     assert build_messages(request, "openai") == [{"role": "assistant", "content": "", "tool_calls": []}]
 
 
+SIGNED = {"extra_content": {"google": {"thought_signature": "U0lH"}}}
+
+
+def test_what_a_provider_wants_back_with_a_call_goes_to_its_server_and_to_no_other() -> None:
+    answer = LitellmReply("openai/gemini", server="google.test")
+    for place, extra in enumerate([SIGNED, {}]):
+        answer.add_call(place, f"c{place}", "f", "{}", extra)
+    replay = answer.build_reply("tool_calls", REQUEST, None).replay
+    assert replay == {"provider": "openai", "server": "google.test", "calls": [SIGNED, {}]}
+    calls = [
+        {"id": f"c{place}", "type": "function", "function": {"name": "f", "arguments": "{}"}} for place in range(2)
+    ]
+    request = ModelRequest("", ({"role": "assistant", "content": "", "tool_calls": calls, "replay": replay},))
+    (sent,) = build_messages(request, "openai", "google.test")
+    assert sent["tool_calls"] == [{**calls[0], **SIGNED}, calls[1]]
+    for provider, server in (("openai", "else.test"), ("openai", ""), ("gemini", "google.test")):
+        (other,) = build_messages(request, provider, server)
+        assert other["tool_calls"] == calls
+    fewer = {"role": "assistant", "content": "", "tool_calls": calls[:1], "replay": replay}
+    assert build_messages(ModelRequest("", (fewer,)), "openai", "google.test")[0]["tool_calls"] == calls[:1]
+
+
+def test_pieces_of_reasoning_details_are_joined_by_their_number() -> None:
+    pieces: list[Any] = [
+        {"type": "reasoning.text", "text": "Let", "index": 0, "signature": None},
+        {"type": "reasoning.text", "text": " me", "index": 0},
+        {"type": "reasoning.text", "signature": "sig", "index": 0},
+        {"type": "reasoning.encrypted", "data": "xx", "index": 0},
+        {"type": "reasoning.encrypted", "data": "yy", "index": 0},
+        {"type": "reasoning.text", "text": "on", "index": 1},
+        "odd",
+    ]
+    details = [
+        {"type": "reasoning.text", "text": "Let me", "index": 0, "signature": "sig"},
+        {"type": "reasoning.encrypted", "data": "xx", "index": 0},
+        {"type": "reasoning.encrypted", "data": "yy", "index": 0},
+        {"type": "reasoning.text", "text": "on", "index": 1},
+    ]
+    made = reply(*(chunk(reasoning_details=[one]) for one in pieces), chunk(calls=[(0, "a", "f", "{}")]))
+    assert made.replay == {"provider": "openai", "reasoning_details": details}
+    said = {"role": "assistant", "content": "", "tool_calls": [], "replay": made.replay}
+    assert build_messages(ModelRequest("", (said,)), "openai")[0]["reasoning_details"] == details
+    assert "reasoning_details" not in build_messages(ModelRequest("", (said,)), "openai", "else.test")[0]
+
+
+@pytest.mark.parametrize(
+    ("provider", "server", "content"),
+    [
+        ("openai", "", None), ("azure", "x.test", None), ("anthropic", "", None), ("litellm_proxy", "x.test", None),
+        ("openai", "x.test", ""), ("ollama", "", ""), ("deepseek", "", ""), ("openrouter", "", ""),
+    ],
+)  # fmt: skip
+def test_no_text_beside_calls_is_left_out_for_those_who_document_it(
+    provider: str, server: str, content: str | None
+) -> None:
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    said = {"role": "assistant", "content": "", "tool_calls": [call]}
+    assert build_messages(ModelRequest("", (said,)), provider, server)[0]["content"] == content
+    silent = {"role": "assistant", "content": ""}
+    assert build_messages(ModelRequest("", (silent,)), provider, server)[0]["content"] == ""
+
+
 def test_pieces_of_thinking_become_signed_blocks() -> None:
     pieces = [
         {"type": "thinking", "thinking": "one \ud83d", "signature": None},
@@ -151,7 +214,7 @@ def test_a_provider_that_counts_nothing_is_estimated_without_a_price() -> None:
 
 
 def test_an_unknown_finish_reason_is_unknown() -> None:
-    assert reply(chunk(content="x"), finish="eos").finish == "unknown"
+    assert reply(chunk(content="x"), finish="odd").finish == "unknown"
 
 
 def test_a_name_that_comes_with_every_piece_is_taken_once() -> None:

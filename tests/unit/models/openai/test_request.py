@@ -73,6 +73,14 @@ def test_reasoning_goes_back_to_its_own_provider_only(*, with_texts: bool) -> No
     assert sent(request, "openai/r")["messages"] == [{"role": "assistant", "content": ""}]
 
 
+@pytest.mark.parametrize(("text", "is_same"), [("see", True), ("", False)])
+def test_calls_are_built_again_only_if_that_changes_them(text: str, *, is_same: bool) -> None:
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    message = {"role": "assistant", "content": text, "tool_calls": [call]}
+    body = sent(ModelRequest("", (message,), texts=(b'"as it was"',)))["messages"]
+    assert body == (["as it was"] if is_same else [{**message, "content": None}])
+
+
 def test_each_provider_is_sent_what_it_takes() -> None:
     named = {"role": "tool", "content": "r", "name": "f", "tool_call_id": "c"}
     parts = {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}
