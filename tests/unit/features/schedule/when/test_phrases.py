@@ -160,6 +160,20 @@ class TestChangedClock:
         context = ReadingContext(CONTEXT.now, CONTEXT.zone, current=parse_stored_when(current, CONTEXT.zone))
         assert meaning_of(parse_when(words, context), context) == meaning
 
+    @pytest.mark.parametrize(
+        ("current", "rule", "zone"),
+        [
+            ("at 2026-12-24 18:00:00", "at 2026-12-24T14:00:00Z", ""),
+            ("0 8 * * 1-5", "0 9 * * 1-5", "America/New_York"),
+            ("every 2d from 2026-11-23T08:00:00Z", "every 2d from 2026-11-23T14:00:00Z", "America/New_York"),
+            ("monthly last fri at 16:00", "monthly last fri at 09:00", "America/New_York"),
+        ],
+    )
+    def test_a_clock_with_a_zone_keeps_the_days_too(self, current: str, rule: str, zone: str) -> None:
+        context = ReadingContext(CONTEXT.now, CONTEXT.zone, current=parse_stored_when(current, CONTEXT.zone))
+        reading = read_time("9am EST", context)
+        assert (reading.when.text, reading.zone) == (rule, zone)
+
 
 class TestDurations:
     @pytest.mark.parametrize(
