@@ -14,6 +14,7 @@ import pytest
 from tests.e2e.bot import entries, run
 from tests.e2e.on_discord import CODE, COUNTED, answered, configured, connected, named, said, texts
 from tests.e2e.platforms import EDIT, OnDiscord
+from tests.fakes.discordapi import posting
 from tests.fakes.discordapi.server import Server
 from tests.fakes.discordapi.world import User
 
@@ -45,6 +46,16 @@ class TestTalking:
             room.say(ada, "call everybody")
             await answered(server, room, "@everyone @here <@&1> come!")
             assert not any(one.mention_everyone or one.mentions for one in said(server, room))
+
+    async def test_a_message_of_a_kind_that_nobody_knows_is_answered(
+        self, server: Server, ada: User, home: Path
+    ) -> None:
+        configured(home, server, owners=[ada.id], debounce=0)
+        async with connected(home, server):
+            room = server.dm(ada)
+            posting.post(server.world, room.channel, ada, kind=999)
+            await server.until(lambda: texts(server, room), 20)
+            assert "unsupported message: type 999" in texts(server, room)[0]
 
     async def test_rapid_messages_and_their_files_are_answered_together(
         self, server: Server, ada: User, home: Path

@@ -157,7 +157,8 @@ def test_files_have_kinds_and_a_reference_that_leads_back_to_them() -> None:
 
 @pytest.mark.parametrize(
     ("fields", "note"),
-    [({"duration_secs": 12.4}, "12 s"), ({"duration_secs": 12.4, "description": "Mia"}, "Mia"), ({"duration_secs": "x"}, ""), ({"duration_secs": 1e30}, ""), ({}, "")],
+    [({"duration_secs": 12.4}, "12 s"), ({"duration_secs": 12.4, "description": "Mia"}, "Mia"), ({"duration_secs": "x"}, ""), ({"duration_secs": 1e30}, ""), ({}, ""),
+     ({"duration_secs": 0.5}, "0 s"), ({"duration_secs": 0.49}, ""), ({"duration_secs": 999_999}, "999999 s"), ({"duration_secs": 10**6}, "")],
 )  # fmt: skip
 def test_a_recording_says_how_long_it_is(fields: dict[str, object], note: str) -> None:
     file = {"id": "3", "filename": "c.ogg", "content_type": "audio/ogg", "url": "https://cdn/c", **fields}
@@ -303,6 +304,14 @@ def test_what_cannot_be_read_is_set_aside_with_its_content_and_one_id(raw: Any) 
     assert first.external_id.startswith("um")
     assert first.chat == "50"
     assert first.reason
+
+
+def test_an_unreadable_edit_is_another_one_each_time_and_an_unreadable_message_is_not() -> None:
+    raw = message(content=7, edited_timestamp="2026-11-22T10:05:00+00:00")
+    edit, said = read_edit(scene(), raw), read_message(scene(), raw)
+    assert isinstance(edit, UnparsedUpdate)
+    assert isinstance(said, UnparsedUpdate)
+    assert (edit.external_id, said.external_id) == ("ue1000:2026-11-22T10:05:00+00:00", "um1000")
 
 
 def test_half_a_surrogate_pair_is_replaced() -> None:
