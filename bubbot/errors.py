@@ -243,6 +243,10 @@ class ModelUnavailable(ModelError):
         self.retry_after = retry_after
 
 
+class ModelMalformed(ModelUnavailable):
+    """The provider says itself that what the model wrote is not an answer, such as half a call; another try often is one."""
+
+
 class ModelUnconfigured(ModelError):
     """No model is set up."""
 

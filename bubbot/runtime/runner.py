@@ -16,6 +16,7 @@ from bubbot.errors import (
     FeatureFailed,
     ModelEmptyAnswer,
     ModelError,
+    ModelMalformed,
     ModelOverflow,
     ModelRefused,
     ModelStepLimit,
@@ -269,7 +270,8 @@ class ModelRunner:
     ) -> ModelReply:
         """Call the model within its middleware; again if a refusal teaches how its requests have to be.
 
-        Each try passes the middleware: it is reserved and counted like the first. What helped is remembered.
+        Once more also if what it wrote, and people have seen, was not an answer. Each try passes the middleware: it is
+        reserved and counted like the first. What was learned and helped is remembered.
 
         Args:
             call: the call.
@@ -278,7 +280,7 @@ class ModelRunner:
         """
         attempts = AttemptRecorder(call.model.name, self._elapsed)
         lessons: list[Lesson] = []
-        spent = 0.0
+        spent, has_repeated = 0.0, False
         try:
             while True:
                 try:
@@ -290,15 +292,20 @@ class ModelRunner:
                         raise
                     lessons.append(lesson)
                     self._lessons.try_out(lesson)
-                    spent += call.cost or 0.0
-                    call = ModelCall(call.turn, call.model, call.request, call.count_input)
-                    attempts.begin_again(call.model.name)
+                except ModelMalformed:
+                    if has_repeated or not call.streamed:  # without any text the model has tried again by itself
+                        raise
+                    has_repeated = True
+                    show_text("")
+                spent += call.cost or 0.0
+                call = ModelCall(call.turn, call.model, call.request, call.count_input)
+                attempts.begin_again(call.model.name)
         except BaseException:
             self._lessons.drop(lessons)
             raise
         finally:
             facts["attempts"] = attempts.as_json()
-            if call.is_sent or lessons:
+            if call.is_sent or lessons or has_repeated:
                 facts["cost"] = None if call.cost is None else call.cost + spent
         if lessons:
             await self._keep_lessons(call.turn, lessons)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import Any
 
 import pytest
 
 from bubbot.app.strategies import OWN_STRATEGIES
-from bubbot.errors import ModelRefused, ModelUnavailable
+from bubbot.errors import ModelMalformed, ModelRefused, ModelUnavailable
 from bubbot.models.fit import ModelFit
 from bubbot.models.provider import CallLimits, ProviderModel
 from bubbot.models.usage import UsageMeter
-from bubbot.ports.model import Lesson, ModelReply, ModelRequest, ModelTraits, TextDelta, Transcript, Usage
+from bubbot.ports.model import Lesson, ModelEvent, ModelReply, ModelRequest, ModelTraits, TextDelta, Transcript, Usage
 from bubbot.runtime.compose import rebuild_sent
 from bubbot.runtime.lessons import MODELS_TAPE, ModelLessons
 from bubbot.runtime.runner import MAX_LESSONS
@@ -21,7 +21,7 @@ from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.store import TapeStore
 from tests.budgets import metering, opened, plan
-from tests.turns import HOME, Bench, Options, running
+from tests.turns import HOME, Bench, Options, Replying, running
 
 NAME = "openai/strict"
 Judge = Callable[[ModelRequest], str]
@@ -182,3 +182,45 @@ async def test_a_refusal_that_teaches_nothing_is_not_repeated(memory_store: Tape
         late.lessons = bench.lessons
         assert (await bench.say("hello")).status == "failed"
     assert len(client.requests) == 1
+
+
+class TestMalformed:
+    """A provider says itself that what the model wrote is not an answer."""
+
+    @staticmethod
+    def model(*malformed: str) -> Replying:
+        left = list(malformed)
+
+        async def stream(_: ModelRequest) -> AsyncIterator[ModelEvent]:
+            if left:
+                if text := left.pop(0):
+                    yield TextDelta(text)
+                raise ModelMalformed("wrote something that is not an answer")
+            yield TextDelta("fine")
+            yield ModelReply("fine", usage=Usage(3, 2))
+
+        return Replying(stream)
+
+    async def test_it_is_asked_once_more_and_what_people_saw_is_taken_back(self, memory_store: TapeStore) -> None:
+        shown: list[object] = []
+        model, budget = self.model("I will look"), await opened(memory_store, plan(day=1_000_000))
+        options = Options(features=[metering(budget)], show=lambda _, event: shown.append(event))
+        async with running(memory_store, model, options) as bench:
+            result = await bench.say("hello")
+            (step,) = await steps(bench)
+        assert (result.text, len(model.requests)) == ("fine", 2)
+        assert [attempt["status"] for attempt in step["attempts"]] == ["failed", "ok"]
+        kinds = [type(event).__name__ for event in shown]
+        assert kinds.index("TextDiscarded") in range(kinds.index("TextStreamed"), len(kinds))
+        names = [entry.name for entry in await budget_entries(memory_store)]
+        assert names.count("budget/reserved") == names.count("budget/settled") == 2
+
+    @pytest.mark.parametrize(("malformed", "asked"), [(("a", "b"), 2), (("",), 1)])
+    async def test_not_more_often_than_that(
+        self, memory_store: TapeStore, malformed: tuple[str, ...], asked: int
+    ) -> None:
+        """Nothing at all was tried again by the model itself."""
+        model = self.model(*malformed)
+        async with running(memory_store, model) as bench:
+            assert (await bench.say("hello")).status == "failed"
+        assert len(model.requests) == asked
