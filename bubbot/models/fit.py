@@ -94,7 +94,7 @@ _SIGNS: tuple[_Sign, ...] = (
     _sign("no_names@1", rf"\bname\b.{{0,60}}({_NO})", rf"({_NO}).{{0,60}}\bname\b"),
     _sign(
         "no_empty_text@1",
-        r"(text|content).{0,60}(non-?empty|not be (empty|blank)|minimum length|at least 1 char|too short)",
+        r"(text|content).{0,60}(non-?(empty|whitespace)|not be (empty|blank)|minimum length|at least 1 char|too short)",
         r"empty.{0,30}(content|text)",
     ),
     _sign("some_text@1", r"content.{0,80}(null|none\b|nil\b|required|missing|nonetype)"),

@@ -271,10 +271,12 @@ def _describe_result(name: str, content: Any) -> str:
 
 
 def _without_empty_text(request: ModelRequest) -> ModelRequest:
-    """Send no text at all beside calls where the text is empty."""
+    """Send no text at all beside calls if the text is empty or blank."""
 
     def change(message: JsonObject) -> JsonObject:
-        return {**message, "content": None} if message.get("tool_calls") and message.get("content") == "" else message
+        content = message.get("content")
+        is_blank = not (content.strip() if isinstance(content, str) else content)
+        return {**message, "content": None} if message.get("tool_calls") and is_blank and content is not None else message
 
     return _change_each(request, change)
 
@@ -283,7 +285,8 @@ def _with_text(request: ModelRequest) -> ModelRequest:
     """Send some text beside calls where there is none."""
 
     def change(message: JsonObject) -> JsonObject:
-        if not message.get("tool_calls") or message.get("content"):
+        content = message.get("content")
+        if not message.get("tool_calls") or (content.strip() if isinstance(content, str) else content):
             return message
         return {**message, "content": "[calls]"}
 
@@ -308,9 +311,9 @@ _RULES: Mapping[str, _Rule] = MappingProxyType(
         "no_tools@1": _without_tools,
         "no_images@1": _without_images,
         "no_system@1": _without_system,
-        "join_roles@1": _join_roles,
         "first_user@1": _open_with_user,
         "answer_results@1": _answer_results,
+        "join_roles@1": _join_roles,
         "ids@1": _fit_ids,
         "reasoning@1": _with_reasoning,
         "no_reasoning@1": _without_reasoning,
@@ -323,4 +326,4 @@ _RULES: Mapping[str, _Rule] = MappingProxyType(
     }
 )
 RULE_ORDER = tuple(name.partition("@")[0] for name in _RULES)
-"""The names of the rules in the order in which a request is fitted: tools become text before neighbours are joined."""
+"""The names of the rules in the order in which a request is fitted: neighbours are joined after all that makes messages."""

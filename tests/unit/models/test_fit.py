@@ -65,6 +65,7 @@ def taught(words: str, status: int | None = 400, asked: ModelRequest = FULL, nam
         ("Missing `reasoning_content` field in the assistant message at message index 2.", "reasoning:openai@1"),
         ("property 'messages.1.name' is unsupported", "no_names@1"),
         ("messages.2.content: text content blocks must be non-empty", "no_empty_text@1"),
+        ("messages: text content blocks must contain non-whitespace text", "no_empty_text@1"),
         ("messages[2].content: Input should be a valid string, got null", "some_text@1"),
         ("Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.", "rename:max_tokens:max_completion_tokens@1"),
         ("max_tokens is too large: 5", "without:max_tokens@1"),
@@ -156,6 +157,14 @@ def test_tools_become_text_before_neighbours_are_joined() -> None:
     lessons = [Lesson("openai/mine", server, rule) for rule in ("join_roles@1", "no_tools@1")]
     sent, _ = ModelFit("openai/mine", Known(*lessons), address=OWN).fit(FULL)
     assert [message["role"] for message in sent.messages] == ["user", "assistant", "user"]
+
+
+def test_messages_that_a_rule_makes_are_joined_too() -> None:
+    """A window that opens with the anchor, before people in a row: an alternating template takes it after both rules."""
+    window = request({"role": "assistant", "content": "[Anchor created: session/new]"}, user("one"), user("two"))
+    lessons = [Lesson("openai/mine", describe_server(OWN), rule) for rule in ("join_roles@1", "first_user@1")]
+    sent, _ = ModelFit("openai/mine", Known(*lessons), address=OWN).fit(window)
+    assert list(sent.messages) == [user("[Anchor created: session/new]\n\none\n\ntwo")]
 
 
 def test_nothing_is_recorded_where_nothing_was_changed() -> None:
