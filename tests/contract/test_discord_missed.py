@@ -252,6 +252,22 @@ async def test_a_thread_that_fell_asleep_meanwhile_is_read_as_well() -> None:
             assert again.inbounds[0].thread == str(topic.id)
 
 
+async def test_of_too_many_sleeping_threads_those_that_were_used_last_are_asked_for() -> None:
+    async with Server() as server:
+        ada = server.user("Ada")
+        room = server.guild("Guild", ada, [ada]).text("general")
+        topics = [room.thread(name, by=ada) for name in ("old", "new")]
+        async with receiving(server) as (_, heard):
+            for topic in topics:
+                topic.say(ada, f"to {topic.name}")
+                await server.until(lambda topic=topic: f"to {topic.name}" in heard.texts)  # type: ignore[misc]
+        for topic in topics:
+            topic.say(ada, f"again to {topic.name}")
+            topic.archive()
+        async with receiving(server, heard.known(), with_pace(max_checked_chats=1)) as (_, later):
+            await later.until("again to new")
+
+
 async def test_what_was_said_in_an_outage_of_a_server_is_fetched_when_it_is_over() -> None:
     async with Server() as server:
         ada = server.user("Ada")
