@@ -33,21 +33,21 @@ BOLD_IN_EVERY_SCRIPT = [
     ("snake_case_字_x_y", "snake_case_字_x_y", []),
 ]  # fmt: skip
 SUMS = [
-    ("The area is 2*3*4 = 24 and the sum is 5*x+3*y.", []),
-    ("(2+3)*4 + 5*(6+7), 50%*2 + x*(y)", []),
-    ("a[i]*2 + b[j]*3 and (a+b)*c + d*(e)", []),
-    ("a*b*c, x*y and y*z; width*height*depth", []),
-    ("un*frigging*believable", []),
-    ("rate*time + price*quantity", []),
-    ("x**2 + y**2 = z**2, 2**10 and 10**n + 2**n", []),
-    ("(a+b)**2 + (c+d)**2, a**b + c**d", []),
-    ("base**exponent + other**power", []),
-    ("10~~20 and 30~~40", []),
-    ("½*3*2² and ٣*٤*٥", []),
-    ("面积=长*宽*高，体积＝边长*边长*边长", []),
-    ("长*宽*高", []),
-    ("每天3个*5元，每周7个*2元", []),
-    ("2 * 3 * 4", []),
+    "The area is 2*3*4 = 24 and the sum is 5*x+3*y.",
+    "(2+3)*4 + 5*(6+7), 50%*2 + x*(y)",
+    "a[i]*2 + b[j]*3 and (a+b)*c + d*(e)",
+    "a*b*c, x*y and y*z; width*height*depth",
+    "un*frigging*believable",
+    "rate*time + price*quantity",
+    "x**2 + y**2 = z**2, 2**10 and 10**n + 2**n",
+    "(a+b)**2 + (c+d)**2, a**b + c**d",
+    "base**exponent + other**power",
+    "10~~20 and 30~~40",
+    "½*3*2² and ٣*٤*٥",
+    "面积=长*宽*高，体积＝边长*边长*边长",
+    "长*宽*高",
+    "每天3个*5元，每周7个*2元",
+    "2 * 3 * 4",
 ]
 MARKS_IN_WORDS = [
     ("**Sum: 2*3*4 = 24**", "Sum: 2*3*4 = 24", ["Sum: 2*3*4 = 24"]),
@@ -121,9 +121,9 @@ def test_bold_is_what_stands_between_the_pair_in_every_script(source: str, text:
     assert see_on_every_platform(source, text) == [("bold", part) for part in bold]
 
 
-@pytest.mark.parametrize(("source", "marks"), SUMS)
-def test_a_sign_of_a_sum_is_no_mark(source: str, marks: list[tuple[str, str]]) -> None:
-    assert see_on_every_platform(source, source) == marks
+@pytest.mark.parametrize("source", SUMS)
+def test_a_sign_of_a_sum_is_no_mark(source: str) -> None:
+    assert see_on_every_platform(source, source) == []
 
 
 @pytest.mark.parametrize(("source", "text", "marked"), MARKS_IN_WORDS)
