@@ -133,6 +133,11 @@ class ImportResult:
     erased: int = 0
     unhashed: int = 0
 
+    @property
+    def has_entries(self) -> bool:
+        """Whether an entry was read: the events in place of problems are none of the file's."""
+        return len(self.entries) > len(self.problems)
+
 
 def read_lines(lines: Iterable[bytes], *, date: str = "") -> ImportResult:
     """Read a complete file, passed as its lines with their line feeds.

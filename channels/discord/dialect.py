@@ -26,7 +26,7 @@ _SPECIAL = re.compile(
     r"|\\(?=[^0-9A-Za-z\s]|$)|[*`_]|~~+|^~|~$|\|\|+|^\||\|$|\](?=\()"
 )
 _NONE = ("", 0, 0)
-_MARKS: dict[MarkKind, str] = {"bold": "**", "italic": "*", "strike": "~~", "spoiler": "||"}
+_MARKS: dict[MarkKind, str] = {"bold": "**", "italic": "*", "underline": "__", "strike": "~~", "spoiler": "||"}
 
 
 def render(source: str, *, table_columns: int = TABLE_COLUMNS) -> str:
@@ -120,7 +120,7 @@ class DiscordDialect(Dialect[str]):
         self._write([f"```{language}", *escape_code(code).split("\n"), "```"], flat=True)
 
     def read_cell(self, children: Sequence[Token]) -> str | None:
-        return None if has_hidden_url(children) else plain_text(children)
+        return None if has_hidden_url(children) else plain_text(children, "\n").strip("\n")
 
     def write_table(self, text: str) -> None:
         self._write_fence(text)
@@ -132,8 +132,8 @@ class DiscordDialect(Dialect[str]):
         for row in body:
             lines = []
             for name, cell in zip(head, row, strict=True):
-                label, text = _render_line(name, is_bold=True).strip(), _render_line(cell).strip()
-                lines.append(" ".join(filter(None, [f"**{label}:**" if label else "", text])))
+                label, text = _render_line(name, is_bold=True).strip(), _render_line(cell, "\n").strip()
+                lines += " ".join(filter(None, [f"**{label}:**" if label else "", text])).split("\n")
             self._write([line for line in lines if line] or [""])
             self._gap = True
 
@@ -234,12 +234,12 @@ class _DiscordLine(LineDialect):
             self._pieces.append(f" ({escape_text(title, at_line_start=False)})")
 
 
-def plain_text(children: Sequence[Token]) -> str:
-    """Return the text without formatting, on one line."""
+def plain_text(children: Sequence[Token], line_end: str = " ") -> str:
+    """Return the text without formatting; `line_end` replaces line breaks."""
     parts = []
     for token in children:
         if token.type in ("softbreak", "hardbreak"):
-            parts.append(" ")
+            parts.append(line_end)
         elif token.type == "image":
             parts.append(plain_text(token.children or []) or str(token.attrs.get("src", "")))
         else:

@@ -10,12 +10,32 @@ from typing import Literal, TypeAlias
 
 from bubbot.ports.text import clean
 
-MarkKind: TypeAlias = Literal["quote", "spoiler", "bold", "italic", "strike", "link", "code", "pre"]
-_OUTER_FIRST: tuple[MarkKind, ...] = ("quote", "spoiler", "bold", "italic", "strike", "link", "code", "pre")
-_LEAST_FIRST: tuple[MarkKind, ...] = ("italic", "bold", "strike", "code", "quote", "pre", "spoiler", "link")
+MarkKind: TypeAlias = Literal["quote", "spoiler", "bold", "italic", "underline", "strike", "link", "code", "pre"]
+_OUTER_FIRST: tuple[MarkKind, ...] = (
+    "quote",
+    "spoiler",
+    "bold",
+    "italic",
+    "underline",
+    "strike",
+    "link",
+    "code",
+    "pre",
+)
+_LEAST_FIRST: tuple[MarkKind, ...] = (
+    "italic",
+    "underline",
+    "bold",
+    "strike",
+    "code",
+    "quote",
+    "pre",
+    "spoiler",
+    "link",
+)
 _EXCLUSIVE = ("link", "code", "pre")
 """Marks that may not contain each other."""
-_NOT_AROUND_CODE = ("bold", "italic", "strike", "spoiler")
+_NOT_AROUND_CODE = ("bold", "italic", "underline", "strike", "spoiler")
 """Marks that may not lie around or in `code` and `pre`."""
 
 

@@ -27,7 +27,13 @@ _TASK = re.compile(r"\[([ xX])\](?:\s|$)")
 _SPACED_BLOCKS = (
     "paragraph_open", "heading_open", "fence", "code_block", "hr", "blockquote_open", "list_item_open", "table_open",
 )  # fmt: skip
-_MARK_KINDS: dict[str, MarkKind] = {"strong": "bold", "em": "italic", "s": "strike", "spoiler": "spoiler"}
+_MARK_KINDS: dict[str, MarkKind] = {
+    "strong": "bold",
+    "em": "italic",
+    "u": "underline",
+    "s": "strike",
+    "spoiler": "spoiler",
+}
 OutputT = TypeVar("OutputT")
 OutputT_co = TypeVar("OutputT_co", covariant=True)
 
@@ -199,9 +205,9 @@ def walk_line(children: Sequence[Token], line: LineDialect) -> None:
                 link = links.pop()
                 url, title = _read_attribute(link, "href"), _read_attribute(link, "title")
                 line.close_link(url, title, after, is_autolink=link.markup == "autolink")
-            case "strong_open" | "em_open" | "s_open" | "spoiler_open":
+            case "strong_open" | "em_open" | "u_open" | "s_open" | "spoiler_open":
                 line.open_mark(_MARK_KINDS[token.type.removesuffix("_open")])
-            case "strong_close" | "em_close" | "s_close" | "spoiler_close":
+            case "strong_close" | "em_close" | "u_close" | "s_close" | "spoiler_close":
                 line.close_mark(after)
             case _:
                 line.write_text(token.content)

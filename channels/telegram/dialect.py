@@ -111,8 +111,10 @@ class TelegramDialect(Dialect[MarkedText]):
             self._gap = 1
 
     def read_cell(self, children: Sequence[Token]) -> str | None:
-        line = _read_line(children, " ")
-        return None if any(mark.kind == "link" and mark.url != line.text for mark in line.marks) else line.text
+        line = _read_line(children, "\n")
+        return (
+            None if any(mark.kind == "link" and mark.url != line.text for mark in line.marks) else line.text.strip("\n")
+        )
 
     def write_table(self, text: str) -> None:
         self.write_code(text, "", "")
@@ -120,7 +122,7 @@ class TelegramDialect(Dialect[MarkedText]):
     def write_rows(self, rows: Sequence[Sequence[Sequence[Token]]]) -> None:
         self._end_line()
         self._flush(flat=True)
-        head, *body = [[_read_line(cell, " ") for cell in row] for row in rows]
+        head, *body = [[_read_line(cell, "\n" if number else " ") for cell in row] for number, row in enumerate(rows)]
         if not body:
             self._write(" | ".join(name.text for name in head))
         for number, row in enumerate(body):

@@ -11,14 +11,19 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.utils import get_cwidth
 from rich.console import Console
 from rich.markdown import Markdown
+from rich.theme import Theme
 
 from bubbot.ports.channel import CommandInfo, ToolFinished, replace_controls
+from bubbot.ports.markdown import parse_tokens
+from channels.markdown.marked_text import clean_text
 
 MAX_ANSWER_COLUMNS = 100
 """The widest answer, in columns: longer lines are hard to read."""
 MAX_SUMMARY_CHARS = 60
 FOLD_CHARS = 10_000
 """Characters of a line that are folded again at every drawing."""
+_STYLES = {"u": "underline", "spoiler": "reverse"}
+"""Marks that Rich doesn't know."""
 _PADDING = re.compile(r"[ ]+((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
 
 
@@ -32,11 +37,14 @@ def neutralise(text: str) -> str:
 
 def render_markdown(text: str, *, width: int, colour: bool) -> str:
     """Render an answer for printing. The model's line breaks stay."""
-    parsed = Markdown(neutralise(text), code_theme="ansi_dark", hyperlinks=False)
+    parsed = Markdown("", code_theme="ansi_dark", hyperlinks=False)
+    parsed.parsed = parse_tokens(clean_text(neutralise(text)))  # by the rules of all platforms, not by Rich's own
+    parsed.inlines = Markdown.inlines | set(_STYLES)
     for token in parsed.parsed:
         for child in token.children or ():
             if child.type == "softbreak":
                 child.type = "hardbreak"
+            child.tag = child.tag or child.type.partition("_")[0]
     file = io.StringIO()
     console = Console(
         file=file,
@@ -47,6 +55,7 @@ def render_markdown(text: str, *, width: int, colour: bool) -> str:
         legacy_windows=False,
         highlight=False,
         emoji=False,
+        theme=Theme({f"markdown.{name}": style for name, style in _STYLES.items()}),
         _environ={},
     )
     console.print(parsed)

@@ -6,14 +6,19 @@ import asyncio
 import json
 import os
 import sqlite3
+from base64 import b64encode
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from bubbot.app.tapes import open_tapes
 from bubbot.cli.tape import command as tape_command
+from bubbot.cli.tape.change import ImportTape, import_tape
+from bubbot.errors import TapeCorrupt
 from bubbot.home import Home
 from bubbot.runtime.model_choice import SWITCHED
 from bubbot.stores.sqlite.store import SqliteStore
@@ -224,6 +229,76 @@ def test_what_is_no_file_of_lines_is_refused_in_a_sentence(tmp_path: Path) -> No
     assert "is not a session" in sentence(run(home, "tape", "import", str(empty), "--session", "a::b"))
     os.mkfifo(tmp_path / "pipe")
     assert "regular" in sentence(run(home, "tape", "import", str(tmp_path / "pipe"), "--session", "x"))
+
+
+TELEGRAM = {
+    "name": "Ann",
+    "type": "personal_chat",
+    "id": 1,
+    "messages": [
+        {"id": 1, "type": "message", "date": "2026-01-02T10:00:00", "from": "Ann", "from_id": "user1", "text": "hello"}
+    ],
+}
+CHATGPT = [{"title": "Trip", "create_time": 1.5, "mapping": {"a": {"id": "a", "message": None, "children": []}}}]
+DISCORD = {
+    "guild": {"id": "1"},
+    "channel": {"id": "2"},
+    "dateRange": {"after": None},
+    "messages": [{"id": "3", "content": "hi"}],
+}
+CLAUDE = [{"uuid": "1", "name": "Trip", "chat_messages": [{"uuid": "2", "text": "hi", "sender": "human"}]}]
+WHATSAPP = [
+    "31.12.25, 21:41 - Ann: hello\n",
+    "[31/12/2025, 21:41:07] Ann: hello\n",
+    "12/31/25, 9:41\u202fPM - Ann: hello\nmore\n",
+]
+EXPORTS = [
+    ("Telegram Desktop", json.dumps(TELEGRAM)),
+    ("Telegram Desktop", json.dumps(TELEGRAM, indent=1)),
+    ("Telegram Desktop", json.dumps({"about": "Your data", "personal_information": {}, "chats": {"list": [TELEGRAM]}}, indent=1)),
+    ("Telegram Desktop", "<!DOCTYPE html>\n<html>\n<head>\n<title>Exported Data</title>\n"),
+    ("ChatGPT", json.dumps(CHATGPT)),
+    ("ChatGPT", json.dumps(CHATGPT, indent=2)),
+    ("DiscordChatExporter", json.dumps(DISCORD)),
+    ("DiscordChatExporter", "\ufeff" + json.dumps(DISCORD, indent=2)),
+    ("Claude", json.dumps(CLAUDE, indent=2)),
+    *(("WhatsApp", text) for text in WHATSAPP),
+    (None, json.dumps({"messages": [{"role": "user", "content": "hi"}]}) + "\n"),
+    (None, '{"kind": 7}\n{"kind": "message"}\n'),
+    (None, "[]"),
+    (None, "12 o'clock - tea\n"),
+    (None, "\0\xff\n"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("repair", [(), ("--repair",)], ids=["plain", "repair"])
+@pytest.mark.parametrize(("program", "text"), EXPORTS)
+def test_a_file_without_an_entry_is_named_and_leaves_nothing(
+    home: Path, tmp_path: Path, program: str | None, text: str, repair: tuple[str, ...]
+) -> None:
+    file = tmp_path / "chat.json"
+    file.write_text(text)
+    done = run(home, "tape", "import", str(file), "--session", "talk", *repair)
+    assert done.returncode == 5
+    assert done.stdout == b""
+    said_of_it = (
+        f"is an export of {program}, which is not read." if program else f"No line of {file} is an entry of a tape."
+    )
+    assert said_of_it in done.stderr.decode()
+    assert "Nothing was imported." in done.stderr.decode()
+    assert "--repair" not in done.stderr.decode()
+    assert [path.name for path in tmp_path.iterdir()] == ["chat.json"]
+    assert "stdin:talk" not in fine(home, "tape", "list", "--json"), "the name is free"
+
+
+def test_a_repair_of_nothing_is_refused_in_a_running_bot_too() -> None:
+    with pytest.raises(TapeCorrupt):
+        asyncio.run(
+            import_tape(
+                cast("Any", SimpleNamespace(now=lambda: datetime(2026, 1, 2, tzinfo=UTC))),
+                ImportTape.model_validate({"session": "stdin:x", "data": b64encode(b"[]"), "repair": True}),
+            )
+        )
 
 
 def test_an_import_that_fails_in_the_database_leaves_nothing(home: Path, tmp_path: Path) -> None:

@@ -9,6 +9,25 @@ from hypothesis import strategies as st
 
 MARKUP = ["**", "*", "_", "`", "```", "~~~", "~~", "||", "|", "[", "](", ")", "![", "> ", "# ", "- ", "- [x] ", "1. "]
 MARKUP += [
+    "<br>",
+    "<i>",
+    "</i>",
+    "</b>",
+    "<u>",
+    "</u>",
+    "<code>",
+    "</code>",
+    "<sub>",
+    "</sub>",
+    "\\(",
+    "\\)",
+    "$",
+    "$$",
+    "：",
+    "（",
+    "”",
+]
+MARKUP += [
     "\n",
     "\n\n",
     "    ",
@@ -69,7 +88,7 @@ class _Writer:
         return " ".join(self._piece() for _ in range(self.draw(st.integers(1, 6))))
 
     def _piece(self) -> str:
-        match self.draw(st.integers(0, 11)):
+        match self.draw(st.integers(0, 16)):
             case 0:
                 return f"**{self.word()} *{self.word()}* `{self.word()}`**"
             case 1:
@@ -80,6 +99,14 @@ class _Writer:
                 return f"`{self.word()}` ![{self.word()}](https://e.example/i.png)"
             case 4:
                 return f"*{self.word()}*. {self.word()}!"
+            case 5:
+                return f"字**「{self.word()}」**字**{self.word()}：**字"
+            case 6:
+                return f"2*3*{self.word()} \\({self.word()}_1*x*y\\) ${self.word()}$"
+            case 7:
+                return f"<b>{self.word()} <i>{self.word()}</i></b><br>{self.word()} <u>{self.word()}</u>"
+            case 8:
+                return f"<code>{self.word()}</code> x<sup>2</sup>{self.word()} <s>{self.word()} &amp; <b>"
             case _:
                 return self.word()
 

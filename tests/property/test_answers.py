@@ -81,7 +81,7 @@ def test_any_text_becomes_tidy_text_that_can_be_sent(source: str) -> None:
 @example("| a |\n|---|\n| b | c | d |")
 @example("```py x y\nz")
 def test_no_letter_of_any_text_is_lost(source: str) -> None:
-    source = re.sub(r"[\[&\\]", "", source)  # titles, addresses and names of characters are written in other words
+    source = re.sub(r"[\[&\\<]", "", source)  # titles, addresses, tags and names of characters are written otherwise
     marked = parse_markdown(source)
     shown = list(marked.text)
     for mark in reversed(marked.marks):
@@ -91,6 +91,13 @@ def test_no_letter_of_any_text_is_lost(source: str) -> None:
     assert in_order(wanted, shown_letters)
     if not re.search(r"\||```|~~~", source):
         assert wanted == shown_letters
+
+
+@given(noise)
+@example("<b>a `</b>` ||b <i>c|| d</i>")
+def test_no_letter_of_any_text_is_doubled(source: str) -> None:
+    source = re.sub(r"\[|&|<su[bp]>", "", source)
+    assert in_order(letters(parse_markdown(source).text), letters(clean_text(source)))
 
 
 @given(documents(), st.sampled_from([0, 20, 40, 200]))

@@ -56,7 +56,7 @@ async def archive(context: CommandContext, arguments: ArchiveTape) -> CommandRes
 async def import_tape(context: CommandContext, arguments: ImportTape) -> CommandResult:
     """Parse the file, which the command has checked before, and import it."""
     result = await asyncio.to_thread(read_lines, BytesIO(arguments.data).readlines(), date=timestamp(context.now()))
-    if not result.entries or (result.problems and not arguments.repair):
+    if not result.has_entries or (result.problems and not arguments.repair):
         raise TapeCorrupt("the file holds no entries, or some that cannot be read")
     return await append_import(context, arguments, result)
 

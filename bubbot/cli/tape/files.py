@@ -15,6 +15,7 @@ from bubbot.cli.files import create_file, open_output, read_file_lines
 from bubbot.cli.output import show, show_record
 from bubbot.cli.progress import show_progress
 from bubbot.cli.setup import CommandSetup
+from bubbot.cli.tape.exports import name_export
 from bubbot.cli.tape.results import SkippedLine, TapeImportResult
 from bubbot.errors import ConfigError, TapeConflict, TapeCorrupt
 from bubbot.ports.progress import REPORT_EVERY, report_each
@@ -31,6 +32,10 @@ EXPORT_PAGE_ENTRIES = 1000
 MAX_LISTED_LINES = 5
 """The number of unreadable lines that an error lists."""
 UNREADABLE_SUFFIX = ".unreadable"
+NOTHING_IMPORTED = (
+    "Nothing was imported. `bubbot tape import` reads what `bubbot tape export` writes, and tapes of Bub; "
+    "`bubbot memory import` reads notes in Markdown."
+)
 
 
 def configure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -108,10 +113,12 @@ async def import_(setup: CommandSetup, args: argparse.Namespace) -> int:
     lines = read_file_lines(args.file, setup.home)
     with show_progress(f"Reading {args.file}", "lines", plain=setup.is_plain) as on_progress:
         result = read_lines(report_each(lines, on_progress, len(lines)), date=timestamp(now()))
-    if result.problems and not args.repair:
-        raise TapeCorrupt(_describe_problems(args.file, result.problems))
     if not result.entries:
         raise ConfigError(f"{args.file} holds no entries")
+    if not result.has_entries and (program := name_export(lines)):
+        raise TapeCorrupt(f"{args.file} is an export of {program}, which is not read. {NOTHING_IMPORTED}")
+    if result.problems and not (args.repair and result.has_entries):
+        raise TapeCorrupt(_describe_problems(args.file, result))
     arguments = ImportTape(session=session, data=b64encode(b"".join(lines)), repair=args.repair)
     del lines
     with _save_unreadable(args.file, result.problems):
@@ -144,14 +151,17 @@ def _unreadable_path(file: Path) -> Path:
     return file.with_name(file.name + UNREADABLE_SUFFIX)
 
 
-def _describe_problems(file: Path, problems: Sequence[ImportProblem]) -> str:
-    """Describe the first unreadable lines, one on a line, and the way to import the rest."""
+def _describe_problems(file: Path, result: ImportResult) -> str:
+    """Describe the first unreadable lines, one on a line, and the way to import the rest if there is one."""
+    problems = result.problems
     lines = [f"{file}, line {problem.number}: {problem.reason}." for problem in problems[:MAX_LISTED_LINES]]
     rest = (
         [f"{len(problems) - MAX_LISTED_LINES} more lines cannot be read."] if len(problems) > MAX_LISTED_LINES else []
     )
     advice = (
         f"Nothing was imported; --repair imports the rest and writes what it leaves out to {_unreadable_path(file)}."
+        if result.has_entries
+        else f"No line of {file} is an entry of a tape. {NOTHING_IMPORTED}"
     )
     return "\n".join([*lines, *rest, advice])
 

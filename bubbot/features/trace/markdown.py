@@ -23,6 +23,7 @@ ELEMENTS: Mapping[str, str] = MappingProxyType(
         "blockquote": "blockquote",
         "strong": "strong",
         "em": "em",
+        "u": "u",
         "s": "s",
         "thead": "thead",
         "tbody": "tbody",

@@ -41,7 +41,7 @@ OF_LINES = [
     ("<https://x.example/a_b> https://x.example/a_b.", "<https://x.example/a_b> https://x.example/a_b."),
     ("https://x.example/a* b", "<https://x.example/a>\\* b"),
     ("\\[a](b)", "[a\\](b)"),
-    ("<b>html</b> &amp; &lt;", "<b>html</b> & <"),
+    ("<b>html</b> <p> &amp; &lt;", "**html** <p> & <"),
     ("@everyone <@123> <#4> <t:5> <:a_b:6>", "@everyone <@123> <#4> <t:5> <:a_b:6>"),
     ("C:\\Users\\ and \\*", "C:\\Users\\ and \\*"),
     ("# One", "# One"),
@@ -186,7 +186,7 @@ def test_whatever_comes_fits_and_keeps_its_letters(source: str, times: int) -> N
         assert letters("".join(pieces)) == letters(clean_text(source * times))
 
 
-LOOKS = {"bold", "italic", "strike", "spoiler", "code"}
+LOOKS = {"bold", "italic", "underline", "strike", "spoiler", "code"}
 SIGNS = [
     "**",
     "*",
@@ -207,6 +207,15 @@ SIGNS = [
     "(",
     "é",
     "e__f",
+    "2",
+    "字",
+    "：",
+    "（",
+    "”",
+    "<b>",
+    "</b>",
+    "<u>",
+    "</u>",
     "|",
     "~",
 ]

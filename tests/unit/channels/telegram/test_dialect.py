@@ -33,7 +33,7 @@ def shown(marked: MarkedText) -> list[tuple[str, str]]:
         ("![alt](https://e.example/i.png)", "alt", [("link", "alt")]),
         ("see https://e.example/a_b_(c).", "see https://e.example/a_b_(c).", [("link", "https://e.example/a_b_(c)")]),
         ("见https://e.example/a。好", "见https://e.example/a。好", [("link", "https://e.example/a")]),
-        ("<b>x</b> &lt;", "<b>x</b> <", []),
+        ("<b>x</b> <p> &lt;", "x <p> <", [("bold", "x")]),
         ("||`hid` it|| a || b || c", "hid it a || b || c", [("spoiler", "hid it")]),
         ("> a\n> > b\n\nc", "a\nb\n\nc", [("quote", "a\nb")]),
         ("- a\n  - b\n    c\n- d", "• a\n  • b\n    c\n• d", []),

@@ -1,7 +1,7 @@
-"""A Markdown parser that loses nothing: CommonMark with tables, strikethrough, bare addresses and spoilers.
+"""A Markdown parser that loses nothing: CommonMark with tables, strikethrough, bare addresses, spoilers and simple tags.
 
-Markdown-it drops some text (cells beyond a table's last column, unused definitions, blocks nested too deeply); the
-rules here keep it.
+Markdown-it drops some text (cells beyond a table's last column, unused definitions, blocks nested too deeply, signs of
+sums and formulas); the rules here keep it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,10 @@ from markdown_it.rules_core import StateCore
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from markdown_it.utils import EnvType
+
+from bubbot.ports.markdown.formulas import parse_formula, parse_formula_block
+from bubbot.ports.markdown.marks import MarkState
+from bubbot.ports.markdown.tags import parse_tag
 
 MAX_NESTING_LEVELS = 40
 """Levels of nesting that are parsed; deeper text is shown as written. A list item has two."""
@@ -85,9 +89,13 @@ def _make_parser(*, inline: bool, references: bool = True) -> MarkdownIt:
     parser.inline = BoundedInline(parser.inline)
     parser.block.ruler.before("table", "deep", _parse_deep)
     parser.block.ruler.at("table", _parse_table, {"alt": ["paragraph", "reference"]})
+    parser.block.ruler.before("table", "formula", parse_formula_block, {"alt": ["paragraph", "reference"]})
     parser.inline.ruler.before("escape", "address", _parse_address)
     parser.inline.ruler.before("escape", "spoiler", _parse_spoiler)
+    parser.inline.ruler.before("escape", "formula", parse_formula)
+    parser.inline.ruler.before("autolink", "tag", parse_tag)
     parser.inline.add_terminator_char("|")
+    parser.inline.add_terminator_char("$")
     parser.core.ruler.at("inline", _parse_paragraphs)
     if not references:
         parser.disable("reference")
@@ -131,7 +139,11 @@ class BoundedInline(ParserInline):
     def parse(self, src: str, md: MarkdownIt, env: EnvType, tokens: list[Token]) -> list[Token]:
         """See `ParserInline`: the library also calls it for descriptions of images, and for nested ones."""
         self._count_steps(len(src))
-        return super().parse(src, md, env, tokens)
+        state = MarkState(src, md, env, tokens)
+        self.tokenize(state)
+        for rule in self.ruler2.getRules(""):
+            rule(state)
+        return state.tokens
 
     def skipToken(self, state: StateInline) -> None:  # noqa: N802 - the name is the library's
         """See `ParserInline`."""
@@ -227,11 +239,8 @@ def _parse_spoiler(state: StateInline, silent: bool) -> bool:  # noqa: FBT001
     if state.src[end + 2 : end + 3].isalnum() or "|" in state.src[start:end]:
         return False
     if not silent:
-        outer_end = state.posMax
         state.push("spoiler_open", "", 1)
-        state.pos, state.posMax = start, end
-        state.md.inline.tokenize(state)
-        state.posMax = outer_end
+        cast("MarkState", state).parse_inside(start, end)
         state.push("spoiler_close", "", -1)
     state.pos = end + 2
     return True
