@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bubbot.models.litellm.wire import StreamEnding
+from bubbot.models.openai.answer import StreamedAnswer
 
 STOPPED = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}
 BEGUN = {"type": "message_start", "message": {"id": "msg_1"}}
@@ -109,3 +110,73 @@ async def test_a_stream_that_is_made_later_is_listened_to() -> None:
     made = await chunks.make_call(client="c")
     assert [line async for line in made.streaming_response]
     assert (ending.stop_reason, ending.resolve_finish("length")) == ("MAX_TOKENS", "length")
+
+
+def choice(delta: Any = None, finish: str | None = None, **more: Any) -> dict[str, Any]:
+    return {"id": "r", "choices": [{"delta": delta, "finish_reason": finish, **more}]}
+
+
+async def test_what_litellm_drops_of_openais_protocol_is_heard() -> None:
+    pieces = (choice({"refusal": "I can't "}), choice({"refusal": "help."}), choice({"refusal": None}))
+    ending = await heard(*events(*pieces, {"choices": [{"delta": {"refusal": " No."}}]}), "data: [DONE]", "")
+    assert (ending.refusal, ending.is_done, ending.stop_reason, ending.error) == ("I can't help. No.", True, None, None)
+    ending = await heard(*events(choice({"content": "x"}), choice({}, "odd"), choice({}), {"choices": []}))
+    assert (ending.refusal, ending.is_done, ending.stop_reason, ending.error) == ("", False, "odd", None)
+
+
+async def test_the_first_error_in_a_stream_is_kept() -> None:
+    first, second = {"object": "error", "message": "bad"}, {"detail": "worse"}
+    ending = await heard(*events(choice({"content": "x"}), first, second, {"type": "ping"}))
+    assert ending.error == first
+
+
+WHOLE = choice(finish="stop", message={"content": "all of it"})
+
+
+@pytest.mark.parametrize(
+    ("lines", "text"),
+    [
+        (json.dumps(WHOLE, indent=1).splitlines(), "all of it"),
+        (["", json.dumps(WHOLE)], "all of it"),
+        (events(WHOLE), "all of it"),
+        (["<html>"], None),
+        (["[]"], None),
+        ([json.dumps({"choices": []})], None),
+        ([json.dumps(WHOLE), *events(choice({"content": "x"}))], None),
+        ([], None),
+    ],
+)
+async def test_an_answer_in_one_piece_is_heard(lines: list[str], text: str | None) -> None:
+    ending, answer = await heard(*lines), StreamedAnswer("openai/test")
+    assert ending.read_body(answer) is (text is not None)
+    assert answer.text == (text or "")
+
+
+async def test_a_body_without_a_word_counts_if_it_says_why() -> None:
+    ending, answer = (
+        await heard(json.dumps(choice(finish="odd", message={"content": ""}))),
+        StreamedAnswer("openai/test"),
+    )
+    assert ending.read_body(answer)
+    assert answer.finish == "odd"
+
+
+async def test_the_error_of_a_body_is_kept() -> None:
+    ending = await heard(json.dumps({"object": "error", "message": "bad"}))
+    assert not ending.read_body(StreamedAnswer("openai/test"))
+    assert ending.error == {"object": "error", "message": "bad"}
+
+
+async def test_the_bytes_of_openais_own_library_are_heard_and_passed_on() -> None:
+    text = "".join(f"{line}\r\n" for line in events(choice({"refusal": "Não."}), choice({}, "stop"))) + "data: [DONE]"
+    raw = text.encode()
+    chunks = [raw[at : at + 7] for at in range(0, len(raw), 7)]
+
+    async def below() -> AsyncIterator[bytes]:
+        for chunk in chunks:
+            yield chunk
+
+    ending, response = StreamEnding(), SimpleNamespace(aiter_bytes=below)
+    ending.listen(SimpleNamespace(completion_stream=SimpleNamespace(response=response)))
+    assert [chunk async for chunk in response.aiter_bytes()] == chunks
+    assert (ending.refusal, ending.stop_reason, ending.is_done) == ("Não.", "stop", True)
