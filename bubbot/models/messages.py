@@ -14,6 +14,10 @@ CALL_KEYS = ("extra_content", "provider_specific_fields")
 """The keys of a call that its provider wants back with it, such as Google's signature of the thought before it."""
 SERVER_KEYS = frozenset({"calls", "reasoning_details"})
 """The keys of `replay` that only the server which sent them can read."""
+PROTOCOLS = frozenset(
+    {"azure", "hosted_vllm", "litellm_proxy", "llamafile", "lm_studio", "ollama", "ollama_chat", "openai", "openrouter"}
+)
+"""Providers whose models are of different makers: what one of them wants back, another may refuse."""
 _REPLAY_KEYS = ("reasoning_content", "thinking_blocks", "reasoning_details")
 _NO_EMPTY_TEXT = frozenset({"anthropic", "azure", "bedrock", "gemini", "litellm_proxy", "vertex_ai"})
 """Providers that are sent no text beside calls if it is empty. Some of them, or those behind them, refuse an empty one.
@@ -31,25 +35,26 @@ def provider_of(name: str) -> str:
     return name.partition("/")[0]
 
 
-def build_messages(request: ModelRequest, provider: str, server: str = "") -> list[dict[str, Any]]:
-    """Build the chat messages, system prompt first, with the reasoning that this provider wants back."""
+def build_messages(request: ModelRequest, name: str, server: str = "") -> list[dict[str, Any]]:
+    """Build the chat messages, system prompt first, with the reasoning that the provider wants back. See `build_message`."""
     system = [{"role": "system", "content": request.system}] if request.system.strip() else []
-    return [*system, *(build_message(message, provider, server) for message in request.messages)]
+    return [*system, *(build_message(message, name, server) for message in request.messages)]
 
 
-def build_message(message: JsonObject, provider: str, server: str = "") -> dict[str, Any]:
-    """Build one message of a request to this provider.
+def build_message(message: JsonObject, name: str, server: str = "") -> dict[str, Any]:
+    """Build one message of a request to a model.
 
     Args:
         message: the message as the context has it.
-        provider: the provider.
+        name: the model, `provider/model`.
         server: host and port of its configured address; empty for the usual one.
     """
+    provider = provider_of(name)
     sent = {key: thaw(value) for key, value in message.items() if key in MESSAGE_KEYS}
     if isinstance(sent.get("content"), list):
         sent["content"] = [_describe_address(part) for part in sent["content"]]
     replay = message.get("replay")
-    if isinstance(replay, Mapping) and replay.get("provider") == provider:
+    if isinstance(replay, Mapping) and replay.get("provider") == provider and replay.get("model", name) == name:
         # No other provider can read it: the blocks are signed by the provider that sent them.
         is_of_server = replay.get("server", "") == server
         keys = [key for key in _REPLAY_KEYS if key in replay and (is_of_server or key not in SERVER_KEYS)]

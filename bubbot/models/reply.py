@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from bubbot.errors import ModelMalformed, ModelRefused, ModelUnavailable
-from bubbot.models.messages import SERVER_KEYS, provider_of
+from bubbot.models.messages import PROTOCOLS, SERVER_KEYS, provider_of
 from bubbot.ports.model import Finish, ModelReply, ModelRequest, ToolCall, Usage
 from bubbot.ports.text import clean
 from bubbot.records import dataclass
@@ -277,7 +277,10 @@ class ReplyAssembler:
             replay["calls"] = [call.extra for call in self._calls]
         if self.server and replay.keys() & SERVER_KEYS:
             replay["server"] = self.server
-        return {"provider": provider_of(self.model), **replay} if replay else None
+        provider = provider_of(self.model)
+        if replay and provider in PROTOCOLS:
+            replay["model"] = self.model
+        return {"provider": provider, **replay} if replay else None
 
     def _make_call_id(self, index: int) -> str:
         return f"call_{self.response_id or 'own'}_{index}"

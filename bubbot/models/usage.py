@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from bubbot.models.catalogue import sizes
-from bubbot.models.messages import build_messages, provider_of
+from bubbot.models.messages import build_messages
 from bubbot.ports.model import NANOS_PER_USD, ModelRequest, TokenCount, Usage
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class UsageMeter:
         """Count the request with the model's own tokenizer: for OpenAI's models at OpenAI's address, else None."""
         if self._own_address:
             return None
-        messages = build_messages(request, provider_of(self._model))
+        messages = build_messages(request, self._model)
         return await asyncio.to_thread(lambda: self._load_tokenizers().count(self._model, messages, request.tools))
 
     async def count_usage(self, request: ModelRequest, text: str) -> Usage | None:

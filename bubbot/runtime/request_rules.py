@@ -276,7 +276,9 @@ def _without_empty_text(request: ModelRequest) -> ModelRequest:
     def change(message: JsonObject) -> JsonObject:
         content = message.get("content")
         is_blank = not (content.strip() if isinstance(content, str) else content)
-        return {**message, "content": None} if message.get("tool_calls") and is_blank and content is not None else message
+        return (
+            {**message, "content": None} if message.get("tool_calls") and is_blank and content is not None else message
+        )
 
     return _change_each(request, change)
 

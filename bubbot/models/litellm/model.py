@@ -95,7 +95,9 @@ class LitellmClient:
         broken = f"{target} could not be reached or failed: the connection failed"
         chunks = await self._await_step(limits.first_token, late, self._start_call(request), cut=broken)
         if chunks is None:  # litellm returns this after the second 422
-            raise ModelRefused(f"{target} refused the request: it calls it unprocessable")
+            refused = ModelRefused(f"{target} refused the request: it calls it unprocessable")
+            refused.status = 422
+            raise refused
         ending.listen(chunks)
         try:
             begun = False
@@ -136,7 +138,7 @@ class LitellmClient:
             **parameters,
             **self._endpoint,
             model=self._name,
-            messages=build_messages(request, provider_of(self._name), self._server),
+            messages=build_messages(request, self._name, self._server),
             stream=True,
             num_retries=0,
             max_retries=0,

@@ -29,7 +29,6 @@ from bubbot.models.failures import (
     read_retry_headers,
 )
 from bubbot.models.fit import describe_server
-from bubbot.models.messages import provider_of
 from bubbot.models.openai.answer import StreamedAnswer
 from bubbot.models.openai.events import MAX_EVENT_BYTES
 from bubbot.models.openai.http import ConnectionFailed, HttpResponse
@@ -108,7 +107,7 @@ class OpenaiClient:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[TextDelta | ModelReply, None]:
         """See `ProviderClient.stream`."""
         name, limits = self._name, self._limits
-        body = encode_request(request, self._endpoint.model, provider_of(name), self._server)
+        body = encode_request(request, self._endpoint.model, name, self._server)
         answer = StreamedAnswer(name, server=self._server)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + limits.first_token

@@ -5,29 +5,37 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from bubbot.models.messages import MESSAGE_KEYS, build_message, holds_address, lacks_text, takes_no_empty_text
+from bubbot.models.messages import (
+    MESSAGE_KEYS,
+    build_message,
+    holds_address,
+    lacks_text,
+    provider_of,
+    takes_no_empty_text,
+)
 from bubbot.ports.model import ModelRequest, ToolSpecs
 from bubbot.tape.entry import JsonObject, canonical
 
 _TEXT_KEYS = frozenset({"role", "content"})
 
 
-def encode_request(request: ModelRequest, model: str, provider: str, server: str = "") -> bytes:
+def encode_request(request: ModelRequest, model: str, name: str, server: str = "") -> bytes:
     """Encode a request that fits; only what no earlier request of the window held is encoded anew.
 
     Args:
         request: the request, with all of its parameters.
         model: the model as its provider knows it.
-        provider: the provider, whose own reasoning is sent back to it.
+        name: the same as `provider/model`; its own reasoning is sent back to it.
         server: host and port of its configured address; empty for the usual one.
     """
     fields: dict[str, Any] = {**request.parameters, "model": model, "stream": True}
-    head = b'{"messages":[' + b",".join(_encode_messages(request, provider, server)) + b"],"
+    head = b'{"messages":[' + b",".join(_encode_messages(request, name, server)) + b"],"
     tools = b',"tools":' + ToolSpecs.of(request.tools).encoded if request.tools else b""
     return b"".join((head, canonical(fields)[1:-1].encode(), tools, b"}"))
 
 
-def _encode_messages(request: ModelRequest, provider: str, server: str) -> Iterator[bytes]:
+def _encode_messages(request: ModelRequest, name: str, server: str) -> Iterator[bytes]:
+    provider = provider_of(name)
     if request.system.strip():
         yield canonical({"role": "system", "content": request.system}).encode()
     texts = request.texts or (None,) * len(request.messages)
@@ -37,7 +45,7 @@ def _encode_messages(request: ModelRequest, provider: str, server: str) -> Itera
         if text is not None and (is_text or _is_plain(message, provider, server)):
             yield text
         else:
-            yield canonical(build_message(message, provider, server)).encode()
+            yield canonical(build_message(message, name, server)).encode()
 
 
 def _is_plain(message: JsonObject, provider: str, server: str) -> bool:

@@ -133,7 +133,8 @@ class TestContents:
         assert not any("tool_calls" in each for each in changed.messages)
 
     def test_texts_beside_calls(self) -> None:
-        for blank in ("", " \n", []):
+        blanks: list[Any] = ["", " \n", []]
+        for blank in blanks:
             assert after("no_empty_text@1", called("a", text=blank))[0]["content"] is None
         assert after("some_text@1", called("a", text=None))[0]["content"]
         assert after("plain_text@1", user([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}])) == [

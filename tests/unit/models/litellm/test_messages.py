@@ -121,6 +121,16 @@ def test_reasoning_with_calls_comes_back_to_its_provider_and_to_no_other() -> No
     assert build_messages(request, "openai") == [{"role": "assistant", "content": "", "tool_calls": []}]
 
 
+def test_reasoning_of_one_maker_is_not_sent_to_another_behind_the_same_protocol() -> None:
+    answer = LitellmReply("openai/deepseek-reasoner", reasoning="so")
+    answer.add_call(0, "c", "f", "{}")
+    replay = answer.build_reply("tool_calls", REQUEST, None).replay
+    message = {"role": "assistant", "content": "", "tool_calls": [{"id": "c"}], "replay": replay}
+    request = ModelRequest("", (message,))
+    assert build_messages(request, "openai/deepseek-reasoner")[0]["reasoning_content"] == "so"
+    assert "reasoning_content" not in build_messages(request, "openai/mistral-large-latest")[0]
+
+
 SIGNED = {"extra_content": {"google": {"thought_signature": "U0lH"}}}
 
 
@@ -129,18 +139,29 @@ def test_what_a_provider_wants_back_with_a_call_goes_to_its_server_and_to_no_oth
     for place, extra in enumerate([SIGNED, {}]):
         answer.add_call(place, f"c{place}", "f", "{}", extra)
     replay = answer.build_reply("tool_calls", REQUEST, None).replay
-    assert replay == {"provider": "openai", "server": "google.test", "calls": [SIGNED, {}]}
+    assert replay == {
+        "provider": "openai",
+        "model": "openai/gemini",
+        "server": "google.test",
+        "calls": [SIGNED, {}],
+    }
     calls = [
         {"id": f"c{place}", "type": "function", "function": {"name": "f", "arguments": "{}"}} for place in range(2)
     ]
     request = ModelRequest("", ({"role": "assistant", "content": "", "tool_calls": calls, "replay": replay},))
-    (sent,) = build_messages(request, "openai", "google.test")
+    (sent,) = build_messages(request, "openai/gemini", "google.test")
     assert sent["tool_calls"] == [{**calls[0], **SIGNED}, calls[1]]
-    for provider, server in (("openai", "else.test"), ("openai", ""), ("gemini", "google.test")):
-        (other,) = build_messages(request, provider, server)
+    elsewhere = [
+        ("openai/gemini", "else.test"),
+        ("openai/gemini", ""),
+        ("openai/gpt-4o", "google.test"),
+        ("gemini/x", "google.test"),
+    ]
+    for name, server in elsewhere:
+        (other,) = build_messages(request, name, server)
         assert other["tool_calls"] == calls
     fewer = {"role": "assistant", "content": "", "tool_calls": calls[:1], "replay": replay}
-    assert build_messages(ModelRequest("", (fewer,)), "openai", "google.test")[0]["tool_calls"] == calls[:1]
+    assert build_messages(ModelRequest("", (fewer,)), "openai/gemini", "google.test")[0]["tool_calls"] == calls[:1]
 
 
 def test_pieces_of_reasoning_details_are_joined_by_their_number() -> None:
@@ -160,10 +181,10 @@ def test_pieces_of_reasoning_details_are_joined_by_their_number() -> None:
         {"type": "reasoning.text", "text": "on", "index": 1},
     ]
     made = reply(*(chunk(reasoning_details=[one]) for one in pieces), chunk(calls=[(0, "a", "f", "{}")]))
-    assert made.replay == {"provider": "openai", "reasoning_details": details}
+    assert made.replay == {"provider": "openai", "model": "openai/test", "reasoning_details": details}
     said = {"role": "assistant", "content": "", "tool_calls": [], "replay": made.replay}
-    assert build_messages(ModelRequest("", (said,)), "openai")[0]["reasoning_details"] == details
-    assert "reasoning_details" not in build_messages(ModelRequest("", (said,)), "openai", "else.test")[0]
+    assert build_messages(ModelRequest("", (said,)), "openai/test")[0]["reasoning_details"] == details
+    assert "reasoning_details" not in build_messages(ModelRequest("", (said,)), "openai/test", "else.test")[0]
 
 
 @pytest.mark.parametrize(

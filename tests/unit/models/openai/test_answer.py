@@ -104,7 +104,7 @@ def test_what_goes_back_with_a_call_is_kept() -> None:
     details = [{"type": "reasoning.encrypted", "data": "U0"}]
     made = reply(event({"tool_calls": [first], "reasoning_details": details}), event({"tool_calls": [second]}))
     assert made.replay == {
-        "provider": "openai", "server": "own.test", "calls": [extra, {}], "reasoning_details": details,
+        "provider": "openai", "model": "openai/test", "server": "own.test", "calls": [extra, {}], "reasoning_details": details,
     }  # fmt: skip
     assert reply(event({"tool_calls": [second]})).replay is None
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from bubbot.models.fit import ModelFit, limit_output
-from bubbot.models.messages import provider_of
 from bubbot.models.openai.providers import resolve_endpoint
 from bubbot.models.openai.request import encode_request
 from bubbot.ports.model import ModelRequest, NoLessons, ToolSpec
@@ -22,7 +21,7 @@ def encoded(request: ModelRequest, name: str = "openai/test", **settings: Any) -
     endpoint = resolve_endpoint(name, api_base=None, api_key="k", variables={})
     parameters = endpoint.parameters | limit_output(settings)
     fitted, _ = ModelFit(name, NoLessons(), rules=endpoint.rules, parameters=parameters).fit(request)
-    return encode_request(fitted, endpoint.model, provider_of(name))
+    return encode_request(fitted, endpoint.model, name)
 
 
 def sent(request: ModelRequest, name: str = "openai/test", **settings: Any) -> dict[str, Any]:
