@@ -58,10 +58,20 @@ def _find_closing(state: MarkState, name: str, start: int) -> re.Match[str] | No
         or (name, state.posMax) in state.unclosed_tags
     ):
         return None
-    closing = re.compile(rf"</{name}\s*>", re.IGNORECASE).search(state.src, start, state.posMax)
-    if closing is None:
-        state.unclosed_tags.add((name, state.posMax))
-    return closing
+    first: re.Match[str] | None = None
+    depth = 0
+    for tag in re.compile(rf"<(/?){name}(?:\s[^<>]*)?>", re.IGNORECASE).finditer(state.src, start, state.posMax):
+        if tag[1]:
+            first = first or tag
+            if not depth:
+                return tag
+        depth += -1 if tag[1] else 1
+        if depth > MAX_TAG_LEVELS:
+            break
+    else:
+        if first is None:
+            state.unclosed_tags.add((name, state.posMax))
+    return first
 
 
 def _write(state: MarkState, name: str, tag: re.Match[str], closing: re.Match[str], *, silent: bool) -> bool:

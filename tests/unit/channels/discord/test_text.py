@@ -241,6 +241,12 @@ def simple(looks: Set[str]) -> Set[str]:
     return looks & {"spoiler"} or looks & {"code"} or looks
 
 
+def test_underlined_text_that_is_cut_stays_underlined() -> None:
+    pieces = in_pieces(f"<u>{'word ' * 1000}</u>end")
+    assert len(pieces) > 1
+    assert all(piece.startswith("__") and piece.rpartition("__")[2] in ("", " end") for piece in pieces)
+
+
 @pytest.mark.parametrize(("backslashes", "torn"), [(0, ""), (1, "\\"), (2, ""), (3, "\\"), (4, "")])
 def test_an_odd_backslash_at_the_end_of_a_piece_belongs_to_the_next_one(backslashes: int, torn: str) -> None:
     assert _open_at_end("**word" + "\\" * backslashes) == (["**"], torn)

@@ -84,6 +84,8 @@ TAGS = [
     ("<b>a **c** </b>", "a c ".strip(), [("bold", "a c")]),
     ("<b>open and <i>more</b></i>", "open and <i>more</i>", [("bold", "open and <i>more")]),
     ("<b>never closed", "<b>never closed", []),
+    ("<b>a <b class=x>b</b> c</b> d", "a b c d", [("bold", "a b c")]),
+    ("<b>a <b>b</b> c", "a <b>b c", [("bold", "a <b>b")]),
     ("closed only</b> <b></b> <b/>", "closed only</b> <b></b> <b/>", []),
     ("**x <b>y** z</b>", "**x y** z", [("bold", "y** z")]),
     ("<b>a `</b>` c", "a `` c", [("bold", "a `")]),
