@@ -6,14 +6,16 @@ import re
 import unicodedata
 
 from bubbot.records import dataclass
-from bubbot.runtime.thoughts import ThoughtSplitter, split_thoughts
+from bubbot.runtime.thoughts import MARK_HINT, MAX_LINE_CHARS, ThoughtSplitter, has_marks, split_thoughts
 from bubbot.texts import SILENT_MARK
 
 _INVISIBLE = (
     r"\s\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     r"\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-"""Spaces, controls, and what Unicode lets nobody draw; the last of the letters are fillers."""
+"""Spaces, controls, and what Unicode lets nobody draw."""
+_FILLERS = "\u115f\u1160\u3164\uffa0"
+"""Those that are letters."""
 _FENCE = r"^[^\S\n]*(?:`{3,}|~{3,})"
 _EMPTY = (
     rf"(?:[{_INVISIBLE}#>]|&(?:nbsp|zwn?j|shy|e[nm]sp|thinsp|#(?:160|173|820[2-7]|8288|65279)|#x(?:a0|ad|200[a-f]|2060|feff));"
@@ -54,9 +56,12 @@ class RoutedAnswer:
 
 def route_assistant(text: str) -> RoutedAnswer:
     """Take thoughts out and detect silence; the text is never executed, whatever it begins with."""
-    visible, found = split_thoughts(text)
-    visible, thoughts = visible.strip(), "\n".join(found)
-    content = visible if thoughts else text
+    visible, found = split_thoughts(text) if MARK_HINT.search(text) else (text, [])
+    visible = visible.strip()
+    content, thoughts = (visible, "\n".join(found)) if found else (text, "")
+    first = visible[:1]
+    if first.isalnum() and first not in _FILLERS:  # as most do: it is neither silence nor nothing
+        return RoutedAnswer(visible, content=content, thoughts=thoughts)
     silent, empty = _is_silence(visible), _NOTHING.fullmatch(visible) is not None
     return RoutedAnswer("" if silent or empty else visible, silent, empty, content, thoughts)
 
@@ -105,15 +110,27 @@ class PreviewText:
 
     def feed(self, delta: str) -> str:
         """Return what may be shown now; hold back what may still turn out to be something else."""
-        was_unopened, visible = self.is_unopened, self._splitter.feed(delta)
-        return self._pass(visible, has_ended=self.is_unopened and not was_unopened)
+        splitter = self._splitter
+        if self._begun and splitter.is_plain and "!" <= delta[-1:] <= "~" and not has_marks(delta):
+            # As in most pieces: no mark, and no whitespace at the end. What is held back is whitespace.
+            splitter.line += delta
+            if splitter.line[MAX_LINE_CHARS:]:
+                splitter.shorten_line()
+            visible, self._waiting = self._waiting + delta, ""
+            return visible
+        was_unopened, visible = splitter.is_unopened, splitter.feed(delta)
+        return self._pass(visible, has_ended=splitter.is_unopened and not was_unopened)
 
     def flush(self) -> str:
         """Return what was held back and is visible after all, because the text ends here."""
-        was_unopened, visible = self.is_unopened, self._splitter.flush()
-        shown = self._pass(visible, has_ended=self.is_unopened and not was_unopened)
-        rest = "" if self._begun else self._waiting.strip()
-        return shown if not rest or _is_silence(rest) or _NOTHING.fullmatch(rest) else rest
+        was_unopened, visible = self._splitter.is_unopened, self._splitter.flush()
+        shown = ""
+        if visible or self.is_unopened:
+            shown = self._pass(visible, has_ended=self.is_unopened and not was_unopened)
+        if self._begun or not self._waiting:
+            return shown
+        rest = self._waiting.strip()
+        return "" if _is_silence(rest) or _NOTHING.fullmatch(rest) else rest
 
     def _pass(self, visible: str, *, has_ended: bool) -> str:
         """Return what may be shown of a piece; `has_ended`: all before it was a thought."""
@@ -123,12 +140,13 @@ class PreviewText:
         text = self._waiting + visible
         if not self._begun:
             text = text.lstrip()
-            if len(text) < self._decides_at or _is_undecided(text.rstrip()):
-                if len(text) > _LONGEST_SILENCE:  # a long one is looked at seldom
+            begins_words = text[:1].isalnum() and text[0] not in _FILLERS
+            if not begins_words and (text[self._decides_at :] == "" or _is_undecided(text.rstrip())):
+                if text[_LONGEST_SILENCE:]:  # a long one is looked at seldom
                     self._decides_at = 2 * len(text)
                 self._waiting = text
                 return ""
         self._begun = True
         shown = text.rstrip()
-        self._waiting = text[len(shown) :]
+        self._waiting = text[len(shown) :] if shown != text else ""
         return shown

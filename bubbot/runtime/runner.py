@@ -352,6 +352,7 @@ class ModelRunner:
     ) -> ModelReply:
         model, reply = call.model, None
         preview = PreviewText(holds=model.name in self._unopened)
+        show = _piece_viewer(preview, show_text)
         try:
             async with asyncio.timeout(self._settings.timeout):
                 async for item in model.stream(call.request):
@@ -362,7 +363,9 @@ class ModelRunner:
                             call.streamed += item.text
                             for on_text in call.on_text:
                                 on_text(item)
-                            self._show_piece(preview, preview.feed(item.text), show_text)
+                            visible = preview.feed(item.text)
+                            if visible or preview.is_wrong:
+                                show(visible)
                         case FailedAttempt():
                             attempts.on_failed_call(item)
                         case _:
@@ -372,21 +375,13 @@ class ModelRunner:
         if reply is None:
             raise ModelUnavailable(f"{model.name} ended without an answer")
         call.cost = reply.usage.cost
-        if reply.text.startswith(call.streamed):  # a model need not stream all of its text, or any
-            self._show_piece(preview, preview.feed(reply.text[len(call.streamed) :]), show_text)
-        self._show_piece(preview, preview.flush(), show_text)
+        if reply.text != call.streamed and reply.text.startswith(call.streamed):  # it need not stream all, or any
+            show(preview.feed(reply.text[len(call.streamed) :]))
+        if (visible := preview.flush()) or preview.is_wrong:
+            show(visible)
         if preview.is_unopened:
             self._unopened.add(model.name)
         return reply
-
-    @staticmethod
-    def _show_piece(preview: PreviewText, piece: str, show_text: Callable[[str], None]) -> None:
-        """Show a piece of text; before it an empty one, if what was shown so far is to be taken back."""
-        if preview.is_wrong:
-            preview.is_wrong = False
-            show_text("")
-        if piece:
-            show_text(piece)
 
     def _text_viewer(self, turn: Turn, quiet: QuietText | None) -> Callable[[str], None]:
         """Return what shows people the text of a turn's answer; that of a sub-task is for its turn only.
@@ -598,6 +593,19 @@ class AttemptRecorder:
         if fit is not None:
             call["fit"] = fit.as_json()
         self._calls.append(call | facts)
+
+
+def _piece_viewer(preview: PreviewText, show_text: Callable[[str], None]) -> Callable[[str], None]:
+    """Return what shows a piece of the preview, after it has taken back what was wrong."""
+
+    def show(visible: str) -> None:
+        if preview.is_wrong:
+            preview.is_wrong = False
+            show_text("")
+        if visible:
+            show_text(visible)
+
+    return show
 
 
 async def _open_overflow_window(turn: Turn, error: ModelOverflow) -> None:

@@ -56,13 +56,13 @@ _HALF = re.compile(
     r"|<\|(?:start|channel)\|>[\w.\-<|>= ]{0,280})\Z"
 )
 """The end of a text that may still become a mark."""
-_HINT = re.compile(r"think|thought|reasoning|final>|\|>|channel>|inner_", re.IGNORECASE)
+MARK_HINT = re.compile(r"think|thought|reasoning|final>|\|>|channel>|inner_", re.IGNORECASE)
 """What is in every text with a mark of its own: most answers have none."""
-_SPECIAL = re.compile(r"[\n`~<\[◁]")
-"""What every mark has, so that most pieces need not be searched for each."""
 _CLOSING_CHARS = 80
 """The longest mark that ends a thought, and more."""
 _HEAD_CHARS = 40
+MAX_LINE_CHARS = 4096
+"""The longest line that is kept while it is written."""
 _FENCE_HEAD = re.compile(r"(?:[ \t]|[>*+\-]|\d{1,3}[.)])*")
 """What stands before a fence: it may be in a list or in a quotation."""
 _FENCE_END = re.compile(r"[ \t>]*(`*|~*)[ \t\r]*\n?")
@@ -76,6 +76,15 @@ def _end_of(tag: str) -> re.Pattern[str]:
     return re.compile(rf"<[ \t]{{0,2}}/[ \t]{{0,2}}{_PREFIX}(?:{core})[ \t]{{0,2}}/?>", re.IGNORECASE)
 
 
+def has_marks(text: str) -> bool:
+    """Return true if a text may hold a mark, or the end of a line."""
+    return "\n" in text or "<" in text or "`" in text or "[" in text or "~" in text or "◁" in text
+
+
+def _has_odd_ticks(line: str) -> bool:
+    return "`" in line and len(re.findall("`+", line)) % 2 == 1
+
+
 def lacks_opening(thoughts: str) -> bool:
     """Return true if the first of a message's thoughts began without a mark: the prompt of its model opens it."""
     mark = _MARK.match(thoughts)
@@ -84,8 +93,6 @@ def lacks_opening(thoughts: str) -> bool:
 
 def split_thoughts(text: str) -> tuple[str, list[str]]:
     """Split a whole text; see `ThoughtSplitter`."""
-    if not _HINT.search(text):
-        return text, []
     splitter = ThoughtSplitter(holds=True)
     return splitter.feed(text) + splitter.flush(), splitter.thoughts
 
@@ -105,6 +112,8 @@ class ThoughtSplitter:
     Attributes:
         thoughts: with their marks, as the model wrote them.
         is_unopened: there was a thought which no mark began.
+        is_plain: a piece without marks is text that people may see now.
+        line: what they see of the line so far; of a very long one its beginning.
     """
 
     def __init__(self, *, holds: bool) -> None:
@@ -121,19 +130,25 @@ class ThoughtSplitter:
         self._fence = ""
         self._unwrap = ""
         self._has_headers = False
+        self.is_plain = not holds
         self._begin_line()
 
     def feed(self, delta: str) -> str:
         """Return what people may see now."""
-        if not (self._unread or self._fence or self._closing) and not _SPECIAL.search(delta):  # as in most pieces
-            self._show(delta)
-        else:
-            self._unread += delta
-            self._read(is_end=False)
+        if self.is_plain and not has_marks(delta):  # as in most pieces
+            self.line += delta
+            self._is_blank = self._is_blank and not delta.strip()
+            if self.line[MAX_LINE_CHARS:]:
+                self.shorten_line()
+            return delta
+        self._unread += delta
+        self._read(is_end=False)
         return self._take()
 
     def flush(self) -> str:
         """Return the rest."""
+        if self.is_plain:
+            return ""
         self._read(is_end=True)
         if self._closing is not None:
             rest, self._closing, self._unread = "".join(self._thought) + self._unread, None, ""
@@ -160,6 +175,8 @@ class ThoughtSplitter:
             else:
                 place = self._read_words(text, place, is_end=is_end)
         self._unread = text[place:]
+        is_held = self._holds and self._may_lead
+        self.is_plain = not (self._unread or self._fence or is_held) and self._closing is None
 
     def _read_thought(self, text: str, place: int, closing: re.Pattern[str], *, is_end: bool) -> int:
         end = closing.search(text, place)
@@ -185,7 +202,7 @@ class ThoughtSplitter:
     def _read_code(self, text: str, place: int, *, is_end: bool) -> int:
         """Read a line of code, or the rest of one."""
         end = text.find("\n", place) + 1 or len(text)
-        fence = _FENCE_END.fullmatch(self._head + text[place:end])
+        fence = _FENCE_END.fullmatch(self.line[:_HEAD_CHARS] + text[place:end])
         if fence is not None and text[end - 1] != "\n" and not is_end:
             return place
         if fence is not None and fence[1].startswith(self._fence):
@@ -214,7 +231,7 @@ class ThoughtSplitter:
     def _read_ticks(self, text: str, mark: re.Match[str], *, is_end: bool) -> int:
         if mark.end() == len(text) and not is_end:
             return mark.start()
-        if len(mark[0]) >= len("```") and _FENCE_HEAD.fullmatch(self._head):
+        if len(mark[0]) >= len("```") and _FENCE_HEAD.fullmatch(self.line[:_HEAD_CHARS]):
             end = text.find("\n", mark.end()) + 1
             if not end and not is_end:
                 return mark.start()
@@ -271,8 +288,8 @@ class ThoughtSplitter:
             self.thoughts.append("".join([*self._held, mark]))
             self._held.clear()
             return True
-        is_glued = not (self._has_mention or _MENTION_BEFORE.match(self._last))
-        if not self._may_lead or self._is_code or not (is_glued or self._begins_line()):
+        is_glued = not (self._has_mention or _MENTION_BEFORE.match(self.line[-1:]))
+        if not self._may_lead or not (is_glued or self._begins_line()) or self._is_odd != _has_odd_ticks(self.line):
             return False
         self.thoughts.append("".join([*self._held, mark]))
         self._held.clear()
@@ -283,11 +300,17 @@ class ThoughtSplitter:
 
     def _begins_line(self) -> bool:
         """Return true if nothing stands before on its line, and what follows is not indented as code."""
-        return self._is_blank or (len(self._head) < len("    ") and not self._head.strip(" "))
+        return self._is_blank or self.line in ("", " ", "  ", "   ")
 
     def _begin_line(self) -> None:
-        self._head = self._last = ""
-        self._is_code = self._has_mention = False
+        self.line = ""
+        self._is_odd = self._has_mention = False
+
+    def shorten_line(self) -> None:
+        """Keep what counts of a long line: how it begins and ends, and whether its end is code."""
+        short = f"{self.line[:_HEAD_CHARS]}…{self.line[-1]}"
+        self._is_odd ^= _has_odd_ticks(self.line) != _has_odd_ticks(short)
+        self.line = short
 
     def _show(self, text: str) -> None:
         if not text:
@@ -295,10 +318,9 @@ class ThoughtSplitter:
         _, line_end, line = text.rpartition("\n")
         if line_end:
             self._begin_line()
-        self._head += line[: _HEAD_CHARS - len(self._head)] if len(self._head) < _HEAD_CHARS else ""
-        self._last = line[-1:] or self._last
-        if "`" in line and len(re.findall("`+", line)) % 2:
-            self._is_code = not self._is_code
+        self.line += line
+        if self.line[MAX_LINE_CHARS:]:
+            self.shorten_line()
         self._is_blank = self._is_blank and not text.strip()
         (self._held if self._holds and self._may_lead else self._shown).append(text)
 

@@ -43,7 +43,7 @@ from bubbot.ports.command import Command, require_head
 from bubbot.ports.session_names import find_tape, read_session
 from bubbot.ports.store import DeploymentAudit, KeepsChain, require_chain
 from bubbot.stores.jsonl import line_fields
-from bubbot.tape.entry import Kind, TapeEntry, thaw
+from bubbot.tape.entry import THOUGHTS, Kind, TapeEntry, thaw
 from bubbot.tape.query import IdRanges, TapeQuery, date_bounds
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
@@ -210,7 +210,8 @@ def _format_entry(entry: TapeEntry) -> str:
         return f"#{entry.id} {entry.date[:19]} {entry.kind} (erased)"
     payload = thaw(entry.payload)
     if entry.kind == "message" and isinstance(payload.get("content"), str):
-        text = f"{payload.get('role')}: {payload['content']}"
+        thoughts = f" (thoughts: {payload[THOUGHTS]})" if THOUGHTS in payload else ""
+        text = f"{payload.get('role')}: {payload['content']}{thoughts}"
     else:
         text = json.dumps(payload, ensure_ascii=False)
     printed = "".join(char if char.isprintable() else " " for char in text)

@@ -63,6 +63,7 @@ SILENCE = [
     "<SILENT>",
     "{SILENT}",
     "[SILENT]\n[SILENT]",
+    "[SILENT]" * 25,
     "\ufeff[SILENT]\u200b",
     "<final>[SILENT]</final>",
 ]
@@ -88,7 +89,7 @@ WORDS = [
     "**Silent**",
     "「silent」",
     "SILENT[]",
-    "[SILENT]" * 30,
+    "[SILENT]" * 26,
     "Silently it fell.",
     "-",
     "???",

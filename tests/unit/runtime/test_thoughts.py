@@ -65,46 +65,50 @@ def test_a_mark_that_ends_what_none_began_makes_all_before_it_a_thought(closing:
     assert thoughts == [text.partition(closing.strip())[0] + closing.strip()]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "DeepSeek wraps its reasoning in `<think>` and `</think>`. To strip it:\n```python\nre.sub(r'<think>.*', '', s)\n```\nAll.",
-        "`<think>` begins it, `</think>` ends it.",
-        "``<think>`` and ``</think>``",
-        "```\n<think>\nhm\n</think>\n```",
-        "~~~~text\n~~~\n<think>hm</think>\n~~~~",
-        "- like this:\n  ```xml\n<think>hm</think>\n  ```\n- and on",
-        "> ```\n> x\n<think>hm</think>\n> ```",
-        "1. ```\n<think>hm\n```",
-        "```\n<think>never closed",
-        "x\n    <think>hm</think>",
-        "use <think> to begin and </think> to end it",
-        "Put it between <think>and</think>. That is all.",
-        "It ends with </think> as always",
-        'It ends with "</think>" as always',
-        "It ends with （</think>） as always",
-        "`it ends with</think>` as code",
-        "Hello.\n<think>and then it never ended",
-        "Hello <think>hm</think> you",
-        "<thinkers> are people",
-        "<rethink>x</rethink>",
-        "<think-tank>x</think-tank>",
-        "<b>a</b> < c and d > e",
-        "a <|endoftext|> b",
-        "[THINKING] of you",
-        "[think]a[/think]",
-        "Hello.<|end|>",
-        "<output>42</output>",
-        "<answer>42</answer> is how XML looks",
-        "The <final>word</final>",
-    ],
-)
+NAMED = [
+    "DeepSeek wraps its reasoning in `<think>` and `</think>`. To strip it:\n```python\nre.sub(r'<think>.*', '', s)\n```\nAll.",
+    "`<think>` begins it, `</think>` ends it.",
+    "``<think>`` and ``</think>``",
+    "```\n<think>\nhm\n</think>\n```",
+    "~~~~text\n~~~\n<think>hm</think>\n~~~~",
+    "- like this:\n  ```xml\n<think>hm</think>\n  ```\n- and on",
+    "> ```\n> x\n<think>hm</think>\n> ```",
+    "1. ```\n<think>hm\n```",
+    "```\n<think>never closed",
+    "x\n    <think>hm</think>",
+    "use <think> to begin and </think> to end it",
+    "Put it between <think>and</think>. That is all.",
+    "It ends with </think> as always",
+    'It ends with "</think>" as always',
+    "It ends with （</think>） as always",
+    "`it ends with</think>` as code",
+    "Hello.\n<think>and then it never ended",
+    "Hello <think>hm</think> you",
+    "<thinkers> are people",
+    "<rethink>x</rethink>",
+    "<think-tank>x</think-tank>",
+    "<b>a</b> < c and d > e",
+    "a <|endoftext|> b",
+    "[THINKING] of you",
+    "[think]a[/think]",
+    "Hello.<|end|>",
+    "<output>42</output>",
+    "<answer>42</answer> is how XML looks",
+    "The <final>word</final>",
+]
+"""Texts that name or show marks, and hold no thought."""
+
+
+@pytest.mark.parametrize("text", NAMED)
 def test_what_only_names_or_shows_marks_keeps_all_of_its_text(text: str) -> None:
     assert split_thoughts(text) == (text, [])
 
 
+MENTION = "<think>They ask what `</think>` is, and `</think>` again.</think>Hello!"
+
+
 def test_a_thought_may_name_its_own_end_as_code() -> None:
-    assert split_thoughts("<think>They ask what `</think>` is.</think>Hello!")[0] == "Hello!"
+    assert split_thoughts(MENTION) == ("Hello!", [MENTION.removesuffix("Hello!")])
     assert split_thoughts("<think>I say `hi`</think>Hello!")[0] == "Hello!"
     assert split_thoughts("<think>I say `hi`</think>")[0] == ""
 
@@ -177,3 +181,35 @@ def test_a_splitter_that_holds_shows_an_answer_once_no_thought_can_end_in_it() -
 )
 def test_thoughts_that_no_mark_began_are_known_by_their_text(thoughts: str, lacks: bool) -> None:
     assert lacks_opening(thoughts) is lacks
+
+
+WHOLE = [
+    *NAMED,
+    MENTION,
+    "<think>I say `hi`</think>Hello!",
+    "<think>I say `hi`</think>",
+    "Wait.\n<think>" + "long " * 60 + "</think>\nHello!",
+    "Wait.\n<think type='deep'>" + "long " * 60,
+    "- ```\n  ``\n<think>\n  `````\n<think>a</think>Hello!",
+    "<final>a</final>\n\nb</final>\n\n",
+    "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>commentary to=f <|constrain|>json<|message|>{}<|call|>b",
+    "Hello <|channel|>! <|start|> assistant [T [THINK ◁thi <thin",
+    "a" * 5000 + "`</think>` `b",
+    "`" + "a" * 5000 + "</think>` b",
+]
+
+
+@pytest.mark.parametrize("text", WHOLE)
+@pytest.mark.parametrize("holds", [True, False])
+def test_the_pieces_add_up_to_the_same_wherever_they_are_cut(text: str, holds: bool) -> None:
+    whole = split_thoughts(text)
+    cuts = [[text[:cut], text[cut:]] for cut in range(len(text) + 1)] if len(text) < 1000 else []
+    for pieces in [list(text), [text[place : place + 7] for place in range(0, len(text), 7)], *cuts]:
+        splitter = ThoughtSplitter(holds=holds)
+        assert ("".join([*map(splitter.feed, pieces), splitter.flush()]), splitter.thoughts) == whole
+
+
+@pytest.mark.parametrize("text", NAMED)
+def test_text_that_only_names_marks_is_shown_while_it_comes(text: str) -> None:
+    splitter = ThoughtSplitter(holds=False)
+    assert splitter.feed(f"{text}\n\nAnd on") in (f"{text}\n\nAnd on", "Hello.\n")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bubbot.cli.tape.command import _format_entry
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.search.view import SearchView
 from bubbot.features.trace.entries import describe_entry
@@ -148,7 +149,9 @@ class TestTape:
             assert [content for role, content in asked(bench.requests[1]) if role == "assistant"][-2:] == [old, old]
             await assert_rebuilt(bench)
 
-    async def test_thoughts_are_found_shown_in_the_trace_and_erased_with_their_entry(self, store: TapeStore) -> None:
+    async def test_thoughts_are_found_shown_in_the_trace_and_the_shell_and_erased_with_their_entry(
+        self, store: TapeStore
+    ) -> None:
         async with running(store, Played(says(THOUGHTFUL[0]))) as bench:
             await bench.say("hello")
             (answer,) = [entry for entry in await bench.entries() if entry.payload.get("role") == "assistant"]
@@ -156,6 +159,7 @@ class TestTape:
                 ("", "Hello!"),
                 ("thoughts", "<think>They ask for a secret.</think>"),
             ]
+            assert "assistant: Hello! (thoughts: <think>They ask" in _format_entry(answer)
             found = await bench.tape().read(SearchView("secret"))
             assert [hit.id for hit in found.hits] == [answer.id]
             await bench.say(",reset erase")
