@@ -43,7 +43,6 @@ _NO = (
 """How servers say that they do not take something; a regular expression, like those below."""
 _IMAGE = r"(images?|image_url|vision|multi-?modal(ity)?)\b"
 _TOOLS = r"(tools?|tool[ _-]?(calls?|calling|use|choice)|functions?|function[ _-]?(calls?|calling))\b"
-_ALTERNATE = r"alternat|consecutive (user|assistant)|same role in a row"
 
 
 class _Sign(NamedTuple):
@@ -79,15 +78,15 @@ _SIGNS: tuple[_Sign, ...] = (
         r"support tool use|enable-auto-tool-choice|only user,? (and )?assistant",
         never=r"schema|tool_call_id|tool_use_id|role .?tool|must be (a response|followed)|tool_result",
     ),
-    _sign("join_roles@1", _ALTERNATE),
-    _sign("answer_results@1", r"role.{0,10}user.{0,20}after.{0,10}role.{0,5}tool", _ALTERNATE),
+    _sign("alternate@1", r"alternat|consecutive (user|assistant)|same role in a row"),
+    _sign("answer_results@1", r"role.{0,10}user.{0,20}after.{0,10}role.{0,5}tool"),
     _sign(
         "no_system@1",
         rf"system.{{0,4}}(role|message|prompt|instruction)s?.{{0,40}}({_NO})",
         rf"({_NO}).{{0,30}}(role.{{0,8}}system|(system|developer) (role|message|instruction))",
         r"only user,? (and )?assistant",
     ),
-    _sign("first_user@1", r"(first|start|begin).{0,40}user", _ALTERNATE),
+    _sign("first_user@1", r"(first|start|begin).{0,40}user"),
     _sign("ids:mistral@1", r"a-z, A-Z, 0-9, with a length of 9"),
     _sign("ids:word@1", r"\bid\b.{0,80}(pattern|match|characters|invalid)"),
     _sign("ids:openai@1", r"too long.{0,80}\b40\b|\bid\b.{0,80}(too long|maximum)"),

@@ -85,7 +85,7 @@ def _replace_messages(request: ModelRequest, messages: Sequence[JsonObject]) -> 
 
 
 def _join_roles(request: ModelRequest) -> ModelRequest:
-    """Join messages of one side that follow each other, for servers whose roles have to alternate."""
+    """Join messages of one side that follow each other."""
     joined: list[JsonObject] = []
     for message in request.messages:
         last = joined[-1] if joined else None
@@ -143,6 +143,11 @@ def _answer_results(request: ModelRequest) -> ModelRequest:
             messages.append({"role": "assistant", "content": NO_ANSWER})
         messages.append(message)
     return _replace_messages(request, messages)
+
+
+def _alternate(request: ModelRequest) -> ModelRequest:
+    """Let the roles alternate, beginning with the user, as chat templates want it that know nothing else."""
+    return _join_roles(_answer_results(_open_with_user(request)))
 
 
 def _fit_ids(request: ModelRequest, form: str) -> ModelRequest:
@@ -315,7 +320,7 @@ _RULES: Mapping[str, _Rule] = MappingProxyType(
         "no_system@1": _without_system,
         "first_user@1": _open_with_user,
         "answer_results@1": _answer_results,
-        "join_roles@1": _join_roles,
+        "alternate@1": _alternate,
         "ids@1": _fit_ids,
         "reasoning@1": _with_reasoning,
         "no_reasoning@1": _without_reasoning,

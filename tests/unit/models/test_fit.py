@@ -56,7 +56,7 @@ def taught(words: str, status: int | None = 400, asked: ModelRequest = FULL, nam
         ("No endpoints found that support image input", "no_images@1"),
         ("this model is missing data required for image input", "no_images@1"),
         ("openai/x is not a multimodal model", "no_images@1"),
-        ("Conversation roles must alternate user/assistant/user/assistant/...", "join_roles@1"),
+        ("Conversation roles must alternate user/assistant/user/assistant/...", "alternate@1"),
         ("System role not supported", "no_system@1"),
         ("Developer instruction is not enabled for models/gemma-3-27b-it: invalid system instruction", "no_system@1"),
         ("Unexpected role 'user' after role 'tool'", "answer_results@1"),
@@ -154,7 +154,7 @@ def test_a_lesson_holds_for_its_model_at_its_server() -> None:
 def test_tools_become_text_before_neighbours_are_joined() -> None:
     """In whatever order a model taught it."""
     server = describe_server(OWN)
-    lessons = [Lesson("openai/mine", server, rule) for rule in ("join_roles@1", "no_tools@1")]
+    lessons = [Lesson("openai/mine", server, rule) for rule in ("alternate@1", "no_tools@1")]
     sent, _ = ModelFit("openai/mine", Known(*lessons), address=OWN).fit(FULL)
     assert [message["role"] for message in sent.messages] == ["user", "assistant", "user"]
 
@@ -162,7 +162,7 @@ def test_tools_become_text_before_neighbours_are_joined() -> None:
 def test_messages_that_a_rule_makes_are_joined_too() -> None:
     """A window that opens with the anchor, before people in a row: an alternating template takes it after both rules."""
     window = request({"role": "assistant", "content": "[Anchor created: session/new]"}, user("one"), user("two"))
-    lessons = [Lesson("openai/mine", describe_server(OWN), rule) for rule in ("join_roles@1", "first_user@1")]
+    lessons = [Lesson("openai/mine", describe_server(OWN), rule) for rule in ("alternate@1", "first_user@1")]
     sent, _ = ModelFit("openai/mine", Known(*lessons), address=OWN).fit(window)
     assert list(sent.messages) == [user("[Anchor created: session/new]\n\none\n\ntwo")]
 

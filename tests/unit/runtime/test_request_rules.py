@@ -51,24 +51,31 @@ def after(rule: str, *messages: dict[str, Any], **options: Any) -> list[Any]:
 
 class TestRoles:
     def test_neighbours_of_one_side_are_joined(self) -> None:
-        assert after("join_roles@1", user("one"), user("two"), said("a"), said("b"), user("three")) == [
+        assert after("alternate@1", user("one"), user("two"), said("a"), said("b"), user("three")) == [
             user("one\n\ntwo"),
             said("a\n\nb"),
             user("three"),
         ]
 
     def test_images_and_texts_are_joined_as_parts(self) -> None:
-        assert after("join_roles@1", user([IMAGE]), user("two", name="ann")) == [
+        assert after("alternate@1", user([IMAGE]), user("two", name="ann")) == [
             user([IMAGE, {"type": "text", "text": "two"}])
         ]
 
     def test_calls_and_their_results_stay_apart(self) -> None:
         messages = [user("one"), called("a", "b"), result("a"), result("b"), said("done")]
-        assert after("join_roles@1", *messages) == messages
-        assert after("join_roles@1", said("I look"), called("a"), result("a")) == [
+        assert after("alternate@1", *messages) == messages
+        assert after("alternate@1", user("one"), said("I look"), called("a"), result("a")) == [
+            user("one"),
             {**called("a"), "content": "I look"},
             result("a"),
         ]
+
+    def test_a_failed_turn_and_an_anchor_leave_sides_that_alternate(self) -> None:
+        window = [said("[anchor]"), user("one"), called("a"), result("a"), user("two"), user("three")]
+        assert [each["role"] for each in after("alternate@1", *window)] == [
+            "user", "assistant", "tool", "assistant", "user",
+        ]  # fmt: skip
 
     def test_a_conversation_begins_with_the_user(self) -> None:
         assert after("first_user@1", said("[anchor]"), user("one")) == [user("[anchor]"), user("one")]
@@ -152,7 +159,7 @@ def test_parameters_are_left_out_or_renamed() -> None:
 
 
 ALL = [
-    "no_tools@1", "no_images@1", "no_system@1", "join_roles@1", "first_user@1", "answer_results@1", "ids:mistral@1", "ids:word@1",
+    "no_tools@1", "no_images@1", "no_system@1", "alternate@1", "first_user@1", "answer_results@1", "ids:mistral@1", "ids:word@1",
     "reasoning:deepseek@1", "no_reasoning@1", "no_names@1", "plain_text@1", "no_empty_text@1", "some_text@1", "without:top_p@1",
     "rename:max_tokens:max_completion_tokens@1",
 ]  # fmt: skip

@@ -27,7 +27,7 @@ def test_a_model_that_refused_requests_is_named_until_it_is_asked_again(memory_s
     lessons = ModelLessons(tape)
 
     async def learn() -> None:
-        for rule in ("no_tools@1", "join_roles@1"):
+        for rule in ("no_tools@1", "alternate@1"):
             lesson = Lesson("ollama/gemma3:4b", "", rule)
             lessons.try_out(lesson)
             await lessons.keep([lesson])
@@ -35,7 +35,7 @@ def test_a_model_that_refused_requests_is_named_until_it_is_asked_again(memory_s
     asyncio.run(learn())
     finding = found(asyncio.run(check_lessons(home)))["model.learned"]
     assert finding.cause.startswith("ollama/gemma3:4b refused requests")
-    assert "no_tools@1, join_roles@1" in finding.cause
+    assert "no_tools@1, alternate@1" in finding.cause
     assert finding.fix == "bubbot ask ',model.relearn ollama/gemma3:4b'"
     asyncio.run(lessons.forget("ollama/gemma3:4b"))
     assert asyncio.run(check_lessons(home)) == []
