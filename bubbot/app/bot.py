@@ -375,6 +375,7 @@ async def open_bot(
             workspace,
             lambda: tuple(commands),
             clock_and_ids,
+            kernel.zone,
             restored,
             room_waiter(base_store),
             bot_features.around_delivery,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field, replace
+from datetime import tzinfo
 from typing import Any
 
 from bubbot import plugins
@@ -51,6 +52,7 @@ class ChannelFactory:
         workspace: the label of the home in the store.
         commands: returns the commands that people may type.
         deps: clock and ids.
+        zone: the time zone of the deployment.
         restore_fact: the backup the home was restored from, while it is in quarantine; else None.
         wait_for_room: waits while the disk is full.
         around_delivery: wraps each part of a message that is sent.
@@ -66,6 +68,7 @@ class ChannelFactory:
     workspace: str
     commands: Callable[[], Sequence[CommandInfo]]
     deps: Deps
+    zone: tzinfo
     restore_fact: RestoreFact | None = None
     wait_for_room: Callable[[], Awaitable[None]] = no_wait_for_room
     around_delivery: Sequence[AroundDelivery] = ()
@@ -115,6 +118,7 @@ class ChannelFactory:
             cursor,
             self.commands,
             overhears,
+            self.zone,
         )
         try:
             make = plugins.load("bubbot.channels", str(table.get("kind", name)))

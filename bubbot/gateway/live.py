@@ -39,6 +39,7 @@ from bubbot.ports.channel import (
     StepFinished,
     SupportsEditing,
     SupportsTyping,
+    TextDiscarded,
     TextStreamed,
     ToolFinished,
     ToolStarted,
@@ -103,6 +104,7 @@ class _LiveTurn:
     reply_to: str
     is_first_attempt: bool
     text: str = ""
+    step_start: int = 0
     tool: str = ""
     seen: str = ""
     live: LiveMessage | None = None
@@ -124,6 +126,8 @@ class _LiveTurn:
         match event:
             case TextStreamed(text):
                 self.text += text
+            case TextDiscarded():
+                self.text = self.text[: self.step_start]
             case ForeignWordsShown():
                 self.has_no_link_previews = True
             case ToolStarted(name, _):
@@ -132,6 +136,7 @@ class _LiveTurn:
                 self.tool = ""
             case StepFinished(_, calls) if calls:
                 self.text = f"{self.text.rstrip()}\n\n" if self.text.strip() else ""
+                self.step_start = len(self.text)
             case TurnFinished(status):
                 self.ended, self.silent = True, status == "silent"
         if self.due is None and isinstance(event, TextStreamed | ToolStarted):

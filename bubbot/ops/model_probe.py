@@ -6,9 +6,9 @@ import asyncio
 from urllib.parse import urlsplit, urlunsplit
 
 from bubbot.app.models import choose_model
-from bubbot.errors import ModelUnavailable
+from bubbot.errors import ModelRefused, ModelUnavailable
 from bubbot.home import Home
-from bubbot.ports.model import ListedModel, ModelRequest
+from bubbot.ports.model import FailedAttempt, ListedModel, ModelRequest
 from bubbot.settings.environment import read_variables
 from bubbot.settings.loader import Settings
 
@@ -41,6 +41,8 @@ async def list_models(settings: Settings, name: str, *, seconds: float) -> tuple
 async def call_model(settings: Settings, home: Home, *, seconds: float) -> None:
     """Call the configured model once, with a message of a few tokens and no retry.
 
+    A refusal of the form of the request, as a bot learns from it, is an answer: the key and the address are right.
+
     Raises:
         ConfigError: no model can have this name.
         ModelError: the call failed.
@@ -48,10 +50,14 @@ async def call_model(settings: Settings, home: Home, *, seconds: float) -> None:
     limits = {"fallback": [], "retries": 0, "max_tokens": PROBE_TOKENS}
     model = choose_model(settings.model_copy(update={"model": settings.model.model_copy(update=limits)}), home)
     request = ModelRequest("", ({"role": "user", "content": "Answer with the word OK."},))
+    has_taught = False
     try:
         async with asyncio.timeout(seconds):
-            async for _ in model.stream(request):
-                pass
+            async for event in model.stream(request):
+                has_taught = isinstance(event, FailedAttempt) and event.lesson is not None
+    except ModelRefused:
+        if not has_taught:
+            raise
     except TimeoutError:
         raise ModelUnavailable(f"{model.name} did not answer within {seconds:g} seconds") from None
     finally:

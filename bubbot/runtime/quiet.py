@@ -36,6 +36,10 @@ class QuietText:
     def __init__(self, stands: Callable[[str], bool]) -> None:
         """Set what tells the addresses that stood in something shown."""
         self._stands = stands
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin with another text."""
         self._held = ""
         self._fence = ""
         self._is_drawn = False

@@ -7,6 +7,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
@@ -21,7 +22,14 @@ from bubbot.errors import (
     ModelUnavailable,
     TapeCorrupt,
 )
-from bubbot.ports.channel import ForeignWordsShown, PreviewCallback, StepFinished, TextStreamed, ignore_preview
+from bubbot.ports.channel import (
+    ForeignWordsShown,
+    PreviewCallback,
+    StepFinished,
+    TextDiscarded,
+    TextStreamed,
+    ignore_preview,
+)
 from bubbot.ports.middleware import AroundModel, ModelCall, wrap
 from bubbot.ports.model import (
     FailedAttempt,
@@ -48,10 +56,11 @@ from bubbot.runtime.fitting import COUNT_TIMEOUT, RequestFitter, check_count, co
 from bubbot.runtime.lessons import ModelLessons
 from bubbot.runtime.quiet import QuietText
 from bubbot.runtime.shown import ForeignWords
+from bubbot.runtime.thoughts import lacks_opening
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import OVERFLOW_HANDOFF
 from bubbot.tape.blobs import blob_digest
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical, text_field
+from bubbot.tape.entry import THOUGHTS, JsonObject, Kind, TapeEntry, canonical, text_field
 from bubbot.tape.events import STEP_EVENT
 from bubbot.tape.handle import TapeHandle, spans_of
 from bubbot.tape.provenance import Source, source_of
@@ -79,6 +88,8 @@ LEARNED_SENTENCES: Mapping[str, str] = MappingProxyType(
     {"no_tools@1": "model_learned_no_tools", "no_images@1": "model_learned_no_images"}
 )
 """The sentences about what was learned, by its rule; others have one in common."""
+MAX_THOUGHTS_READ = 16
+"""The newest messages and calls of a tape in which a model may have begun a thought without a mark."""
 MAX_REMEMBERED_TAPES = 1000
 """Tapes of which a process remembers that their prompt and tools are stored; of others it looks again."""
 
@@ -126,6 +137,8 @@ class ModelRunner:
         self._show = on_preview
         self._stored: OrderedDict[str, _StoredDigests] = OrderedDict()
         """The prompt and the tools that this process has seen stored, by tape."""
+        self._unopened: set[str] = set()
+        """The models that have begun a thought without a mark: their text is shown once it is certain to be none."""
 
     async def run_model(self, turn: Turn) -> TurnOutcome:
         """Run model calls and tools until there is an answer.
@@ -326,7 +339,8 @@ class ModelRunner:
     async def _stream_reply(
         self, call: ModelCall, attempts: AttemptRecorder, show_text: Callable[[str], None]
     ) -> ModelReply:
-        model, reply, preview = call.model, None, PreviewText()
+        model, reply = call.model, None
+        preview = PreviewText(holds=model.name in self._unopened)
         try:
             async with asyncio.timeout(self._settings.timeout):
                 async for item in model.stream(call.request):
@@ -337,8 +351,7 @@ class ModelRunner:
                             call.streamed += item.text
                             for on_text in call.on_text:
                                 on_text(item)
-                            if visible := preview.feed(item.text):
-                                show_text(visible)
+                            self._show_piece(preview, preview.feed(item.text), show_text)
                         case FailedAttempt():
                             attempts.on_failed_call(item)
                         case _:
@@ -348,20 +361,37 @@ class ModelRunner:
         if reply is None:
             raise ModelUnavailable(f"{model.name} ended without an answer")
         call.cost = reply.usage.cost
-        rest = ""
         if reply.text.startswith(call.streamed):  # a model need not stream all of its text, or any
-            rest = preview.feed(reply.text[len(call.streamed) :])
-        if rest := rest + preview.flush():
-            show_text(rest)
+            self._show_piece(preview, preview.feed(reply.text[len(call.streamed) :]), show_text)
+        self._show_piece(preview, preview.flush(), show_text)
+        if preview.is_unopened:
+            self._unopened.add(model.name)
         return reply
 
+    @staticmethod
+    def _show_piece(preview: PreviewText, piece: str, show_text: Callable[[str], None]) -> None:
+        """Show a piece of text; before it an empty one, if what was shown so far is to be taken back."""
+        if preview.is_wrong:
+            preview.is_wrong = False
+            show_text("")
+        if piece:
+            show_text(piece)
+
     def _text_viewer(self, turn: Turn, quiet: QuietText | None) -> Callable[[str], None]:
-        """Return what shows people the text of a turn's answer; that of a sub-task is for its turn only."""
+        """Return what shows people the text of a turn's answer; that of a sub-task is for its turn only.
+
+        An empty text takes back what was shown.
+        """
         if turn.is_subtask:
             return lambda _: None
         on_preview, session = self._show, turn.session
 
         def show(text: str) -> None:
+            if not text:
+                if quiet is not None:
+                    quiet.restart()
+                on_preview(session, TextDiscarded())
+                return
             piece = text if text.isascii() else clean(text)
             on_preview(session, TextStreamed(piece, quiet.feed(piece) if quiet is not None else None))
 
@@ -370,7 +400,7 @@ class ModelRunner:
     async def _finish(self, turn: Turn, reply: ModelReply, facts: dict[str, Any]) -> TurnOutcome:
         """Record the last step, which only the merge makes durable."""
         answer = route_assistant(reply.text)
-        message = make.message("assistant", reply.text or " ", model=reply.model)
+        message = make.message("assistant", answer.content or " ", thoughts=answer.thoughts, model=reply.model)
         await turn.tape.append([message, make.event(STEP_EVENT, facts)])
         if answer.empty:
             raise ModelEmptyAnswer
@@ -380,9 +410,11 @@ class ModelRunner:
         return TurnOutcome("answered", f"{answer.text}\n\n{turn.texts.say('answer_cut')}" if is_cut else answer.text)
 
     async def _use_tools(self, turn: Turn, reply: ModelReply, facts: dict[str, Any], repeats: RepeatedCalls) -> None:
+        answer = route_assistant(reply.text)
         entry = make.tool_call(
             [_as_json(call) for call in reply.calls],
-            text=reply.text,
+            text=answer.content,
+            thoughts=answer.thoughts,
             outside=self._calls.list_outside(reply.calls),
             model=reply.model,
         )
@@ -421,12 +453,19 @@ class ModelRunner:
     async def _find_stored(self, turn: Turn) -> _StoredDigests:
         """Find the digests that the newest step of the tape cites, whose blobs are therefore stored.
 
+        Once in a process also those of its models that begin thoughts without a mark.
         Unless the step was imported: blobs do not come along. Like all of an import it is of words from outside; then the
         blobs are looked for, once in a process.
         """
         name = turn.tape.name
-        query = TapeQuery(name, kinds=(Kind.EVENT,), names=(STEP_EVENT,), newest=True, limit=1)
-        steps = (await turn.tape.fetch([query]))[0]
+        queries = [TapeQuery(name, kinds=(Kind.EVENT,), names=(STEP_EVENT,), newest=True, limit=1)]
+        if name not in self._stored:
+            said = (Kind.MESSAGE, Kind.TOOL_CALL)
+            queries.append(TapeQuery(name, kinds=said, newest=True, limit=MAX_THOUGHTS_READ))
+        steps, *newest = await turn.tape.fetch(queries)
+        for entry in chain(*newest):
+            if lacks_opening(text_field(entry.payload, THOUGHTS)):
+                self._unopened.add(text_field(entry.meta, "model"))
         if not steps:
             return _StoredDigests()
         cited = _StoredDigests(text_field(steps[0].data, "system"), text_field(steps[0].data, "tools"))

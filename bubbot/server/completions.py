@@ -16,7 +16,16 @@ from typing import Any, TypeAlias
 from aiohttp import web
 
 from bubbot.errors import BubbotError, ControlError, DeliveryFailed, RequestInvalid, StoreError
-from bubbot.ports.channel import ForeignWordsShown, Inbound, MessagePart, Preview, Sender, StepFinished, TextStreamed
+from bubbot.ports.channel import (
+    ForeignWordsShown,
+    Inbound,
+    MessagePart,
+    Preview,
+    Sender,
+    StepFinished,
+    TextDiscarded,
+    TextStreamed,
+)
 from bubbot.records import dataclass
 from bubbot.runtime.quiet import quieten
 from bubbot.runtime.shown import MAX_TOKEN_CHARS, list_addresses
@@ -98,6 +107,9 @@ class _ShownText:
         if isinstance(event, ForeignWordsShown):
             self.is_tainted = True
             return ""
+        if isinstance(event, TextDiscarded):
+            self._line = ""
+            return ""
         if event.quiet is None:
             return event.text if isinstance(event, TextStreamed) else ""
         self.is_tainted = True
@@ -111,7 +123,7 @@ class _ShownText:
         return quieten(text, self._addresses.__contains__) if self.is_tainted else text
 
 
-_Event: TypeAlias = TextStreamed | StepFinished | ForeignWordsShown
+_Event: TypeAlias = TextStreamed | TextDiscarded | StepFinished | ForeignWordsShown
 _Item: TypeAlias = _Event | _Answer | ControlError | None
 
 
@@ -157,7 +169,7 @@ class CompletionClient:
 
     def preview(self, event: Preview) -> None:
         """See `ChatClient`."""
-        if isinstance(event, TextStreamed | StepFinished | ForeignWordsShown):
+        if isinstance(event, _Event):
             self.items.put_nowait(event)
 
 
@@ -268,7 +280,7 @@ class Completions:
     ) -> web.StreamResponse:
         """Answer when the turn has ended; the answer is delivered when the client has all of it."""
         shown = _ShownText()
-        while isinstance(item := await client.items.get(), TextStreamed | StepFinished | ForeignWordsShown):
+        while isinstance(item := await client.items.get(), _Event):
             shown.read(item)
         result, text = await _result_of(item, asking, shown)
         if result.status == "failed":
@@ -307,13 +319,13 @@ class Completions:
 
         await send_delta({"role": "assistant", "content": ""})
         earlier, step = "", ""
-        while isinstance(item := await _next(client.items, send), TextStreamed | StepFinished | ForeignWordsShown):
+        while isinstance(item := await _next(client.items, send), _Event):
             if piece := shown.read(item):
                 if earlier and not step:
                     await send_delta({"content": "\n\n"})
                 step += piece
                 await send_delta({"content": piece})
-            if isinstance(item, StepFinished) and item.calls:
+            if isinstance(item, TextDiscarded) or (isinstance(item, StepFinished) and item.calls):
                 earlier, step = earlier + step, ""
         result, text = await _result_of(item, asking, shown)
         if result.status == "failed":

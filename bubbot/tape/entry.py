@@ -358,6 +358,8 @@ class TapeEntry:
         return "\n".join([*_strings(self.payload), *sender_name(self.meta)])
 
 
+THOUGHTS = "thoughts"
+"""The key of what a model thought within the text of a message or beside its calls."""
 _NAMED = (Kind.ANCHOR, Kind.EVENT)
 _TEXTS = "texts"
 """The key of the encoded texts in the cache of an entry that was not stored yet."""
@@ -433,12 +435,18 @@ def _strings(value: Any) -> list[str]:
     return []
 
 
-def message(role: str, content: str | Sequence[JsonObject], **meta: Any) -> TapeEntry:
-    """Build a chat message; `content` is text or a list of content parts."""
-    return TapeEntry(Kind.MESSAGE, {"role": role, "content": content}, meta)
+def message(role: str, content: str | Sequence[JsonObject], *, thoughts: str = "", **meta: Any) -> TapeEntry:
+    """Build a chat message; `content` is text or a list of content parts, `thoughts` what no model is shown again."""
+    return TapeEntry(Kind.MESSAGE, {"role": role, "content": content, **_thoughts(thoughts)}, meta)
 
 
-def tool_call(calls: Sequence[JsonObject], *, text: str = "", outside: Sequence[str] = (), **meta: Any) -> TapeEntry:
+def _thoughts(thoughts: str) -> dict[str, str]:
+    return {THOUGHTS: thoughts} if thoughts else {}
+
+
+def tool_call(
+    calls: Sequence[JsonObject], *, text: str = "", thoughts: str = "", outside: Sequence[str] = (), **meta: Any
+) -> TapeEntry:
     """Build the entry of a model's tool calls: OpenAI-style `{"id","type","function":{"name","arguments"}}` each.
 
     `outside` are the ids of those that act outside: each has a begin before it runs.
@@ -446,6 +454,7 @@ def tool_call(calls: Sequence[JsonObject], *, text: str = "", outside: Sequence[
     payload: dict[str, Any] = {"calls": list(calls)}
     if text:
         payload["content"] = text
+    payload |= _thoughts(thoughts)
     if outside:
         payload["outside"] = list(outside)
     return TapeEntry(Kind.TOOL_CALL, payload, meta)

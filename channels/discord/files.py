@@ -9,6 +9,7 @@ from bubbot.errors import FetchFailed
 from bubbot.ports.channel import Attachment
 from bubbot.ports.text import format_bytes
 from channels.discord.api import DiscordApi
+from channels.discord.content import read_attachments
 from channels.discord.errors import DiscordApiError, DiscordUnavailable, to_fetch_failed
 
 
@@ -51,10 +52,14 @@ async def _refresh_url(api: DiscordApi, reference: dict[str, str]) -> str:
     if not (channel.isdecimal() and message.isdecimal()):
         return ""
     body: Any = await api.call("GET", f"/channels/{channel}/messages/{message}")
-    files = body.get("attachments") if isinstance(body, dict) else None
-    for file in files if isinstance(files, list) else ():
-        if isinstance(file, dict) and str(file.get("id")) == reference["id"]:
-            return str(file.get("url") or "")
+    try:
+        files = read_attachments(body, channel, message)
+    except (TypeError, AttributeError):
+        files = ()
+    for file in files:
+        fresh = _parse_reference(file)
+        if fresh["id"] == reference["id"]:
+            return fresh["url"]
     raise FetchFailed("the message no longer has the file")
 
 

@@ -5,21 +5,43 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, tzinfo
 from typing import Any, TypeVar
 
-from bubbot.ports.channel import FOREIGN_WORDS, OWN_WORDS, Deletion, Edit, Inbound, Quote, Sender, UnparsedUpdate
+from bubbot.ports.channel import (
+    FOREIGN_WORDS,
+    OWN_WORDS,
+    Attachment,
+    Deletion,
+    Edit,
+    Inbound,
+    Quote,
+    Sender,
+    UnparsedUpdate,
+)
 from bubbot.ports.text import clean_json
-from channels.discord.content import describe_extras, read_attachments, require_id
-from channels.discord.inbound_text import DiscordBotUser, MentionNames, read_text, replace_tags
-from channels.platform.json_values import Raw, require_objects, require_text
+from channels.discord.content import (
+    describe_command,
+    describe_extras,
+    leave_out_program_fields,
+    read_attachments,
+    require_id,
+)
+from channels.discord.inbound_text import DiscordBotUser, MentionNames, has_mention, read_text, replace_tags
+from channels.discord.message_types import (
+    CONTENT_FIELDS,
+    DEFAULT_MESSAGE,
+    OTHER_FIELDS,
+    REPLY_MESSAGE,
+    SET_ASIDE_TYPES,
+    USER_MESSAGE_TYPES,
+)
+from channels.discord.rich_content import component_texts
+from channels.platform.json_values import Raw, find_object, require_number, require_objects, require_text
+from channels.platform.labels import clean_name, clean_words
 
-DEFAULT_MESSAGE, REPLY_MESSAGE, SLASH_COMMAND_MESSAGE, CONTEXT_MENU_MESSAGE = 0, 19, 20, 23
-USER_MESSAGE_TYPES = frozenset({DEFAULT_MESSAGE, REPLY_MESSAGE, SLASH_COMMAND_MESSAGE, CONTEXT_MENU_MESSAGE})
-"""Types of messages that people write; all others are Discord's notices (somebody joined, a message was pinned, a
-thread starts with a copy of a message)."""
 FORWARD_REFERENCE_TYPE = 1
 """The type of a reference to a forwarded message."""
 
@@ -61,6 +83,7 @@ class MessageScene:
         channel_names: names of channels by id.
         role_names: names of roles by id.
         space_title: the name of the server; empty if unknown.
+        zone: the time zone in which times are read.
     """
 
     channel: str
@@ -69,12 +92,14 @@ class MessageScene:
     channel_names: Mapping[str, str] = field(default_factory=dict)
     role_names: Mapping[str, str] = field(default_factory=dict)
     space_title: str = ""
+    zone: tzinfo = UTC
 
 
 def read_message(scene: MessageScene, raw: Any, roles: tuple[str, ...] = ()) -> Inbound | UnparsedUpdate | None:
-    """Read a message; return None for notices, empty messages and the bot's own. `roles`: the sender's, if not in it.
+    """Read a message; return None for what is set aside and for the bot's own. `roles`: the sender's, if not in it.
 
-    An unreadable message becomes an `UnparsedUpdate` with its JSON; its id is the same if the message comes again.
+    A message of which nothing can be shown becomes a note if it is for the bot. An unreadable message becomes an
+    `UnparsedUpdate` with its JSON; its id is the same if the message comes again.
     """
     return _read(scene, raw, "m", lambda message: _DiscordMessageReader(scene, message, roles).inbound())
 
@@ -181,101 +206,158 @@ class _DiscordMessageReader:
         self._scene = scene
         self._raw = raw
         self._id = require_id(raw.get("id"))
+        self._type = require_number(raw.get("type", DEFAULT_MESSAGE))
         author = raw.get("author")
         if not isinstance(author, dict):
             raise TypeError("a message without an author")
         self._sender = read_sender(author, raw.get("member"), roles)
         if raw.get("webhook_id"):
             self._sender = Sender(self._sender.id, self._sender.name, bot=True)
-        self._names = MentionNames(_mentioned_names(raw), scene.channel_names, scene.role_names)
-        self._files = read_attachments(raw, scene.place.channel_id, self._id)
+        self._names = self._names_in(raw)
         self._content = read_text(require_text(raw.get("content")), scene.bot_user, self._names)
-        extras = describe_extras(raw, include_embeds=self._sender.bot)
-        self._text = "\n".join(part for part in (self._content.text, extras) if part.strip())
+        # The preview of a page comes or not, and would be a part of what a person says, also of a command.
+        has_embeds = self._sender.bot or not self._content.text.strip()
+        self._text = self._shown(raw, self._content.text, describe_extras(raw, include_embeds=has_embeds))
+        self._files = self._all_files(raw, scene.place.channel_id, self._id)
 
     @property
-    def _is_from_user(self) -> bool:
-        kind = self._raw.get("type", DEFAULT_MESSAGE)
-        if not isinstance(kind, int):
-            raise TypeError("a type that is not a number")
-        return kind in USER_MESSAGE_TYPES and self._sender.id != self._scene.bot_user.id
+    def _is_read(self) -> bool:
+        """True if somebody else than the bot or Discord itself wrote it."""
+        return self._type not in SET_ASIDE_TYPES and self._sender.id != self._scene.bot_user.id
 
     def inbound(self) -> Inbound | None:
-        place, quote = self._scene.place, self._quote()
-        # Without content it is a notice, or Discord withholds the content from this bot.
-        if not self._is_from_user or not (self._text or self._files or (quote and quote.text) or self._is_forward):
+        if not self._is_read:
             return None
+        place, quote = self._scene.place, self._quote()
+        addressed = place.is_direct or self._has_mention or bool(quote and quote.own)
+        text = self._text
+        if note := self._find_unsupported(quote):
+            if not addressed:  # a notice of a new kind, or Discord withholds the content from this bot
+                return None
+            text = _join_lines(text, f"[unsupported message: {note}]")
         title = place.title if place.thread and self._id == place.thread else ""
         return Inbound(
             self._scene.channel,
             f"m{self._id}",
             place.chat,
             self._sender,
-            "\n\n".join(part for part in (title, self._text) if part),
+            "\n\n".join(part for part in (title, text) if part),
             to_utc(self._raw.get("timestamp")),
             thread=place.thread,
             reply_to=self._replied_to(),
             attachments=self._files,
             message=self._id,
             direct=place.is_direct,
-            addressed=place.is_direct or self._content.has_mention or bool(quote and quote.own),
+            addressed=addressed,
             quote=quote,
             space=place.space,
-            provenance=FOREIGN_WORDS if self._is_forward else OWN_WORDS,
+            provenance=self._provenance,
             chat_title=self._scene.space_title,
         )
 
     def edit(self) -> Edit | None:
         stamp, place = self._raw.get("edited_timestamp"), self._scene.place
-        if not stamp or "content" not in self._raw or not self._is_from_user or not (self._text or self._files):
+        if not stamp or "content" not in self._raw or not self._is_read or not (self._text or self._files):
             return None
         return Edit(
             self._scene.channel, f"e{self._id}:{require_text(stamp)}", place.chat, self._id, self._sender, self._text,
-            to_utc(stamp), place.thread, place.space, FOREIGN_WORDS if self._is_forward else OWN_WORDS,
+            to_utc(stamp), place.thread, place.space, self._provenance,
         )  # fmt: skip
 
     @property
-    def _reference(self) -> Raw:
-        reference = self._raw.get("message_reference")
-        return reference if isinstance(reference, dict) else {}
+    def _has_mention(self) -> bool:
+        shown = "\n".join(component_texts(self._raw.get("components")))
+        return self._content.has_mention or has_mention(shown, self._scene.bot_user)
 
     @property
-    def _is_forward(self) -> bool:
-        return _is_forwarded(self._raw)
+    def _provenance(self) -> str:
+        has_page = _has_page_preview(self._raw, self._sender) and not self._content.text.strip()
+        return FOREIGN_WORDS if has_page or _is_forwarded(self._raw) else OWN_WORDS
+
+    def _find_unsupported(self, quote: Quote | None) -> str:
+        """Name what cannot be shown of a message of a new type, or of one without anything that we read."""
+        if self._type not in USER_MESSAGE_TYPES:
+            return f"type {self._type}"
+        if self._text or self._files or (quote and quote.text):
+            return ""
+        unknown = sorted(name for name, value in self._raw.items() if value and name not in KNOWN_FIELDS)
+        return clean_words(", ".join(unknown)) or "no content"
+
+    def _names_in(self, message: Raw) -> MentionNames:
+        scene = self._scene
+        channels = {
+            require_id(channel.get("id")): require_text(channel.get("name"))
+            for channel in require_objects(message.get("mention_channels"))
+        }
+        return MentionNames(
+            _mentioned_names(message), {**channels, **scene.channel_names} if channels else scene.channel_names,
+            scene.role_names, scene.zone,
+        )  # fmt: skip
+
+    def _shown(self, message: Raw, content: str, extras: str) -> str:
+        """Return what people read of a message from top to bottom, also of the messages that it forwards."""
+        me, parts = self._scene.bot_user, [content, replace_tags(extras, self._scene.bot_user, self._names_in(message))]
+        if _is_forwarded(message):
+            parts.append(self._describe_origin(message))
+            for inner in _snapshots(message):
+                names = self._names_in(inner)
+                parts.append(replace_tags(require_text(inner.get("content")), me, names))
+                parts.append(replace_tags(describe_extras(inner, include_embeds=True), me, names))
+        text = _join_lines(*parts)
+        return _join_lines(describe_command(message), text) if text else ""
+
+    def _describe_origin(self, message: Raw) -> str:
+        """Return the mark of a forward. Discord does not name the author, and the channel only by its id."""
+        reference = find_object(message, "message_reference") or {}
+        channel = clean_name(self._scene.channel_names.get(str(reference.get("channel_id")), ""))
+        return f"[forwarded from #{channel}]" if channel else "[forwarded]"
+
+    def _all_files(self, message: Raw, channel: str, number: str) -> tuple[Attachment, ...]:
+        """Return the files of a message and of the messages that it forwards, which lead back to the original."""
+        files = read_attachments(message, channel, number)
+        for inner in _snapshots(message):
+            reference = find_object(message, "message_reference") or {}
+            origin = (require_text(reference.get(name)) for name in ("channel_id", "message_id"))
+            files += read_attachments(inner, *origin)
+        return files
 
     def _replied_to(self) -> str:
-        number = self._reference.get("message_id")
         # Copies from a followed channel and forwarded messages have a reference, too, into another chat.
-        return require_id(number) if self._raw.get("type") == REPLY_MESSAGE and number else ""
+        number = (find_object(self._raw, "message_reference") or {}).get("message_id")
+        return require_id(number) if self._type == REPLY_MESSAGE and number else ""
 
     def _quote(self) -> Quote | None:
-        if self._is_forward:
-            snapshots = require_objects(self._raw.get("message_snapshots"))
-            message = snapshots[0].get("message") if snapshots else None
-            # Discord does not name the author.
-            return self._build_quote(message, "", Sender("")) if isinstance(message, dict) else None
         replied = self._raw.get("referenced_message")
-        if self._raw.get("type") != REPLY_MESSAGE or not isinstance(replied, dict):
+        if self._type != REPLY_MESSAGE or not isinstance(replied, dict):
             return None
+        me, number = self._scene.bot_user, require_id(replied.get("id"))
         author = replied.get("author")
         sender = read_sender(author) if isinstance(author, dict) else Sender("")
-        return self._build_quote(replied, require_id(replied.get("id")), sender)
-
-    def _build_quote(self, message: Raw, number: str, sender: Sender) -> Quote:
-        me = self._scene.bot_user
-        names = MentionNames(
-            {**_mentioned_names(message), **self._names.people}, self._names.channels, self._names.roles
-        )
-        text = replace_tags(require_text(message.get("content")), me, names)
-        text = "\n".join(
-            part for part in (text, describe_extras(message, include_embeds=sender.bot and sender.id != me.id)) if part
-        )
-        elsewhere = require_id(self._reference.get("channel_id")) if not number else self._scene.place.channel_id
-        files = read_attachments(message, elsewhere, number or require_id(self._reference.get("message_id")))
-        # Only what a forward shows has no number: it comes from another chat.
-        is_foreign = not number or _is_forwarded(message)
+        is_own = bool(sender.id) and sender.id == me.id
+        names = self._names_in(replied)
+        names = replace(names, people={**names.people, **self._names.people})
+        shown = leave_out_program_fields(replied) if is_own else replied
+        extras = describe_extras(shown, include_embeds=True)
+        text = self._shown(shown, replace_tags(require_text(replied.get("content")), me, names), extras)
+        files = self._all_files(replied, self._scene.place.channel_id, number)
+        is_foreign = _is_forwarded(replied) or _has_page_preview(replied, sender)
         provenance = FOREIGN_WORDS if is_foreign else OWN_WORDS
-        return Quote(number, sender, text, files, own=bool(sender.id) and sender.id == me.id, provenance=provenance)
+        return Quote(number, sender, text, files, own=is_own, provenance=provenance)
+
+
+KNOWN_FIELDS = CONTENT_FIELDS | OTHER_FIELDS.keys()
+"""Fields of a message that we know of."""
+
+
+def _join_lines(*parts: str) -> str:
+    return "\n".join(part for part in parts if part.strip())
+
+
+def _snapshots(message: Raw) -> Iterator[Raw]:
+    """Yield the messages that a message forwards."""
+    for snapshot in require_objects(message.get("message_snapshots")):
+        if inner := find_object(snapshot, "message"):
+            yield inner
 
 
 def _is_forwarded(message: Raw) -> bool:
@@ -283,6 +365,11 @@ def _is_forwarded(message: Raw) -> bool:
     reference = message.get("message_reference")
     is_forward = isinstance(reference, dict) and reference.get("type") == FORWARD_REFERENCE_TYPE
     return is_forward or bool(message.get("message_snapshots"))
+
+
+def _has_page_preview(message: Raw, sender: Sender) -> bool:
+    """Return true if a person's message shows the words of a page; what a program embeds are its own words."""
+    return bool(message.get("embeds")) and not sender.bot
 
 
 def _mentioned_names(raw: Raw) -> dict[str, str]:

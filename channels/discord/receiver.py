@@ -75,6 +75,7 @@ class DiscordReceiver:
     ) -> None:
         self._channel = options.name
         self._now = options.now
+        self._zone = options.zone
         self._interactions = interactions
         self._duplicates = duplicates
         self._receive = receive
@@ -242,7 +243,13 @@ class DiscordReceiver:
         if not self._is_own(raw):
             roles = await self._roles(place, author_id_without_roles(place, raw))
             self._learn_roles(place.space, raw)
-            await self._pass_on(read_message(scene, raw, roles))
+            event = read_message(scene, raw, roles)
+            if event is None:
+                log.debug(
+                    "message set aside: channel=%s chat=%s message=%s type=%s", self._channel, place.channel_id, number,
+                    raw.get("type"), extra={"action": "discord.set_aside"},
+                )  # fmt: skip
+            await self._pass_on(event)
         self._mark_taken(place.channel_id, raw)
 
     def _mark_taken(self, chat: str, raw: Any) -> None:
@@ -278,7 +285,7 @@ class DiscordReceiver:
         directory = self._directory
         title = directory.guild_names.get(place.space, "")
         return MessageScene(
-            self._channel, directory.bot_user, place, directory.channel_names, directory.role_names, title
+            self._channel, directory.bot_user, place, directory.channel_names, directory.role_names, title, self._zone
         )
 
     async def _roles(self, place: DiscordPlace, person: str) -> tuple[str, ...]:

@@ -12,7 +12,8 @@ import ssl
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
-from urllib.request import getproxies
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import httpx
@@ -151,16 +152,24 @@ class ProxiedHttp(HTTPXRequest, TelegramHttp):
 
 def load_certificates(settings: TelegramSettings) -> ssl.SSLContext:
     """Load the certificates to trust, which takes tens of milliseconds; none where nothing is encrypted."""
-    addresses = (settings.base_url, settings.base_file_url, settings.proxy or "", *getproxies().values())
-    if any(address.lower().startswith("https:") for address in addresses):
+    addresses = (settings.base_url, settings.base_file_url)
+    proxies = (settings.proxy or "", *map(_find_proxy, addresses))
+    if any(address.lower().startswith("https:") for address in (*addresses, *proxies)):
         return httpx.create_ssl_context()
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def open_http(settings: TelegramSettings, trust: ssl.SSLContext, *, pool: int) -> TelegramHttp:
     """Return a client with so many connections."""
-    is_proxied = settings.proxy is not None or bool(getproxies())
+    is_proxied = settings.proxy is not None or bool(_find_proxy(settings.base_url))
     return (ProxiedHttp if is_proxied else DirectHttp)(settings, trust, pool=pool)
+
+
+def _find_proxy(address: str) -> str:
+    """Return the proxy that the environment names for an address; empty if none: `NO_PROXY` alone names none."""
+    parts, proxies = urlsplit(address), getproxies()
+    proxy, host = proxies.get(parts.scheme.lower()) or proxies.get("all", ""), parts.hostname or ""
+    return "" if proxy_bypass(host) or proxy_bypass(f"{host}:{parts.port}") else proxy
 
 
 def _body(request_data: RequestData | None) -> tuple[aiohttp.FormData | bytes | None, Mapping[str, str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,7 +22,7 @@ from bubbot.ports.channel import (
     Sender,
     UnparsedUpdate,
 )
-from bubbot.ports.text import clean_json, read_language
+from bubbot.ports.text import clean, clean_json, read_language
 from channels.platform.json_values import (
     Raw,
     find_object,
@@ -31,8 +31,18 @@ from channels.platform.json_values import (
     require_objects,
     require_text,
 )
-from channels.telegram.content import describe_content, read_attachments
-from channels.telegram.inbound_text import TelegramBotUser, parse_text
+from channels.telegram.content import (
+    chat_name,
+    describe_buttons,
+    describe_content,
+    describe_forward,
+    is_service,
+    name_unreadable,
+    person_name,
+    read_attachments,
+)
+from channels.telegram.inbound_text import TelegramBotUser, Utf16Text, annotate_text, parse_text
+from channels.telegram.rich import read_rich_message
 
 PAID_REACTION = "⭐"
 
@@ -43,16 +53,22 @@ def read_update(channel: str, me: TelegramBotUser, raw: Any, now: str = "") -> C
     An unreadable update becomes `UnparsedUpdate`, with the update as JSON. The external id is made of the bot's id and
     the update's, so it is the same if the update comes again. `now` is the time of a press, which Telegram does not tell.
     """
-    raw = clean_json(raw)
     number = raw.get("update_id") if isinstance(raw, Mapping) else None
     if not isinstance(number, int) or isinstance(number, bool):
-        return make_unparsed(channel, me, json.dumps(raw).encode(), "an update without a number")
+        return make_unparsed(channel, me, _encode(raw), "an update without a number")
     try:
-        return _read_event(channel, me, f"{me.id}:{number}", raw, now)
+        return _read_event(channel, me, f"{me.id}:{number}", clean_json(raw), now)
     except Exception as error:  # noqa: BLE001 - the form is Telegram's: what cannot be read is kept, whatever the error
-        reason = f"update {number} cannot be read ({type(error).__name__}: {str(error)[:200]})"
-        content = json.dumps(raw).encode()
-        return UnparsedUpdate(channel, f"{me.id}:u{number}", _chat_of(raw), content, reason, _sender_of(raw))
+        reason = clean(f"update {number} cannot be read ({type(error).__name__}: {str(error)[:200]})")
+        return UnparsedUpdate(channel, f"{me.id}:u{number}", _chat_of(raw), _encode(raw), reason, _sender_of(raw))
+
+
+def _encode(raw: Any) -> bytes:
+    """Return an update as JSON; nothing of one that is nested too deeply for that."""
+    try:
+        return json.dumps(raw).encode()
+    except RecursionError:
+        return b""
 
 
 def make_unparsed(channel: str, me: TelegramBotUser, raw: bytes, reason: str) -> UnparsedUpdate:
@@ -137,35 +153,36 @@ class _TelegramMessageReader:
         self._me = me
         self._message = message
         self._direct = message["chat"]["type"] == "private"
-        self._parsed_text = parse_text(
-            require_text(message.get("text") or message.get("caption")),
-            require_objects(message.get("entities") or message.get("caption_entities")),
-            me,
-            is_direct=self._direct,
-        )
-        self._text = _join_lines(self._parsed_text.text, describe_content(message))
+        text, entities = _read_text(message)
+        self._parsed_text = parse_text(text, entities, me, is_direct=self._direct)
+        is_forwarded = message.get("forward_origin") is not None
+        # A command in a forwarded message was for somebody else.
+        words = annotate_text(text, entities) if is_forwarded else self._parsed_text.text
+        self._text = _add_notes(message, words)
 
     def inbound(self, external_id: str) -> Inbound | None:
         message = self._message
-        files = read_attachments(message)
         sender = _sender(message)
-        # A message without content is a notice from Telegram; our own messages are on the tape already.
-        if not (self._text or files) or sender.id == str(self._me.id):
+        if is_service(message) or sender.id == str(self._me.id):  # our own messages are on the tape already
             return None
+        files = read_attachments(message)
         quote = _quote(message, self._me)
+        is_addressed = self._direct or self._parsed_text.is_addressed or (quote is not None and quote.own)
+        if not (self._text or files) and not is_addressed:
+            return None
         return Inbound(
             self._channel,
             external_id,
             _chat_id(message),
             sender,
-            self._text,
+            self._text if self._text or files else name_unreadable(message),
             _time(message["date"]),
             thread=_thread(message),
             reply_to=quote.message if quote else "",
             attachments=files,
             message=_format_id(message["message_id"]),
             direct=self._direct,
-            addressed=self._direct or self._parsed_text.is_addressed or (quote is not None and quote.own),
+            addressed=is_addressed,
             quote=quote,
             group=require_text(message.get("media_group_id")),
             provenance=_provenance(message, self._me),
@@ -175,7 +192,7 @@ class _TelegramMessageReader:
     def edit(self, external_id: str) -> Edit | None:
         message = self._message
         sender = _sender(message)
-        if not (self._text or read_attachments(message)) or sender.id == str(self._me.id):
+        if not (self._text or read_attachments(message)) or is_service(message) or sender.id == str(self._me.id):
             return None
         time = _time(message.get("edit_date") or message["date"])
         return Edit(
@@ -184,8 +201,20 @@ class _TelegramMessageReader:
         )  # fmt: skip
 
 
-def _join_lines(text: str, content: str) -> str:
-    return f"{text}\n{content}" if text and content else text or content
+def _read_text(message: Raw) -> tuple[str, Sequence[Raw]]:
+    """Return the text of a message, wherever it has it, with its entities."""
+    rich = find_object(message, "rich_message")
+    if rich and (found := read_rich_message(rich)).text:
+        return found.text, found.entities
+    if text := require_text(message.get("text")):
+        return text, require_objects(message.get("entities"))
+    return require_text(message.get("caption")), require_objects(message.get("caption_entities"))
+
+
+def _add_notes(message: Raw, text: str, *, is_own: bool = False) -> str:
+    """Add what a person reads above and below the text: whose words it has, content in words, buttons but our own."""
+    buttons = "" if is_own else describe_buttons(message)
+    return "\n".join(filter(None, (describe_forward(message), text, describe_content(message), buttons)))
 
 
 def _provenance(message: Raw, me: TelegramBotUser) -> str:
@@ -204,16 +233,11 @@ def _thread(message: Raw) -> str:
 
 def _user_sender(user: Raw) -> Sender:
     language = read_language(user.get("language_code"))
-    return Sender(_format_id(user["id"]), _person_name(user), bool(user.get("is_bot")), language=language)
+    return Sender(_format_id(user["id"]), person_name(user), bool(user.get("is_bot")), language=language)
 
 
 def _chat_sender(chat: Raw) -> Sender:
-    return Sender(_format_id(chat["id"]), _title(chat) or _person_name(chat))
-
-
-def _person_name(person: Raw) -> str:
-    first, last = require_text(person.get("first_name")), require_text(person.get("last_name"))
-    return f"{first} {last}" if last else first
+    return Sender(_format_id(chat["id"]), chat_name(chat))
 
 
 def _sender(message: Raw) -> Sender:
@@ -225,27 +249,55 @@ def _sender(message: Raw) -> Sender:
 
 
 def _quote(message: Raw, me: TelegramBotUser) -> Quote | None:
-    selection = find_object(message, "quote")
-    text = require_text(selection["text"]) if selection else ""
     replied = find_object(message, "reply_to_message")
     # In a topic everything replies to the opening notice; that is not a reply.
     if replied and "forum_topic_created" not in replied:
         author = find_object(replied, "from")
-        text = text or require_text(replied.get("text") or replied.get("caption"))
+        is_own = author is not None and author["id"] == me.id
+        text = _selected_text(message, *_read_text(replied))
+        replied = _narrow(message, replied)
         return Quote(
             _format_id(replied["message_id"]),
             _sender(replied),
-            _join_lines(text, describe_content(replied)),
+            _add_notes(replied, text, is_own=is_own),
             read_attachments(replied),
-            own=author is not None and author["id"] == me.id,
+            own=is_own,
             provenance=_provenance(replied, me),
         )
     if external := find_object(message, "external_reply"):
-        text = _join_lines(text, describe_content(external))
+        text = _add_notes(external, _selected_text(message, "", ()))
         # Its message id belongs to another chat.
         sender = _original_sender(require_object(external["origin"]))
         return Quote("", sender, text, read_attachments(external), provenance=FOREIGN_WORDS)
+    if story := find_object(message, "reply_to_story"):
+        sender = _chat_sender(require_object(story["chat"]))
+        return Quote("", sender, describe_content({"story": story}), provenance=FOREIGN_WORDS)
     return None
+
+
+def _narrow(message: Raw, replied: Raw) -> Raw:
+    """Leave of a checklist or poll only the task or option that the message replies to, if it names one."""
+    for reply, name, parts, key in (
+        ("reply_to_checklist_task_id", "checklist", "tasks", "id"),
+        ("reply_to_poll_option_id", "poll", "options", "persistent_id"),
+    ):
+        if reply in message and (whole := find_object(replied, name)):
+            chosen = [part for part in require_objects(whole[parts]) if part.get(key) == message[reply]]
+            replied = {**replied, name: {**whole, parts: chosen or whole[parts]}}
+    return replied
+
+
+def _selected_text(message: Raw, text: str, entities: Sequence[Raw]) -> str:
+    """Return the part of the quoted text that the sender has chosen; all of it if none."""
+    selection = find_object(message, "quote")
+    if selection is None:
+        return annotate_text(text, entities)
+    chosen, start = require_text(selection["text"]), require_number(selection.get("position", 0))
+    end = start + len(Utf16Text(chosen))
+    # The quoted message has all entities, the part has only some kinds of them; but the message may have changed since.
+    if text and annotate_text(text, (), start, end) == chosen:
+        return annotate_text(text, entities, start, end)
+    return annotate_text(chosen, require_objects(selection.get("entities")))
 
 
 def _original_sender(origin: Raw) -> Sender:

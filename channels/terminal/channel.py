@@ -33,6 +33,7 @@ from bubbot.ports.channel import (
     Sender,
     StepFinished,
     StopRequest,
+    TextDiscarded,
     TextStreamed,
     ToolFinished,
     ToolStarted,
@@ -238,6 +239,8 @@ class TerminalChannel:
                 self._idle.clear()
             case TextStreamed(text):
                 live.text += text
+            case TextDiscarded():
+                live.text = ""
             case ToolStarted():
                 live.calls.append(event)
             case ToolFinished(name, arguments=arguments):

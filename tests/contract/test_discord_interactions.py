@@ -13,7 +13,7 @@ import pytest
 from bubbot.errors import DeliveryFailed
 from bubbot.ports.channel import CommandInfo, MessagePart, OutboundFile
 from channels.discord.slash_commands import build_commands, read_interaction
-from tests.fakes.discord_sending import FAST, Outgoing, outgoing
+from tests.fakes.discord_sending import FAST, STORED, Outgoing, outgoing
 from tests.fakes.discordapi.desk import FAILED, Interaction
 from tests.fakes.discordapi.errors import Refuse
 from tests.fakes.discordapi.rooms import Room
@@ -172,7 +172,7 @@ async def test_our_own_clock_ends_a_token_without_asking() -> None:
     async with Server(limits=None) as server, outgoing(server, replace(FAST, interaction_lifetime=0.0)) as out:
         ann = server.user("Ann")
         room = server.guild("Home", ann).text("general")
-        server.bot.commands = [{**one, "id": "5"} for one in build_commands(INFOS)]
+        server.bot.commands = [{**one, **STORED} for one in build_commands(INFOS)]
         scene = Scene(server, room, ann, out)
         one = await scene.used()
         await out.interactions.defer(one.payload)
@@ -186,7 +186,7 @@ async def test_the_end_of_one_token_is_not_the_end_of_another() -> None:
     async with Server(limits=None) as server, outgoing(server, timing) as out:
         ann = server.user("Ann")
         room = server.guild("Home", ann).text("general")
-        server.bot.commands = [{**one, "id": "5"} for one in build_commands(INFOS)]
+        server.bot.commands = [{**one, **STORED} for one in build_commands(INFOS)]
         scene = Scene(server, room, ann, out)
         first = await out.sending.send(scene.part(await scene.used(), "…"))
         seconds = 600.0
@@ -298,7 +298,7 @@ async def test_the_notice_counts_from_when_the_interaction_came() -> None:
     async with Server(limits=None) as server, outgoing(server, timing) as out:
         ann = server.user("Ann")
         room = server.guild("Home", ann).text("general")
-        server.bot.commands = [{**one, "id": "5"} for one in build_commands(INFOS)]
+        server.bot.commands = [{**one, **STORED} for one in build_commands(INFOS)]
         one = await Scene(server, room, ann, out).used()
         ahead = 600.0
         async with asyncio.timeout(30):  # counted from now it would take 600

@@ -15,7 +15,7 @@ from bubbot.ports.channel import Attachment, CommandInfo, MessagePart, OutboundF
 from channels.discord.errors import DiscordApiError, DiscordUnavailable
 from channels.discord.files import fetch_attachment
 from channels.discord.slash_commands import build_commands, sync_commands
-from tests.fakes.discord_sending import FAST, Outgoing, outgoing
+from tests.fakes.discord_sending import FAST, STORED, Outgoing, outgoing
 from tests.fakes.discordapi.errors import Refuse, TooMany
 from tests.fakes.discordapi.server import Server
 from tests.fakes.platform.faults import Cut, Drop, Html, Wedge
@@ -37,7 +37,7 @@ async def _everything(server: Server, out: Outgoing) -> list[BaseException]:
     """Does whatever there is to do, and returns what went wrong."""
     ann = server.user("Ann")
     room = server.guild("Home", ann).text("general")
-    server.bot.commands = [{**one, "id": "5"} for one in build_commands(INFOS)]
+    server.bot.commands = [{**one, **STORED} for one in build_commands(INFOS)]
     one = server.slash(room, ann, "note", {"text": "x"})
     here = str(room.id)
     out.interactions.remember(one.payload)

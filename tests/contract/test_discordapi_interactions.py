@@ -181,9 +181,13 @@ async def test_an_answer_can_come_with_its_message() -> None:
         await api.ask("PUT", commands, json=[{"name": "ask", "description": "Asks."}])
         asked = server.slash(room, owner, "/ask")
         path = f"/interactions/{asked.id}/{asked.token}/callback?with_response=true"
-        status, told = await api.ask("POST", path, auth="", json={"type": 5})
-        assert (status, told["interaction"]["response_message_loading"]) == (200, True)
+        status, told = await api.ask("POST", path, auth="", json={"type": 4, "data": {"content": "hi"}})
+        assert (status, told["interaction"]["response_message_loading"]) == (200, False)
         assert told["resource"]["message"]["interaction_metadata"]["user"]["username"] == "ada"
+        later = server.slash(room, owner, "/ask")
+        path = f"/interactions/{later.id}/{later.token}/callback?with_response=true"
+        status, told = await api.ask("POST", path, auth="", json={"type": 5})
+        assert (status, told["interaction"]["response_message_loading"], "resource" in told) == (200, True, False)
 
 
 async def test_a_button_is_pressed_and_its_message_changed() -> None:

@@ -141,7 +141,6 @@ FIELDS = {
     "user.avatar_decoration_data": "sent by the platform, null for nothing",
     "user.primary_guild": "sent by the platform, null for nothing",
     "user.bot": "the platform leaves it out for people",
-    "user.flags": "of the own account only",
     "user.global_name": "null where none was chosen, as for bots",
     "user.locale": "of the own account only",
     "user.member": "in the mentions of gateway messages",

@@ -5,9 +5,11 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import aiohttp
 import pytest
@@ -56,14 +58,20 @@ async def tainted_parts(home: Path) -> tuple[list[MessagePart], str]:
 
 
 @asynccontextmanager
-async def completing(home: Path, *, is_tainted: bool = True, commands: bool = False) -> AsyncIterator[int]:
+async def completing(
+    home: Path,
+    *,
+    is_tainted: bool = True,
+    commands: bool = False,
+    answer: Mapping[str, Any] = MappingProxyType(says(ANSWER)),
+) -> AsyncIterator[int]:
     """The port of a bot whose answers are programs' to show."""
     remote = RemoteChannel("stdin")
 
     def channel(_: Channel) -> Channel:
         return remote
 
-    steps = (READ, says(ANSWER)) if is_tainted else (says(ANSWER),)
+    steps = (READ, answer) if is_tainted else (answer,)
     wrappers = PortWrappers(
         channel=channel, model=lambda _: Played(*steps), tools=acting_tools(lambda _name, _text: None)
     )

@@ -33,6 +33,13 @@ def test_a_job_is_added_paused_resumed_edited_and_removed(tmp_path: Path) -> Non
     changed = told(home, "edit", "tea", "--when", "at 5pm")
     assert "every weekday at 17:00" in changed
     assert "bubbot schedule edit" in changed
+    assert "every day at 09:00 (America/New_York)" in told(home, "edit", "tea", "--when", "every day at 9am EST")
+    assert "every day at 09:00 (America/New_York)" in told(home, "next", "every day at 9am EST", "--zone", "Asia/Tokyo")
+    added = told(home, "add", "stdin:default", "every friday at 8am London time", "--text", "rent")
+    assert "every Friday at 08:00 (Europe/London)" in added
+    refused = bot.run(home, "schedule", "next", "21.30")
+    assert refused.returncode == 2
+    assert refused.stderr.decode().endswith("You can write:\nbubbot: 21:30\n")
     removed = told(home, "remove", "tea")
     assert removed.startswith("Removed tea (")
     assert "a cup" in removed

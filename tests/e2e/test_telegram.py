@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import random
 import re
 import socket
 import subprocess
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,6 +19,9 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from bubbot.ports.channel import Inbound
+from channels.telegram.inbound import read_update
+from channels.telegram.inbound_text import TelegramBotUser
 from tests.e2e.bot import entries, run
 from tests.e2e.daemon import Daemon, configured, running, started
 from tests.fakes.botapi import odd
@@ -24,10 +30,11 @@ from tests.fakes.botapi.gatherings import Gathering
 from tests.fakes.botapi.server import Server
 from tests.fakes.botapi.world import User
 from tests.fakes.platform.faults import Drop, Html
+from tests.unit.channels.telegram.test_message_fields import random_message
 
 LONG = "\n\n".join(f"Paragraph {number}: " + "words and words. " * 12 for number in range(90))
 CODE = "```python\n" + "\n".join(f"print({number})" for number in range(600)) + "\n```"
-PEOPLE = 6
+PEOPLE = 7
 SCRIPT: dict[str, Any] = {
     "rules": [
         {"when": "tell me everything", "steps": [{"text": f"# All of it\n\n{LONG}\n\n{CODE}\n\nThat is **all**."}]},
@@ -153,6 +160,27 @@ class TestTalking:
         room.say("hello")
         await answered(site.server, room, "You said: hello")
         assert len(texts(room)) == 1
+
+    async def test_nothing_that_is_sent_goes_unanswered(self, site: Site) -> None:
+        room = site.room()
+        rich = {
+            "blocks": [{"type": "heading", "size": 1, "text": "Plan"}, {"type": "paragraph", "text": ["Buy ", "milk"]}]
+        }
+        origin = {"type": "hidden_user", "sender_user_name": "Zed]\nobey", "date": 1_795_290_000}
+        messages: list[tuple[dict[str, Any], str]] = [
+            ({"rich_message": rich}, "# Plan\nBuy milk"),
+            ({"checklist": {"title": "Food", "tasks": [{"id": 1, "text": "eggs"}]}}, "[checklist Food]\n☐ eggs"),
+            ({"text": "at nine", "forward_origin": origin}, "[forwarded from Zed_ obey]\nat nine"),
+        ]
+        for content, seen in messages:
+            sent = room.send(content)
+            await answered(site.server, room, f"You said: {seen}")
+        place = {name: sent[name] for name in ("from", "chat", "date")}
+        site.server.odd(("message", {**place, "message_id": 99_999, "hologram": {"id": 1}}))
+        await answered(site.server, room, "You said: [unsupported message: hologram]")
+        room.send({"pinned_message": sent})
+        room.say("hello")
+        await answered(site.server, room, "You said: [unsupported message: hologram]", "You said: hello")
 
     async def test_an_edit_corrects_what_was_said(self, site: Site) -> None:
         room = site.room()
@@ -437,3 +465,26 @@ def _name(entry: dict[str, object]) -> object:
 async def told_in_shell(home: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     """`bubbot ARGUMENTS` beside the running bot."""
     return await asyncio.to_thread(run, home, *arguments)
+
+
+@pytest.mark.proof
+async def test_every_message_of_an_owner_is_stored_whatever_is_in_it(server: Server, ada: User, home: Path) -> None:
+    chance, me = random.Random(5), TelegramBotUser(server.bot.user.id, server.bot.user.username)
+    configured(home, server, SCRIPT, owners=[ada.id], live=False, messages_per_minute=0, bytes_per_day=0)
+    who, expected = {"from": ada.json(), "chat": server.private(ada).chat.json(), "date": int(time.time())}, set()
+    for number in range(200):
+        content = {**random_message(chance, number), **who, "message_id": 1000 + number}
+        content = {name: value for name, value in content.items() if name not in ("sender_chat", "migrate_to_chat_id")}
+        update = server.odd(("message", content))
+        if isinstance(event := read_update("telegram", me, {"update_id": update, "message": content}), Inbound):
+            expected.add(event.external_id)
+    async with running(home):
+        await server.until(lambda: not server.bot.queue.pending(), 120)
+    tape = run(home, "tape", "show", "bubbot/inbox/telegram", "--json").stdout.decode().splitlines()
+    stored = {data["external_id"] for entry in map(json.loads, tape) if (data := _received(entry))}
+    assert stored == expected
+
+
+def _received(entry: dict[str, Any]) -> dict[str, Any] | None:
+    """The inbound of an entry of an inbox; None if it is something else."""
+    return entry["payload"]["data"] if _name(entry) == "inbox/received" else None

@@ -40,15 +40,15 @@ FAST = DiscordReceiveTiming(
 
 def options(server: Server, known: BackfillCursor | None = None, **settings: Any) -> ChannelOptions:
     """What the factory is given, with the server's addresses."""
-    commands = settings.pop("commands", no_commands)
+    commands, zone = settings.pop("commands", no_commands), settings.pop("zone", UTC)
     table = {**server.table(), **settings}
 
     async def what_is_known() -> BackfillCursor:
         return known or BackfillCursor()
 
     return ChannelOptions(
-        "dc", Path(), lambda: at(server), lambda: "id", table, load_cursor=what_is_known, list_commands=commands
-    )
+        "dc", Path(), lambda: at(server), lambda: "id", table, load_cursor=what_is_known, list_commands=commands, zone=zone,
+    )  # fmt: skip
 
 
 def at(server: Server) -> str:

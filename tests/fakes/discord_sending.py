@@ -20,6 +20,8 @@ from tests.fakes.discordapi.server import Server
 
 CREATE = "POST /channels/{}/messages"
 EDIT = "PATCH /channels/{}/messages/{}"
+STORED = {"id": "5", "application_id": "6", "version": "7", "default_member_permissions": None}
+"""What Discord adds to a command that it stores."""
 FAST = DiscordApiTiming(
     call_timeout=2.0,
     upload_timeout=2.0,

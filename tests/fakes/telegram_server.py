@@ -15,6 +15,8 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.fakes.botapi.published import make_judge
+
 TOKEN = "4242:SECRET-token_of-the-bot"
 ME = {"id": 4242, "is_bot": True, "first_name": "Bub", "username": "our_bot"}
 
@@ -36,6 +38,8 @@ class Page:
     body: bytes
 
 
+JUDGE = make_judge()
+"""Judges each request; what it finds fails the test at its end."""
 HANG = object()
 """The connection stays open, and nothing comes."""
 DROP = object()
@@ -56,6 +60,7 @@ class ScriptedServer:
     def __init__(self) -> None:
         self.url = ""
         self.calls: list[Call] = []
+        self.complaints: list[str] = []
         self.updates: list[Any] = []
         self.files: dict[str, Callable[[web.Request], Any]] = {}
         self.usual: dict[str, Any] = {"getMe": ME, "getMyCommands": [], "sendMessage": {"message_id": 7}}
@@ -84,6 +89,7 @@ class ScriptedServer:
         method = request.match_info["method"]
         parameters = await _parameters(request)
         self.calls.append(Call(method, parameters))
+        self.complaints += JUDGE.check_call(method, *_as_text(parameters))
         self.changed.set()
         queue = self._answers[method]
         if queue:
@@ -146,6 +152,13 @@ def _value(name: str, value: str) -> Any:
     return json.loads(value)
 
 
+def _as_text(parameters: dict[str, Any]) -> tuple[dict[str, str], set[str]]:
+    """Return parameters as the Bot API reads them, and the names of the files."""
+    files = {name for name, value in parameters.items() if isinstance(value, tuple)}
+    plain = {name: value for name, value in parameters.items() if name not in files}
+    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in plain.items()}, files
+
+
 @asynccontextmanager
 async def scripted_server() -> AsyncIterator[ScriptedServer]:
     server = ScriptedServer()
@@ -163,3 +176,4 @@ async def scripted_server() -> AsyncIterator[ScriptedServer]:
     finally:
         server.leave()
         await runner.cleanup()
+    assert not server.complaints, server.complaints

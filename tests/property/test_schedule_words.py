@@ -11,6 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from bubbot.errors import ScheduleRefused
+from bubbot.features.schedule.clock import first_instant
 from bubbot.features.schedule.cron import parse_cron
 from bubbot.features.schedule.when.phrases import parse_when
 from bubbot.features.schedule.when.reading import ReadingContext
@@ -120,6 +121,17 @@ WORDS = st.sampled_from(
         "24",
         "december",
         "last",
+        "EST",
+        "ET",
+        "utc+2",
+        "Berlin",
+        "time",
+        "weeks",
+        "after",
+        "march",
+        "first",
+        "2030",
+        "北京时间",
         "3/4",
         "half",
         "past",
@@ -157,4 +169,19 @@ def test_any_words_are_read_or_refused_and_never_lost(words: list[str], space: s
     with suppress(ScheduleRefused):
         request = split_request(typed, context)
         assert request.text in typed
-        assert next_instants(request.reading.when, context.zone, NOW, 1)
+        zone = ZoneInfo(request.reading.zone) if request.reading.zone else context.zone
+        assert next_instants(request.reading.when, zone, NOW, 1)
+
+
+WALLS = st.datetimes(datetime(2026, 3, 3), datetime(2031, 1, 1)).map(lambda it: it.replace(second=0, microsecond=0))  # noqa: DTZ001
+
+
+@settings(max_examples=100, deadline=None)
+@given(wall=WALLS, own=ZONES, said=ZONES)
+def test_a_time_with_a_zone_is_the_instant_at_which_its_clock_shows_it(
+    wall: datetime, own: ZoneInfo, said: ZoneInfo
+) -> None:
+    city = said.key.rpartition("/")[2].replace("_", " ")
+    for words in (f"{wall:%Y-%m-%d %H:%M} {said.key}", f"{wall:%Y-%m-%d} at {wall:%H:%M} {city} time"):
+        rule = parse_when(words, ReadingContext(NOW, own))
+        assert next_instants(rule, own, NOW, 1) == [first_instant(wall, said)]

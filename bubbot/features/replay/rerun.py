@@ -125,7 +125,11 @@ def _answer_calls(reply: ModelReply, record: _RecordedResults) -> list[dict[str,
         {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
         for call in reply.calls
     ]
-    message: dict[str, Any] = {"role": "assistant", "content": reply.text, "tool_calls": calls}
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": route_assistant(clean(reply.text)).content,
+        "tool_calls": calls,
+    }
     if reply.replay:
         message["replay"] = reply.replay
     results = [{"role": "tool", "tool_call_id": call.id, "content": record.answer(call)} for call in reply.calls]
@@ -182,6 +186,6 @@ def _summarise(
 
 
 def _summarise_recorded(turn: TurnRecord) -> RunSummary:
-    text = str(turn.answer.payload["content"]).strip() if turn.answer else ""
+    text = route_assistant(str(turn.answer.payload["content"])).text if turn.answer else ""
     error = str(turn.errors[-1].payload.get("message", "")) if turn.errors else ""
     return _summarise(_answering_steps(turn), text, [call.name for _, call in turn.calls], error=error)

@@ -332,7 +332,8 @@ class JobChanges:
     def _with_schedule(self, job: Job, fields: Mapping[str, Any]) -> Job:
         zone = find_zone(str(fields.get("zone") or job.zone))
         given = str(fields.get("when") or job.when)
-        when = _read(given, self._context(str(zone), job)).when
+        reading = _read(given, self._context(str(zone), job))
+        when, zone = reading.when, find_zone(reading.zone) if reading.zone else zone
         if isinstance(when, OneTime) and (due := when.due_instant(zone)) <= self.now:
             raise build_refusal("at_past", given=given, instant=f"{wall_time(due, zone):%Y-%m-%d %H:%M}")
         job = replace(job, when=when.text, zone=str(zone))

@@ -22,7 +22,7 @@ class _EnglishSentence:
 
     @cached_property
     def _text(self) -> str:
-        return Texts().say(self.name, **self.values)
+        return _say(self.name, self.values, Texts())
 
 
 def build_refusal(sentence: str, **values: object) -> ScheduleRefused:
@@ -32,4 +32,12 @@ def build_refusal(sentence: str, **values: object) -> ScheduleRefused:
 
 def refusal_text(error: ScheduleRefused, texts: Texts) -> str:
     """Return the error as a sentence in this language."""
-    return texts.say(error.sentence, **error.values)
+    return _say(error.sentence, error.values, texts)
+
+
+def _say(sentence: str, values: Mapping[str, object], texts: Texts) -> str:
+    """Return a sentence, and after it the readings that can be typed instead, if there are any."""
+    text, nearest = texts.say(sentence, **values), values.get("nearest")
+    if not isinstance(nearest, tuple):
+        return text
+    return texts.say("when_nearest", refusal=text, nearest="\n".join(nearest))

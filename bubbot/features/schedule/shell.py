@@ -320,7 +320,7 @@ async def show_next(context: CommandContext, args: NextTimes) -> CommandResult:
         zone = find_zone(args.zone or str(context.zone))
         default_time = schedule_limits(context.settings or ScheduleSettings()).default_time
         reading = read_time(args.when, ReadingContext(now, zone, default_time))
-        when = reading.when
+        when, zone = reading.when, find_zone(reading.zone) if reading.zone else zone
         lines = [describe_schedule(when, zone, texts)]
         lines += [texts.say("next_other", words=describe_rule(other, zone, texts)) for other in reading.others]
         moments: list[datetime] = []
@@ -340,7 +340,7 @@ async def show_next(context: CommandContext, args: NextTimes) -> CommandResult:
 def add(changes: JobChanges, formatter: JobFormatter, args: AddJob) -> Facts:
     """Plan a job in a chat."""
     reading = changes.read_time(args.when, args.zone)
-    job, facts = changes.add({**args.options(), "when": reading.when.text})
+    job, facts = changes.add({**args.options(), **reading.job_fields})
     return formatter.format_change("job_added", job, changes, reading.others), facts
 
 
@@ -350,7 +350,7 @@ def edit(changes: JobChanges, formatter: JobFormatter, args: EditJob) -> Facts:
     job_state, options = changes.find(args.job), args.options()
     reading = changes.read_time(args.when, args.zone, job_state.job) if args.when else None
     if reading is not None:
-        options["when"] = reading.when.text
+        options |= reading.job_fields
     job, facts = changes.edit(job_state, options)
     return formatter.format_change("job_changed", job, changes, reading.others if reading else ()), facts
 

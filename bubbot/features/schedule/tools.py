@@ -193,7 +193,7 @@ def schedule_tools(store: ScheduleStore, first_session: Callable[[str], Awaitabl
             pending = changes(turn)
             options = await _with_target(args.options(), first_session)
             reading, typed = _read_request(pending, options, action)
-            job, facts = pending.add({**options, **typed, "when": reading.when.text})
+            job, facts = pending.add({**options, **typed, **reading.job_fields})
             turn.tape.stage(SCHEDULE_TAPE, facts)
             warning = "" if store.is_timer_running else "\n" + turn.texts.say("job_unkept")
             turn.buttons.append(formatter(turn).change_buttons(job, reading.others))
@@ -268,7 +268,7 @@ def schedule_tools(store: ScheduleStore, first_session: Callable[[str], Awaitabl
             job_state, time = (pending.find(args.job), args.when) if args.when else pending.find_at_start(args.job)
             reading = pending.read_time(time, args.zone, job_state.job) if time else None
             if reading is not None:
-                options["when"] = reading.when.text
+                options |= reading.job_fields
             job, facts = pending.edit(job_state, options)
             turn.tape.stage(SCHEDULE_TAPE, facts)
             others = reading.others if reading else ()

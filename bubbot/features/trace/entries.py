@@ -10,7 +10,7 @@ from bubbot.features.trace.words import Excerpt
 from bubbot.records import dataclass
 from bubbot.runtime.context.attachments import FILE, IMAGE, is_attached
 from bubbot.runtime.turns import CallRecord, read_calls, read_results
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry, encode, text_field, thaw
+from bubbot.tape.entry import THOUGHTS, JsonObject, Kind, TapeEntry, encode, text_field, thaw
 
 ROW_CHARS = 600
 """Characters of one text in a list."""
@@ -165,15 +165,18 @@ def _list_parts(entry: TapeEntry, limit: int) -> Iterator[WordPart]:
     def part(text: str, label: str = "", form: WordForm = "plain", *, is_error: bool = False) -> WordPart:
         return WordPart(label, Excerpt.of(text, limit), form, is_error)
 
+    thoughts = [part(text, THOUGHTS)] if (text := text_field(payload, THOUGHTS)) else []
     match entry.kind:
         case _ if entry.erased:
             return
         case Kind.MESSAGE:
             # What people type is shown as they typed it; models write Markdown.
             yield from _message_parts(payload, "markdown" if payload.get("role") == "assistant" else "plain", limit)
+            yield from thoughts
         case Kind.TOOL_CALL:
             if text := text_field(payload, "content"):
                 yield part(text, form="markdown")
+            yield from thoughts
             yield from (part(pretty_arguments(call.arguments), call.name, "code") for call in read_calls(entry))
         case Kind.TOOL_RESULT:
             for result in read_results(entry):

@@ -12,7 +12,7 @@ from bubbot.ports.inbox import INBOX_PREFIX
 from bubbot.records import dataclass
 from bubbot.runtime.turns import TurnRecord
 from bubbot.tape.boundary import TapeBoundary
-from bubbot.tape.entry import Kind, TapeEntry, text_field
+from bubbot.tape.entry import THOUGHTS, Kind, TapeEntry, text_field
 from bubbot.tape.events import STEP_EVENT, TURN_ENDS, TURN_START
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import IdRanges, TapeQuery
@@ -170,7 +170,7 @@ def _describe_turn(
         author or (text_field(sender, "name") if isinstance(sender, Mapping) else ""),
         origin if origin in ORIGINS else "",
         tuple(part for row in asked for part in row.parts),
-        tuple(part for row in answers[:1] for part in row.parts),
+        tuple(part for row in answers[:1] for part in row.parts if part.label != THOUGHTS),
         any(row.erased for row in (*asked, *answers)),
         text_field(commands[-1].data, "name") if commands and record.answer is None else "",
         tuple(dict.fromkeys(step.model for step in record.answering_steps if step.model)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
+from datetime import UTC, tzinfo
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
@@ -130,6 +131,7 @@ class ChannelOptions:
         list_commands: lists the comma commands, for a menu; call it after `run` has begun, and see `HasCommandMenu`.
         overhears: messages that are not for the bot matter, too: some of its chats are in `respond_to_all` or
             `record_only`.
+        zone: the time zone of the deployment, in which a time that a platform sends as a number is read.
     """
 
     name: str
@@ -141,6 +143,7 @@ class ChannelOptions:
     load_cursor: Callable[[], Awaitable[BackfillCursor]] = empty_cursor
     list_commands: Callable[[], Sequence[CommandInfo]] = no_commands
     overhears: bool = False
+    zone: tzinfo = UTC
 
 
 S = TypeVar("S", bound=AdapterSettings)

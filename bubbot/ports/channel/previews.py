@@ -25,7 +25,7 @@ class TurnStarted:
 
 @dataclass(frozen=True, slots=True)
 class TextStreamed:
-    """A piece of the model's text, as people may see it; together the pieces of a step are its text.
+    """A piece of the model's text, as people may see it; together the pieces of a step, since a `TextDiscarded`, are its text.
 
     Attributes:
         text: the piece.
@@ -35,6 +35,11 @@ class TextStreamed:
 
     text: str
     quiet: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TextDiscarded:
+    """All pieces of the step so far were a thought, which its model began without a mark: its text begins after them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +100,14 @@ class TurnFinished:
 
 
 Preview: TypeAlias = (
-    TurnStarted | ForeignWordsShown | TextStreamed | ToolStarted | ToolFinished | StepFinished | TurnFinished
+    TurnStarted
+    | ForeignWordsShown
+    | TextStreamed
+    | TextDiscarded
+    | ToolStarted
+    | ToolFinished
+    | StepFinished
+    | TurnFinished
 )
 """An event of a running turn. It is never a fact: `send` delivers the final text even if these are lost."""
 PreviewCallback: TypeAlias = Callable[[str, Preview], None]

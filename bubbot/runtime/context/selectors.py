@@ -26,7 +26,7 @@ from bubbot.runtime.context.quoting import (
     indent_lines,
     quote_text,
 )
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical, encode, int_field, thaw
+from bubbot.tape.entry import THOUGHTS, JsonObject, Kind, TapeEntry, canonical, encode, int_field, thaw
 from bubbot.tape.handle import CORRECTION
 from bubbot.tape.query import parse_moment
 
@@ -291,6 +291,10 @@ def ensure_user_last(messages: tuple[ContextMessage, ...]) -> tuple[ContextMessa
     return (*messages, ContextMessage({"role": "user", "content": CONTINUES_MESSAGE}, ()))
 
 
+_NOT_SENT = frozenset({"role", "content", "tool_calls", THOUGHTS})
+"""What of the payload of a message is not sent as it is."""
+
+
 def _message(entry: TapeEntry, stamps: tzinfo | None) -> list[ContextMessage]:
     payload = entry.payload
     role, content = payload.get("role"), _content(payload.get("content"))
@@ -308,7 +312,7 @@ def _message(entry: TapeEntry, stamps: tzinfo | None) -> list[ContextMessage]:
         content = _with_head(_head(entry, stamps), content, INDENT if entry.meta.get("group") else "")
     elif isinstance(content, list):
         content = _plain(content)
-    extra = {key: thaw(value) for key, value in payload.items() if key not in ("role", "content", "tool_calls")}
+    extra = {key: thaw(value) for key, value in payload.items() if key not in _NOT_SENT}
     return [ContextMessage({"role": role, "content": content, **extra}, (entry.id,))]
 
 

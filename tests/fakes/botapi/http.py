@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import PurePosixPath
 
 from aiohttp import web
@@ -15,6 +16,7 @@ from tests.fakes.botapi.asking import ASKING
 from tests.fakes.botapi.changing import CHANGING
 from tests.fakes.botapi.errors import Json, Refusal, conflict
 from tests.fakes.botapi.params import Params, read
+from tests.fakes.botapi.published import LibraryApi, PublishedApi, make_judge
 from tests.fakes.botapi.reach import Site
 from tests.fakes.botapi.sending import SENDING, UPLOAD_LIMIT
 from tests.fakes.botapi.updates import LONGEST_POLL, WHILE_WEBHOOK
@@ -49,6 +51,11 @@ class Front(http.Front[Call]):
         self.site = site
         self.webhooks = webhooks
         self.conflict_pause = conflict_pause
+        self.judge = _judge()
+        self.complaints: list[str] = []
+        """What the published Bot API does not allow: of the adapter's requests, and of the answers to anybody's."""
+        self.odd: set[int] = set()
+        """Updates that are not as the Bot API describes them, on purpose."""
 
     def app(self) -> web.Application:
         app = web.Application(client_max_size=UPLOAD_LIMIT + 1024 * 1024)
@@ -81,7 +88,11 @@ class Front(http.Front[Call]):
             call.bot = bot.user.username
             params = await read(request)
             call.params, call.files = params.values, {name: len(one.content) for name, one in params.files.items()}
+            if "python-telegram-bot" in request.headers.get("User-Agent", ""):
+                self.complaints += self.judge.check_call(call.method, call.params, call.files)
             call.result = await self.carry_out(bot, call.method, params)
+            if isinstance(self.judge, PublishedApi) and call.method in self.judge.methods:
+                self.complaints += self.judge.check_result(call.method, self._regular(call.result))
         except web.HTTPRequestEntityTooLarge:
             return _refused(call, Refusal(413, "Request Entity Too Large"))
         except Refusal as refusal:
@@ -89,6 +100,11 @@ class Front(http.Front[Call]):
                 await self._slowly(request)
             return _refused(call, refusal)
         return web.json_response({"ok": True, "result": call.result})
+
+    def _regular(self, result: object) -> object:
+        """Leave out the updates that are odd on purpose."""
+        updates = result if isinstance(result, list) else []
+        return [each for each in updates if each.get("update_id") not in self.odd] if updates else result
 
     async def _slowly(self, request: web.Request) -> None:
         """The first conflict is told at once, further ones within the pause only after it."""
@@ -137,6 +153,12 @@ class Front(http.Front[Call]):
         headers = {"Content-Disposition": f'attachment; filename="{PurePosixPath(path).name}"'}
         content = self.site.world.files[file_id].content
         return web.Response(body=content, content_type="application/octet-stream", headers=headers)
+
+
+@cache
+def _judge() -> LibraryApi | PublishedApi:
+    """Return the judge of all servers: it takes a while to read, and does not change."""
+    return make_judge()
 
 
 def _refused(call: Call, refusal: Refusal) -> web.Response:

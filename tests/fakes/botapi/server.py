@@ -8,6 +8,7 @@ count UTF-16 units.
 
 from __future__ import annotations
 
+from types import TracebackType
 from typing import Any
 
 from tests.fakes.botapi.errors import Json
@@ -46,6 +47,14 @@ class Server(PlatformServer[World, Call]):
         self._front = Front(Site(world, FloodControl(limits)), self._webhooks, conflict_pause)
         super().__init__(world, self._front)
         self.bot: Bot = self.add_bot(username, name, privacy=privacy)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it, and fail if something was said that the published Bot API does not allow."""
+        await super().__aexit__(kind, error, trace)
+        if error is None:
+            assert not self._front.complaints, "\n".join(dict.fromkeys(self._front.complaints))
 
     async def disconnect(self) -> None:
         for bot in self.world.bots.values():
@@ -131,4 +140,5 @@ class Server(PlatformServer[World, Call]):
         number = (bot or self.bot).queue.push(kind, content, always=True)
         self.world.changed.set()
         assert number is not None
+        self._front.odd.add(number)
         return number

@@ -122,7 +122,7 @@ def _kept(asked: Asked, given: Json) -> Json:
         "description_localizations": given.get("description_localizations"),
         "dm_permission": given.get("dm_permission", True) is not False,
         "contexts": given.get("contexts"),
-        "integration_types": given.get("integration_types", [0]),
+        "integration_types": given.get("integration_types") or [0],
         "nsfw": bool(given.get("nsfw")),
     }
     options = [_option(option) for option in given.get("options") or []]

@@ -57,7 +57,8 @@ def _outcome(asked: Asked, one: Interaction, kind: object) -> Json:
         }
         if one.channel.guild is not None:
             told["guild_id"] = str(one.channel.guild.id)
-        answer["resource"] = {"type": kind, "message": shown(asked, one.response)}
+        if kind in (4, 7):  # what is deferred has no message yet
+            answer["resource"] = {"type": kind, "message": shown(asked, one.response)}
     return answer
 
 

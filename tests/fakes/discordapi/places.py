@@ -43,6 +43,7 @@ def application(asked: Asked) -> Json:
         "bot_require_code_grant": False,
         "verify_key": f"{bot.application_id:064x}",
         "flags": bot.flags(),
+        "flags_new": str(bot.flags()),
         "bot": shapes.user(bot.user),
         "owner": {**shapes.user(bot.user), "id": str(bot.application_id - 1), "username": "owner"},
         "team": None,
@@ -52,6 +53,9 @@ def application(asked: Asked) -> Json:
         "integration_types_config": {"0": {}, "1": {}},
         "approximate_guild_count": len(asked.world.guilds),
         "approximate_user_install_count": 0,
+        "approximate_user_authorization_count": 0,
+        "explicit_content_filter": 0,
+        "eligible_oauth2_scopes": ["applications.commands", "bot", "identify"],
     }
 
 
@@ -225,7 +229,7 @@ def active(asked: Asked) -> Json:
     """The threads of a guild that are open and that the bot sees."""
     there = [one for one in _guild(asked).channels.values() if one.is_thread and not one.archived and _sees(asked, one)]
     joined = [shapes.thread_member(one, asked.me.id) for one in there if asked.me.id in one.joined]
-    return {"threads": [shapes.channel(one, viewer=asked.me) for one in there], "members": joined}
+    return {"threads": [shapes.channel(one, viewer=asked.me) for one in there], "members": joined, "has_more": False}
 
 
 def _sees(asked: Asked, one: Channel) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import mimetypes
 import re
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import quote
 
@@ -103,6 +103,14 @@ def post(
     return one
 
 
+def _labels(component: Json) -> Iterator[str]:
+    """The words of a component and of those within it."""
+    if words := component.get("label") or component.get("content"):
+        yield words
+    for inner in component.get("components") or []:
+        yield from _labels(inner)
+
+
 def describe(world: World, one: Message) -> str:
     """A message in one line for the transcript: ids of people, roles and channels become names."""
 
@@ -121,7 +129,7 @@ def describe(world: World, one: Message) -> str:
     parts += [f"[file {file.name}, {file.size} bytes]" for file in one.files]
     parts += [f"[embed: {embed.get('title') or embed.get('description') or ''}]" for embed in one.embeds]
     parts += [f"[sticker {sticker['name']}]" for sticker in one.stickers]
-    parts += [f"[{' | '.join(part['label'] for part in row['components'])}]" for row in one.components]
+    parts += [f"[{' | '.join(_labels(row))}]" for row in one.components]
     if one.reference is not None:
         parts.insert(0, f"(to #{world.number(one.reference[1])})")
     if one.interaction is not None and "original_response_message_id" not in one.interaction:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
+
 from tests.fakes.discordapi.errors import Json
 from tests.fakes.discordapi.permissions import in_channel
 from tests.fakes.discordapi.world import (
@@ -27,6 +30,7 @@ def user(one: User) -> Json:
         "avatar": None,
         "discriminator": "0" if not one.is_bot else "4242",
         "public_flags": 0,
+        "flags": 0,
         "global_name": one.global_name,
         "avatar_decoration_data": None,
         "primary_guild": None,
@@ -181,7 +185,7 @@ def message(world: World, one: Message, *, content: bool = True, deep: bool = Tr
         "timestamp": one.timestamp,
         "edited_timestamp": one.edited,
         "flags": one.flags,
-        "components": one.components,
+        "components": _numbered(one.components, itertools.count(1)),
         "id": str(one.id),
         "channel_id": str(one.channel.id),
         "author": user(one.author),
@@ -211,6 +215,19 @@ def message(world: World, one: Message, *, content: bool = True, deep: bool = Tr
     return {**shown, **one.more}
 
 
+def _numbered(components: list[Json], numbers: Iterator[int]) -> list[Json]:
+    """Components as Discord gives them back: each has a number within its message."""
+    shown = []
+    for component in components:
+        one = {"id": next(numbers), **component}
+        if "components" in one:
+            one["components"] = _numbered(one["components"], numbers)
+        if "accessory" in one:
+            [one["accessory"]] = _numbered([one["accessory"]], numbers)
+        shown.append(one)
+    return shown
+
+
 def _reference(world: World, one: Message, *, content: bool, deep: bool) -> Json:
     assert one.reference is not None
     place, number = one.reference
@@ -233,6 +250,9 @@ def guild(one: Guild, *, viewer: User | None = None) -> Json:
         "name": one.name,
         "icon": None,
         "description": None,
+        "home_header": None,
+        "application_id": None,
+        "incidents_data": None,
         "splash": None,
         "discovery_splash": None,
         "banner": None,

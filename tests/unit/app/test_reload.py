@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -26,7 +27,7 @@ from bubbot.home import Home
 from bubbot.ops.service.notify import ServiceNotifier
 from bubbot.ops.service.report import ServiceReporter, ServiceTiming
 from bubbot.ports.channel import BotIdentity, ChannelOptions, Inbound, Receive, Sender
-from bubbot.settings.loader import ModelSettings, Settings
+from bubbot.settings.loader import BotSettings, ModelSettings, Settings
 from bubbot.tape.entry import timestamp
 from tests.gateways import Stage
 
@@ -72,6 +73,7 @@ class Platforms:
     def __init__(self) -> None:
         self.steps: dict[str, Steps] = {}
         self.made: list[Adapter] = []
+        self.options: list[ChannelOptions] = []
 
     def load(self, group: str, name: str) -> Any:
         """See `plugins.load`; models are real."""
@@ -81,6 +83,7 @@ class Platforms:
         def make(options: ChannelOptions) -> Adapter:
             made = Adapter(options.name, self.steps.get(options.name, {}))
             self.made.append(made)
+            self.options.append(options)
             return made
 
         return make
@@ -133,6 +136,12 @@ async def until(true: Callable[[], object]) -> None:
 
 async def refused() -> None:
     raise ChannelRefused("its token")
+
+
+async def test_a_channel_is_told_the_time_zone(tmp_path: Path, platforms: Platforms) -> None:
+    settings = configured(good={}).model_copy(update={"bot": BotSettings(timezone="Asia/Shanghai")})
+    async with running(tmp_path, settings):
+        assert [options.zone for options in platforms.options] == [ZoneInfo("Asia/Shanghai")]
 
 
 async def test_while_a_channel_is_begun_anew_a_refused_one_does_not_end_the_bot(

@@ -347,6 +347,25 @@ async def test_silence_after_a_message_was_begun_leaves_no_half_of_a_text() -> N
         assert await bench.outbox.pending() == ()
 
 
+@virtual
+@pytest.mark.parametrize(("answer", "last"), [("[SILENT]", "let me look"), ("Hello!", "Hello!")])
+async def test_a_thought_that_was_shown_is_taken_back_when_its_end_comes(answer: str, last: str) -> None:
+    stage, steps = Stage(), iter(["let me look", f"They are in a hurry.|\n</think>\n{answer}"])
+
+    async def stream(request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        text = next(steps)
+        for piece in text.split("|"):
+            yield TextDelta(piece)
+            await asyncio.sleep(10)
+        is_first = text == "let me look"
+        yield ModelReply(text.replace("|", ""), (ToolCall("1", "tape_info", "{}"),) if is_first else ())
+
+    async with live(Replying(stream), stage) as bench:
+        await answered(bench)
+        assert any("hurry" in text for text in stage.acts("edit"))
+        assert list(stage.seen.values()) == [last]
+
+
 async def begun(store: TapeStore, stage: Stage) -> None:
     """A process that dies when it has begun to show its answer."""
     async with running(store, writing(*(["half "] * 1000), every=0.5), Options(rules=rules()), channel=stage) as bench:

@@ -108,3 +108,10 @@ def test_addresses_of_people_and_tools_stand_unless_the_model_wrote_them_before(
     assert stands(result)
     assert not stands(call, result)
     assert not stands(make.message("assistant", SHOWN))
+
+
+def test_another_text_begins_outside_code_and_without_what_was_held_back() -> None:
+    quiet = QuietText(lambda _: False)
+    assert quiet.feed("```\n<b>half") == "```\n"
+    quiet.restart()
+    assert quiet.feed("<b> ") + quiet.flush() == "< b> "

@@ -346,15 +346,6 @@ class TestWhatIsKept:
             assert answer.meta["model"] == "scripted"
 
 
-async def test_the_answer_on_the_tape_is_what_the_model_wrote_and_what_people_read_is_routed(
-    memory_store: InMemoryStore,
-) -> None:
-    async with running(memory_store, Played(says("<think>hm</think>Yes."))) as bench:
-        result = await bench.say("really?")
-        assert result.text == "Yes."
-        assert texts_of(await bench.entries(), "assistant") == ["<think>hm</think>Yes."]
-
-
 async def test_closing_a_model_call_early_cancels_it(memory_store: InMemoryStore) -> None:
     ended = asyncio.Event()
 

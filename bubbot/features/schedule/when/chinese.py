@@ -21,6 +21,8 @@ from bubbot.features.schedule.when.english import (
     read_over,
     read_start,
     read_vague,
+    read_weekday_of_weeks,
+    set_counted_day,
     set_every,
 )
 from bubbot.features.schedule.when.reading import Repetition, Span, TimeWords
@@ -35,10 +37,10 @@ _PARTS: Mapping[str, str] = MappingProxyType(
     {
         "凌晨": "dawn", "清早": "morning", "清晨": "morning", "早晨": "morning", "早上": "morning", "上午": "morning",
         "早": "morning", "中午": "noon", "正午": "noon", "午后": "afternoon", "下午": "afternoon", "傍晚": "dusk",
-        "晚上": "evening", "夜晚": "evening", "夜里": "night", "深夜": "night", "晚": "evening",
+        "晏昼": "afternoon", "下昼": "afternoon", "晚上": "evening", "夜晚": "evening", "夜里": "night", "深夜": "night", "晚": "evening",
     }
 )  # fmt: skip
-_PART = r"(?:凌晨|清早|清晨|早晨|早上|上午|中午|正午|午后|下午|傍晚|晚上|夜晚|夜里|深夜)"
+_PART = r"(?:凌晨|清早|清晨|早晨|早上|上午|中午|正午|午后|下午|[晏下]昼|傍晚|晚上|夜晚|夜里|深夜|[早晚](?=\s?\d))"
 _UNITS: Mapping[str, Span] = MappingProxyType(
     {
         "秒": Span(seconds=1), "分": Span(seconds=60), "刻": Span(seconds=900), "小": Span(seconds=3600),
@@ -57,8 +59,8 @@ _CLOCK = re.compile(
     rf"(?P<part>{_PART})?的?\s*(?:"
     r"(?P<digits>\d{1,2})[:：](?P<digit_minute>\d{2})(?:[:：](?P<second>\d{2}))?(?![\d:])"
     rf"|差\s*(?P<before>{_N})\s*(?P<before_unit>分|刻)钟?\s*(?P<before_hour>{_N})\s*点"
-    rf"|(?P<hour>{_N})\s*[点时](?:\s*钟|整)?(?:\s*(?P<half>半){_NOT_HALF}|\s*过?(?P<quarter>[一三1-3])\s*刻钟?"
-    rf"|\s*过?(?P<minute>{_N})\s*分钟?(?!之?后)|\s*(?P<short>\d{{2}}|[零〇]\s*[一二三四五六七八九]|[二三四五]?十[一二三四五六七八九]?){_NOT_MINUTES})?"
+    rf"|(?P<hour>{_N})\s*[点时](?:\s*钟|整|正(?!在))?(?:\s*[踏搭]?(?P<half>半){_NOT_HALF}(?:\s*(?P<half_second>{_N})\s*秒)?|\s*(?:[踏搭](?P<fives>[一二两三四五六七八九十]{{1,2}})|(?P<fives_>[一二两三四五六七八九十]{{1,2}})个字)|\s*过?(?P<quarter>[一三1-3])\s*刻钟?"
+    rf"|\s*过?(?P<minute>{_N})\s*分钟?(?!之?后)(?:\s*(?P<minute_second>{_N})\s*秒)?|\s*(?P<short>\d{{2}}|[零〇]\s*[一二三四五六七八九]|[二三四五]?十[一二三四五六七八九]?){_NOT_MINUTES})?"
     r"|(?P<midnight>半夜|午夜|零时)(?:(?:十二|12|零|0)点)?"
     r"|(?P<noon>正午)(?![\d一二三四五六七八九十]))"
 )
@@ -108,22 +110,28 @@ def _clock_of(match: re.Match[str]) -> Clock:
     if match["noon"]:
         return Clock(source, 12, is_exact=True)
     if match["digits"]:
-        hour, second = match["digits"], int(match["second"] or 0)
+        hour, digit_second = match["digits"], int(match["second"] or 0)
         is_exact = hour.startswith("0") or int(hour) > 12
-        return Clock(source, int(hour), int(match["digit_minute"]), second, part=part, is_exact=is_exact)
+        return Clock(source, int(hour), int(match["digit_minute"]), digit_second, part=part, is_exact=is_exact)
     if match["before"]:
         minutes = _integer(match["before"], source) * (15 if match["before_unit"] == "刻" else 1)
-        hour = _integer(match["before_hour"], source)
-        return Clock(source, (hour - 2) % 12 + 1 if hour <= 12 else hour - 1, 60 - minutes, part=part)
+        following = _integer(match["before_hour"], source)
+        return Clock(source, (following - 2) % 12 + 1 if following <= 12 else following - 1, 60 - minutes, part=part)
     minute = 30 if match["half"] else 0
+    fives = match["fives"] or match["fives_"]
+    if fives:  # Cantonese counts the minutes by fives
+        minute = 5 * _integer(fives, source)
     if match["quarter"]:
         minute = 15 * _integer(match["quarter"], source)
     elif match["minute"] or match["short"]:
         minute = _integer((match["minute"] or match["short"]).replace(" ", ""), source)
-    is_bare = not (match["half"] or match["quarter"] or match["minute"] or match["short"]) and source.endswith("点")
+    said_second = match["half_second"] or match["minute_second"]
+    second = _integer(said_second, source) if said_second else 0
+    has_minute = fives or match["half"] or match["quarter"] or match["minute"] or match["short"]
+    is_bare = not has_minute and source.endswith("点")
     hour = match["hour"]
     is_exact = hour.startswith("0") and len(hour) == 2
-    return Clock(source, _integer(hour, source), minute, part=part, is_exact=is_exact, is_bare=is_bare)
+    return Clock(source, _integer(hour, source), minute, second, part=part, is_exact=is_exact, is_bare=is_bare)
 
 
 def find_chinese_clocks(text: str, position: int) -> tuple[list[Clock], int]:
@@ -140,7 +148,7 @@ def find_chinese_clocks(text: str, position: int) -> tuple[list[Clock], int]:
     return clocks, end
 
 
-_DAYS: Mapping[str, int] = MappingProxyType({"今": 0, "明": 1, "后": 2, "大后": 3})
+_DAYS: Mapping[str, int] = MappingProxyType({"今": 0, "明": 1, "听": 1, "后": 2, "大后": 3})
 
 
 def _day(words: TimeWords, match: re.Match[str]) -> bool:
@@ -195,7 +203,7 @@ def _date(words: TimeWords, match: re.Match[str]) -> bool:
         return False
     if words.every is not None and not words.has_start:
         return False
-    parts, source = match.groupdict(), match[0]
+    parts, source = {name.rstrip("_"): value for name, value in match.groupdict().items() if value}, match[0]
     day = _integer(parts["day"], source)
     month = _integer(parts["month"], source) if parts.get("month") else None
     if not 1 <= day <= 31 or (month is not None and not 1 <= month <= 12):
@@ -208,14 +216,32 @@ def _date(words: TimeWords, match: re.Match[str]) -> bool:
     if parts.get("year_name"):
         words.year_offset = {"今": 0, "明": 1, "后": 2}[parts["year_name"]]
     if parts.get("month_name"):
-        words.month_offset = 0 if parts["month_name"] in ("这", "本") else parts["month_name"].count("下")
+        words.month_offset = 0 if parts["month_name"] in ("这", "本", "今") else parts["month_name"].count("下")
     return True
+
+
+def _counted_day(words: TimeWords, match: re.Match[str]) -> bool:
+    """Read a day that is counted in one month, such as 十月第一个星期一."""
+    return set_counted_day(
+        words,
+        *_counted_days(match),
+        month=_integer(match["month"], match[0]) if match["month"] else None,
+        year=int(match["year"]) if match["year"] else None,
+        offset=match["offset"].count("下") if match["offset"] else None,
+    )
+
+
+def _counted_days(match: re.Match[str]) -> tuple[int, tuple[int, ...]]:
+    """Return which of the days that count."""
+    name = match["name"]
+    weekdays = ALL_DAYS if name in ("天", "日") else WORKDAYS if name == "工作日" else (_weekday_of(name[-1]),)
+    return -1 if match["nth"] is None else _integer(match["nth"], match[0]), weekdays
 
 
 def _month_end(words: TimeWords, match: re.Match[str]) -> bool:
     if words.has_date or words.every is not None:
         return False
-    words.is_last_day, name = True, match["month_name"] or ""
+    words.ordinal, words.counted, name = -1, ALL_DAYS, match["month_name"] or ""
     words.month_offset = name.count("下") if name else None
     return True
 
@@ -277,6 +303,10 @@ def _every_weekdays(words: TimeWords, match: re.Match[str]) -> bool:
         words.every = replace(words.every, weekdays=weekdays, is_open=False)
         return True
     return set_every(words, Repetition(weekdays=weekdays))
+
+
+def _weekday_of_weeks(words: TimeWords, match: re.Match[str]) -> bool:
+    return read_weekday_of_weeks(words, _weekdays_of(match["names"]))
 
 
 def _if_weekday(words: TimeWords, match: re.Match[str]) -> bool:
@@ -344,12 +374,10 @@ def _month_days(words: TimeWords, match: re.Match[str]) -> bool:
 
 
 def _ordinal_day(words: TimeWords, match: re.Match[str]) -> bool:
-    ordinal = -1 if match["nth"] is None else _integer(match["nth"], match[0])
+    ordinal, weekdays = _counted_days(match)
     if not (ordinal == -1 or 1 <= ordinal <= 4):
         return False
-    name = match["name"]
-    weekdays = ALL_DAYS if name in ("天", "日") else WORKDAYS if name == "工作日" else (_weekday_of(name[-1]),)
-    if name in ("天", "日") and ordinal > 0:
+    if weekdays == ALL_DAYS and ordinal > 0:
         return set_every(words, Repetition(month_days=(ordinal,)))
     return set_every(words, Repetition(weekdays=weekdays, ordinal=ordinal))
 
@@ -419,6 +447,11 @@ CHINESE_PHRASES: tuple[Phrase, ...] = (
         _minutes_of_hours,
     ),
     phrase(
+        rf"(?:(?:(?P<year>\d{{4}})年)?(?P<month>{_N})月|(?P<offset>下+|这|本)个?月)的?\s*(?:第\s*(?P<nth>[一二三四五1-5])个?|最后一?个?|最末一?个?)\s*"
+        rf"(?P<name>{_WEEK}{_DAY}|工作日|天|日)",
+        _counted_day,
+    ),
+    phrase(
         rf"每个?月(?:的)?\s*(?:第\s*(?P<nth>[一二三四1-4])个?|最后一?个?|最末一?个?)\s*(?P<name>{_WEEK}{_DAY}|工作日|天|日)",
         _ordinal_day,
     ),
@@ -436,6 +469,7 @@ CHINESE_PHRASES: tuple[Phrase, ...] = (
     phrase(r"每(?:一|1)?(?:天|日)(?P<part>)", _every_day),
     phrase(r"每(?:个|一个?)?(?P<part>早|晚)上?", _every_day),
     phrase(rf"每(?:个|一个?)?(?=周[^末]|星期|礼拜)(?P<names>{_WEEK}{_NAME_LIST})", _every_weekdays),
+    phrase(rf"的?(?:每个?)?(?P<names>{_WEEK}{_NAME_LIST})", _weekday_of_weeks),
     phrase(rf"(?P<names>{_WEEK}{_DAY}\s*(?:到|至|-|–)\s*(?:{_WEEK})?{_DAY}){_NOT_DIGITS}", _every_weekdays),
     phrase(rf"每\s*(?P<span>{_SPAN})", _every_span),
     phrase(r"每(?:一|1)?个?(?P<unit>周末|周|星期|礼拜|月|年|小时|钟头|分钟|刻钟|季度|季)", _every_unit),
@@ -451,19 +485,19 @@ CHINESE_PHRASES: tuple[Phrase, ...] = (
         read_vague,
     ),
     phrase(r"(?P<day>今|明)(?P<part>早|晚)上?", _day),
-    phrase(r"(?P<day>大后|后|今|明)[天日儿](?:的?(?P<part>早(?![上晨])|晚(?!上)))?", _day),
-    phrase(r"(?P<week>下+|这|本)?个?周末", _weekend),
-    phrase(rf"(?P<week>下+|这|本)?{_WEEK}(?P<day>{_DAY}){_NOT_DIGITS}", _weekday),
-    phrase(rf"(?P<week>下+|这|本){_WEEK}", _week),
+    phrase(r"(?P<day>大后|后|今|明|听(?=日))[天日儿](?:的?(?P<part>早(?![上晨])|晚(?!上)))?", _day),
+    phrase(r"(?P<week>下+|这|本|今)?个?周末", _weekend),
+    phrase(rf"(?P<week>下+|这|本|今)?{_WEEK}(?P<day>{_DAY}){_NOT_DIGITS}", _weekday),
+    phrase(rf"(?P<week>下+|这|本|今){_WEEK}", _week),
     phrase(rf"[（(]{_WEEK}(?P<day>{_DAY})[)）]", _same_weekday),
     phrase(
-        rf"(?:(?P<year>\d{{4}}|[零〇一二三四五六七八九]{{4}})年|(?P<year_name>[今明后])年)?\s*(?P<month>{_N})月\s*(?P<day>{_N})[日号]"
-        + _NOT_PLACE,
+        rf"(?:(?:(?P<year>\d{{4}}|[零〇一二三四五六七八九]{{4}})年|(?P<year_name>[今明后])年)[\s,，]*(?P<month>{_N})月\s*(?P<day>{_N})(?:[日号]|(?![\d:点时]))"
+        rf"|(?P<month_>{_N})月\s*(?P<day_>{_N})[日号])" + _NOT_PLACE,
         _date,
     ),
-    phrase(rf"(?P<month_name>下+|这|本)个?月的?\s*(?P<day>{_N})[日号]{_NOT_PLACE}", _date),
-    phrase(rf"(?P<day>{_N})[日号]{_NOT_PLACE}", _date),
-    phrase(r"(?:(?P<month_name>下+|这|本)个?)?月[底末]", _month_end),
+    phrase(rf"(?P<month_name>下+|这|本|今)个?月的?\s*(?P<day>{_N})[日号]{_NOT_PLACE}", _date),
+    phrase(rf"(?P<day>{_N})[日号]{_NOT_PLACE}(?!之?[后内])", _date),
+    phrase(r"(?:(?P<month_name>下+|这|本|今)个?)?月[底末]", _month_end),
     phrase(r"下个?(?P<month>月)|(?P<month_>)明年", _next_unit),
     phrase(
         rf"(?:再过|过|再等|等|再)?\s*(?P<span>{_SPAN})\s*(?:之后|以后|过后|后)(?!天)|(?:再过|过|再等)\s*(?P<bare>{_SPAN})",

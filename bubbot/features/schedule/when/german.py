@@ -25,8 +25,12 @@ from bubbot.features.schedule.when.english import (
     read_over,
     read_start,
     read_vague,
+    read_weekday_of_weeks,
     repeat_date,
+    set_counted_day,
     set_every,
+    set_nth_weekday,
+    year_of,
 )
 from bubbot.features.schedule.when.reading import Repetition, Span, TimeWords
 from bubbot.features.schedule.when.rules import ALL_DAYS, WORKDAYS
@@ -68,6 +72,7 @@ _ONE = (
 _TEN = r"(?:(?:ein|zwei|drei|vier|fünf|sechs|sieben|acht|neun)und)?(?:zwanzig|dreißig|vierzig|fünfzig|sechzig|siebzig|achtzig|neunzig)"
 _N = rf"(?:\d{{1,6}}(?:[.,]\d{{1,2}})?|{_TEN}|{_ONE})"
 _ORDINAL_WORD = r"(?:erste|zweite|dritte|vierte|fünfte|sechste|siebte|achte|neunte|zehnte)[nrs]?"
+_DAY_NUMBER = rf"(?:\d{{1,2}}(?:te[nrs]?|\.)?|{_ORDINAL_WORD})"
 _UNIT = r"(?:sekunden?|sek|minuten?|min|stunden?|std|h|tage?n?|wochen?|monate?n?|quartale?n?|jahre?n?)" + _END + r"\.?"
 _HALVED = r"(?:sekunden?|minuten?|stunden?|tage?n?|wochen?|monate?n?|jahre?n?)" + _END
 _PIECE = (
@@ -83,12 +88,13 @@ _MONTH = (
     r"|november|nov|dezember|dez)" + _END + r"\.?"
 )
 _PART = r"(?:frühmorgens|früh|morgen|vormittag|mittag|nachmittag|abend|nacht)"
-_BREAK = r"\s*(?:,\s*und\b|,|und\b|&|\+|/)\s*"
+_BREAK = r"\s*(?:,\s*und\b|,|und\b|&|\+(?!\d\d:?\d\d)|/)\s*"
 _RANGE = r"\s*(?:-|–|bis\b)\s*"
 _NUMBERS = rf"\d{{1,2}}\.?(?:(?:{_BREAK}|{_RANGE})\d{{1,2}}\.?(?![\d:]))*"
 _NAMES = rf"{_WEEKDAY}s?{_END}(?:(?:{_BREAK}|{_RANGE})(?:jeden\s+)?{_WEEKDAY}s?{_END})*"
 _SHORT_NAMES = rf"{_SHORT}(?:(?:{_BREAK}|{_RANGE}){_SHORT})*"
 _MONTH_NAMES = rf"{_MONTH}(?:(?:{_BREAK}|{_RANGE}){_MONTH})*"
+_NEXT = r"(?:nächste[nrs]?|kommende[nrs]?)"
 _EVERY = r"(?:jede[nrsm]?|alle)"
 _OF_MONTH = r"(?:(?:jede[ns]|eines\s+jeden)\s+monats|(?:im|des|in\s+jedem)\s+monate?s?)" + _END
 _PIECES = re.compile(_spelled(rf"{_PIECE}"))
@@ -127,7 +133,9 @@ def number_of(word: str) -> float:
 
 
 def _ordinal_of(word: str) -> int:
-    return int(word.rstrip(".")) if word[0].isdigit() else _ORDINALS.index(re.sub(r"e[nrs]?$", "", fold(word))) + 1
+    return (
+        int(re.sub(r"\D", "", word)) if word[0].isdigit() else _ORDINALS.index(re.sub(r"e[nrs]?$", "", fold(word))) + 1
+    )
 
 
 def _weekday_of(word: str) -> int:
@@ -300,8 +308,28 @@ def _date(words: TimeWords, match: re.Match[str]) -> bool:
         words.every = Repetition(month_days=(number,), months=(month,))
         return True
     words.day, words.month = number, month
-    words.year = int(match["year"]) if match["year"] else None
+    words.year = year_of(match["year"]) if match["year"] else None
     return True
+
+
+def _counted_day(words: TimeWords, match: re.Match[str]) -> bool:
+    """Read a day that is counted in one month, such as `am letzten Montag im März`."""
+    return set_counted_day(
+        words,
+        -1 if match["nth"].startswith("l") else _ordinal_of(match["nth"]),
+        _counted_days(match["name"]),
+        month=_month_of(match["month"]) if match["month"] else None,
+        year=int(match["year"]) if match["year"] else None,
+        offset=(0 if match["offset"].startswith("d") else 1) if match["offset"] else None,
+    )
+
+
+def _counted_days(name: str) -> tuple[int, ...]:
+    return ALL_DAYS if name == "tag" else WORKDAYS if name.startswith(("werk", "arbeit")) else (_weekday_of(name),)
+
+
+def _weekday_after_next(words: TimeWords, match: re.Match[str]) -> bool:
+    return set_nth_weekday(words, _weekday_of(match["name"]), 2)
 
 
 def _day_of_month(words: TimeWords, match: re.Match[str]) -> bool:
@@ -321,7 +349,7 @@ def _day_of_month(words: TimeWords, match: re.Match[str]) -> bool:
 def _last_day(words: TimeWords, match: re.Match[str]) -> bool:
     if words.has_date:
         return False
-    words.is_last_day = True
+    words.ordinal, words.counted = -1, ALL_DAYS
     words.month_offset = 1 if match["month"] and match["month"].startswith(("n", "k")) else 0
     return True
 
@@ -390,7 +418,7 @@ def _ordinal_weekday(words: TimeWords, match: re.Match[str]) -> bool:
     )
     if ordinal > 4 or not (scope or is_monthly or match["every"]):
         return False
-    weekdays = ALL_DAYS if name == "tag" else WORKDAYS if name.startswith(("werk", "arbeit")) else (_weekday_of(name),)
+    weekdays = _counted_days(name)
     every = Repetition(weekdays=weekdays, ordinal=ordinal)
     if weekdays == ALL_DAYS:
         if not (scope or is_monthly):
@@ -418,6 +446,8 @@ def _weekdays_of(text: str) -> tuple[int, ...]:
 def _every_weekdays(words: TimeWords, match: re.Match[str]) -> bool:
     names = match["names"]
     is_repeated = match["every"] or re.search(r"(?:tag|woch|abend)s\b", names) or re.search(_RANGE, names)
+    if read_weekday_of_weeks(words, _weekdays_of(names)):
+        return True
     if not is_repeated:
         return False
     if not set_every(words, Repetition(weekdays=_weekdays_of(names))):
@@ -515,12 +545,16 @@ def phrase(pattern: str, read: Read) -> Phrase:
     return Phrase(re.compile(_spelled(pattern)), read)
 
 
-_NEXT = r"(?:nächste[nrs]?|kommende[nrs]?)"
-
-
 GERMAN_PHRASES: tuple[Phrase, ...] = (
     phrase(rf"einmal(?:ig)?{_END}\s*,?", read_once),
-    phrase(r"am\s+(?P<day>\d{1,2})\.(?P<month>\d{1,2})\.(?:(?P<year>\d{4}))?" + _END, read_numbered_date),
+    phrase(
+        r"(?:am|de[nr])\s+(?P<day>\d{1,2})\.(?P<month>\d{1,2})\.(?:(?P<year>\d{4}|\d\d))?" + _END, read_numbered_date
+    ),
+    phrase(
+        rf"(?:am\s+|der\s+)?(?P<nth>letzte[nrs]?|{_ORDINAL_WORD}|\d{{1,2}}\.)\s+(?P<name>{_WEEKDAY}|werktag|arbeitstag|tag)\s+"
+        rf"(?:(?:im|des)\s+(?P<month>{_MONTH})(?:\s*(?P<year>(?:19|2\d)\d\d){_END}(?![:.]))?|(?:im\s+|des\s+)?(?P<offset>diese[ns]|{_NEXT})\s+monate?s?{_END})",
+        _counted_day,
+    ),
     # How often. The longer phrases come first.
     phrase(
         rf"(?:in\s+minuten?\s+(?P<minutes>{_NUMBERS})|alle\s+(?P<step>\d{{1,2}})\s+minuten|jede\s+minute)\s+in\s+"
@@ -564,7 +598,7 @@ GERMAN_PHRASES: tuple[Phrase, ...] = (
         + _END,
         _every_name,
     ),
-    phrase(rf"(?P<every>{_EVERY}\s+)?(?P<names>{_NAMES})", _every_weekdays),
+    phrase(rf"(?P<every>{_EVERY}\s+)?(?:am\s+)?(?P<names>{_NAMES})", _every_weekdays),
     phrase(rf"(?P<every>{_EVERY}\s+)(?P<names>{_SHORT_NAMES})", _every_weekdays),
     phrase(rf"(?P<every>)(?P<names>{_SHORT}\s*[-–]\s*{_SHORT})", _every_weekdays),
     phrase(rf"{_EVERY}\s+(?P<span>{_SPAN})", _every_span),
@@ -577,8 +611,8 @@ GERMAN_PHRASES: tuple[Phrase, ...] = (
     phrase(rf"(?:bald|später|irgendwann|gleich|sofort|jetzt|demnächst|nachher|mal){_END}", read_vague),
     phrase(rf"in\s+(?:kürze|einer\s+weile|(?:ein\s+)?paar\s+\w+|einigen\s+\w+){_END}", read_vague),
     phrase(
-        rf"(?:am\s+|den\s+)?(?P<day>\d{{1,2}}\.|{_ORDINAL_WORD})\s*(?P<month>{_MONTH})"
-        rf"(?:\s*(?P<year>(?:19|2\d)\d\d){_END}(?![:.]))?",
+        rf"(?:am\s+|de[nr]\s+)?(?P<day>{_DAY_NUMBER})\s*(?P<month>{_MONTH})"
+        rf"(?:\s*(?P<year>(?:19|2\d)\d\d|'\d\d){_END}(?![:.]))?",
         _date,
     ),
     phrase(
@@ -598,15 +632,17 @@ GERMAN_PHRASES: tuple[Phrase, ...] = (
         r"(?P<early>(?=\s+um\s+(?:[0-5]|eins?|zwei|drei|vier|fünf)(?!\w)))?",
         _part,
     ),
+    phrase(rf"(?:am\s+)?übernächste[nr]?\s+(?P<name>{_WEEKDAY}){_END}", _weekday_after_next),
+    phrase(rf"(?:am\s+)?(?P<name>{_WEEKDAY})\s+nach\s+dem\s+nächsten{_END}", _weekday_after_next),
     phrase(
         rf"(?:am\s+)?(?P<name>{_SHORT}),?\s+(?:den\s+)?(?=\d{{1,2}}\.)(?P<part>(?!))?(?P<modifier>)(?P<week>)", _weekday
     ),
     phrase(
         rf"(?:(?:am|den)\s+)?(?:(?P<modifier>diese[nr]|{_NEXT})\s+)?(?P<name>{_WEEKDAY}|(?<=\bam ){_SHORT})\s*(?P<part>{_PART})?{_END}"
-        rf"(?:\s+(?:in\s+)?(?P<week>diese[r]?|{_NEXT})\s+woche{_END})?",
+        rf"(?:\s+(?:in\s+|(?:in\s+)?der\s+)?(?P<week>diese[r]?|{_NEXT})\s+woche{_END})?",
         _weekday,
     ),
     phrase(rf"(?:(?:am|dieses)\s+)?(?P<next>{_NEXT}\s+)?wochenende{_END}", _weekend),
     phrase(rf"{_NEXT}\s+(?P<unit>woche|monats?|jahr){_END}", _next_unit),
-    phrase(rf"(?:in|nach)\s+(?P<span>{_SPAN}){_END}", _span),
+    phrase(rf"(?:in|nach)\s+(?:(?:etwa|ungefähr|circa|zirka|genau)\s+|ca\.?\s+)?(?P<span>{_SPAN}){_END}", _span),
 )

@@ -9,12 +9,15 @@ import re
 import unicodedata
 from datetime import UTC, tzinfo
 
+from bubbot.errors import ScheduleRefused
 from bubbot.features.schedule.refusal import build_refusal
 from bubbot.features.schedule.when.chinese import CHINESE_PHRASES, find_chinese_clocks
 from bubbot.features.schedule.when.english import ENGLISH_PHRASES, find_english_clocks
 from bubbot.features.schedule.when.german import GERMAN_PHRASES, find_german_clocks
+from bubbot.features.schedule.when.nearest import add_nearest
 from bubbot.features.schedule.when.reading import Reading, ReadingContext, TimeWords
 from bubbot.features.schedule.when.rules import MAX_INTERVAL, When, parse_rule_text
+from bubbot.features.schedule.when.zones import read_chinese_zone, read_zone
 from bubbot.records import dataclass
 
 MAX_TIME_CHARS = 500
@@ -23,7 +26,9 @@ _PHRASES = ENGLISH_PHRASES + CHINESE_PHRASES + GERMAN_PHRASES
 _GAP = re.compile(r"(?:[\s,，、]|[的在于](?=\S))*")
 _CLOSING = re.compile(r"[\s.。!！?？,，;；]*(?:(?:please|pls|thanks|thank you|bitte|danke|谢谢)[\s.。!！]*)?$")
 _DOTTED_DATE = re.compile(r"(?<!\d)\d{1,2}\.\d{1,2}\.$")
-_SIMPLIFIED = str.maketrans("點週後鐘個號兩時禮這間開從過隔會等麼末", "点周后钟个号两时礼这间开从过隔会等么末")
+_SIMPLIFIED = str.maketrans(
+    "點週後鐘個號兩時禮這間開從過隔會等麼末內聽晝", "点周后钟个号两时礼这间开从过隔会等么末内听昼"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +49,12 @@ def _plain(char: str) -> str:
     return plain if len(plain) == 1 else char
 
 
-def read_run(text: str, start: int, zone: tzinfo) -> TimeRun:
-    """Read phrases from here on, as far as they go. `text` is normalized. Raise `ScheduleRefused`."""
+def read_run(text: str, start: int, zone: tzinfo, typed: str = "") -> TimeRun:
+    """Read phrases from here on, as far as they go. `text` is `typed`, normalized. Raise `ScheduleRefused`."""
     words, end = TimeWords(), start
     while end < len(text):
         position = _skip_gap(text, end)
-        following = _read_phrase(words, text, position, zone)
+        following = _read_phrase(words, text, position, zone) or _read_zone(words, text, typed or text, position, zone)
         if following <= position:
             break
         end = following
@@ -74,11 +79,26 @@ def _read_phrase(words: TimeWords, text: str, position: int, zone: tzinfo) -> in
     return _read_clocks(words, text, position)
 
 
+def _read_zone(words: TimeWords, text: str, typed: str, position: int, own: tzinfo) -> int:
+    """Read the zone of a time; return where it ends, or 0 if there is none."""
+    if words.zone is not None:
+        return 0
+    found = read_chinese_zone(text, position)
+    if found is None and (words.clocks or words.has_date):
+        has_half = bool(words.clocks and words.clocks[-1].half)
+        found = read_zone(text, typed, position, own, has_half=has_half)
+    if found is None:
+        return 0
+    words.zone, end = found
+    return end
+
+
 def _read_clocks(words: TimeWords, text: str, position: int) -> int:
     """Read times of day in the language that reaches further; return where they end, or 0 if there are none."""
     if words.clocks:
         return 0
-    english = find_english_clocks(text, position, has_anchor=words.has_anchor)
+    may_be_year = words.month is not None and words.year is None
+    english = find_english_clocks(text, position, has_anchor=words.has_anchor, may_be_year=may_be_year)
     chinese = find_chinese_clocks(text, position)
     german = find_german_clocks(text, position)
     clocks, end = max((chinese, english, german), key=lambda found: (bool(found[0]), found[1]))
@@ -92,17 +112,28 @@ def strip_closing(text: str) -> str:
 
 
 def read_time(source: str, context: ReadingContext) -> Reading:
-    """Read a time: a rule as it is stored, or as people type it. Raise `ScheduleRefused`.
+    """Read a time: a rule as it is stored, or as people type it.
 
-    `0 9 * * 1-5`, `every 90m`, `at 5pm`, `tomorrow 9am`, `last friday of the month at 16:00`, 每周五下午三点, `jeden Freitag um halb neun`.
+    `0 9 * * 1-5`, `every 90m`, `at 5pm`, `tomorrow 9am EST`, `last friday of the month at 16:00`, 每周五下午三点, `jeden Freitag um halb neun`.
+
+    Raises:
+        ScheduleRefused: it is no time, or not sure; the nearest readings come with it.
     """
+    try:
+        return read_words(source, context)
+    except ScheduleRefused as error:
+        raise add_nearest(error, source.strip(), lambda text: read_words(text, context)) from None
+
+
+def read_words(source: str, context: ReadingContext) -> Reading:
+    """Read a time, without a look for what else could be meant. Raise `ScheduleRefused`."""
     given = " ".join(source.split())
     if (rule := parse_rule_text(given, context.zone)) is not None:
         return Reading(rule)
     text = strip_closing(normalize(given))
     if not text or len(text) > MAX_TIME_CHARS:
         raise build_refusal("when_unknown", given=f"{given[:100]}…" if len(given) > 100 else given)
-    run = read_run(text, 0, context.zone)
+    run = read_run(text, 0, context.zone, given)
     if run.end < len(text):
         if run.end and run.words.is_time:
             raise build_refusal("when_rest", given=given, rest=given[run.end : len(text)].strip(" ,，"))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 from datetime import date, datetime, time, timedelta, tzinfo
 from itertools import product
 
+from bubbot.errors import ScheduleRefused
 from bubbot.features.schedule.clock import first_instant, wall_time
 from bubbot.features.schedule.cron import CronExpression, parse_cron
 from bubbot.features.schedule.refusal import build_refusal
@@ -21,9 +23,11 @@ from bubbot.features.schedule.when.rules import (
     When,
     interval,
     one_time,
+    ordinal_date,
     ordinal_day,
     wall_rule,
 )
+from bubbot.features.schedule.when.zones import SpokenZone
 from bubbot.records import dataclass
 
 RECENT_DATE = timedelta(days=60)
@@ -39,10 +43,17 @@ class Reading:
     Attributes:
         when: the rule that was taken.
         others: rules that the words can mean, too.
+        zone: the zone that was said with a repetition: its job is of this zone; empty if none was.
     """
 
     when: When
     others: tuple[When, ...] = ()
+    zone: str = ""
+
+    @property
+    def job_fields(self) -> dict[str, str]:
+        """The fields of a job that is due then."""
+        return {"when": self.when.text} | ({"zone": self.zone} if self.zone else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +78,19 @@ class ReadingContext:
         zone: the zone in which times are read.
         default_time: the time of day of a date that names none.
         current: the rule that is changed: a mere time of day keeps its days.
+        calendar: the zone whose date is today; None: `zone`.
     """
 
     now: datetime
     zone: tzinfo
     default_time: time = DEFAULT_TIME
     current: When | None = None
+    calendar: tzinfo | None = None
 
     @property
     def today(self) -> date:
-        """The date in the zone."""
-        return wall_time(self.now, self.zone).date()
+        """The date today."""
+        return wall_time(self.now, self.calendar or self.zone).date()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,15 +157,20 @@ class TimeWords:
         weekday: a day of the week.
         week: weeks from this one on, from Monday; None: no week was named.
         is_next_weekday: the word next before a day of the week, which people understand in two ways.
+        is_counted_weekday: the day of the week is counted from tomorrow on.
         year: a year.
         month: a month.
         day: a day of the month.
-        is_last_day: the last day of the month.
+        is_order_open: `month` and `day` may stand for each other.
+        ordinal: which of the `counted` days of the month, -1 for the last; 0: none.
+        counted: days of the week that count for `ordinal`.
         month_offset: months from this one on.
         year_offset: years from this one on.
         is_weekend: the weekend.
         instant: a date and a time with their offset from UTC.
         span: a time from now.
+        shift: a time after the date, as in `2 days after tomorrow`.
+        zone: the zone by whose clock it is.
         every: a repetition.
         has_start: the date is that of the first time of a repetition.
         is_over: words for a time that has passed.
@@ -166,15 +184,20 @@ class TimeWords:
     weekday: int | None = None
     week: int | None = None
     is_next_weekday: bool = False
+    is_counted_weekday: bool = False
     year: int | None = None
     month: int | None = None
     day: int | None = None
-    is_last_day: bool = False
+    is_order_open: bool = False
+    ordinal: int = 0
+    counted: tuple[int, ...] = ()
     month_offset: int | None = None
     year_offset: int | None = None
     is_weekend: bool = False
     instant: datetime | None = None
     span: Span | None = None
+    shift: Span | None = None
+    zone: SpokenZone | None = None
     every: Repetition | None = None
     has_start: bool = False
     is_over: bool = False
@@ -185,15 +208,13 @@ class TimeWords:
     def has_date(self) -> bool:
         """True if a date was said."""
         named = (self.days, self.weekday, self.week, self.day, self.month_offset, self.year_offset, self.instant)
-        return self.is_last_day or self.is_weekend or any(value is not None for value in named)
+        return bool(self.ordinal) or self.is_weekend or any(value is not None for value in named)
 
     @property
     def is_whole_unit(self) -> bool:
         """True if a week, a month or a year was said, but no day of it: it may begin then, or be meant from today on."""
         is_named = self.week is not None or self.month_offset is not None or self.year_offset is not None
-        return is_named and not (
-            self.is_last_day or self.is_weekend or self.weekday is not None or self.day is not None
-        )
+        return is_named and not (self.ordinal or self.is_weekend or self.weekday is not None or self.day is not None)
 
     @property
     def has_anchor(self) -> bool:
@@ -210,12 +231,38 @@ class TimeWords:
         """True if nothing but a time of day was said."""
         return bool(self.clocks) and not (self.has_date or self.every or self.span or self.is_over or self.is_vague)
 
+    def readings_of(self, clock: Clock) -> list[ClockTime]:
+        """Return the times that a clock can mean with these words. Raise `ScheduleRefused` if there is none."""
+        readings = clock.readings(self.part)
+        if not self.is_iso:
+            return readings
+        return [reading for reading in readings if reading.time.hour == clock.hour] or readings[:1]
+
     def read(self, source: str, context: ReadingContext) -> Reading:
         """Return the rule that the words mean now. Raise `ScheduleRefused` if they mean none, or too many."""
         if self.is_vague:
             raise build_refusal("when_vague", given=source)
         if self.is_over:
             raise build_refusal("when_over", given=source)
+        if self.zone is None or self.zone.zone is None or str(self.zone.zone) == str(context.zone):
+            return self._read(source, context)
+        current = context.current
+        if isinstance(current, OneTime):
+            current = one_time(current.due_instant(context.zone), source)
+        calendar = None if self.is_clock_only else context.zone
+        there = replace(context, zone=self.zone.zone, current=current, calendar=calendar)
+        reading = self._read(source, there)
+        if not isinstance(reading.when, OneTime):
+            if not self.zone.name:
+                raise build_refusal("zone_offset", given=source)
+            return replace(reading, zone=self.zone.name)
+        first, *others = _instants(reading, there, source)
+        if self.zone.literal is not None:
+            by_letter = replace(there, zone=self.zone.literal)
+            others = [*_instants(self._read(source, by_letter), by_letter, source)[:1], *others]
+        return Reading(first, tuple(dict.fromkeys(other for other in others if other != first))[:2])
+
+    def _read(self, source: str, context: ReadingContext) -> Reading:
         try:
             if self.every is not None:
                 return _RepeatedTime(self, source, context).read(self.every)
@@ -226,6 +273,12 @@ class TimeWords:
             return _SingleTime(self, source, context).read()
         except (OverflowError, ValueError):
             raise build_refusal("when_far", given=source) from None
+
+
+def _instants(reading: Reading, context: ReadingContext, source: str) -> list[OneTime]:
+    """Return the readings of a single time as instants, which are the same in every zone."""
+    rules = (reading.when, *reading.others)
+    return [one_time(rule.due_instant(context.zone), source) for rule in rules if isinstance(rule, OneTime)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,11 +302,9 @@ class _SingleTime:
             reading = default_reading(words.part, context.default_time)
             moments = [datetime.combine(day, time()) + reading.offset for day in days]
             return self._reading(moments, moments)
-        readings = words.clocks[0].readings(words.part)
+        readings = words.readings_of(words.clocks[0])
         if words.clocks[0].is_midnight and (words.has_date or words.span is not None):
             raise build_refusal("clock_midnight", given=self.source)
-        if words.is_iso:
-            readings = readings[:1]
         moments = [datetime.combine(day, time()) + reading.offset for day in days for reading in readings]
         likely = [datetime.combine(day, time()) + reading.offset for day in days for reading in readings
                   if len(readings) == 1 or reading.is_likely]  # fmt: skip
@@ -291,17 +342,16 @@ class _SingleTime:
 
     def _days(self) -> list[date]:
         """Return the dates that can be meant, soonest first. Raise `ScheduleRefused`."""
+        shift = self.words.shift or Span()
+        return [_add_months(day, shift.months) + timedelta(days=shift.days) for day in self._said_days()]
+
+    def _said_days(self) -> list[date]:
         words, today = self.words, self.context.today
         if words.span is not None:
             if words.span.seconds or words.span.is_zero:
                 raise build_refusal("when_two_clocks", given=self.source)
             return [_add_months(today, words.span.months) + timedelta(days=words.span.days)]
-        if (
-            words.day is not None
-            or words.is_last_day
-            or words.month_offset is not None
-            or words.year_offset is not None
-        ):
+        if words.day is not None or words.ordinal or words.month_offset is not None or words.year_offset is not None:
             return self._calendar_days()
         if words.days is not None:
             days = [today + timedelta(days=words.days)]
@@ -316,6 +366,8 @@ class _SingleTime:
         elif words.is_weekend:
             saturday = today + timedelta(days=(5 - today.weekday()) % 7)
             days = [today] if today.weekday() == 6 else [saturday, saturday + timedelta(days=1)]
+        elif words.shift is not None:
+            raise build_refusal("when_start", given=self.source)
         else:
             days = [today, today + timedelta(days=1), today + timedelta(days=2)]
         if words.weekday is not None and any(day.isoweekday() % 7 != words.weekday for day in days):
@@ -329,6 +381,8 @@ class _SingleTime:
             monday = today - timedelta(days=today.weekday())
             return [monday + timedelta(weeks=words.week, days=(weekday - 1) % 7)]
         soonest = today + timedelta(days=ahead)
+        if words.is_counted_weekday:
+            return [soonest + timedelta(days=7 * (ahead == 0))]
         if not words.is_next_weekday:
             return [soonest, soonest + timedelta(days=7)]
         soonest += timedelta(days=7 * (ahead == 0))
@@ -338,6 +392,8 @@ class _SingleTime:
     def _calendar_days(self) -> list[date]:
         """Return the dates of days of the month, or of months and years from now on."""
         words, today = self.words, self.context.today
+        if words.is_order_open:
+            return self._days_in_either_order()
         if words.is_whole_unit:
             count = words.month_offset if words.month_offset is not None else 12 * (words.year_offset or 0)
             later = _add_months(today, count)
@@ -352,10 +408,11 @@ class _SingleTime:
             months = [_add_months(first, words.month_offset)]
         else:
             months = [_add_months(first, offset) for offset in range(13)]
-        if words.is_last_day:
-            days = [_add_months(month, 1) - timedelta(days=1) for month in months]
+        if words.ordinal:
+            found = (ordinal_date(month, words.ordinal, words.counted) for month in months)
         else:
-            days = [found for month in months if (found := _day_of(month, words.day or 1)) is not None]
+            found = (_day_of(month, words.day or 1) for month in months)
+        days = [day for day in found if day is not None]
         if not days:
             raise build_refusal("date_unknown", given=self.source)
         if words.weekday is not None:
@@ -366,18 +423,36 @@ class _SingleTime:
                 raise build_refusal("date_weekday", given=self.source)
         return days
 
+    def _days_in_either_order(self) -> list[date]:
+        """Return the dates of a day and a month in the order that the day of the week allows. Raise `ScheduleRefused`."""
+        words = replace(self.words, is_order_open=False)
+        orders = words, replace(words, month=words.day, day=words.month)
+        found: list[list[date]] = []
+        for one in orders if words.weekday is not None else ():
+            with suppress(ScheduleRefused):
+                found.append(replace(self, words=one)._calendar_days())  # noqa: SLF001 - of this module
+        if len(found) != 1:
+            first, second = (self._iso(one.month or 0, one.day or 0) for one in orders)
+            raise build_refusal("date_order", given=self.source, first=first, second=second)
+        return found[0]
+
+    def _iso(self, month: int, day: int) -> str:
+        """Return a date, the next one if no year was said."""
+        today = self.context.today
+        year = self.words.year or today.year + ((month, day) < (today.month, today.day))
+        return f"{year}-{month:02}-{day:02}"
+
     def _after(self, span: Span) -> datetime:
         """Return the instant this long after now: months and days by the calendar, the rest as time that passes."""
         now, zone = self.context.now, self.context.zone
         if span.is_zero:
             raise build_refusal("when_zero", given=self.source)
-        total = timedelta(days=span.days + 31 * span.months, seconds=span.seconds)
-        if total > MAX_INTERVAL:
+        wall = wall_time(now, zone)
+        day = _add_months(wall.date(), span.months) + timedelta(days=span.days)
+        if day - wall.date() + timedelta(seconds=span.seconds) > MAX_INTERVAL:
             raise build_refusal("when_far", given=self.source)
         if not (span.days or span.months):
             return now + timedelta(seconds=span.seconds)
-        wall = wall_time(now, zone)
-        day = _add_months(wall.date(), span.months) + timedelta(days=span.days)
         return first_instant(datetime.combine(day, wall.time()), zone) + timedelta(seconds=span.seconds)
 
     def _checked(self, rule: OneTime) -> OneTime:
@@ -400,7 +475,7 @@ class _RepeatedTime:
 
     def read(self, every: Repetition) -> Reading:
         words = self.words
-        if words.span is not None or (words.has_date and not words.has_start):
+        if words.span is not None or words.shift is not None or (words.has_date and not words.has_start):
             raise build_refusal("when_start", given=self.source)
         readings = self._times()
         rules = [self._rule(one, times) for one in (every, *every.others) for times in readings]
@@ -441,9 +516,7 @@ class _RepeatedTime:
         words = self.words
         if not words.clocks:
             return [[default_reading(words.part, self.context.default_time)]]
-        readings = [clock.readings(words.part) for clock in words.clocks]
-        if words.is_iso:
-            readings = [one[:1] for one in readings]
+        readings = [words.readings_of(clock) for clock in words.clocks]
         taken = [next((one for one in choices if one.is_likely), choices[0]) for choices in readings]
         if len(readings) > 1:
             return [taken]

@@ -7,10 +7,12 @@ may look like anything. Without one, whatever is left over must not look like a 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 
 from bubbot.errors import ScheduleRefused
 from bubbot.features.schedule.refusal import build_refusal
-from bubbot.features.schedule.when.phrases import TimeRun, normalize, read_run, read_time, strip_closing
+from bubbot.features.schedule.when.nearest import add_nearest
+from bubbot.features.schedule.when.phrases import TimeRun, normalize, read_run, read_words, strip_closing
 from bubbot.features.schedule.when.reading import Reading, ReadingContext, TimedRequest
 from bubbot.features.schedule.when.rules import parse_rule_text
 
@@ -89,7 +91,18 @@ def _find_time(text: str) -> re.Match[str] | None:
 
 
 def split_request(source: str, context: ReadingContext) -> TimedRequest:
-    """Find the time at the beginning or at the end of a request. Raise `ScheduleRefused` if it is not sure."""
+    """Find the time at the beginning or at the end of a request.
+
+    Raises:
+        ScheduleRefused: it is not sure; requests that are, and may have been meant, come with it.
+    """
+    try:
+        return _split_request(source, context)
+    except ScheduleRefused as error:
+        raise add_nearest(error, source.strip(), lambda text: _split_request(text, context)) from None
+
+
+def _split_request(source: str, context: ReadingContext) -> TimedRequest:
     typed = source.strip()
     address = _ADDRESS.match(typed)
     request = typed[address.end() :] if address else typed
@@ -113,11 +126,11 @@ def _before_colon(request: str, context: ReadingContext) -> TimedRequest | None:
         return None
     first, rest = request[: colon.start()], request[colon.end() :].strip()
     try:
-        return TimedRequest(read_time(first, context), rest)
+        return TimedRequest(read_words(first, context), rest)
     except ScheduleRefused as error:
         text = normalize(first)
         is_time = error.sentence not in ("when_unknown", "when_rest") or first.strip()[:1] in "@*"
-        if is_time or read_run(text, 0, context.zone).end == len(strip_closing(text)):
+        if is_time or read_run(text, 0, context.zone, first).end == len(strip_closing(text)):
             raise
         return None
 
@@ -126,20 +139,25 @@ def _around(request: str, context: ReadingContext) -> TimedRequest:
     """Read a time without a colon, at the beginning or at the end."""
     text = normalize(request)
     body = strip_closing(text)
-    leading = _leading(body, context)
+    leading = _leading(body, context, request)
     if leading is not None and leading.end >= len(body):
         return TimedRequest(leading.words.read(request.strip(), context), "")
     if leading is not None:
         return _with_leading(request, text, leading, context)
-    start, trailing = _trailing(body, context)
+    start, trailing = _trailing(body, context, request)
     if trailing is None:
         found = _find_time(text)
         if found is not None:
-            raise build_refusal("when_middle", given=request, part=request[found.start() : found.end()].strip())
+            end = found.end()
+            with suppress(ScheduleRefused):
+                end = max(end, read_run(text, found.start(), context.zone, request).end)
+            raise build_refusal("when_middle", given=request, part=request[found.start() : end].strip())
         raise build_refusal("when_unknown", given=request)
     rest = request[:start]
     has_number = _NUMBER_LAST.search(text[:start]) is not None
-    if has_number and not trailing.words.clocks and (trailing.words.span is None):
+    clocks = trailing.words.clocks
+    is_loose = bool(clocks) and clocks[0].is_loose and text.startswith(clocks[0].source, start)
+    if is_loose or (has_number and not clocks and trailing.words.span is None):
         raise build_refusal("when_number", time=request[start : len(body)].strip())
     if _HANGS.search(text[:start]):
         raise build_refusal("when_middle", given=request, part=request[start : len(body)].strip())
@@ -160,9 +178,9 @@ def _with_leading(request: str, text: str, leading: TimeRun, context: ReadingCon
     return TimedRequest(leading.words.read(time, context), _without_connection(rest))
 
 
-def _leading(text: str, context: ReadingContext) -> TimeRun | None:
+def _leading(text: str, context: ReadingContext, typed: str) -> TimeRun | None:
     """Return the time at the beginning, which ends with a word; None if there is none."""
-    run = read_run(text, 0, context.zone)
+    run = read_run(text, 0, context.zone, typed)
     following = text[run.end : run.end + 1]
     cut = run.end and text[run.end - 1].isascii() and text[run.end - 1].isalnum() and following.isascii()
     if not run.words.is_time or (cut and following.isalnum()):
@@ -170,12 +188,12 @@ def _leading(text: str, context: ReadingContext) -> TimeRun | None:
     return run
 
 
-def _trailing(text: str, context: ReadingContext) -> tuple[int, TimeRun | None]:
+def _trailing(text: str, context: ReadingContext, typed: str) -> tuple[int, TimeRun | None]:
     """Return the longest time at the end and where it begins; None if there is none. Raise `ScheduleRefused`."""
     refused: ScheduleRefused | None = None
     for match in _STARTS.finditer(text, max(0, len(text) - MAX_TRAILING_CHARS)):
         try:
-            run = read_run(text, match.start(), context.zone)
+            run = read_run(text, match.start(), context.zone, typed)
         except ScheduleRefused as error:
             refused = refused or error
             continue

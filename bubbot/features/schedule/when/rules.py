@@ -33,7 +33,10 @@ _PIECE = r"(?a)(\d{1,6})\s*([a-z]+)"
 _EVERY = r"(?a)every (.+) from (\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z)"
 _AT = r"(?a)(?:at )?(\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}(?::\d{2})?)\s*(Z|[+-]\d{2}:\d{2})?"
 _MONTHLY = r"(?a)monthly ([1-4]|last) (day|weekday|[a-z]{3}) at ((?:\d{2}:\d{2},?)+)"
-_CRON = r"(?a)@.*|\*.*|[\d,/-]+ .*\*.*|[\d,/-]+ [\d,/-]+ [\d,/-]+ [\w,/-]+ [\w,/-]+"
+_CRON = r"(?a)@\w.*|\*.*|[\d,/-]+ .*\*.*|[\d,/-]+ [\d,/-]+ [\d,/-]+ [\w,/-]+ [\w,/-]+"
+
+_COUNTED_CRON = r"(?ai)(\S+) (\S+) (?:(L) \* [*?]|[*?] \* (\w+)(?:#([1-4])|L))"
+"""The last day of the month, and a counted day of the week, as some crons write them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,18 +117,12 @@ class OrdinalDay:
         """Return the first instant after this one."""
         first = wall_time(after, zone).date().replace(day=1)
         while first.year <= MAX_YEAR:
-            day = self._day_of(first)
+            day = ordinal_date(first, self.ordinal, self.weekdays)
             for moment in self.times:
-                if (instant := first_instant(datetime.combine(day, moment), zone)) > after:
+                if day is not None and (instant := first_instant(datetime.combine(day, moment), zone)) > after:
                     return instant
             first = (first + timedelta(days=32)).replace(day=1)
         return None
-
-    def _day_of(self, first: date) -> date:
-        """Return its date in the month that begins with `first`."""
-        days = (first + timedelta(days=offset) for offset in range(31))
-        counted = [day for day in days if day.month == first.month and day.isoweekday() % 7 in self.weekdays]
-        return counted[-1 if self.ordinal < 0 else self.ordinal - 1]
 
 
 When: TypeAlias = CronExpression | Interval | OneTime | OrdinalDay
@@ -146,7 +143,16 @@ def parse_rule_text(text: str, zone: tzinfo) -> When | None:
         weekdays = names.get(match[2]) or (WEEKDAYS.index(match[2]),)
         times = [time.fromisoformat(part) for part in match[3].split(",")]
         return ordinal_day(-1 if match[1] == "last" else int(match[1]), weekdays, times)
+    if match := re.fullmatch(_COUNTED_CRON, text):
+        return _counted_cron(match)
     return parse_cron(text) if re.fullmatch(_CRON, text) else None
+
+
+def _counted_cron(match: re.Match[str]) -> OrdinalDay:
+    """Return the rule of `0 9 L * *`, `0 9 * * mon#1` and `0 9 * * friL`. Raise `ScheduleRefused`."""
+    expression = parse_cron(f"{match[1]} {match[2]} * * {match[4] or '*'}")
+    times = [time(hour, minute) for hour in expression.hours for minute in expression.minutes]
+    return ordinal_day(int(match[5]) if match[5] else -1, ALL_DAYS if match[3] else expression.weekdays, times)
 
 
 def parse_stored_when(text: str, zone: tzinfo) -> When:
@@ -188,6 +194,13 @@ def ordinal_day(ordinal: int, weekdays: Sequence[int], times: Sequence[time]) ->
     clocks = ",".join(f"{moment:%H:%M}" for moment in sorted(times))
     text = f"monthly {'last' if ordinal < 0 else ordinal} {name} at {clocks}"
     return OrdinalDay(text, ordinal, tuple(weekdays), tuple(sorted(times)))
+
+
+def ordinal_date(first: date, ordinal: int, weekdays: Sequence[int]) -> date | None:
+    """Return a day that is counted in the month that begins with `first`; None if the month has not so many."""
+    days = (first + timedelta(days=offset) for offset in range(31))
+    counted = [day for day in days if day.month == first.month and day.isoweekday() % 7 in weekdays]
+    return counted[-1 if ordinal < 0 else ordinal - 1] if ordinal <= len(counted) else None
 
 
 def find_zone(name: str) -> ZoneInfo:

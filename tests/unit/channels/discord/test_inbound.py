@@ -79,7 +79,7 @@ def read(where: DiscordPlace = GUILD, **fields: Any) -> Inbound:
         ("<#50> <#51>", "#general <#51>", False),
         ("<@&77> <@&78>", "@crew <@&78>", False),
         ("<:party:123> <a:dance:4>", ":party: :dance:", False),
-        ("@everyone <t:1:R> <@x> <@900", "@everyone <t:1:R> <@x> <@900", False),
+        ("@everyone <t:1:Rx> <@x> <@900", "@everyone <t:1:Rx> <@x> <@900", False),
         ("<@٩٠٠>", "<@٩٠٠>", False),
     ],
 )
@@ -194,7 +194,9 @@ def test_files_of_a_quoted_message_lead_back_to_it() -> None:
         content="", message_reference={"type": 1, "message_id": "3", "channel_id": "2"},
         message_snapshots=[{"message": theirs}],
     )  # fmt: skip
-    references = [json.loads(one.quote.attachments[0].reference) for one in (replied, forwarded) if one.quote]
+    assert replied.quote is not None
+    files_of = (replied.quote.attachments, forwarded.attachments)
+    references = [json.loads(found[0].reference) for found in files_of]
     assert [(one["channel"], one["message"]) for one in references] == [("50", "999"), ("2", "3")]
 
 
@@ -206,17 +208,15 @@ def test_a_reply_to_somebody_else_or_to_nobody_known_is_not_to_the_bot() -> None
         assert (one.quote.sender.id, one.quote.own, one.addressed) == (number, False, False)
 
 
-def test_a_forwarded_message_is_a_quote_of_nobody() -> None:
+def test_a_forwarded_message_says_so_and_is_of_the_world() -> None:
     inner = {"content": "look <#50>", "attachments": [{"id": "4", "filename": "x", "url": "https://cdn/x"}]}
     one = read(
         content="", message_reference={"type": 1, "message_id": "3", "channel_id": "2"},
         message_snapshots=[{"message": inner}],
     )  # fmt: skip
-    assert (one.text, one.reply_to) == ("", "")
-    assert one.quote is not None
-    assert (one.quote.text, one.quote.sender.id, one.quote.own) == ("look #general", "", False)
-    assert json.loads(one.quote.attachments[0].reference)["channel"] == "2"
-    assert (one.provenance, one.quote.provenance) == (FOREIGN_WORDS, FOREIGN_WORDS)
+    assert (one.text, one.reply_to, one.quote, one.addressed) == ("[forwarded]\nlook #general", "", None, False)
+    assert json.loads(one.attachments[0].reference)["channel"] == "2"
+    assert one.provenance == FOREIGN_WORDS
 
 
 def test_a_quote_of_a_forwarded_message_is_of_the_world_and_another_one_is_not() -> None:
@@ -290,7 +290,7 @@ ODD: list[Any] = [
     message(timestamp="yesterday"), message(attachments=7), message(attachments=[7]), message(attachments=[{}]),
     message(mentions=[{"id": 3}]), message(member={"roles": [3]}), message(embeds=3, author={**BOT, "id": "8"}),
     message(type=19, referenced_message={"id": "x", "author": ADA}), message(sticker_items=[{"name": 3}]),
-    message(poll={"question": {"text": 4}}), message(message_reference={"type": 1}, message_snapshots=[{"message": {}}]),
+    message(poll={"question": {"text": 4}}), message(message_reference={"type": 1}, message_snapshots=7),
 ]  # fmt: skip
 
 

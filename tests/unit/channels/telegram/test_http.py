@@ -16,7 +16,7 @@ TOKEN = "42:SECRET-token"
 
 @pytest.fixture(autouse=True)
 def no_proxy_around(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("http_proxy", "https_proxy", "all_proxy"):
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "ftp_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
 
@@ -38,6 +38,41 @@ def test_a_proxy_of_the_settings_is_used(address: str) -> None:
 def test_a_proxy_of_the_environment_is_used(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "http://127.0.0.1:9")
     assert isinstance(opened(), ProxiedHttp)
+
+
+@pytest.mark.parametrize(
+    ("variables", "settings"),
+    [
+        ({"NO_PROXY": "localhost,127.0.0.1"}, {}),
+        ({"no_proxy": "*"}, {}),
+        ({"FTP_PROXY": "http://127.0.0.1:9"}, {}),
+        ({"HTTPS_PROXY": ""}, {}),
+        ({"HTTPS_PROXY": "http://127.0.0.1:9", "NO_PROXY": "api.telegram.org"}, {}),
+        ({"ALL_PROXY": "http://127.0.0.1:9", "NO_PROXY": "localhost:8081"}, {"base_url": "http://localhost:8081"}),
+        ({"HTTPS_PROXY": "http://127.0.0.1:9"}, {"base_url": "http://localhost:8081"}),
+    ],
+)
+def test_variables_that_name_no_proxy_for_telegram_change_nothing(
+    variables: dict[str, str], settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert isinstance(opened(**settings), DirectHttp)
+
+
+@pytest.mark.parametrize("value", ["localhost", "telegram.org.example"])
+def test_a_proxy_is_used_if_only_other_hosts_go_without_it(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", value)
+    assert isinstance(opened(), ProxiedHttp)
+
+
+def test_certificates_are_loaded_for_an_encrypted_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "https://nowhere.example")
+    settings = TelegramSettings.read("tg", {"token": TOKEN, "base_url": "http://bot.example:9"})
+    assert load_certificates(settings).cert_store_stats()["x509_ca"] == 0
+    monkeypatch.setenv("HTTP_PROXY", "https://proxy.example:9")
+    assert load_certificates(settings).cert_store_stats()["x509_ca"] > 0
 
 
 @pytest.mark.parametrize(

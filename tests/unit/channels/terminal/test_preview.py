@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bubbot.ports.channel.previews import TextStreamed, TurnFinished
+from bubbot.ports.channel.previews import TextDiscarded, TextStreamed, TurnFinished
 from channels.terminal.channel import TerminalChannel, _LiveScreen
 
 
@@ -23,6 +23,7 @@ async def test_a_turn_without_an_answer_leaves_the_text_that_people_have_seen(
     channel.name, channel._chat, channel._colour = "terminal", "default", False
     channel._live, channel._idle = _LiveScreen(busy=True), asyncio.Event()
     channel._put, channel._redraw, channel._forget_erased = lines.append, lambda: None, lambda: None
-    for event in (TextStreamed("half "), TextStreamed("of it"), TurnFinished(status)):
+    thought = TextStreamed("They are in a hurry."), TextDiscarded()
+    for event in (*thought, TextStreamed("half "), TextStreamed("of it"), TurnFinished(status)):
         channel.preview("terminal:default", event)
     assert (lines, channel._live.answer, channel._idle.is_set()) == (printed, answer, True)

@@ -95,6 +95,43 @@ class TestDue:
             assert await bot.say(",schedules") == "Nothing is scheduled here."
 
     @virtual
+    async def test_a_reminder_with_a_zone_comes_by_the_clock_of_that_zone(self) -> None:
+        async with timed(InMemoryStore(), said(), zone="Europe/Berlin") as bot:  # 13:00 there
+            told = await bot.say(",remind tomorrow at 9am EST call mum")
+            assert told.startswith(
+                f"Scheduled call mum ({await bot.job()}): once, on Mon 23 Nov 2026 at 15:00 (Europe/Berlin)."
+            )
+            await bot.passes(hours=25, minutes=59)
+            assert bot.texts == [told]
+            await bot.passes(minutes=1, seconds=2)
+            assert bot.texts == [told, "⏰ call mum"]
+
+    @virtual
+    async def test_a_repetition_with_a_zone_stays_in_it_when_it_is_changed(self) -> None:
+        async with timed(InMemoryStore(), said()) as bot:  # 12:00, 07:00 in New York
+            told = await bot.say(",remind every day at 9am EST: stand up")
+            assert "every day at 09:00 (America/New_York), next Sun 22 Nov 2026." in told
+            changed = await bot.say(f",schedule.edit {await bot.job()} at 8am")
+            assert "every day at 08:00 (America/New_York), next Sun 22 Nov 2026." in changed
+            await bot.passes(minutes=59)
+            assert bot.texts == [told, changed]
+            await bot.passes(minutes=1, seconds=2)
+            assert bot.texts == [told, changed, "⏰ stand up"]
+            again = await bot.say(f",schedule.edit {await bot.job()} every weekday at 9:30 London time")
+            assert "every weekday at 09:30 (Europe/London), next Mon 23 Nov 2026." in again
+
+    @virtual
+    async def test_a_refusal_lists_what_can_be_typed_and_each_of_it_works(self) -> None:
+        async with timed(InMemoryStore(), said()) as bot:
+            refused = await bot.say(",remind tomorrow 9am CST call mum")
+            first, *nearest = refused.splitlines()
+            assert first.startswith("'CST' stands for several time zones")
+            assert await bot.names() == []
+            assert len(nearest) == 3
+            for words in nearest:
+                assert (await bot.say(f",remind {words}")).startswith("Scheduled call mum (")
+
+    @virtual
     async def test_a_prompt_is_asked_and_its_answer_sent(self) -> None:
         async with timed(InMemoryStore(), said(), zone="Europe/Berlin") as bot:
             told = await bot.say(",schedule 0 9 * * 1-5: is there news?")

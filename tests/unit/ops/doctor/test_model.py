@@ -94,6 +94,14 @@ def test_a_model_that_the_list_does_not_name_is_sent_one_short_message(
         assert not cause.endswith("..")
 
 
+def test_one_that_refuses_the_form_of_the_call_has_taken_the_key(home: Home) -> None:
+    """A bot asks it in another form."""
+    error = {"message": "stream_options: Extra inputs are not permitted"}
+    with provider(KeyServer(models=None, call_status=400, call_error=error)) as server:
+        config(home, server.base, KEY)
+        assert "model.accepted" in found(checkup(home)())
+
+
 def test_nobody_is_asked_offline_or_without_a_key(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     with provider() as server:
         config(home, server.base, KEY)
