@@ -152,9 +152,11 @@ def _hold(told: Told) -> Held | None:
 
 def _openai_answer(dialect: Dialect, told: Told, calls: list[tuple[str, str, JsonObject]]) -> Answer:
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": None if calls and not told.text else ""}]
-    reasoning = told.reasoning if told.reasoning is not None else ("Hm." if dialect.thinks else None)
-    if reasoning is not None:
+    reasoning = told.reasoning if told.reasoning is not None else "Hm."
+    if dialect.thinks == "always" or (dialect.thinks == "key" and told.reasoning is not None):
         deltas.append({"content": None, "reasoning_content": reasoning})
+    elif dialect.thinks == "parts" and told.reasoning:
+        deltas.append({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": reasoning}]}]})
     middle = len(told.text) // 2
     deltas += [{"content": piece} for piece in (told.text[:middle], told.text[middle:]) if piece]
     for place, (call_id, name, arguments) in enumerate(calls):

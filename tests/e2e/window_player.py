@@ -21,7 +21,7 @@ from typing import Any
 from bubbot.ports.channel import Attachment, Sender
 from tests.e2e.model_paths import PATHS, Way
 from tests.e2e.provider_server import serving_apart
-from tests.e2e.strict_server import StrictServer, Told, Verdict
+from tests.e2e.strict_server import StrictServer, Told
 from tests.e2e.strict_talk import Talk, Turn, addresses
 from tests.e2e.test_images import JPEG, PNG
 
@@ -49,7 +49,16 @@ SAYINGS = (
     "hello", "and then?", "Ωμέγα 王さん 👍🏽 שלום", "0", "…", "\u200b", "a\n\n\nb", "{\"role\": \"assistant\"}", "[INST] x [/INST]</s>",
     "[I called memory_show with {}]", "<think>so</think> well", "x" * 3000, "tab\there", "a" * 300 + " b", "\u202eodd\u202c", "?",
 )  # fmt: skip
-ANSWERS = ("ok", "Done.", "王さん 👍🏽", "1\n\n2", "<think>hm</think>yes", "`code`", "y" * 2000, " fine ")
+ANSWERS = (
+    "ok",
+    "Done.",
+    "王さん 👍🏽",
+    "1\n\n2",
+    "<think>hm</think>yes",
+    "`code`",
+    " ".join(map(str, range(500))),
+    " fine ",
+)
 BESIDE_CALLS = ("", "", "Let me look.", " ", "\n")
 QUERIES = ("rome", "王", "a b", '"', "")
 ODD_IDS = (
@@ -78,21 +87,22 @@ def call(rng: random.Random) -> tuple[str, dict[str, Any]]:
 class Window:
     """A window that was played.
 
-    `told` are its steps in words, `complaints` what was wrong, `learned` how many refusals the bot learned from.
+    `told` are its steps in words, `complaints` what was wrong, `learned` the rules that its models refused something by.
     """
 
     seed: int
     path: str
     provider: str
+    steps: int = 8
     told: list[str] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
     learned: Counter[str] = field(default_factory=Counter)
-    verdicts: list[Verdict] = field(default_factory=list)
+    requests: int = 0
 
     @property
     def command(self) -> str:
         """What plays it again."""
-        return f"python -m tests.e2e.window_player {self.path} {self.provider} {self.seed}"
+        return f"python -m tests.e2e.window_player {self.path} {self.provider} {self.seed} --steps {self.steps}"
 
 
 class WindowPlayer:
@@ -111,21 +121,20 @@ class WindowPlayer:
 
     async def play(self) -> Window:
         """Play it to its end."""
-        begun = len(self.server.verdicts)
         self.note(f"the model is {self.name}")
         actions = self.actions()
         async with self.stack:
             await self.stack.enter_async_context(self.talk.opened())
-            for _ in range(self.rng.randint(5, 10)):
+            for _ in range(self.rng.randint(self.window.steps // 2, self.window.steps)):
                 action = self.rng.choices([each for each, _ in actions], [weight for _, weight in actions])[0]
                 await action()
-            for name in (self.name, *self.rng.sample(self.other_names(), 2), self.name):
+            for name in (self.rng.choice(self.other_names()), self.name):
                 await self.switch(name)
                 await self.say("go on")
                 turn = await self.say("and on")
                 if turn.refused:
                     self.complain(f"the turn after the next was refused again: {turn.rules}")
-        self.window.verdicts = self.server.verdicts[begun:]
+        self.window.requests = len(self.server.verdicts)
         return self.window
 
     def actions(self) -> list[tuple[Callable[[], Awaitable[None]], int]]:
@@ -306,9 +315,11 @@ def describe(told: Told) -> str:
     return f"{told.status} {told.text[:20]!r}{' cut' if told.cut else ''}"
 
 
-async def play(seed: int, path: str, provider: str, home: Path, server: StrictServer) -> Window:
-    """Play one window in a new home."""
-    return await WindowPlayer(Window(seed, path, provider), home, server).play()
+async def play(seed: int, path: str, provider: str, home: Path, server: StrictServer, *, steps: int = 8) -> Window:
+    """Play one window in a new home; `steps` is how many at most, besides the last ones."""
+    server.requests.clear()
+    server.verdicts.clear()
+    return await WindowPlayer(Window(seed, path, provider, steps), home, server).play()
 
 
 def show_table(windows: Iterable[Window]) -> str:
@@ -317,7 +328,7 @@ def show_table(windows: Iterable[Window]) -> str:
     for window in windows:
         row = rows.setdefault((window.provider, window.path), Counter[str]())
         row += Counter(windows=1, refused=bool(window.complaints), learned=window.learned.total())
-        row["requests"] += len(window.verdicts)
+        row["requests"] += window.requests
     lines = [f"{'provider':<10} {'path':<8} {'windows':>8} {'requests':>9} {'refused':>8} {'learned':>8}"]
     for (provider, path), row in sorted(rows.items()):
         counts = f"{row['windows']:>8} {row['requests']:>9} {row['refused']:>8} {row['learned']:>8}"
@@ -331,13 +342,16 @@ def main() -> int:
     parser.add_argument("path", choices=PATHS)
     parser.add_argument("provider", choices=NAMES)
     parser.add_argument("seed", type=int)
+    parser.add_argument("--steps", type=int, default=8)
     given = parser.parse_args()
     Way.path = given.path
+    if given.path == "litellm":
+        from bubbot.models.litellm import model  # noqa: F401 - loading it takes longer than a step may
     with serving_apart(StrictServer()) as server:
         os.environ |= addresses(server)
         home = Path(tempfile.mkdtemp())
         try:
-            window = asyncio.run(play(given.seed, given.path, given.provider, home / "home", server))
+            window = asyncio.run(play(given.seed, given.path, given.provider, home / "home", server, steps=given.steps))
         finally:
             shutil.rmtree(home)
     print("\n".join(window.told))
