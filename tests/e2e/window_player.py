@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bubbot.ports.channel import Attachment, Sender
+from bubbot.tape.entry import JsonObject
 from tests.e2e.model_paths import PATHS, Way
 from tests.e2e.provider_server import serving_apart
 from tests.e2e.strict_server import StrictServer, Told
@@ -67,20 +68,19 @@ ODD_IDS = (
 BOB, EVE = Sender("7", "Bob Łukasz 王"), Sender("8", 'Eve "the #1"')
 
 
-def call(rng: random.Random) -> tuple[str, dict[str, Any]]:
+def call(rng: random.Random) -> tuple[str, JsonObject]:
     """A call of a tool that only reads, or of one that is not there."""
-    return rng.choice(
-        [
-            ("memory_show", {}),
-            ("tape_search", {"query": rng.choice(QUERIES)}),
-            ("tape_info", {}),
-            ("tape_anchors", {}),
-            ("schedule_list", {}),
-            ("no_such_tool", {"x": [1, {"y": None}]}),
-            ("tape.search", {"query": "x"}),
-            ("web search!", {}),
-        ]
-    )
+    calls: list[tuple[str, JsonObject]] = [
+        ("memory_show", {}),
+        ("tape_search", {"query": rng.choice(QUERIES)}),
+        ("tape_info", {}),
+        ("tape_anchors", {}),
+        ("schedule_list", {}),
+        ("no_such_tool", {"x": [1, {"y": None}]}),
+        ("tape.search", {"query": "x"}),
+        ("web search!", {}),
+    ]
+    return rng.choice(calls)
 
 
 @dataclass
@@ -324,7 +324,7 @@ async def play(seed: int, path: str, provider: str, home: Path, server: StrictSe
 
 def show_table(windows: Iterable[Window]) -> str:
     """A row for each provider and path: windows, requests, refused windows, refusals that taught something."""
-    rows = {}
+    rows: dict[tuple[str, str], Counter[str]] = {}
     for window in windows:
         row = rows.setdefault((window.provider, window.path), Counter[str]())
         row += Counter(windows=1, refused=bool(window.complaints), learned=window.learned.total())
