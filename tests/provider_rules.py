@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from bubbot.tape.entry import JsonObject
 
@@ -105,8 +105,9 @@ Envelope: TypeAlias = Callable[[str, Rule], JsonObject | list[JsonObject]]
 class Dialect:
     """What a provider refuses, with how it writes an error and an id of a call (`#` is a digit that counts).
 
-    `read` turns a body of the OpenAI protocol into that of the provider's own, whose rules these are. `thinks`: it sends its
-    reasoning with every answer. `signs`: with a signature of each step.
+    `read` turns a body of the OpenAI protocol into that of the provider's own, whose rules these are. `thinks` is the form
+    of the reasoning that it sends: none, a key of its own, with every answer, or parts of the content. `signs`: it signs the
+    first call of each step.
     """
 
     provider: str
@@ -114,10 +115,8 @@ class Dialect:
     envelope: Envelope
     call_id: str = "call_#"
     read: Callable[[JsonObject], JsonObject] = dict
-    thinks: bool = False
+    thinks: Literal["", "key", "always", "parts"] = ""
     signs: bool = False
-    sees: bool = True
-    """It takes images."""
 
 
 def find_broken(dialect: Dialect, body: JsonObject) -> tuple[Rule, str] | None:
@@ -298,7 +297,7 @@ DEEPSEEK = Dialect(
             _unanswered("(insufficient tool messages following tool_calls message)"), extra=_DEEPSEEK_CODE,
         ),
     ),
-    _openai_error, "call_00_xSIdz4wWAB2kaiuS#", thinks=True, sees=False,
+    _openai_error, "call_00_xSIdz4wWAB2kaiuS#", thinks="always",
 )  # fmt: skip
 
 
@@ -389,7 +388,7 @@ MISTRAL = Dialect(
         Rule("no_empty", f"{THREADS}OpenHands/OpenHands/issues/8685", _mistral_empty),
         Rule("calls_answered", f"{THREADS}charmbracelet/crush/issues/279", _mistral_count, extra=_MISTRAL_ORDER),
     ),
-    _mistral_error, "Xy4dEf7#",
+    _mistral_error, "Xy4dEf77#", thinks="parts",
 )  # fmt: skip
 
 
@@ -470,7 +469,10 @@ def _anthropic_pairs(body: JsonObject) -> str | None:
 
 
 def thinks_first(body: JsonObject) -> str | None:
-    """Results of a call whose thinking was left out, for a model that thinks."""
+    """Results of a call whose thinking was left out, for a model that thinks.
+
+    See https://github.com/deepset-ai/haystack-core-integrations/issues/2146.
+    """
     messages = body["messages"]
     if messages[-1]["role"] != "user" or blocks_of(messages[-1]["content"])[0]["type"] != "tool_result":
         return None
@@ -492,10 +494,6 @@ ANTHROPIC_RULES = (
     # Also claude-code#13460 for results without calls.
     Rule("calls_answered", f"{THREADS}anthropics/claude-code/issues/7929", _anthropic_pairs),
     Rule("no_prefill", f"{THREADS}agenticloops-ai/agentic-ai-engineering/issues/43", _anthropic_last),
-)
-ANTHROPIC_THINKING_RULES = (
-    *ANTHROPIC_RULES,
-    Rule("thinks_first", f"{THREADS}deepset-ai/haystack-core-integrations/issues/2146", thinks_first),
 )
 
 
@@ -724,7 +722,7 @@ def _ollama_error(words: str, rule: Rule) -> JsonObject:
 
 LLAMA_CPP = Dialect(
     "local", (Rule("alternation", f"{THREADS}ggml-org/llama.cpp/issues/19851", _tools_alternation, 500),),
-    _llama_error, "b7f3Qk9XzT2mLw8vYp5Rc1NdHs6JgAe#",
+    _llama_error, "b7f3Qk9XzT2mLw8vYp5Rc1NdHs6JgAe#", thinks="key",
 )  # fmt: skip
 VLLM_GEMMA = Dialect(
     "local",
@@ -736,11 +734,11 @@ VLLM_GEMMA = Dialect(
         Rule("no_system", f"{THREADS}vllm-project/vllm/pull/2964", _no_system),
         Rule("alternation", f"{THREADS}kubeai-project/kubeai/issues/499", _plain_alternation),
     ),
-    _vllm_error,
+    _vllm_error, thinks="key",
 )  # fmt: skip
 VLLM_OLD = Dialect(
     "local", (Rule("no_stream_options", f"{THREADS}modelscope/ms-agent/issues/489", _older_vllm),), _vllm_error,
-    "chatcmpl-tool-8d2b0e0c5e7f4d0e9f0a6c0f9d1b2a3#",
+    "chatcmpl-tool-8d2b0e0c5e7f4d0e9f0a6c0f9d1b2a3#", thinks="key",
 )  # fmt: skip
 OLLAMA = Dialect(
     "local",
@@ -754,8 +752,8 @@ OLLAMA = Dialect(
             _any_image("this model does not support image input (ref: b8bd630e-4a39-4b57-82af-9158ee9d5703)"),
         ),
     ),
-    _ollama_error, sees=False,
+    _ollama_error,
 )  # fmt: skip
 TOOLS_OLLAMA = replace(OLLAMA, rules=OLLAMA.rules[1:])
 # A gateway that calls its model by the name of one that sees: NousResearch/hermes-webui#2297.
-TEXT_ONLY = replace(DEEPSEEK, provider="local", rules=DEEPSEEK.rules[:1], thinks=False)
+TEXT_ONLY = replace(DEEPSEEK, provider="local", rules=DEEPSEEK.rules[:1], thinks="")

@@ -6,9 +6,10 @@ The model's name says whose rules hold (`MODELS`), the path which protocol is sp
 from __future__ import annotations
 
 import json
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from bubbot.tape.entry import JsonObject
@@ -48,7 +49,7 @@ class Told:
     """What the next request is answered. A `status` above 200 is an error of the `text`; `cut` ends it in the middle.
 
     `calls` are names of tools with their arguments; `call_ids` their ids, if not the provider's own; `held` keeps the
-    connection open after the text.
+    connection open after the first words, see `StrictServer.holding`.
     """
 
     text: str = "ok"
@@ -58,7 +59,7 @@ class Told:
     status: int = 200
     finish: str | None = None
     cut: bool = False
-    held: Held | None = None
+    held: bool = False
 
 
 Writes: TypeAlias = Callable[[Dialect, Told, list[tuple[str, str, JsonObject]]], Answer]
@@ -85,6 +86,8 @@ class StrictServer:
     requests: list[Asked] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
     address: str = ""
+    holding: threading.Event = field(default_factory=threading.Event)
+    """Set once a held answer was begun."""
     _calls: int = 0
 
     @property
@@ -120,7 +123,11 @@ class StrictServer:
             body = {"error": words} if write is _ollama_answer else dialect.envelope(words, rule)
             return refusal(rule.status, body)
         told = self.told.popleft() if self.told else Told()
+        if told.calls and not asked.body.get("tools"):
+            told = replace(told, text=told.text.strip() or "ok", calls=())  # it was offered none
         self.verdicts.append(Verdict(model, dialect.provider, asked.body, told=told))
+        if told.held:
+            self.holding.set()
         if told.status != 200:
             return refusal(told.status, {"error": {"message": told.text, "type": "server_error", "code": told.status}})
         return write(dialect, told, self._name_calls(dialect, told))
@@ -139,11 +146,17 @@ class StrictServer:
         return named
 
 
+def _hold(told: Told) -> Held | None:
+    return Held() if told.held else None
+
+
 def _openai_answer(dialect: Dialect, told: Told, calls: list[tuple[str, str, JsonObject]]) -> Answer:
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": None if calls and not told.text else ""}]
-    reasoning = told.reasoning if told.reasoning is not None else ("Hm." if dialect.thinks else None)
-    if reasoning is not None:
+    reasoning = told.reasoning if told.reasoning is not None else "Hm."
+    if dialect.thinks == "always" or (dialect.thinks == "key" and told.reasoning is not None):
         deltas.append({"content": None, "reasoning_content": reasoning})
+    elif dialect.thinks == "parts" and told.reasoning:
+        deltas.append({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": reasoning}]}]})
     middle = len(told.text) // 2
     deltas += [{"content": piece} for piece in (told.text[:middle], told.text[middle:]) if piece]
     for place, (call_id, name, arguments) in enumerate(calls):
@@ -155,7 +168,7 @@ def _openai_answer(dialect: Dialect, told: Told, calls: list[tuple[str, str, Jso
     if told.cut:
         deltas = deltas[: len(deltas) // 2 + 1]
     if told.cut or told.held:
-        return Answer(tuple(_openai_events(deltas)), cut=told.cut, held=told.held)
+        return Answer(tuple(_openai_events(deltas)), cut=told.cut, held=_hold(told))
     end = [{"index": 0, "delta": {}, "finish_reason": told.finish or ("tool_calls" if calls else "stop")}]
     usage = {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12}
     events = [*_openai_events(deltas), _event(choices=end), _event(choices=[], usage=usage), b"data: [DONE]\n\n"]
@@ -175,7 +188,7 @@ def _anthropic_answer(dialect: Dialect, told: Told, calls: list[tuple[str, str, 
     blocks += [anthropic_server.text(told.text)] if told.text else []
     blocks += [anthropic_server.uses(call_id, name, **arguments) for call_id, name, arguments in calls]
     cut = 3 if told.cut or told.held else None
-    says = anthropic_server.says(*blocks, events=cut, cut=told.cut, held=told.held)
+    says = anthropic_server.says(*blocks, events=cut, cut=told.cut, held=_hold(told))
     return anthropic_server.stream(says)
 
 
@@ -188,7 +201,7 @@ def _gemini_answer(dialect: Dialect, told: Told, calls: list[tuple[str, str, Jso
             del part["thoughtSignature"]
         parts.append(part)
     says = gemini_server.says(*parts, finish=None if told.cut or told.held else "STOP", cut=told.cut)
-    return gemini_server.stream(says, held=told.held)
+    return gemini_server.stream(says, held=_hold(told))
 
 
 def _ollama_answer(dialect: Dialect, told: Told, calls: list[tuple[str, str, JsonObject]]) -> Answer:
@@ -199,4 +212,4 @@ def _ollama_answer(dialect: Dialect, told: Told, calls: list[tuple[str, str, Jso
         last = {"message": {"role": "assistant", "content": ""}, "done": True, "done_reason": "stop"}
         lines.append({**last, "prompt_eval_count": 11, "eval_count": 2})
     pieces = tuple(json.dumps({"model": "m", **line}).encode() + b"\n" for line in lines)
-    return Answer(pieces, media="application/x-ndjson", cut=told.cut, held=told.held)
+    return Answer(pieces, media="application/x-ndjson", cut=told.cut, held=_hold(told))

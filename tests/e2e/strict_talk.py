@@ -98,6 +98,8 @@ class Talk:
             self.app = app
             await app.recover_all()
             yield self
+            app.runtime.pause()
+            await app.runtime.cancel()
         self.app = None
 
     @property
