@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bubbot.errors import ModelOverflow
@@ -14,6 +14,9 @@ from bubbot.ports.middleware import CallNext, ModelCall
 from bubbot.ports.model import Lesson, Model, ModelReply, ModelRequest, ToolSpecs
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.runtime.lessons import ModelLessons
+from bubbot.tape.entry import Kind, int_field
+from bubbot.tape.events import STEP_EVENT
+from bubbot.tape.query import TapeQuery
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +52,7 @@ class ContextSizes:
     def __init__(self, lessons: ModelLessons) -> None:
         self._lessons = lessons
         self._read: dict[str, int] = {}
-        """The tokens that a server read of the newest request, by model, if it was too few."""
+        """The tokens that a server read of the newest request, by model; 0 if they were not too few."""
 
     async def around_model(self, call: ModelCall, call_next: CallNext[ModelCall, ModelReply]) -> ModelReply:
         """Remember the size that a refusal names, and compare what was read with what was sent."""
@@ -76,10 +79,13 @@ class ContextSizes:
 
     async def _compare(self, call: ModelCall, reply: ModelReply) -> None:
         """Notice a server that reads a part of what it is sent: two answers in a row whose counts are too low."""
-        read, before = reply.usage.input_tokens, self._read.pop(call.model.name, 0)
+        read, before = reply.usage.input_tokens, self._read.pop(call.model.name, None)
         if read < LEAST_READ or reply.usage.cached_tokens or least_tokens(call.request) <= read:
+            self._read[call.model.name] = 0
             return
         self._read[call.model.name] = read
+        if before is None:  # the first call of this process
+            before = await _find_last_count(call)
         if min(read, before) < SAME_SHARE * max(read, before) or not await self._learn(call.model, "unread", read):
             return
         is_ollama = call.model.name.partition("/")[0] in OLLAMA or call.model.traits.server.endswith(OLLAMA_PORT)
@@ -97,6 +103,14 @@ class ContextSizes:
     def _say(self, turn: Turn, sentence: str, model: Model, **values: Any) -> None:
         log.warning("context of %s: %s", model.name, sentence, extra={"action": "model.context_size", **values})
         turn.root.notices.append(turn.texts.say(sentence, model=model.name, **values))
+
+
+async def _find_last_count(call: ModelCall) -> int:
+    """Find what the model read in the newest step of this chat; 0 if it was asked for nothing there."""
+    query = TapeQuery(call.turn.tape.name, kinds=(Kind.EVENT,), names=(STEP_EVENT,), newest=True, limit=1)
+    (steps,) = await call.turn.tape.fetch([query])
+    usage = steps[0].data.get("usage") if steps and steps[0].data.get("model") == call.model.name else None
+    return int_field(usage, "input_tokens") if isinstance(usage, Mapping) else 0
 
 
 def read_size(words: str) -> int | None:

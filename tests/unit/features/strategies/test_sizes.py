@@ -154,6 +154,16 @@ async def test_a_server_that_cuts_unseen_is_told_once(memory_store: InMemoryStor
         assert [lesson.rule for lesson in lessons.find_known("openai/own")] == ["unread:2048@1"]
 
 
+async def test_each_answer_may_come_from_a_process_of_its_own(memory_store: InMemoryStore) -> None:
+    lessons, told = no_lessons(), []
+    for number, life in enumerate(("first", "second", "third")):
+        model = Server(lessons, size=100_000)
+        model.read = [2_050]
+        async with running(memory_store, model, learning(lessons), life=life) as bench:
+            told += await say(bench, TEXTS["English"] * 200 if not number else "hello")
+    assert [bool(notice) for notice in told] == [False, True, False]
+
+
 @pytest.mark.parametrize(
     ("read", "cached"),
     [
