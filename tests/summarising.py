@@ -26,7 +26,7 @@ from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
 from tests.doubles import SteppingClock
 from tests.long_talk import RuleModel, TalkCase
-from tests.turns import Bench, Options, running
+from tests.turns import Bench, Options, no_lessons, running
 
 SUMMARY_PROMPT = "You write the summary of a chat."
 QUOTED = re.compile(r"^#(\d+) [^\n]*, message(?: \[[^\n]*\])?:\n((?:    [^\n]*\n?)+)", re.MULTILINE)
@@ -152,6 +152,7 @@ class SummaryParts:
             find_entries=_find_nothing,
             find_model=_find_model,
             strategies=OWN_STRATEGIES,
+            lessons=no_lessons(),
         ).feature()
         tools = [tool for tool in made.tools if tool.name != "session.strategy"]  # the bench has it
         return [replace(made, tools=tools, choose_selector=None)]

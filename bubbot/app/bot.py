@@ -316,6 +316,7 @@ async def open_bot(
         lessons = ModelLessons(open_tape(MODELS_TAPE))
         await lessons.load()
         models = [choose_models(settings, home, wrappers.model, lessons, is_quarantined=restored is not None)]
+        _log_assumed_size(models[-1].sessions.default)
         stack.push_async_callback(_close, models)
         feature_stack = await stack.enter_async_context(AsyncExitStack())  # closed after the turns have ended
         group = await stack.enter_async_context(task_group())
@@ -358,6 +359,7 @@ async def open_bot(
             home=home,
             load_model=lambda name: models[-1].sessions.get_model(name),  # noqa: PLW0108 - a reload adds a set
             find_model=lambda turn: models[-1].sessions.model_for_turn(turn),  # noqa: PLW0108
+            lessons=lessons,
             notify_owner=owner_chat,
             names=features,
             factories=installed.factories,
@@ -485,3 +487,13 @@ def _texts(settings: Settings) -> Texts:
     if not texts.is_translated:
         log.warning("no translation for %r, using English", texts.language, extra={"action": "texts.missing"})
     return texts
+
+
+def _log_assumed_size(model: Model) -> None:
+    if model.traits.assumes_size:
+        log.info(
+            "nobody knows the context size of %s: %s tokens are assumed; [model] context_tokens sets it",
+            model.name,
+            model.traits.context_tokens,
+            extra={"action": "model.assumed_size"},
+        )

@@ -62,6 +62,7 @@ from bubbot.ports.usage import BUDGET_TAPE
 from bubbot.records import dataclass
 from bubbot.runtime.compose import ComposedRequest, Recompose
 from bubbot.runtime.context.strategy import ContextStrategies
+from bubbot.runtime.lessons import ModelLessons
 from bubbot.settings.loader import Settings
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.projection import ProjectionRunner
@@ -123,6 +124,7 @@ class BotFeatures:
         home: Home,
         load_model: Callable[[str], Model],
         find_model: FindModel,
+        lessons: ModelLessons,
         notify_owner: NotifyOwner,
         names: Collection[str] = FEATURES,
         factories: Sequence[FeatureFactory] = (),
@@ -138,6 +140,7 @@ class BotFeatures:
             home: the home of the bot.
             load_model: returns a model by its name.
             find_model: returns the model of a turn.
+            lessons: what refusals taught about models.
             notify_owner: notifies the owner.
             names: those of `FEATURES` that the bot has.
             factories: the features of installed packages.
@@ -197,6 +200,7 @@ class BotFeatures:
                 find_entries=find_entries,
                 find_model=find_model,
                 strategies=strategies,
+                lessons=lessons,
                 passages=EmbeddingIndex(kernel.home / PASSAGES_FILE) if embeddings_are_installed() else None,
             )
             self._lasting["strategies"] = LastingFeature(kept.feature(), lambda settings: settings.context)

@@ -134,7 +134,12 @@ def choose_model(
     if not targets:
         return KeylessModel(name, missing_keys[name], Texts(settings.bot.language), is_configured=is_configured)
     own_address = settings.model.has_own_address(name)
-    traits = sizes.find_traits(name, context_tokens=settings.model.context_tokens, own_address=own_address)
+    traits = sizes.find_traits(
+        name,
+        context_tokens=settings.model.context_tokens,
+        own_address=own_address,
+        server=_describe_server(settings, name),
+    )
     models = [
         QuarantinedModel(target, Texts(settings.bot.language))
         if is_quarantined and has_address_of_backup(settings, target)
@@ -179,7 +184,18 @@ def _load_later(
         model: Model = plugins.load("bubbot.models", LITELLM)(options)
         return model
 
-    return LazyModel(name, traits, load)
+    # A configured size counts, whatever a server said of it before.
+    return LazyModel(name, traits, load, lessons if settings.model.context_tokens is None else NoLessons())
+
+
+def _describe_server(settings: Settings, name: str) -> str:
+    """Return host and port of the address of a model if it is configured."""
+    if not settings.model.has_own_address(name):
+        return ""
+    # Imported here: most models are called at their usual address.
+    from bubbot.models.fit import describe_server
+
+    return describe_server(settings.model.api_base)
 
 
 def needs_litellm(settings: Settings, name: str) -> bool:

@@ -45,7 +45,8 @@ class FallbackModel:
     @property
     def traits(self) -> ModelTraits:
         """The traits of the configured model."""
-        return self._traits
+        first = self._models[0]
+        return first.traits if first.name == self._name else self._traits
 
     @property
     def is_loading(self) -> bool:

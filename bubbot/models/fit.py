@@ -182,7 +182,7 @@ class ModelFit:
 
     def _rules(self) -> Sequence[tuple[str, tuple[str, int] | None]]:
         """Return the rules that hold, in the order in which they are applied, each with the fact it was learned from."""
-        lessons = self._lessons.find(self._name, self._server)
+        lessons = [each for each in self._lessons.find(self._name, self._server) if not each.is_about_size]
         if not lessons:
             return [(rule, None) for rule in self._declared]
         rules: dict[str, tuple[str, int] | None] = dict.fromkeys(self._declared)

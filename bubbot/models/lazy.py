@@ -6,15 +6,18 @@ import asyncio
 import gc
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from typing import Protocol, cast, runtime_checkable
 
 from bubbot.errors import BubbotError, ModelError
 from bubbot.ports.model import (
     CountsTokens,
+    KnowsLessons,
     Model,
     ModelEvent,
     ModelRequest,
     ModelTraits,
+    NoLessons,
     TokenCount,
     TranscribesAudio,
     Transcript,
@@ -33,12 +36,20 @@ class Connects(Protocol):
 class LazyModel:
     """A `Model` that `load` makes at the first request, or earlier if `warm` is called.
 
-    `load` runs once, in a thread. If it fails, it raises a `BubbotError`, and the next request tries again.
+    `load` runs once, in a thread. If it fails, it raises a `BubbotError`, and the next request tries again. What `lessons` know of
+    the size of its context counts in its traits.
     """
 
-    def __init__(self, name: str, traits: ModelTraits, load: Callable[[], Model]) -> None:
+    def __init__(
+        self,
+        name: str,
+        traits: ModelTraits,
+        load: Callable[[], Model],
+        lessons: KnowsLessons = NoLessons(),  # noqa: B008 - it has no state
+    ) -> None:
         self._name = name
         self._traits = traits
+        self._lessons = lessons
         self._load = load
         self._loading: asyncio.Task[Model] | None = None
         self._connecting: asyncio.Task[None] | None = None
@@ -51,7 +62,9 @@ class LazyModel:
     @property
     def traits(self) -> ModelTraits:
         """The traits, known without loading."""
-        return self._traits
+        lessons = self._lessons.find(self._name, self._traits.server)
+        told = [tokens for lesson in lessons if (tokens := lesson.find_tokens("context"))]
+        return replace(self._traits, context_tokens=told[-1], assumes_size=False) if told else self._traits
 
     @property
     def is_loading(self) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import field
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
 
 from bubbot.records import dataclass
 from bubbot.tape.blobs import blob_digest
@@ -29,7 +29,9 @@ class ModelTraits:
         tools: it takes tool schemas.
         first_assistant: it takes a conversation that opens with an assistant message.
         short_prompt: it wants the persona and memory only, without the runtime contract.
-        context_tokens: the size of its context; None if unknown.
+        context_tokens: the size of its context; None if it has no limit that anybody knows of.
+        assumes_size: nobody knows that size: it is a careful guess.
+        server: host and port of its configured address; empty for the usual address of its provider.
         notice: a sentence that people see when they open a chat with it; None for none.
         images: it sees images.
     """
@@ -40,6 +42,8 @@ class ModelTraits:
     context_tokens: int | None = None
     notice: str | None = None
     images: bool = False
+    assumes_size: bool = False
+    server: str = ""
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=dict)
@@ -236,6 +240,11 @@ class TextDelta:
     text: str
 
 
+SIZE_RULES = ("context", "assumed", "unread")
+"""What is known of the size of a context: the server said it when it refused a request; people were told what is assumed; the server
+read so few tokens of a longer request."""
+
+
 @dataclass(frozen=True, slots=True)
 class Lesson:
     """What a refusal taught about a model: a rule that its requests follow from then on.
@@ -243,7 +252,8 @@ class Lesson:
     Attributes:
         model: the model that refused, `provider/model`.
         server: host and port of its configured address; empty for the usual address of the provider.
-        rule: the rule, as `bubbot.runtime.request_rules` writes it, such as `no_tools@1`.
+        rule: the rule, as `bubbot.runtime.request_rules` writes it, such as `no_tools@1`; or one of `SIZE_RULES` with a number
+            of tokens, such as `context:8192@1`.
         fact: the entry that remembers it; None before it is stored.
     """
 
@@ -251,6 +261,21 @@ class Lesson:
     server: str
     rule: str
     fact: tuple[str, int] | None = None
+
+    @classmethod
+    def of_size(cls, model: str, server: str, name: str, tokens: int) -> Self:
+        """Build one about the size of a context, by one of `SIZE_RULES`."""
+        return cls(model, server, f"{name}:{tokens}@1")
+
+    def find_tokens(self, name: str) -> int:
+        """Return the tokens of the rule of this name, one of `SIZE_RULES`; 0 if the rule is another one."""
+        own, _, tokens = self.rule.partition("@")[0].partition(":")
+        return int(tokens) if own == name and tokens.isdecimal() else 0
+
+    @property
+    def is_about_size(self) -> bool:
+        """True if its rule is one of `SIZE_RULES`, which change no request."""
+        return self.rule.partition(":")[0] in SIZE_RULES
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,12 +34,16 @@ from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical, objects_of
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import TapeHandle, ids_of, spans_of
 from bubbot.tape.provenance import VOUCHED, Source, find_foreign, find_vouched
-from bubbot.tape.query import IdRanges, OpeningAnchor, Span, TapeQuery
+from bubbot.tape.query import IdRanges, OpeningAnchor, Span, TapeQuery, union
 
 log = logging.getLogger(__name__)
 
 MAX_START_EVENTS = 8
 """The newest events among which a strategy's own is looked for; those of sub-tasks may be newer."""
+SHORT_WINDOW = 10_000
+"""A window of so many entries is read without a search for those that have room: every step would search."""
+PAGE_ENTRIES, PAGE_GROWTH = 2_500, 4
+"""The newest entries of a longer window that are read first, and how many times as many are read each time they are too few."""
 MAX_VOUCHED = 500
 """The newest events with which owners vouched; so many are found in memory. Of a tape with more all are read."""
 REQUEST_BLOBS = ("system", "tools", "messages")
@@ -229,8 +233,7 @@ class RequestComposer:
             fork=turn.tape.id if turn.is_subtask else "",
             strategies=self._settings.strategies,
         )
-        if (start := await find_start(turn.tape, view)) is not None:
-            view = replace(view, start=start)
+        view = await narrow_view(turn.tape, view)
         return view, *await read_context(turn.tape, view)
 
     async def recompose(self, turn: Turn, step: JsonObject) -> tuple[ModelRequest, Mapping[str, Sequence[Span]]]:
@@ -254,7 +257,7 @@ class RequestComposer:
         view = ContextView.from_json({**step["view"], **current}, strategies)
         traits = ModelTraits(short_prompt=not view.style.bootstrap, tools=view.style.tools)
         system, shown, _ = await self._system(turn, traits)
-        context, _ = await read_context(turn.tape, view)
+        context, _ = await read_context(turn.tape, await narrow_view(turn.tape, view))
         tools = self._specs(None) if traits.tools else ()
         return ModelRequest(system, context.messages, tools, self._settings.parameters, context.texts), shown
 
@@ -309,16 +312,36 @@ class RequestComposer:
         return prompt, shown, foreign
 
 
-async def find_start(tape: TapeHandle, view: ContextView) -> int | None:
-    """Return the first entry that the strategy needs, as its newest event says; None for its whole part."""
-    strategy = view.strategy
-    if not strategy.start_event or view.fork:
-        return None
+async def narrow_view(tape: TapeHandle, view: ContextView) -> ContextView:
+    """Return the view so that it reads only the entries that its strategy needs: what is built of them is the same.
+
+    It needs none before the start that its newest event names, nor any older ones than have room. Those are looked for from
+    the newest entry back, a page at a time: a window that was never cut may be as long as the tape.
+    """
+    strategy, fork = view.strategy, view.fork
+    if not strategy.start_event:
+        return view
     newest = TapeQuery(
         tape.name, kinds=(Kind.EVENT,), names=(strategy.start_event,), newest=True, limit=MAX_START_EVENTS
     )
-    opening, events = await tape.fetch([TapeQuery(tape.name, OpeningAnchor(), missing="empty"), newest])
-    return strategy.find_start(opening, events)
+    opening, events = await tape.fetch([TapeQuery(tape.name, OpeningAnchor(fork), missing="empty"), newest])
+    if (start := strategy.find_start(opening, events, fork)) is not None:
+        view = replace(view, spans=((start, None),))
+    first = opening[0].id if start is None and opening else start or 0
+    limit = PAGE_ENTRIES
+    if view.budget is None or await tape.head() - first <= SHORT_WINDOW:
+        return view
+    if start is None and len(events) == MAX_START_EVENTS:  # an older one may count
+        return view
+    while True:
+        page = (await tape.fetch([view.newest_query(tape.name, limit)]))[0]
+        floor = view.find_floor(page)
+        if floor is not None and floor > first:
+            facts = [(event.id, event.id) for event in events if event.is_shown_to(fork) and first < event.id < floor]
+            return replace(view, spans=union([*facts, (floor, None)]))
+        if floor is not None or len(page) < limit:
+            return view
+        limit *= PAGE_GROWTH
 
 
 async def _add_section(tape: TapeHandle, foreign: ForeignWords, section: PromptText) -> ForeignWords:
@@ -414,7 +437,7 @@ async def rebuild_request(
     view = ContextView.from_json(step["view"], strategies)
     recorded = await tape.as_of(find_recorded_part(step))
     try:
-        context, _ = await read_context(recorded, view)
+        context, _ = await read_context(recorded, await narrow_view(recorded, view))
     except AnchorNotFound as error:
         raise EntryNotFound(f"the window of this step is not on the tape: {error}") from error
     return ModelRequest(system, context.messages, specs, step["parameters"], context.texts)

@@ -18,8 +18,8 @@ log = logging.getLogger(__name__)
 
 COUNT_TIMEOUT = 60.0
 """Seconds that counting may take, with loading the model; after that the estimate applies."""
-_UNCUT = 2**53
-"""A budget that no request exceeds; never recorded."""
+UNCUT_FACTOR = 4
+"""So many times its budget a conversation may have by the estimate if its count is to fit: a token has no more bytes on average."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +76,15 @@ class RequestFitter:
         # A token is at least a byte: a request with no more bytes than there is room for tokens needs no counting.
         if not is_cut and len(first.request.as_bytes()) <= request_token_limit(size):
             return FittedRequest(first)
-        uncut = await self._compose_uncut(turn) if is_cut else first
+        uncut = await self._compose_uncut(turn, first) if is_cut else first
         count = await count_tokens(uncut.model, uncut.request, self._seconds)
         return FittedRequest(first) if count is None else await self._narrow(turn, uncut, count, size, last=is_last)
 
-    async def _compose_uncut(self, turn: Turn) -> ComposedRequest:
-        """Compose everything after the recorded cut, with the smallest budget that shows it."""
-        composed = await self._composer.compose(turn, _UNCUT)
+    async def _compose_uncut(self, turn: Turn, first: ComposedRequest) -> ComposedRequest:
+        """Compose what is after the recorded cut, with the smallest budget that shows it; of more than may fit a part."""
+        composed = await self._composer.compose(turn, first.view["budget"] * UNCUT_FACTOR)
+        if composed.context.facts:
+            return composed
         return replace(composed, view={**composed.view, "budget": _estimate(composed)})
 
     async def _narrow(

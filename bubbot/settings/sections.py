@@ -138,7 +138,7 @@ class ModelSettings(SettingsSection):
         default=None,
         ge=256,
         le=100_000_000,
-        description="Context size of the model in tokens; default: 2048 for `local`, otherwise the known size.",
+        description="Context size of the model in tokens; default: 2048 for `local`, otherwise the known size, or 32768.",
         examples=[2048],
     )
     max_tokens: OptionalWhole = Field(

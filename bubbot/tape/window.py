@@ -77,7 +77,7 @@ class LiveWindow:
             return cached
         entries = self._entries_of(query.part)
         if entries is None:
-            return None
+            return self._answer_newest(query)
         result = tuple(arrange(select(entries, query), query))
         self.cache_answer(query, result)
         return result
@@ -97,6 +97,16 @@ class LiveWindow:
                     for entry in self.entries
                     if any(low <= entry.id and (high is None or entry.id <= high) for low, high in spans)
                 ]
+        return None
+
+    def _answer_newest(self, query: TapeQuery) -> tuple[TapeEntry, ...] | None:
+        """Answer with the newest entries of a part that goes on to the head, if enough of them are cached."""
+        match query.part:
+            case Window("") | IdRanges(((_, None),)) if query.newest and query.limit is not None:
+                found = arrange(select(self.entries, query), query)
+                # Before the opening anchor not all are cached.
+                is_whole = isinstance(query.part, Window) or not found or found[-1].id > self.opening.id
+                return tuple(found) if len(found) == query.limit and is_whole else None
         return None
 
     def _has_all_from(self, low: int) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import example, given, settings
@@ -14,11 +15,14 @@ from hypothesis import strategies as st
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.features.strategies.events import CUT
 from bubbot.ports.model import ModelRequest
+from bubbot.runtime import compose
+from bubbot.runtime.compose import narrow_view
 from bubbot.runtime.context.selectors import MessageStyle, select_messages
 from bubbot.runtime.context.strategy import ModelContext
 from bubbot.runtime.context.view import ContextView
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, event
+from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import OpeningAnchor, TapeQuery, evaluate
 from tests.provider_rules import faults
 
@@ -137,7 +141,65 @@ def test_what_a_strategy_need_not_read_changes_nothing(entries: list[TapeEntry],
     opening = evaluate(entries, TapeQuery("tape", OpeningAnchor()))
     newest = TapeQuery("tape", kinds=("event",), names=(view.strategy.start_event,), newest=True, limit=1)
     start = view.strategy.find_start(opening, evaluate(entries, newest))
-    assert context_of(entries, replace(view, start=start)) == context_of(entries, view)
+    assert context_of(entries, replace(view, spans=None if start is None else ((start, None),))) == context_of(
+        entries, view
+    )
+
+
+class EvaluatedTape:
+    """A tape in memory that can only be read."""
+
+    name = "tape"
+
+    def __init__(self, entries: Sequence[TapeEntry]) -> None:
+        self._entries = entries
+
+    async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
+        return [tuple(evaluate(self._entries, query)) for query in queries]
+
+    async def head(self) -> int:
+        return len(self._entries)
+
+
+SPOKEN = st.one_of(
+    st.builds(lambda role, size: ("message", {"role": role, "content": "x" * size}), st.sampled_from(["user", "assistant"]), st.integers(0, 60)),
+    st.builds(lambda i: ("tool_call", {"calls": [{"id": i, "function": {"name": "f", "arguments": "{}"}}]}), IDS),
+    st.builds(lambda i, size: ("tool_result", {"results": [{"tool_call_id": i, "content": "r" * size}]}), IDS, st.sampled_from([1, 30, 1_500])),
+    st.builds(lambda i: ("event", {"name": "correction", "data": {"corrects": i, "hide": True}}), st.integers(1, 30)),
+    ENTRY,
+)  # fmt: skip
+WITH_FORKS = st.lists(st.tuples(SPOKEN, st.sampled_from(["", "", "", "f", "g"])), min_size=8, max_size=30).map(
+    lambda made: [
+        anchor("session/start", {"owner": "human"}).with_id(1),
+        *[
+            TapeEntry(kind, payload, {"fork": fork} if fork else {}, date=STAMPED).with_id(place)
+            for place, ((kind, payload), fork) in enumerate(made, 2)
+        ],
+    ]
+)
+
+
+@pytest.mark.law("T13")
+@given(
+    WITH_FORKS,
+    st.sampled_from(["compact", "summary", "retrieval"]),
+    st.builds(MessageStyle, st.none(), st.booleans(), st.booleans()),
+    st.integers(10, 200),
+    st.sampled_from(["", "f"]),
+)
+@settings(max_examples=5 * settings().max_examples)
+def test_what_a_window_has_no_room_for_need_not_be_read(
+    entries: list[TapeEntry], selector: str, style: MessageStyle, budget: int, fork: str
+) -> None:
+    view = ContextView(selector, style, budget, fork=fork, strategies=OWN_STRATEGIES)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compose, "SHORT_WINDOW", 0)
+        patch.setattr(compose, "PAGE_ENTRIES", 2)
+        narrow = asyncio.run(narrow_view(cast("TapeHandle", EvaluatedTape(entries)), view))
+    whole = context_of(entries, view)
+    assert context_of(entries, narrow) == whole
+    if narrow.spans and not any(entry.name == CUT for entry in entries):
+        assert whole.facts  # what is left out unread is always recorded, so that the next request extends this one
 
 
 @given(TAPES, st.builds(MessageStyle, st.none(), st.booleans()))

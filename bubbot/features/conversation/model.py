@@ -138,7 +138,8 @@ async def _describe_lessons(models: SessionModels, turn: Turn) -> list[str]:
         name = (await models.model_for_turn(turn)).name
     except ModelError:
         return []
-    rules = ", ".join(lesson.rule for lesson in models.lessons.find_known(name))
+    lessons = [lesson for lesson in models.lessons.find_known(name) if not lesson.find_tokens("assumed")]
+    rules = ", ".join(lesson.rule for lesson in lessons)
     return [turn.texts.say("model_known", model=name, rules=rules)] if rules else []
 
 

@@ -19,13 +19,23 @@ from bubbot.runtime.calls import move_pointer
 from bubbot.runtime.context.selectors import (
     ContextMessage,
     MessageStyle,
+    convert_message,
+    find_correction,
     format_anchor_line,
+    is_in_context,
     prepend_opening,
     select_messages,
 )
 from bubbot.runtime.context.strategy import ContextInput, ModelContext
-from bubbot.runtime.context.tokens import estimate_context_tokens, estimate_message_tokens, estimate_tokens
-from bubbot.tape.entry import JsonObject, TapeEntry, event
+from bubbot.runtime.context.tokens import (
+    BYTES_PER_TOKEN,
+    MESSAGE_TOKENS,
+    estimate_context_tokens,
+    estimate_message_tokens,
+    estimate_tokens,
+)
+from bubbot.tape.anchor import recalled_ranges
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, event, objects_of, text_field
 from bubbot.tape.query import parse_moment
 
 LONG_RESULT_CHARS = 1_000
@@ -76,10 +86,20 @@ def fold_compact(source: ContextInput) -> ModelContext:
     return compact_messages(source, lambda entries: select_messages(entries, source.style))
 
 
-def compact_messages(source: ContextInput, select: Select) -> ModelContext:
+def fold_compact_whole(source: ContextInput) -> ModelContext:
+    """Do the same by all entries of the window, as version 2 did."""
+    return compact_messages(source, lambda entries: select_messages(entries, source.style), has_floor=False)
+
+
+def compact_messages(source: ContextInput, select: Select, *, has_floor: bool = True) -> ModelContext:
     """Compact the messages that `select` makes of entries: of all of the source, or of those from some entry on.
 
     What it makes of the latter must not depend on the entries before them.
+
+    Args:
+        source: the source.
+        select: makes the messages.
+        has_floor: what is built does not depend on entries before `find_floor`.
     """
     if source.budget is None:
         return ModelContext(prepend_opening(source.opening, select(source.entries), source.style))
@@ -88,7 +108,7 @@ def compact_messages(source: ContextInput, select: Select) -> ModelContext:
     shown = compaction.show(cut)
     if estimate_context_tokens(shown) <= source.budget:
         return ModelContext(shown)
-    extended = compaction.extend(cut, source.budget)
+    extended = compaction.extend(compaction.skip(cut) if has_floor else cut, source.budget)
     if extended == cut:  # nothing is left to cut
         return ModelContext(shown)
     return ModelContext(compaction.show(extended), (event(CUT, extended.as_json()),))
@@ -139,6 +159,20 @@ class _Compaction:
         if cut.left_out and cut.start is not None and self.source.style.tools:  # else it could not open them
             messages = _prepend_line(_format_left_out(cut, self.source.style), messages)
         return prepend_opening(self.source.opening, messages, self.source.style)
+
+    def skip(self, cut: Cut) -> Cut:
+        """Cut what is older than the floor, by nothing but the floor: it need not have been read."""
+        source, opening = self.source, self.source.opening
+        entries = [entry for entry in source.entries if cut.start is None or entry.id >= cut.start]
+        floor = None if source.budget is None else find_floor(entries, source.style, source.budget)
+        if floor is None or floor == cut.start:
+            return cut
+        window = [*(recalled_ranges(opening) if opening else ()), (opening.id + 1 if opening else 1, floor - 1)]
+        skipped = [(max(low, cut.start or 1), min(high, floor - 1)) for low, high in window]
+        spans = [*cut.left_out, *((low, high) for low, high in skipped if low <= high)]
+        date = next(entry.date for entry in entries if entry.id == floor)
+        since = cut.since or (opening.date if opening and opening.date < date else date)
+        return replace(cut, start=floor, left_out=_join_ranges(spans), since=since, until=date)
 
     def extend(self, cut: Cut, budget: int) -> Cut:
         """Cut more, until the rest takes half of the budget; equal to `cut` if nothing is left to cut."""
@@ -230,6 +264,55 @@ def _pointer(message: ContextMessage, sources: Mapping[int, TapeEntry]) -> Conte
     )
     text = f"{content[:POINTER_HEAD_CHARS]}\n{pointer}\n{content[-POINTER_TAIL_CHARS:]}"
     return ContextMessage({**message.message, "content": text}, message.ids)
+
+
+def find_floor(entries: Sequence[TapeEntry], style: MessageStyle, budget: int) -> int | None:
+    """Return the newest entry from which on the entries have no room in the budget; None if there is room for all.
+
+    Each counts with the least that is ever shown of it, long results as pointers. So the older entries would be left out
+    anyway, and need not be read. A message of a person is among the newer ones, where a cut can begin.
+    """
+    hidden, results = set[int](), dict[str, int]()
+    total, can_begin = 0, False
+    for entry in reversed(entries):
+        correction = find_correction(entry)
+        if correction and correction.get("hide"):
+            hidden.add(correction["corrects"])
+        is_shown = entry.id not in hidden and not entry.erased and is_in_context(entry)
+        if entry.kind == Kind.TOOL_RESULT:
+            _note_results(entry, results, is_shown=is_shown)
+        elif entry.kind == Kind.TOOL_CALL:
+            tokens = _least_exchange(entry, results)
+            total += tokens if is_shown else 0
+        elif entry.kind == Kind.MESSAGE and is_shown:
+            for message in convert_message(entry, style.stamps):
+                total += _least_message(message)
+                can_begin = can_begin or message.message["role"] == "user"
+        if total > budget and can_begin:
+            return entry.id
+    return None
+
+
+def _least_message(message: ContextMessage) -> int:
+    if not message.has_parts:
+        return estimate_message_tokens(message)
+    texts = [part["text"].encode() for part in message.message["content"] if part["type"] == "text"]
+    return MESSAGE_TOKENS + sum(map(len, texts)) // BYTES_PER_TOKEN
+
+
+def _note_results(entry: TapeEntry, results: dict[str, int], *, is_shown: bool) -> None:
+    """Note the least that is shown of each result of an entry, by the id of its call, of which an older entry has the call."""
+    for result in objects_of(entry.payload.get("results")):
+        shown = text_field(result, "content")[: POINTER_HEAD_CHARS + POINTER_TAIL_CHARS] if is_shown else ""
+        if call := text_field(result, "tool_call_id"):
+            results[call] = min(len(shown) // BYTES_PER_TOKEN, results.get(call, len(shown)))
+
+
+def _least_exchange(entry: TapeEntry, results: dict[str, int]) -> int:
+    """Return the least that is shown of the calls of an entry and of their results, which are taken out of those."""
+    calls = [*objects_of(entry.payload.get("calls"))]
+    taken = [results.pop(text_field(call, "id"), 0) for call in calls]
+    return sum(taken) + MESSAGE_TOKENS * (len(calls) + 1) if calls else 0
 
 
 def _total(messages: Iterable[ContextMessage]) -> int:

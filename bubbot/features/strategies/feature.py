@@ -12,11 +12,13 @@ from bubbot.features.strategies.recall import FindEntries, find_nothing_alike, r
 from bubbot.features.strategies.retrieval import RETRIEVAL
 from bubbot.features.strategies.settings import ContextSettings
 from bubbot.features.strategies.shell import CONTEXT_COMMANDS
+from bubbot.features.strategies.sizes import ContextSizes
 from bubbot.features.strategies.summaries import SUMMARY_ORIGIN, Summaries
 from bubbot.ports.middleware import CallNext
 from bubbot.ports.passages import PassageIndex
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.runtime.context.strategy import ContextStrategies
+from bubbot.runtime.lessons import ModelLessons
 
 READ_RULE = "Numbers such as #12 name entries of this chat: tape_read opens them, tape_around what was said around one."
 RECALL_SHARE = 8
@@ -38,6 +40,7 @@ class StrategiesFeature:
         find_entries: FindEntries,
         find_model: FindModel,
         strategies: ContextStrategies,
+        lessons: ModelLessons,
         passages: PassageIndex | None = None,
     ) -> None:
         """Set what the strategies need.
@@ -48,6 +51,7 @@ class StrategiesFeature:
             find_entries: searches the tape of a turn.
             find_model: returns the model of a turn.
             strategies: those of the bot.
+            lessons: what refusals taught about models.
             passages: the index for `[context] embeddings`; None if its extra is not installed.
         """
         self.settings = settings
@@ -55,6 +59,7 @@ class StrategiesFeature:
         self._find_entries = find_entries
         self._find_model = find_model
         self._summaries = Summaries(kernel.accept, lambda: self.settings.summary_at)
+        self._sizes = ContextSizes(lessons)
         self._choice = StrategyChoice(strategies, settings.selector)
         self._meaning = (
             MeaningSearch(passages, kernel.open_tape, is_on=lambda: self.settings.embeddings) if passages else None
@@ -69,7 +74,8 @@ class StrategiesFeature:
             rules=(READ_RULE,),
             sources={SUMMARY_ORIGIN: self._summaries},
             choose_selector=self._choice.chosen,
-            around_turn=(self._summaries.around_turn, self.recall_evidence),
+            around_turn=(self._sizes.around_turn, self._summaries.around_turn, self.recall_evidence),
+            around_model=(self._sizes.around_model,),
             on_merged=(self._summaries.on_merged,),
             lifespan=self._meaning.lifespan if self._meaning else None,
             prepare=self._prepare,

@@ -22,7 +22,7 @@ from bubbot.features.strategies.retrieval import (
 )
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
-from bubbot.runtime.compose import find_start, request_token_limit
+from bubbot.runtime.compose import narrow_view, request_token_limit
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.runtime.context.view import ContextView, records_view
@@ -96,12 +96,12 @@ async def recall_for(turn: Turn, find: FindEntries, budget: int, *, find_alike: 
     (opening,) = await turn.tape.fetch([TapeQuery(turn.tape.name, OpeningAnchor(), missing="empty")])
     if not opening:
         return
-    view, room = await _next_view(turn)
+    view, has_room = await _next_view(turn, budget)
     answers = await turn.tape.fetch(view.queries(turn.tape.name))
     window = [entry for entry in answers[1] if entry.is_shown_to("")]  # sub-tasks cut their own windows
     if any(recall.message == message for recall in find_recalls(window)):  # an interrupted attempt has chosen
         return
-    entries = [*window, *(await _make_room(turn, view, answers, room, budget))]
+    entries = [*window, *(await _make_room(turn, view, answers) if has_room else ())]
     asked = (await turn.tape.fetch([TapeQuery(turn.tape.name, IdRanges(tuple(spans_of(turn.message_ids))))]))[0]
     text = "\n".join(evidence_text(entry) for entry in asked if entry.payload.get("role") == "user")
     shown = await _find_shown(turn, opening[0], entries)
@@ -118,39 +118,37 @@ async def recall_for(turn: Turn, find: FindEntries, budget: int, *, find_alike: 
         await turn.tape.append([event(RECALLED, {"message": message, "entries": spans_of(chosen)})])
 
 
-async def _make_room(
-    turn: Turn, view: ContextView, answers: QueryAnswers, room: int | None, reserve: int
-) -> Sequence[TapeEntry]:
+async def _make_room(turn: Turn, view: ContextView, answers: QueryAnswers) -> Sequence[TapeEntry]:
     """Cut the window if the evidence would make it necessary; return the facts of it.
 
     Evidence leaves out what the window shows. What a cut after it took away would be missing.
     """
-    if room is None:
-        return ()
     further = view.further_queries(turn.tape.name, answers)
     found = [*answers, *(await turn.tape.fetch(further) if further else ())]
-    facts = replace(view, budget=max(room - reserve, room // 2)).fold(found).facts
+    facts = view.fold(found).facts
     return await turn.tape.append(facts) if facts else ()
 
 
-async def _next_view(turn: Turn) -> tuple[ContextView, int | None]:
-    """Return the view of the next request and its budget, by the newest step; None if that has recorded none."""
+async def _next_view(turn: Turn, reserve: int) -> tuple[ContextView, bool]:
+    """Return the view of the next request beside evidence of so many tokens, and whether its budget is known.
+
+    That is the budget of the newest step. If there is none, as on an imported tape, the size of the model tells what is read.
+    """
     newest = TapeQuery(turn.tape.name, kinds=(Kind.EVENT,), names=(STEP_EVENT,), newest=True, limit=MAX_STEPS_READ)
     (steps,) = await turn.tape.fetch([newest])
     step = next((data for entry in steps if (data := _conversation_step(entry))), None)
     recorded = ContextView().as_json() if step is None else step["view"]
     view = ContextView.from_json({**recorded, **_CURRENT}, _STRATEGIES)
-    view = replace(view, start=await find_start(turn.tape, view))
-    budget = view.budget
-    if step is None or budget is None:
-        return view, None
-    size = (await turn.runner.find_model(turn)).traits.context_tokens
+    size, room = (await turn.runner.find_model(turn)).traits.context_tokens, view.budget
+    if step is None or room is None:
+        budget = request_token_limit(size) if size else None
+        return await narrow_view(turn.tape, replace(view, budget=budget)), False
     count = step.get("count")
     if size and isinstance(count, Mapping) and (tokens := int_field(count, "tokens")):
-        budget += max(
+        room += max(
             request_token_limit(size) - tokens, 0
         )  # a count is better than the estimate: what it left free is room
-    return view, budget
+    return await narrow_view(turn.tape, replace(view, budget=max(room - reserve, room // 2))), True
 
 
 def _conversation_step(entry: TapeEntry) -> Mapping[str, Any] | None:

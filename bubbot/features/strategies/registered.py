@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bubbot.features.strategies.compact import fold_compact
+from bubbot.features.strategies.compact import find_floor, fold_compact, fold_compact_whole
 from bubbot.features.strategies.events import CUT
 from bubbot.features.strategies.first_version import fold_compact_first, fold_with_hint
 from bubbot.runtime.context.strategy import ContextStrategy
@@ -11,21 +11,23 @@ STRATEGIES = (
     ContextStrategy(
         "compact",
         fold_compact,
-        version=2,
+        version=3,
         is_compacting=True,
         events=(CUT,),
         start_event=CUT,
-        earlier={1: fold_compact_first},
+        find_floor=find_floor,
+        earlier={1: fold_compact_first, 2: fold_compact_whole},
         help="the window, and when it gets too long without its oldest part",
     ),
     ContextStrategy(
         "summary",
         fold_compact,
-        version=2,
+        version=3,
         is_compacting=True,
         events=(CUT,),
         start_event=CUT,
-        earlier={1: fold_with_hint},
+        find_floor=find_floor,
+        earlier={1: fold_with_hint, 2: fold_compact_whole},
         help="the window, and before it gets too long a new one that begins with a summary; between them as compact",
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from bubbot.features.strategies.compact import compact_messages
+from bubbot.features.strategies.compact import compact_messages, find_floor
 from bubbot.features.strategies.events import CUT, RECALLED
 from bubbot.records import dataclass
 from bubbot.runtime.context.quoting import clean_label, quote_text
@@ -69,6 +69,11 @@ def read_evidence(tape: str, entries: Sequence[TapeEntry]) -> tuple[TapeQuery, .
 def fold_retrieval(source: ContextInput) -> ModelContext:
     """Put the evidence before the messages that it was recalled for, then cut as `compact` does."""
     return compact_messages(source, lambda entries: _select_with_evidence(source, entries))
+
+
+def fold_retrieval_whole(source: ContextInput) -> ModelContext:
+    """Do the same by all entries of the window, as version 1 did."""
+    return compact_messages(source, lambda entries: _select_with_evidence(source, entries), has_floor=False)
 
 
 def _select_with_evidence(source: ContextInput, entries: Sequence[TapeEntry]) -> tuple[ContextMessage, ...]:
@@ -165,9 +170,12 @@ def _joined(message: JsonObject, block: str) -> JsonObject:
 RETRIEVAL = ContextStrategy(
     "retrieval",
     fold_retrieval,
+    version=2,
     is_compacting=True,
     events=(CUT, RECALLED),
     find_further=read_evidence,
     start_event=CUT,
+    find_floor=find_floor,
+    earlier={1: fold_retrieval_whole},
     help="as compact, with quotations from before that bear on your message",
 )

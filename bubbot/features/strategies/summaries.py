@@ -16,7 +16,7 @@ from bubbot.ports.middleware import CallNext
 from bubbot.ports.tool import INSIDE, CommandHelp, HelpTopic, NoArgs, Tool, tool
 from bubbot.ports.turn import SourcedReply, Turn, TurnOutcome
 from bubbot.records import dataclass
-from bubbot.runtime.compose import request_token_limit
+from bubbot.runtime.compose import PAGE_ENTRIES, PAGE_GROWTH, request_token_limit
 from bubbot.runtime.context.selectors import ContextMessage, MessageStyle, is_in_context, select_messages
 from bubbot.runtime.context.tokens import estimate_context_tokens, estimate_message_tokens
 from bubbot.tape.corrections import Corrections
@@ -160,11 +160,9 @@ class Summaries:
             return
         if step["view"].get("selector") != SUMMARY_STRATEGY:
             return
-        window = await _read_window(turn)
-        if window.opening is None or window.budget is None:
-            return
-        if estimate_context_tokens(window.messages) > share * window.budget:
-            self._due[turn.session] = (turn.id, _build_inbound(turn, window.opening))
+        opening, budget = await _find_opening(turn), step["view"].get("budget")
+        if opening is not None and type(budget) is int and await _is_fuller(turn, share * budget):
+            self._due[turn.session] = (turn.id, _build_inbound(turn, opening))
 
     async def on_merged(self, result: MergeResult) -> None:
         """Accept what is due after the turn that was merged. It needs no second try: the next turn notes it again."""
@@ -214,14 +212,31 @@ def find_kept(window: WindowContents) -> frozenset[int]:
 _KEPT_KINDS = (Kind.MESSAGE, Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.EVENT)
 
 
+async def _is_fuller(turn: Turn, tokens: float) -> bool:
+    """Return true if the window, uncut, has more tokens; it is read from its end until that is known."""
+    limit = PAGE_ENTRIES
+    while True:
+        query = TapeQuery(turn.tape.name, Window(), missing="empty", newest=True, limit=limit)
+        page = (await turn.tape.fetch([query]))[0]
+        if estimate_context_tokens(_show(turn, page[::-1])) > tokens:
+            return True
+        if len(page) < limit:
+            return False
+        limit *= PAGE_GROWTH
+
+
+def _show(turn: Turn, entries: Sequence[TapeEntry]) -> tuple[ContextMessage, ...]:
+    shown = [entry for entry in entries if entry.kind in _KEPT_KINDS and entry.is_shown_to("")]
+    return select_messages(shown, MessageStyle(stamps=turn.zone))
+
+
 async def _read_window(turn: Turn) -> WindowContents:
     name = turn.tape.name
     openings, found = await turn.tape.fetch(
         [TapeQuery(name, OpeningAnchor(), missing="empty"), TapeQuery(name, Window(), missing="empty")]
     )
     entries = [entry for entry in found if entry.is_shown_to("")]  # what sub-tasks wrote is their own
-    shown = [entry for entry in entries if entry.kind in _KEPT_KINDS]
-    messages = select_messages(shown, MessageStyle(stamps=turn.zone))
+    messages = _show(turn, entries)
     step = _last_step(entries)
     budget = step["view"].get("budget") if step else None
     return WindowContents(openings[0] if openings else None, entries, messages, budget if type(budget) is int else None)

@@ -13,6 +13,10 @@ from typing import Any
 
 from bubbot.ports.model import ModelPrice, ModelTraits, PriceTier
 
+ASSUMED_CONTEXT_TOKENS = 32_768
+"""The size of a context that nobody knows: that of the smallest models which call tools well. A request may have three fourths of it.
+A server that reads less refuses, and says how much, or is noticed by its counts; with less there is hardly room for a talk beside the
+prompt and the tools."""
 _FILE = "model_prices_and_context_window_backup.json"
 _ENTRY_END = b"\n    }"
 _GROUPED = ("bedrock", "fireworks_ai", "vertex_ai")
@@ -25,20 +29,26 @@ _ASSISTANT_FIRST = ("openai", "azure")
 """Providers that accept an assistant message first; the others, or their chat templates, refuse it."""
 
 
-def find_traits(name: str, *, context_tokens: int | None = None, own_address: bool = False) -> ModelTraits:
+def find_traits(
+    name: str, *, context_tokens: int | None = None, own_address: bool = False, server: str = ""
+) -> ModelTraits:
     """Return what a request for `provider/model` may look like.
 
     Args:
         name: the model, `provider/model`.
         context_tokens: the configured context size; None to take it from the list.
         own_address: `api_base` is set, so the usual provider is not the one that answers.
+        server: host and port of that address.
     """
     first = name.partition("/")[0] in _ASSISTANT_FIRST and not own_address
     entry = _find_entry(name)
+    size = context_tokens or _input_size(entry)
     return ModelTraits(
         first_assistant=first,
-        context_tokens=context_tokens or _input_size(entry),
+        context_tokens=size or ASSUMED_CONTEXT_TOKENS,
         images=entry.get("supports_vision") is True,
+        assumes_size=size is None,
+        server=server,
     )
 
 

@@ -15,10 +15,11 @@ from bubbot.app.installed import (
     load_feature,
     load_strategy,
 )
+from bubbot.app.models import LITELLM
 from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.models import scripted
-from bubbot.models.catalogue import names
+from bubbot.models.catalogue import names, sizes
 from bubbot.models.embeddings.index import embeddings_are_installed, format_install_command
 from bubbot.models.local import model
 from bubbot.packages import package_command
@@ -111,6 +112,13 @@ def check_model(settings: Settings, home: Home) -> Iterator[Finding]:
         yield Finding("model.script", "problem", reason, edit_command(str(settings.model.script)))
     else:
         yield Finding("model.ok", "ok", f"The model is {name or 'local'}.")
+        is_ours = not name or provider in {*plugins.list_names("bubbot.models")} - {LITELLM}
+        if not is_ours and sizes.find_traits(name, context_tokens=settings.model.context_tokens).assumes_size:
+            cause = (
+                f"Nobody knows how much {name} reads at once: bubbot assumes {sizes.ASSUMED_CONTEXT_TOKENS} tokens, and leaves the oldest "
+                "part of a longer conversation out. Say what its server reads, such as: [model] context_tokens = 65536."
+            )
+            yield Finding("model.size_assumed", "warning", cause, edit_command(home.config))
 
 
 def check_embeddings(settings: Settings) -> Iterator[Finding]:

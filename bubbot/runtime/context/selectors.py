@@ -180,14 +180,14 @@ def _convert(
         if entry.kind == Kind.TOOL_CALL:
             messages += _exchange(entry, exchanges[entry.id])
         elif entry.kind == Kind.MESSAGE:
-            messages += _cached_message(entry, stamps)
+            messages += convert_message(entry, stamps)
         elif data := find_correction(entry):
             messages += _correction(entry, data, is_here=data["corrects"] in ids)
     return messages
 
 
-def _cached_message(entry: TapeEntry, stamps: tzinfo | None) -> list[ContextMessage]:
-    """Convert a message entry as `_message` does, cached with the entry."""
+def convert_message(entry: TapeEntry, stamps: tzinfo | None) -> list[ContextMessage]:
+    """Convert an entry of a message; the messages, one or none, are cached with it."""
     messages: list[ContextMessage] | None = entry.cache.get(("message", stamps))
     if messages is None:
         messages = entry.cache["message", stamps] = _message(entry, stamps)

@@ -87,6 +87,9 @@ class ContextStrategy:
         start_event: the name of its event of which the newest one in a window names in `from` the first entry that it
             shows: it gets the entries from there on, so that a long window costs no more than what is shown of it. For
             all entries of the window, it must build the same. Empty: it reads the whole part.
+        find_floor: returns, by the newest entries of its part, oldest first, the one before which it reads nothing with
+            this budget; None if it may read older ones. It then gets the entries from there on, with the newest
+            `start_event`s; for all entries, it must build the same.
         earlier: the folds of earlier versions, by version, for requests that were recorded with them.
         help: what it shows, in a few English words.
     """
@@ -100,6 +103,7 @@ class ContextStrategy:
     events: tuple[str, ...] = ()
     find_further: Callable[[str, Sequence[TapeEntry]], Sequence[TapeQuery]] = lambda _tape, _entries: ()
     start_event: str = ""
+    find_floor: Callable[[Sequence[TapeEntry], MessageStyle, int], int | None] = lambda _entries, _style, _budget: None
     earlier: Mapping[int, Callable[[ContextInput], ModelContext]] = field(default_factory=dict)
     help: str = ""
 
@@ -110,14 +114,15 @@ class ContextStrategy:
         fold = self.earlier.get(version)
         return None if fold is None else replace(self, fold=fold, version=version, earlier={}, start_event="")
 
-    def find_start(self, opening: Sequence[TapeEntry], events: Sequence[TapeEntry]) -> int | None:
+    def find_start(self, opening: Sequence[TapeEntry], events: Sequence[TapeEntry], fork: str = "") -> int | None:
         """Return the first entry to read; None for all.
 
         Args:
             opening: the anchor that opens the window.
-            events: the newest `start_event`s, newest first; those of sub-tasks say nothing about the window.
+            events: the newest `start_event`s, newest first; those of other sub-tasks say nothing about the window.
+            fork: the fork of the sub-task whose window it is; empty: of none.
         """
-        event = next((event for event in events if event.is_shown_to("")), None)
+        event = next((event for event in events if event.is_shown_to(fork)), None)
         if not opening or event is None or event.erased or event.id <= opening[0].id:
             return None
         start = event.data.get("from")

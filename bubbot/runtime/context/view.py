@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from itertools import accumulate, chain
 from operator import attrgetter
 from types import NoneType
@@ -33,7 +33,7 @@ from bubbot.runtime.context.tokens import estimate_context_tokens, estimate_mess
 from bubbot.tape.anchor import SESSION_START
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.handle import CORRECTION, spans_of
-from bubbot.tape.query import IdRanges, OpeningAnchor, Slice, TapeQuery, Window
+from bubbot.tape.query import IdRanges, OpeningAnchor, Slice, Span, TapeQuery, Window
 from bubbot.tape.view import QueryAnswers
 
 CONTEXT_VERSION = 4
@@ -68,8 +68,8 @@ class ContextView:
         heavy: see `View`.
         strategies: those among which the selector names one.
         version: of the strategy; None for the current one.
-        start: the first entry to read, if the strategy needs none before it (see `ContextStrategy.start_event`). It
-            changes what is read and not what is built, so that no record needs it.
+        spans: the entries to read, if the strategy needs no others of its part (see `ContextStrategy.start_event`); None: all.
+            They change what is read and not what is built, so that no record needs them.
         is_repaired: the kernel repairs what the strategy chose; false for the requests of earlier versions.
         strategy: the strategy that the selector names.
 
@@ -85,7 +85,7 @@ class ContextView:
     heavy: bool = False
     strategies: ContextStrategies = field(default=KERNEL_STRATEGIES, repr=False, compare=False)
     version: int | None = None
-    start: int | None = None
+    spans: tuple[Span, ...] | None = None
     answered: tuple[int, ...] = ()
     is_repaired: bool = True
     strategy: ContextStrategy = field(init=False, repr=False, compare=False)
@@ -148,14 +148,25 @@ class ContextView:
         """Read the opening anchor, and the part that the strategy names."""
         strategy = self.strategy
         part: Slice = strategy.part(self.selector.partition(":")[2])
-        if self.start is not None:
-            part = IdRanges(((self.start, None),))
+        if self.spans is not None:
+            part = IdRanges(self.spans)
         elif self.fork and part == Window():
             part = Window(self.fork)
         return (
             TapeQuery(tape, OpeningAnchor(self.fork), missing="empty"),
             TapeQuery(tape, part, kinds=_SHOWN, names=(CORRECTION, *strategy.events)),
         )
+
+    def newest_query(self, tape: str, limit: int) -> TapeQuery:
+        """Read so many of the newest entries of the part."""
+        return replace(self.queries(tape)[1], newest=True, limit=limit)
+
+    def find_floor(self, newest: Sequence[TapeEntry]) -> int | None:
+        """Return the entry before which the strategy reads nothing, by the newest entries of the part, newest first."""
+        if self.budget is None:
+            return None
+        entries = [entry for entry in reversed(newest) if entry.is_shown_to(self.fork)]
+        return self.strategy.find_floor(entries, self.style, self.budget)
 
     def further_queries(self, tape: str, answers: QueryAnswers) -> tuple[TapeQuery, ...]:
         """Build what is read besides: the answered messages that the part does not have, then what the strategy names."""

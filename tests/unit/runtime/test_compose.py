@@ -27,7 +27,7 @@ from bubbot.runtime.compose import (
     ContextPolicy,
     PromptText,
     RequestComposer,
-    find_start,
+    narrow_view,
     parse_tools,
     rebuild_request,
 )
@@ -172,11 +172,13 @@ async def test_what_a_section_shows_is_foreign_unless_somebody_judged_it(
     assert (await composed(turn, sections=[build])).foreign.world == expected
 
 
-async def test_a_window_is_read_from_its_newest_cut_and_the_part_of_a_sub_task_from_its_beginning(turn: Turn) -> None:
-    await turn.tape.append([*[make.message("user", "x")] * 3, make.event(CUT, {"from": 3})])
-    cases = (("compact", ""), ("compact", "f1"), ("window", ""))
+async def test_a_window_is_read_from_its_newest_cut(turn: Turn) -> None:
+    of_subtask = make.event(CUT, {"from": 4}, fork="f1")
+    await turn.tape.append([*[make.message("user", "x")] * 3, make.event(CUT, {"from": 3}), of_subtask])
+    cases = (("compact", ""), ("compact", "f1"), ("compact", "f2"), ("window", ""))
     views = [ContextView(name, fork=fork, strategies=OWN_STRATEGIES) for name, fork in cases]
-    assert [await find_start(turn.tape, view) for view in views] == [3, None, None]
+    spans = [(await narrow_view(turn.tape, view)).spans for view in views]
+    assert spans == [((3, None),), ((4, None),), ((3, None),), None]
 
 
 def test_tool_schemas_come_back_from_their_kept_text() -> None:

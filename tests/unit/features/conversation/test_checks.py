@@ -39,3 +39,22 @@ def test_a_model_that_refused_requests_is_named_until_it_is_asked_again(memory_s
     assert finding.fix == "bubbot ask ',model.relearn ollama/gemma3:4b'"
     asyncio.run(lessons.forget("ollama/gemma3:4b"))
     assert asyncio.run(check_lessons(home)) == []
+
+
+@plants("model.unread")
+def test_a_server_that_reads_too_little_is_named_and_what_is_assumed_is_not(memory_store: InMemoryStore) -> None:
+    tape = TapeService(memory_store, MODELS_TAPE, now=SteppingClock(), new_id=CountingIds())
+    home = HomeReader(Path(), Path(), None, UNUSED, UNUSED, lambda _: nullcontext(tape))
+    lessons = ModelLessons(tape)
+
+    async def learn() -> None:
+        for name, tokens in (("assumed", 32_768), ("unread", 2_050), ("context", 8_192)):
+            lesson = Lesson.of_size("ollama/gemma3:4b", "", name, tokens)
+            lessons.try_out(lesson)
+            await lessons.keep([lesson])
+
+    asyncio.run(learn())
+    findings = found(asyncio.run(check_lessons(home)))
+    assert {*findings} == {"model.unread", "model.learned"}
+    assert "some 2050 tokens" in findings["model.unread"].cause
+    assert "since: context:8192@1." in findings["model.learned"].cause

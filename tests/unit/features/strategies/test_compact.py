@@ -327,9 +327,17 @@ class TestRequestsOfTheFirstVersion:
             await talk(bench, 60)
             assert "[Left out here: #2-" in str(bench.requests[-1].messages[1]["content"])
 
-    async def test_those_of_the_second_version_are(self, memory_store: InMemoryStore) -> None:
-        async with running(memory_store, ScriptedModel(traits=ModelTraits(context_tokens=6_000))) as bench:
+    @pytest.mark.parametrize(
+        ("selector", "version"), [("compact", 2), ("compact", 3), ("retrieval", 1), ("retrieval", 2)]
+    )
+    async def test_those_of_later_versions_are(self, memory_store: InMemoryStore, selector: str, version: int) -> None:
+        strategy = OWN_STRATEGIES.find(selector).at_version(version)
+        assert strategy is not None
+        policy = ContextPolicy(selector, strategies=replace(OWN_STRATEGIES, own=(strategy,)))
+        async with running(
+            memory_store, ScriptedModel(traits=ModelTraits(context_tokens=6_000)), Options(compose=policy)
+        ) as bench:
             await talk(bench, 60)
             assert len(await bench.events(CUT)) > 1
-            assert {step["view"]["strategy_version"] for step in await bench.events("loop.step")} == {2}
+            assert {step["view"]["strategy_version"] for step in await bench.events("loop.step")} == {version}
             await assert_rebuilt(bench)

@@ -32,7 +32,7 @@ from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
 from tests.doubles import CountingIds, SteppingClock
-from tests.turns import Bench, Options, asked, running
+from tests.turns import Bench, Options, asked, no_lessons, running
 
 
 class KnownSynonyms:
@@ -224,7 +224,13 @@ async def test_the_feature_recalls_by_meaning_if_it_is_switched_on(
 
     settings = ContextSettings(selector="retrieval", embeddings=is_on)
     made = StrategiesFeature(
-        kernel, settings, find_entries=find_entries, find_model=find_model, strategies=OWN_STRATEGIES, passages=index
+        kernel,
+        settings,
+        find_entries=find_entries,
+        find_model=find_model,
+        strategies=OWN_STRATEGIES,
+        lessons=no_lessons(),
+        passages=index,
     ).feature()
     tools = [tool for tool in made.tools if tool.name != "session.strategy"]  # the bench has it
     policy = ContextPolicy("retrieval", strategies=OWN_STRATEGIES)

@@ -375,6 +375,18 @@ class TestModel:
             "The model is scripted."
         )
 
+    @plants("model.size_assumed")
+    def test_one_whose_context_has_a_size_that_nobody_knows(self, home: Home) -> None:
+        for name, tokens, is_told in (
+            ("openai/our-own", None, True),
+            ("ollama_chat/our-own", None, True),
+            ("openai/our-own", 65_536, False),
+            ("openai/gpt-4o", None, False),
+            ("scripted", None, False),
+        ):
+            settings = Settings(model=ModelSettings(name=name, context_tokens=tokens))
+            assert ("model.size_assumed" in found(check_model(settings, home))) == is_told, name
+
     @plants("context.embeddings")
     def test_embeddings_without_their_packages(self, monkeypatch: pytest.MonkeyPatch) -> None:
         settings = Settings.model_validate({"context": {"embeddings": True}})

@@ -155,6 +155,7 @@ class TestSettings:
         "config.budget",
         "config.open",
         "model.unknown",
+        "model.size_assumed",
     )
     def test_a_file_that_is_wrong_or_open(self, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("BUBBOT_MODEL__NAME")
@@ -167,6 +168,7 @@ class TestSettings:
             ('[model]\nname = "scripted"\n[lottery]\nday = 3\n', "config.unowned"),
             ('[budget]\ncurrency = "EUR"\n', "config.budget"),
             ('[model]\nname = "nobody/x"\n', "model.unknown"),
+            ('[model]\nname = "openai/our-own"\n', "model.size_assumed"),
         ):
             config(home, text)
             mend(checkup(home), wanted, tmp_path, text=right)
@@ -508,6 +510,18 @@ class TestModels:
         run(tmp_path, "ask", "hello")
         write(home, learn)
         mend(checkup(home), "model.learned", tmp_path)
+
+    @mends("model.unread")
+    def test_one_that_read_too_little_is_watched_again(self, home: Home, tmp_path: Path) -> None:
+        async def learn(store: SqliteStore) -> None:
+            lessons = ModelLessons(TapeService(store, MODELS_TAPE, now=lambda: START, new_id=CountingIds()))
+            lesson = Lesson.of_size("ollama/gemma3:4b", "", "unread", 2_050)
+            lessons.try_out(lesson)
+            await lessons.keep([lesson])
+
+        run(tmp_path, "ask", "hello")
+        write(home, learn)
+        mend(checkup(home), "model.unread", tmp_path)
 
 
 class TestDisk:
