@@ -34,6 +34,9 @@ _ID_FORMS: Mapping[str, tuple[re.Pattern[str], int]] = MappingProxyType(
 )
 """The forms that the ids of calls have, with the number of letters of an id made for one that has another form."""
 
+_REASONING = ("reasoning_content", "reasoning_details", "thinking_blocks")
+"""The keys of reasoning, in a message and in its `replay`."""
+
 _Change: TypeAlias = Callable[[JsonObject], JsonObject]
 _Rule: TypeAlias = Callable[..., ModelRequest]
 
@@ -225,8 +228,16 @@ def _with_reasoning(request: ModelRequest, provider: str) -> ModelRequest:
 
 
 def _without_reasoning(request: ModelRequest) -> ModelRequest:
-    """Send no reasoning back."""
-    return _change_each(request, partial(_without_keys, keys=("replay", "reasoning_content")))
+    """Send no reasoning back; what belongs to a call, such as its signature, stays."""
+
+    def change(message: JsonObject) -> JsonObject:
+        replay = message.get("replay")
+        bare = _without_keys(message, _REASONING)
+        if not isinstance(replay, Mapping) or not any(key in replay for key in _REASONING):
+            return bare
+        return {**bare, "replay": _without_keys(replay, _REASONING)}
+
+    return _change_each(request, change)
 
 
 def _without_names(request: ModelRequest) -> ModelRequest:

@@ -140,7 +140,10 @@ class TestReasoning:
         assert [each.get("reasoning_content") for each in changed] == [None, "", None, "", None]
 
     def test_none_is_sent(self) -> None:
-        assert after("no_reasoning@1", called("a", replay={"provider": "x"}, reasoning_content="so")) == [called("a")]
+        replay = {"provider": "x", "reasoning_content": "so", "calls": [{"signed": 1}]}
+        assert after("no_reasoning@1", called("a", replay=replay, reasoning_content="so")) == [
+            called("a", replay={"provider": "x", "calls": [{"signed": 1}]})
+        ]
 
 
 class TestContents:
