@@ -8,7 +8,7 @@ import pytest
 
 from bubbot.errors import ModelRefused
 from bubbot.models.fit import ModelFit, describe_server
-from bubbot.ports.model import Lesson, ModelRequest, NoLessons
+from bubbot.ports.model import SIZE_RULES, Lesson, ModelRequest, NoLessons
 from bubbot.runtime.request_rules import apply_rule
 from tests.unit.runtime.test_request_rules import IMAGE, called, request, result, user
 
@@ -149,6 +149,14 @@ def test_a_lesson_holds_for_its_model_at_its_server() -> None:
         == fitted("openai/other", lesson, address=OWN)
         == []
     )
+
+
+def test_what_is_known_of_the_size_of_a_context_changes_no_request() -> None:
+    sizes = [Lesson.of_size("mistral/m", "", name, 8_192) for name in SIZE_RULES]
+    assert fitted("mistral/m", *sizes, Lesson("mistral/m", "", "no_images@1")) == fitted(
+        "mistral/m", Lesson("mistral/m", "", "no_images@1")
+    )
+    assert [lesson.find_tokens("context") for lesson in sizes] == [8_192, 0, 0]
 
 
 def test_tools_become_text_before_neighbours_are_joined() -> None:
