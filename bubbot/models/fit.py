@@ -24,8 +24,10 @@ DECLARED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "azure": ("ids:openai@1",),
         "bedrock": ("ids:word@1",),
         "deepseek": ("reasoning:deepseek@1", "plain_text@1"),
+        "gemini": ("equal_calls@1",),
         "mistral": ("answer_results@1", "ids:mistral@1"),
         "openai": ("ids:openai@1",),
+        "vertex_ai": ("equal_calls@1",),
         "xai": ("no_names@1",),
     }
 )

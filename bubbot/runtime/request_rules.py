@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
+from itertools import compress
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -32,6 +33,9 @@ _ID_FORMS: Mapping[str, tuple[re.Pattern[str], int]] = MappingProxyType(
     }
 )
 """The forms that the ids of calls have, with the number of letters of an id made for one that has another form."""
+
+_REASONING = ("reasoning_content", "reasoning_details", "thinking_blocks")
+"""The keys of reasoning, in a message and in its `replay`."""
 
 _Change: TypeAlias = Callable[[JsonObject], JsonObject]
 _Rule: TypeAlias = Callable[..., ModelRequest]
@@ -150,6 +154,42 @@ def _alternate(request: ModelRequest) -> ModelRequest:
     return _join_roles(_answer_results(_open_with_user(request)))
 
 
+def _without_equal_calls(request: ModelRequest) -> ModelRequest:
+    """Send the equal calls of one message as one, with what each returned: litellm drops the others from what Gemini gets."""
+    kept: dict[str, str] = {}
+    messages: list[JsonObject] = []
+    for message in request.messages:
+        if calls := message.get("tool_calls"):
+            first: dict[tuple[str, str], str] = {}
+            kept = {
+                call["id"]: first.setdefault((call["function"]["name"], call["function"]["arguments"]), call["id"])
+                for call in calls
+            }
+            messages.append(_keep_calls(message, [kept[call["id"]] == call["id"] for call in calls]))
+        elif (
+            message["role"] == "tool" and (call_id := kept.get(message["tool_call_id"], "")) != message["tool_call_id"]
+        ):
+            place = next((at for at, each in enumerate(messages) if each.get("tool_call_id") == call_id), None)
+            if place is None:
+                messages.append(message)
+            elif messages[place]["content"] != message["content"]:
+                messages[place] = {**messages[place], **_join_contents(messages[place]["content"], message["content"])}
+        else:
+            messages.append(message)
+    return _replace_messages(request, messages)
+
+
+def _keep_calls(message: JsonObject, chosen: Sequence[bool]) -> JsonObject:
+    """Keep some of the calls of a message, with what their provider wants back with each."""
+    if all(chosen):
+        return message
+    replay = message.get("replay")
+    kept = {**message, "tool_calls": [*compress(message["tool_calls"], chosen)]}
+    if isinstance(replay, Mapping) and len(replay.get("calls") or ()) == len(chosen):
+        kept["replay"] = {**replay, "calls": [*compress(replay["calls"], chosen)]}
+    return kept
+
+
 def _fit_ids(request: ModelRequest, form: str) -> ModelRequest:
     """Give calls, and their results, ids of a form; an id that has it stays."""
     pattern, length = _ID_FORMS[form]
@@ -188,8 +228,16 @@ def _with_reasoning(request: ModelRequest, provider: str) -> ModelRequest:
 
 
 def _without_reasoning(request: ModelRequest) -> ModelRequest:
-    """Send no reasoning back."""
-    return _change_each(request, partial(_without_keys, keys=("replay", "reasoning_content")))
+    """Send no reasoning back; what belongs to a call, such as its signature, stays."""
+
+    def change(message: JsonObject) -> JsonObject:
+        replay = message.get("replay")
+        bare = _without_keys(message, _REASONING)
+        if not isinstance(replay, Mapping) or not any(key in replay for key in _REASONING):
+            return bare
+        return {**bare, "replay": _without_keys(replay, _REASONING)}
+
+    return _change_each(request, change)
 
 
 def _without_names(request: ModelRequest) -> ModelRequest:
@@ -321,6 +369,7 @@ _RULES: Mapping[str, _Rule] = MappingProxyType(
         "first_user@1": _open_with_user,
         "answer_results@1": _answer_results,
         "alternate@1": _alternate,
+        "equal_calls@1": _without_equal_calls,
         "ids@1": _fit_ids,
         "reasoning@1": _with_reasoning,
         "no_reasoning@1": _without_reasoning,

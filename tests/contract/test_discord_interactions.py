@@ -66,6 +66,13 @@ async def scene() -> AsyncIterator[Scene]:
         yield Scene(server, room, ann, out)
 
 
+async def test_an_interaction_that_is_over_is_not_asked_for_again(scene: Scene) -> None:
+    scene.server.fail(CALLBACK, Refuse(404, "Unknown interaction", 10062))
+    one = await scene.used(at_once=False)
+    await scene.out.sending.send(scene.part(one, key="k"))
+    assert (scene.said, len(scene.server.calls(CALLBACK))) == (["done"], 1)
+
+
 async def test_an_answer_that_is_there_at_once_is_the_first_answer(scene: Scene) -> None:
     one = await scene.used()
     waiting = asyncio.create_task(scene.out.interactions.defer(one.payload))

@@ -21,13 +21,14 @@ SUFFIXES = frozenset([".flac", ".m4a", ".mp3", ".mp4", ".mpeg", ".mpga", ".oga",
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """One request: the recording, its name and type, the model, the key."""
+    """One request: the recording, its name and type, the model, the key, the form of the answer that it wants."""
 
     data: bytes
     name: str
     media_type: str
     model: str
     key: str
+    form: str = ""
 
 
 @dataclass
@@ -50,7 +51,8 @@ class SpeechServer:
                 fields[part.name or ""] = await part.text()
         if not data or "model" not in fields or PurePath(name).suffix not in SUFFIXES:
             return _error(400, f"Invalid file format {name!r} or a missing field")
-        self.heard.append(Heard(data, name, media, fields["model"], request.headers.get("Authorization", "")))
+        key = request.headers.get("Authorization", "")
+        self.heard.append(Heard(data, name, media, fields["model"], key, fields.get("response_format", "")))
         answer = self.answers[min(len(self.heard), len(self.answers)) - 1]
         if isinstance(answer, int):
             return _error(answer, "no")

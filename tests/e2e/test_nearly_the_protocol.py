@@ -95,6 +95,7 @@ CALLS: dict[str, tuple[tuple[dict[str, Any], ...], list[tuple[str, str, str]]]] 
 }  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("chunks", "made"), CALLS.values(), ids=CALLS)
 @pytest.mark.parametrize("end", [{"finish": "tool_calls"}, ENDED], ids=["an end", "no reason"])
 async def test_calls_in_other_pieces_are_the_calls_that_were_meant(
@@ -138,6 +139,7 @@ FAILING: dict[str, tuple[Step, type[ModelError], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("step", "kind", "words"), FAILING.values(), ids=FAILING)
 async def test_a_failure_keeps_its_reason(step: Step, kind: type[ModelError], words: str) -> None:
     error, _ = await failure(step, retries=0)

@@ -239,6 +239,15 @@ async def test_a_recording_costs_what_its_length_costs(body: dict[str, Any], sec
     assert (transcript.text, transcript.usage.cost) == ("hello", seconds and pytest.approx(seconds * price))
 
 
+@pytest.mark.parametrize(
+    ("name", "form"), [("groq/whisper-large-v3", "verbose_json"), ("openai/gpt-4o-transcribe", "")]
+)
+async def test_the_length_of_a_recording_is_asked_for_if_it_is_paid_by_it(name: str, form: str) -> None:
+    async with listening_to({"text": "hello"}) as ears, asking(ears.address, name) as model:
+        await model.transcribe(b"OggS", "a.ogg", "audio/ogg")
+    assert [heard.form for heard in ears.heard] == [form]
+
+
 class TestFailures:
     @pytest.mark.parametrize(
         ("error", "kind", "told"),

@@ -101,8 +101,9 @@ class ContextSizes:
         return bool(await self._lessons.keep([lesson]))
 
     def _say(self, turn: Turn, sentence: str, model: Model, **values: Any) -> None:
-        log.warning("context of %s: %s", model.name, sentence, extra={"action": "model.context_size", **values})
-        turn.root.notices.append(turn.texts.say(sentence, model=model.name, **values))
+        values["model"] = model.name
+        log.warning(turn.texts.english.say(sentence, **values), extra={"action": "model.context_size"})
+        turn.root.notices.append(turn.texts.say(sentence, **values))
 
 
 async def _find_last_count(call: ModelCall) -> int:

@@ -13,7 +13,7 @@ from markdown_it.rules_inline import StateInline
 MAX_FORMULA_LINES = 100
 _ENDS = {"\\(": "\\)", "\\[": "\\]", "$$": "$$", "$": "$"}
 _BEGIN = re.compile(r"\\begin\{([a-zA-Z]+\*?)\}")
-_TEX = re.compile(r"\\[a-zA-Z,;:!{}|]|[\^_=+<>]|[\w)]\s*[*/·×-]\s*[\w(]")
+_TEX = re.compile(r"\\[a-zA-Z,;:!{}|]|\^|\w_\w|_\{|[=+]|\d\s*[*/·×]\s*\d|\b\w\*\w\b")
 """What a formula has and other text in brackets has seldom."""
 _OTHER = re.compile(r"`|\]\(|://")
 
@@ -52,7 +52,8 @@ def _find_end(text: str, start: int, limit: int) -> int | None:
         or content[-1].isspace()
         or text[end : end + 1].isalnum()
         or text[start - 1 : start].isalnum()
-        or not (_TEX.search(content) or not re.search(r"\s", content))
+        or "**" in content
+        or (re.search(r"\s", content) and not _TEX.search(content))
     ):
         return None  # an amount of money
     if sign in ("\\[", "$$") and "\n" not in content and not _TEX.search(content):

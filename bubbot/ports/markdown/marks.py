@@ -10,9 +10,12 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
+from markdown_it import MarkdownIt
 from markdown_it.common.utils import isMdAsciiPunct, isPunctChar, isWhiteSpace
 from markdown_it.rules_inline import StateInline
 from markdown_it.rules_inline.state_inline import Scanned
+from markdown_it.token import Token
+from markdown_it.utils import EnvType
 
 _UNCASED = ("Lo", "Lm", "Mn", "Mc", "Me", "Cf")
 """Categories of letters without case and of what hangs on them: scripts in which words, or parts of them, touch."""
@@ -35,8 +38,8 @@ class MarkState(StateInline):
         unclosed_tags: names of tags that are not closed before an end of the text.
     """
 
-    def __init__(self, *args: object) -> None:
-        super().__init__(*args)  # type: ignore[arg-type] # as the library calls it
+    def __init__(self, src: str, md: MarkdownIt, env: EnvType, tokens: list[Token]) -> None:
+        super().__init__(src, md, env, tokens)
         self.unclosed_tags: set[tuple[str, int]] = set()
         self._signs: frozenset[int] | None = None
 
@@ -166,18 +169,21 @@ def _is_number(char: str) -> bool:
 
 
 def _is_product(left: str, right: str, *, leads: bool, trails: bool) -> bool:
-    if not (left[-1].isalpha() and right[0].isalpha()):
-        return True
-    return leads == trails
+    """Return true if one star between two operands is a sign: always beside a number; between letters only if it is no
+    other end of a mark that begins (`leads`) or ends (`trails`) at the edge of the word.
+    """
+    return not (left[-1].isalpha() and right[0].isalpha()) or leads == trails
 
 
 def _is_power(left: str, right: str, *, leads: bool, trails: bool, is_paired: bool) -> bool:
+    """Return true if two stars between two operands are a sign: before a number, or between single letters."""
     is_number = _is_number(right[0])
-    if is_number or (_LETTER.match(right) and (not left[-1].isalpha() or _LETTER.fullmatch(left[-2:].lstrip("(")))):
-        if trails and not leads:
-            return False
-        return is_number or trails or not (leads and all(map(_is_number, left)))
-    return not is_paired
+    is_letter = _LETTER.match(right) and (not left[-1].isalpha() or _LETTER.fullmatch(left[-2:].lstrip("(")))
+    if not is_number and not is_letter:
+        return not is_paired  # in**ter**esting
+    if trails and not leads:
+        return False  # Win**11**
+    return is_number or trails or not (leads and all(map(_is_number, left)))  # **5**x
 
 
 def _find_uncased_products(clause: str, offset: int) -> Iterator[int]:

@@ -81,7 +81,7 @@ def packages(modules: Sequence[str]) -> set[str]:
         pytest.param("memory show stdin:default", 141, SENTENCES, marks=pytest.mark.proof),
         pytest.param("schedule list", 169, SENTENCES, marks=pytest.mark.proof),
         pytest.param("access list", 130, PYDANTIC, marks=pytest.mark.proof),
-        ("ask hi", 361, PYDANTIC),
+        ("ask hi", 362, PYDANTIC),
     ],
 )
 def test_a_command_loads_no_more_modules_than(home: Path, command: str, ours: int, others: set[str]) -> None:

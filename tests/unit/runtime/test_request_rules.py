@@ -116,6 +116,22 @@ class TestIds:
         assert apply_rule("ids:mistral@1", before) is before
 
 
+def test_equal_calls_of_one_message_are_sent_as_one() -> None:
+    other = {"id": "c", "type": "function", "function": {"name": "memory_show", "arguments": '{"a":1}'}}
+    both = called("a", "b")
+    both["tool_calls"].append(other)
+    before = [user("one"), both, result("a"), result("b", "the same call"), result("c", "x"), called("a"), result("a")]
+    changed = after("equal_calls@1", *before)
+    assert [call["id"] for call in changed[1]["tool_calls"]] == ["a", "c"]
+    assert changed[2:4] == [result("a", "an apple\n\nthe same call"), result("c", "x")]
+    assert changed[4:] == before[5:]
+    signed = called("a", "b", replay={"provider": "gemini", "calls": [{"x": 1}, {}]})
+    assert after("equal_calls@1", signed, result("a"), result("b")) == [
+        called("a", replay={"provider": "gemini", "calls": [{"x": 1}]}),
+        result("a"),
+    ]
+
+
 class TestReasoning:
     def test_every_call_carries_some(self) -> None:
         own = called("b", replay={"provider": "deepseek", "reasoning_content": "so"})
@@ -124,7 +140,10 @@ class TestReasoning:
         assert [each.get("reasoning_content") for each in changed] == [None, "", None, "", None]
 
     def test_none_is_sent(self) -> None:
-        assert after("no_reasoning@1", called("a", replay={"provider": "x"}, reasoning_content="so")) == [called("a")]
+        replay = {"provider": "x", "reasoning_content": "so", "calls": [{"signed": 1}]}
+        assert after("no_reasoning@1", called("a", replay=replay, reasoning_content="so")) == [
+            called("a", replay={"provider": "x", "calls": [{"signed": 1}]})
+        ]
 
 
 class TestContents:
@@ -159,7 +178,7 @@ def test_parameters_are_left_out_or_renamed() -> None:
 
 
 ALL = [
-    "no_tools@1", "no_images@1", "no_system@1", "alternate@1", "first_user@1", "answer_results@1", "ids:mistral@1", "ids:word@1",
+    "no_tools@1", "no_images@1", "no_system@1", "alternate@1", "first_user@1", "answer_results@1", "ids:mistral@1", "ids:word@1", "equal_calls@1",
     "reasoning:deepseek@1", "no_reasoning@1", "no_names@1", "plain_text@1", "no_empty_text@1", "some_text@1", "without:top_p@1",
     "rename:max_tokens:max_completion_tokens@1",
 ]  # fmt: skip

@@ -57,7 +57,7 @@ def test_a_thought_begins_with_its_mark_at_the_beginning_of_a_line_and_ends_with
 
 
 @pytest.mark.parametrize("closing", sorted({mark for _, mark in MARKS if "<|" not in mark and mark != "</think/>"}))
-@pytest.mark.parametrize("glue", ["\n", "", "`code`\n"])
+@pytest.mark.parametrize("glue", ["\n", "", "`code`\n", " And `a`."])
 def test_a_mark_that_ends_what_none_began_makes_all_before_it_a_thought(closing: str, glue: str) -> None:
     text = f"They ask for <b>a</b> greeting.\n```\nx\n```\nI say `hi`.{glue}{closing}\n\nHello!"
     visible, thoughts = split_thoughts(text)
@@ -82,6 +82,7 @@ NAMED = [
     'It ends with "</think>" as always',
     "It ends with （</think>） as always",
     "`it ends with</think>` as code",
+    "`a` and `it ends with</think>` as code",
     "Hello.\n<think>and then it never ended",
     "Hello <think>hm</think> you",
     "<thinkers> are people",

@@ -144,8 +144,31 @@ def test_a_formula_is_shown_as_it_is_written(source: str) -> None:
     assert see_on_every_platform(source, source) == []
 
 
-def test_brackets_that_are_escaped_are_no_formula_and_code_holds_none() -> None:
-    assert parse_markdown("see \\[1\\] and `\\(x\\)` *y* $`a`$").text == "see [1] and \\(x\\) y $a$"
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("see \\[1\\], \\[1-3\\], \\[see *this* well-known note\\]", "see [1], [1-3], [see this well-known note]"),
+        ("code `\\(x\\)` and $`a`$ and *y*", "code \\(x\\) and $a$ and y"),
+        ("**$5**, *x* and **10$**", "$5, x and 10$"),
+        ("$5-$10, $*a* b$ and US$*c*$", "$5-$10, $a b$ and US$c$"),
+        ("\\(never *closed*", "(never closed"),
+        ("$[a](https://e.example/$b)$", "$a$"),
+        ("\\[\n\nnot *one*\n\\]", "[\n\nnot one\n]"),
+        ("    \\[\n    *x*\n    \\]", "\\[\n*x*\n\\]"),
+    ],
+)
+def test_brackets_and_dollars_of_a_text_are_no_formula(source: str, text: str) -> None:
+    assert parse_markdown(source).text == text
+
+
+def test_a_formula_ends_a_paragraph_and_belongs_to_its_item() -> None:
+    source = "- so:\n  \\[\n  + a_1\n  \\]\n  *b*\n\n\\[\nx\n\\] *c*"
+    assert parse_markdown(source).text == "• so:\n  \\[\n  + a_1\n  \\]\n  b\n\n\\[\nx\n\\] c"
+
+
+def test_the_terminal_has_a_look_for_every_mark() -> None:
+    drawn = render_markdown("**结论：**可以 <u>u</u> ||s|| 2*3*4 <p>", width=80, colour=True)
+    assert drawn == "\x1b[1m结论：\x1b[0m可以 \x1b[4mu\x1b[0m \x1b[7ms\x1b[0m 2*3*4 <p>"
 
 
 @pytest.mark.parametrize(("source", "text", "marks"), TAGS)

@@ -237,6 +237,14 @@ def test_refused_credentials_are_named_by_their_origin() -> None:
     assert str(translate(error, MODEL, str)) == f"{MODEL} refused the credentials: no such key"
 
 
+@pytest.mark.parametrize("before", ["", "said "])
+def test_the_words_inside_a_body_are_told(before: str) -> None:
+    from bubbot.models.litellm.errors import translate
+
+    found = translate(bad_request(f'{before}{{"error": {{"message": "no such"}}}}'), MODEL, str)
+    assert (str(found), found.words) == ("openai/test refused the request: no such", "no such")
+
+
 def test_an_unknown_provider_is_named() -> None:
     from bubbot.models.litellm.errors import translate
     from bubbot.models.litellm.quiet import litellm
