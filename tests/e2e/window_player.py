@@ -68,26 +68,24 @@ ODD_IDS = (
 BOB, EVE = Sender("7", "Bob Łukasz 王"), Sender("8", 'Eve "the #1"')
 
 
-def call(rng: random.Random) -> tuple[str, JsonObject]:
-    """A call of a tool that only reads, or of one that is not there."""
-    calls: list[tuple[str, JsonObject]] = [
-        ("memory_show", {}),
-        ("tape_search", {"query": rng.choice(QUERIES)}),
-        ("tape_info", {}),
-        ("tape_anchors", {}),
-        ("schedule_list", {}),
-        ("no_such_tool", {"x": [1, {"y": None}]}),
-        ("tape.search", {"query": "x"}),
-        ("web search!", {}),
-    ]
-    return rng.choice(calls)
+CALLS: tuple[tuple[str, JsonObject], ...] = (
+    ("memory_show", {}),
+    ("tape_info", {}),
+    ("tape_anchors", {}),
+    ("schedule_list", {}),
+    ("no_such_tool", {"x": [1, {"y": None}]}),
+    ("tape.search", {"query": "x"}),
+    ("web search!", {}),
+    *(("tape_search", {"query": query}) for query in QUERIES),
+)
+"""Calls of tools that only read, and of some that are not there."""
 
 
 @dataclass
 class Window:
     """A window that was played.
 
-    `told` are its steps in words, `complaints` what was wrong, `learned` the rules that its models refused something by.
+    `told` are its steps in words, `complaints` what was wrong, `learned` what its models refused, each with the rule.
     """
 
     seed: int
@@ -173,7 +171,7 @@ class WindowPlayer:
                 self.complain(f"{self.name} was sent again what it refused: {verdict.rule.name}: {verdict.words[:300]}")
             if turn.result.status == "answered":
                 self.refused.add(key)  # a lesson counts once it has helped
-            self.window.learned[verdict.rule.name] += 1
+            self.window.learned[f"{self.name} {verdict.rule.name}"] += 1
         if turn.result.status not in ("answered", "silent") and not may_fail:
             last = turn.verdicts[-1] if turn.verdicts else None
             rule = f"refused ({last.rule.name})" if last is not None and last.rule else "failed"
@@ -200,16 +198,20 @@ class WindowPlayer:
         for _ in range(self.rng.randint(1, 2)):
             await self.say(self.rng.choice(SAYINGS))
 
-    def calls(self) -> Told:
-        """An answer with calls."""
-        made = tuple(call(self.rng) for _ in range(self.rng.choice([1, 1, 2, 3])))
-        ids = tuple(self.rng.sample(ODD_IDS, len(made))) if self.rng.random() < 0.4 else ()
-        reasoning = self.rng.choice([None, None, "", "I think."])
-        return Told(self.rng.choice(BESIDE_CALLS), made, reasoning, ids)
+    def calls(self, rounds: int = 1) -> list[Told]:
+        """So many answers with calls, of which hardly any comes twice: a model that repeats itself is stopped."""
+        left, told = self.rng.sample(CALLS, len(CALLS)), []
+        for _ in range(rounds):
+            made = [left.pop() for _ in range(self.rng.choice([1, 1, 2, 3]))]
+            made += made[:1] if self.rng.random() < 0.1 else []
+            ids = tuple(self.rng.sample(ODD_IDS, len(made))) if self.rng.random() < 0.4 else ()
+            reasoning = self.rng.choice([None, None, "", "I think."])
+            told.append(Told(self.rng.choice(BESIDE_CALLS), tuple(made), reasoning, ids))
+        return told
 
     async def use_tools(self) -> None:
         """A turn with calls."""
-        await self.say(self.rng.choice(SAYINGS), *(self.calls() for _ in range(self.rng.randint(1, 3))))
+        await self.say(self.rng.choice(SAYINGS), *self.calls(self.rng.randint(1, 3)))
 
     async def show_photo(self) -> None:
         """A photo, or a file of text."""
@@ -228,7 +230,7 @@ class WindowPlayer:
             [Told("")] * 4,
             [Told(" \n")] * 4,
         ]
-        before = [self.calls()] if self.rng.random() < 0.5 else []
+        before = self.calls() if self.rng.random() < 0.5 else []
         await self.say(self.rng.choice(SAYINGS), *before, *self.rng.choice(faults), may_fail=True)
 
     async def change_message(self) -> None:
@@ -247,13 +249,13 @@ class WindowPlayer:
     async def run_task(self) -> None:
         """Sub-tasks, one or two at once, that use tools themselves."""
         tasks = [("agent_run", {"task": f"look for {at}"}) for at in range(self.rng.randint(1, 2))]
-        inner = [self.calls(), Told("found")] if len(tasks) == 1 else [Told("found"), Told("found, too")]
+        inner = [*self.calls(), Told("found")] if len(tasks) == 1 else [Told("found"), Told("found, too")]
         await self.say("have it looked up", Told("", tuple(tasks)), *inner)
 
     async def run_job(self) -> None:
         """A job that runs now."""
         await self.talk.say(",schedule every 2h look for news name=news")
-        await self.say(",schedule.run news", self.calls())
+        await self.say(",schedule.run news", *self.calls())
         await self.talk.say(",schedule.remove news")
 
     async def speak_in_group(self) -> None:
@@ -272,7 +274,7 @@ class WindowPlayer:
         """The process ends in the middle of an answer, maybe after calls; the next one takes the message up."""
         assert self.talk.app is not None
         before = len(self.server.verdicts)
-        first = [self.calls()] if self.rng.random() < 0.5 else []
+        first = self.calls() if self.rng.random() < 0.5 else []
         self.server.holding.clear()
         self.server.tell(*first, Told("half of an answer", held=True))
         turn = asyncio.ensure_future(self.talk.app.ask(self.talk.inbound("take your time")))
@@ -300,7 +302,7 @@ class WindowPlayer:
 
     async def ask_beside(self) -> None:
         """A question beside the conversation."""
-        await self.say(f",fork merge={self.rng.choice(['delta', 'result'])} What if?", self.calls())
+        await self.say(f",fork merge={self.rng.choice(['delta', 'result'])} What if?", *self.calls())
 
     async def retry(self) -> None:
         """The last message is answered again."""
