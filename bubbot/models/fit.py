@@ -23,9 +23,9 @@ DECLARED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "anthropic": ("ids:word@1",),
         "azure": ("ids:openai@1",),
         "bedrock": ("ids:word@1",),
-        "deepseek": ("reasoning:deepseek@1", "plain_text@1"),
+        "deepseek": ("reasoning@1", "plain_text@1"),
         "gemini": ("equal_calls@1",),
-        "mistral": ("answer_results@1", "ids:mistral@1"),
+        "mistral": ("answer_results@1", "ids:mistral@1", "no_reasoning@1"),
         "openai": ("ids:openai@1",),
         "vertex_ai": ("equal_calls@1",),
         "xai": ("no_names@1",),
@@ -62,7 +62,7 @@ def _sign(rule: str, *words: str, never: str = "") -> _Sign:
 
 _SIGNS: tuple[_Sign, ...] = (
     _sign(
-        "reasoning:{provider}@1",
+        "reasoning@1",
         r"reasoning_content.{0,80}(must be|missing|required|passed back)",
         r"missing.{0,30}reasoning_content",
     ),
@@ -201,7 +201,7 @@ class ModelFit:
                 yield f"without:{name}@1"
         for sign in _SIGNS:
             if sign.words.search(words) and not (sign.never and sign.never.search(words)):
-                yield sign.rule.format(provider=self._provider)
+                yield sign.rule
 
 
 def _order(rule: str) -> int:

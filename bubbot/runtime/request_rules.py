@@ -212,15 +212,11 @@ def _fit_ids(request: ModelRequest, form: str) -> ModelRequest:
     return _change_each(request, change)
 
 
-def _with_reasoning(request: ModelRequest, provider: str) -> ModelRequest:
-    """Send reasoning with every message that holds calls: an empty one if the provider has none of its own there."""
+def _with_reasoning(request: ModelRequest) -> ModelRequest:
+    """Send reasoning with every message that holds calls: an empty one, which its own takes the place of if it has any."""
 
     def change(message: JsonObject) -> JsonObject:
-        if not message.get("tool_calls"):
-            return message
-        replay = message.get("replay")
-        is_own = isinstance(replay, Mapping) and replay.get("provider") == provider and "reasoning_content" in replay
-        if is_own or "reasoning_content" in message:
+        if not message.get("tool_calls") or "reasoning_content" in message:
             return message
         return {**message, "reasoning_content": ""}
 

@@ -138,8 +138,8 @@ async def _describe_lessons(models: SessionModels, turn: Turn) -> list[str]:
         name = (await models.model_for_turn(turn)).name
     except ModelError:
         return []
-    lessons = [lesson for lesson in models.lessons.find_known(name) if not lesson.find_tokens("assumed")]
-    rules = ", ".join(lesson.rule for lesson in lessons)
+    known = models.lessons.find_known(name)
+    rules = ", ".join(lesson.rule for lesson in known if lesson.find_tokens("context") or not lesson.is_about_size)
     return [turn.texts.say("model_known", model=name, rules=rules)] if rules else []
 
 

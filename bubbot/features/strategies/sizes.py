@@ -80,7 +80,8 @@ class ContextSizes:
     async def _compare(self, call: ModelCall, reply: ModelReply) -> None:
         """Notice a server that reads a part of what it is sent: two answers in a row whose counts are too low."""
         read, before = reply.usage.input_tokens, self._read.pop(call.model.name, None)
-        if read < LEAST_READ or reply.usage.cached_tokens or least_tokens(call.request) <= read:
+        least = least_tokens(call.request, with_tools=reply.fit is None)  # a model may refuse tools
+        if read < LEAST_READ or reply.usage.cached_tokens or least <= read:
             self._read[call.model.name] = 0
             return
         self._read[call.model.name] = read
@@ -123,9 +124,9 @@ def read_size(words: str) -> int | None:
     return None
 
 
-def least_tokens(request: ModelRequest) -> int:
+def least_tokens(request: ModelRequest, *, with_tools: bool = True) -> int:
     """Return the fewest tokens that the texts of a request can have; 0 for one with images, whose tokens nobody knows."""
-    texts = [*_texts_of(request)]
+    texts = [*_texts_of(request), ToolSpecs.of(request.tools).encoded.decode() if with_tools else ""]
     if None in texts:
         return 0
     text = _REPEATED.sub(r"\1", "\n".join([each for each in texts if each]))
@@ -134,9 +135,8 @@ def least_tokens(request: ModelRequest) -> int:
 
 
 def _texts_of(request: ModelRequest) -> Iterator[str | None]:
-    """Yield the texts of a request, without what only frames them; None for what is no text."""
+    """Yield the texts of prompt and messages, without what only frames them; None for what is no text."""
     yield request.system
-    yield ToolSpecs.of(request.tools).encoded.decode()
     for message in request.messages:
         content = message.get("content")
         if isinstance(content, str):

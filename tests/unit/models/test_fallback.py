@@ -93,3 +93,11 @@ async def test_only_the_configured_model_counts_and_only_the_first_is_loaded() -
     model.warm()
     await model.aclose()
     assert (first.warmed, second.warmed, first.closed, second.closed) == (1, 0, 1, 1)
+
+
+def test_its_traits_are_what_is_known_of_the_configured_model_now() -> None:
+    first, other = Played("a/x"), Played("b/y")
+    model = FallbackModel("a/x", ModelTraits(context_tokens=5), [first, other])
+    first.traits = ModelTraits(context_tokens=7)
+    assert model.traits.context_tokens == 7
+    assert FallbackModel("a/x", ModelTraits(context_tokens=5), [other]).traits.context_tokens == 5  # without its key

@@ -8,7 +8,7 @@ import pytest
 
 from bubbot.errors import ModelRefused
 from bubbot.models.fit import ModelFit, describe_server
-from bubbot.ports.model import Lesson, ModelRequest, NoLessons
+from bubbot.ports.model import SIZE_RULES, Lesson, ModelRequest, NoLessons
 from bubbot.runtime.request_rules import apply_rule
 from tests.unit.runtime.test_request_rules import IMAGE, called, request, result, user
 
@@ -61,8 +61,8 @@ def taught(words: str, status: int | None = 400, asked: ModelRequest = FULL, nam
         ("Developer instruction is not enabled for models/gemma-3-27b-it: invalid system instruction", "no_system@1"),
         ("Unexpected role 'user' after role 'tool'", "answer_results@1"),
         ("Tool call id was call_1 but must be a-z, A-Z, 0-9, with a length of 9.", "ids:mistral@1"),
-        ("The `reasoning_content` in the thinking mode must be passed back to the API.", "reasoning:openai@1"),
-        ("Missing `reasoning_content` field in the assistant message at message index 2.", "reasoning:openai@1"),
+        ("The `reasoning_content` in the thinking mode must be passed back to the API.", "reasoning@1"),
+        ("Missing `reasoning_content` field in the assistant message at message index 2.", "reasoning@1"),
         ("property 'messages.1.name' is unsupported", "no_names@1"),
         ("messages.2.content: text content blocks must be non-empty", "no_empty_text@1"),
         ("messages: text content blocks must contain non-whitespace text", "no_empty_text@1"),
@@ -121,8 +121,8 @@ def fitted(name: str, *lessons: Lesson, address: str | None = None, **parameters
     [
         ("openai/gpt-4o", None, []),
         ("openai/mine", OWN, []),
-        ("openai/deepseek-chat", "https://api.deepseek.com/v1", ["reasoning:deepseek@1", "plain_text@1"]),
-        ("deepseek/deepseek-chat", None, ["reasoning:deepseek@1", "plain_text@1"]),
+        ("openai/deepseek-chat", "https://api.deepseek.com/v1", ["reasoning@1", "plain_text@1"]),
+        ("deepseek/deepseek-chat", None, ["reasoning@1", "plain_text@1"]),
         ("mistral/mistral-small-latest", None, ["answer_results@1", "ids:mistral@1"]),
         ("xai/grok-4", None, ["no_names@1"]),
         ("anthropic/claude-sonnet-4-5", None, []),
@@ -149,6 +149,14 @@ def test_a_lesson_holds_for_its_model_at_its_server() -> None:
         == fitted("openai/other", lesson, address=OWN)
         == []
     )
+
+
+def test_what_is_known_of_the_size_of_a_context_changes_no_request() -> None:
+    sizes = [Lesson.of_size("mistral/m", "", name, 8_192) for name in SIZE_RULES]
+    assert fitted("mistral/m", *sizes, Lesson("mistral/m", "", "no_images@1")) == fitted(
+        "mistral/m", Lesson("mistral/m", "", "no_images@1")
+    )
+    assert [lesson.find_tokens("context") for lesson in sizes] == [8_192, 0, 0]
 
 
 def test_tools_become_text_before_neighbours_are_joined() -> None:

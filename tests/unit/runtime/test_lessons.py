@@ -163,7 +163,10 @@ async def test_an_owner_lets_it_be_asked_in_the_usual_form_again(memory_store: T
     async with running(memory_store, model) as bench:
         late.lessons = bench.lessons
         await bench.say("hello")
-        assert "no_tools@1" in (await bench.say(",model")).text
+        for name in ("assumed", "unread", "context"):
+            bench.lessons.try_out(lesson := Lesson.of_size(NAME, "", name, 2_050))
+            await bench.lessons.keep([lesson])
+        assert "since: no_tools@1, context:2050@1." in (await bench.say(",model")).text
         client.judge = lambda _: ""
         assert (await bench.say(",model.relearn")).text == f"I ask {NAME} in the usual form again."
         await bench.say("hello")

@@ -136,8 +136,8 @@ class TestReasoning:
     def test_every_call_carries_some(self) -> None:
         own = called("b", replay={"provider": "deepseek", "reasoning_content": "so"})
         foreign = called("c", replay={"provider": "anthropic", "thinking_blocks": []})
-        changed = after("reasoning:deepseek@1", user("one"), called("a"), own, foreign, said("a"))
-        assert [each.get("reasoning_content") for each in changed] == [None, "", None, "", None]
+        changed = after("reasoning@1", user("one"), called("a"), own, foreign, said("a"))
+        assert [each.get("reasoning_content") for each in changed] == [None, "", "", "", None]
 
     def test_none_is_sent(self) -> None:
         replay = {"provider": "x", "reasoning_content": "so", "calls": [{"signed": 1}]}
@@ -179,7 +179,7 @@ def test_parameters_are_left_out_or_renamed() -> None:
 
 ALL = [
     "no_tools@1", "no_images@1", "no_system@1", "alternate@1", "first_user@1", "answer_results@1", "ids:mistral@1", "ids:word@1", "equal_calls@1",
-    "reasoning:deepseek@1", "no_reasoning@1", "no_names@1", "plain_text@1", "no_empty_text@1", "some_text@1", "without:top_p@1",
+    "reasoning@1", "no_reasoning@1", "no_names@1", "plain_text@1", "no_empty_text@1", "some_text@1", "without:top_p@1",
     "rename:max_tokens:max_completion_tokens@1",
 ]  # fmt: skip
 MESSAGES = st.lists(

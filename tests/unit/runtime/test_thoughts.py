@@ -193,6 +193,7 @@ WHOLE = [
     "Wait.\n<think type='deep'>" + "long " * 60,
     "- ```\n  ``\n<think>\n  `````\n<think>a</think>Hello!",
     "<final>a</final>\n\nb</final>\n\n",
+    "```\n```x\n<think>a</think>\n```\n",
     "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>commentary to=f <|constrain|>json<|message|>{}<|call|>b",
     "Hello <|channel|>! <|start|> assistant [T [THINK ◁thi <thin",
     "a" * 5000 + "`</think>` `b",
@@ -208,6 +209,15 @@ def test_the_pieces_add_up_to_the_same_wherever_they_are_cut(text: str, holds: b
     for pieces in [list(text), [text[place : place + 7] for place in range(0, len(text), 7)], *cuts]:
         splitter = ThoughtSplitter(holds=holds)
         assert ("".join([*map(splitter.feed, pieces), splitter.flush()]), splitter.thoughts) == whole
+
+
+def test_an_answer_is_shown_as_soon_as_its_thought_has_ended() -> None:
+    splitter = ThoughtSplitter(holds=False)
+    assert [splitter.feed(piece) for piece in ("<think>I say `hi`", "</think>", "Hel", "lo!")] == ["", "", "Hel", "lo!"]
+
+
+def test_code_may_follow_right_after_a_thought() -> None:
+    assert split_thoughts("A hurry.</think>```\n<think>a</think>\n```")[0] == "```\n<think>a</think>\n```"
 
 
 @pytest.mark.parametrize("text", NAMED)

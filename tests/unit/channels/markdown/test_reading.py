@@ -24,6 +24,7 @@ BOLD_IN_EVERY_SCRIPT = [
     ("ב**\"הארץ\"** و**«كلمة»** **«शब्द»**का", "ב\"הארץ\" و«كلمة» «शब्द»का", ['"הארץ"', "«كلمة»", "«शब्द»"]),
     ("**„Auto“**fahrer, l'**« ami »**s **«Слово»**то", "„Auto“fahrer, l'« ami »s «Слово»то", ["„Auto“", "« ami »", "«Слово»"]),
     ("API**“重点”**API、**重点。**OK", "API“重点”API、重点。OK", ["“重点”", "重点。"]),
+    ('API**"价"**API', 'API"价"API', ['"价"']),
     ("价格**💰100元**起", "价格💰100元起", ["💰100元"]),
     ("__结论：__可以", "结论：可以", ["结论："]),
     ("**重点（甲）**、**乙：**丙", "重点（甲）、乙：丙", ["重点（甲）", "乙："]),
@@ -46,6 +47,7 @@ SUMS = [
     "½*3*2² and ٣*٤*٥",
     "面积=长*宽*高，体积＝边长*边长*边长",
     "长*宽*高",
+    "面积=(长)*宽*高",
     "每天3个*5元，每周7个*2元",
     "2 * 3 * 4",
 ]
@@ -161,6 +163,12 @@ def test_brackets_and_dollars_of_a_text_are_no_formula(source: str, text: str) -
     assert parse_markdown(source).text == text
 
 
+@pytest.mark.parametrize("source", ["|| a|| b", "||a || b", "a||b|| c", "||b||c", "||||", "||a|b||"])
+def test_bars_beside_spaces_and_words_hide_nothing(source: str) -> None:
+    assert parse_markdown(source).text == source
+    assert parse_markdown(source).marks == ()
+
+
 def test_a_formula_ends_a_paragraph_and_belongs_to_its_item() -> None:
     source = "- so:\n  \\[\n  + a_1\n  \\]\n  *b*\n\n\\[\nx\n\\] *c*"
     assert parse_markdown(source).text == "• so:\n  \\[\n  + a_1\n  \\]\n  b\n\n\\[\nx\n\\] c"
@@ -190,7 +198,21 @@ def test_a_link_in_html_shows_where_it_leads() -> None:
         "https://b.example",
     ]
     assert parse_markdown("x<sup>[1](https://e.example)</sup>").text == "x1"
-    assert parse_markdown("[a <a href='https://e.example'>b</a>](https://c.example)").text.count("href") == 1
+    inner = "a <a href='https://c.example'>b</a>"
+    assert parse_markdown(f"*x* [{inner}](https://c.example)").text == f"x {inner}"
+
+
+def test_a_list_goes_on_after_one_inside_it() -> None:
+    source = "1. a\n   - b\n2. c\n   1. d\n3. e"
+    assert render(source) == source
+    assert parse_markdown(source).text == source.replace("- b", "• b")
+
+
+def test_an_address_that_is_seen_may_stand_in_columns() -> None:
+    table = "a\n-------------------\nhttps://x.example/a"
+    source = "| a |\n|---|\n| https://x.example/a |"
+    assert parse_markdown(source).text == table
+    assert render(source) == f"```\n{table}\n```"
 
 
 def test_a_line_end_in_a_cell_is_a_line_of_the_table() -> None:

@@ -16,7 +16,7 @@ from bubbot.models.catalogue.tokens import TokenizerCache
 from bubbot.models.lazy import LazyModel
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Role
-from bubbot.ports.model import Lesson, ModelEvent, ModelReply, ModelRequest, ModelTraits, Usage
+from bubbot.ports.model import Lesson, ModelEvent, ModelReply, ModelRequest, ModelTraits, RequestFit, Usage
 from bubbot.runtime.compose import ContextPolicy
 from bubbot.runtime.lessons import ModelLessons
 from bubbot.stores.inmemory import InMemoryStore
@@ -103,6 +103,8 @@ class Server(ScriptedModel):
     ) -> None:
         super().__init__()
         self.read: list[int | None] = []
+        self.fit: RequestFit | None = None
+        self.reads_tools = True
         self._lazy = LazyModel(
             "openai/own",
             replace(ModelTraits(context_tokens=size, assumes_size=True), server="127.0.0.1:11434"),
@@ -126,7 +128,9 @@ class Server(ScriptedModel):
         if size > self._most:
             raise ModelOverflow(self._refused)
         read = self.read.pop(0) if self.read else None
-        yield ModelReply("ok", usage=Usage(size // 4 if read is None else read, 1, self._cached))
+        if not self.reads_tools:
+            read = least_tokens(request, with_tools=False) + 1
+        yield ModelReply("ok", usage=Usage(size // 4 if read is None else read, 1, self._cached), fit=self.fit)
 
 
 def learning(lessons: ModelLessons, *, role: Role = Role.OWNER) -> Options:
@@ -184,6 +188,18 @@ async def test_a_count_that_proves_nothing_is_not_told(
         model.read = [*read]
         assert await say(bench, TEXTS["English"] * 200, "hello", "and now?") == ["", "", ""]
     assert not lessons.find_known("openai/own")
+
+
+@pytest.mark.parametrize(("fit", "is_told"), [(RequestFit((("no_tools@1", None),), {}, ""), False), (None, True)])
+async def test_tools_that_were_not_sent_do_not_count(
+    memory_store: InMemoryStore, fit: RequestFit | None, is_told: bool
+) -> None:
+    lessons = no_lessons()
+    model = Server(lessons, size=100_000)
+    model.fit, model.reads_tools = fit, False
+    async with running(memory_store, model, learning(lessons)) as bench:
+        await say(bench, TEXTS["English"] * 60, "hello", "and now?")
+    assert bool(lessons.find_known("openai/own")) == is_told
 
 
 async def test_a_size_that_a_refusal_names_holds_from_then_on(memory_store: InMemoryStore) -> None:
