@@ -68,8 +68,10 @@ Writes: TypeAlias = Callable[[Dialect, Told, list[tuple[str, str, JsonObject]]],
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A request: whose rules it was judged by, the rule that it broke with the words of the refusal, what was answered."""
+    """A request: the first part of the path that it came by with its model, whose rules it was judged by, the rule that it
+    broke with the words of the refusal, what was answered."""
 
+    name: str
     model: str
     provider: str
     body: JsonObject
@@ -103,29 +105,30 @@ class StrictServer:
     def answer(self, asked: Asked) -> Answer:
         """See `Speaks`."""
         path = asked.path.partition("?")[0]
-        if path == "/api/show":
+        if path.endswith("/api/show"):
             return refusal(200, {"template": "", "model_info": {}, "capabilities": ["tools"]})
         if path.endswith("/chat/completions"):
             return self._judge(asked, str(asked.body["model"]), _openai_answer, _COMPATIBLE)
-        if path == "/v1/messages":
+        if path.endswith("/v1/messages"):
             return self._judge(asked, str(asked.body["model"]), _anthropic_answer, {})
         if path.endswith(":streamGenerateContent"):
             return self._judge(asked, path.rpartition("/")[2].partition(":")[0], _gemini_answer, {})
-        if path == "/api/chat":
+        if path.endswith("/api/chat"):
             return self._judge(asked, str(asked.body["model"]), _ollama_answer, {})
         return refusal(404, {"error": {"message": f"no such path: {path}"}})
 
     def _judge(self, asked: Asked, model: str, write: Writes, others: dict[str, Dialect]) -> Answer:
+        name = f"{asked.path.split('/')[1]}/{model}"
         dialect = others.get(model) or MODELS[model]
         if broken := rules.find_broken(dialect, asked.body):
             rule, words = broken
-            self.verdicts.append(Verdict(model, dialect.provider, asked.body, rule, words))
+            self.verdicts.append(Verdict(name, model, dialect.provider, asked.body, rule, words))
             body = {"error": words} if write is _ollama_answer else dialect.envelope(words, rule)
             return refusal(rule.status, body)
         told = self.told.popleft() if self.told else Told()
         if told.calls and not asked.body.get("tools"):
             told = replace(told, text=told.text.strip() or "ok", calls=())  # it was offered none
-        self.verdicts.append(Verdict(model, dialect.provider, asked.body, told=told))
+        self.verdicts.append(Verdict(name, model, dialect.provider, asked.body, told=told))
         if told.held:
             self.holding.set()
         if told.status != 200:

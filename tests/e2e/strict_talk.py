@@ -34,14 +34,14 @@ def addresses(server: StrictServer) -> dict[str, str]:
     """The variables that send the models of every provider to this server."""
     return {
         **{f"{name}_API_KEY": "sk-canary-4" for name in _KEYS},
-        "OPENAI_BASE_URL": f"{server.address}/v1",
-        "DEEPSEEK_API_BASE": f"{server.address}/v1",
-        "MISTRAL_AZURE_API_BASE": f"{server.address}/v1",
-        "MISTRAL_API_BASE": f"{server.address}/v1",
-        "ANTHROPIC_API_BASE": server.address,
-        "GEMINI_API_BASE": f"{server.address}/v1beta",
-        "HOSTED_VLLM_API_BASE": f"{server.address}/v1",
-        "OLLAMA_API_BASE": server.address,
+        "OPENAI_BASE_URL": f"{server.address}/openai/v1",
+        "DEEPSEEK_API_BASE": f"{server.address}/deepseek/v1",
+        "MISTRAL_AZURE_API_BASE": f"{server.address}/mistral/v1",
+        "MISTRAL_API_BASE": f"{server.address}/mistral/v1",
+        "ANTHROPIC_API_BASE": f"{server.address}/anthropic",
+        "GEMINI_API_BASE": f"{server.address}/gemini/v1beta",
+        "HOSTED_VLLM_API_BASE": f"{server.address}/hosted_vllm/v1",
+        "OLLAMA_API_BASE": f"{server.address}/ollama",
     }
 
 
@@ -92,7 +92,7 @@ class Talk:
 
         keys: dict[str, Any] = {"name": self.name, "api_key": "sk-canary-4", "via": via(), **self.keys}
         if self.name.startswith("openai/"):
-            keys["api_base"] = f"{self.server.address}/v1"
+            keys["api_base"] = f"{self.server.address}/own/v1"
         model = ModelSettings(retries=1, retry_wait=0.01, **keys)
         async with open_app(Settings(model=model), Home(self.home), wrappers=PortWrappers(channel=channel)) as app:
             self.app = app

@@ -92,6 +92,15 @@ class TestDeclared:
         assert answered(second), second.result
         assert server.refused == []
 
+    async def test_a_thought_in_parts_of_its_own(self, tmp_path: Path, server: StrictServer) -> None:
+        """It sends its thoughts as parts of the content, and takes no key for them."""
+        async with Talk(tmp_path / "home", server, "mistral/mistral-large-latest").opened() as talk:
+            first = await talk.say("hello", Told("", LOOKS.calls, reasoning="I think."))
+            second = await talk.say("again")
+        assert answered(first), first.result
+        assert answered(second), second.result
+        assert server.refused == []
+
     async def test_a_person_speaks_after_a_result(self, tmp_path: Path, server: StrictServer) -> None:
         """The turn ended before the model had said what it made of the result."""
         async with Talk(tmp_path / "home", server, "mistral/mistral-large-latest").opened() as talk:
@@ -108,6 +117,16 @@ class TestLearned:
         talk = Talk(tmp_path / "home", server, "openai/gpt-4o")
         async with talk.opened():
             assert answered(await talk.say("hello", LOOKS))
+            await talk.say(",model openai/deepseek-reasoner")
+            await assert_learned(talk, await talk.say("again"), "reasoning_back")
+        await assert_kept(talk)
+
+    async def test_thoughts_of_another_model(self, tmp_path: Path, server: StrictServer) -> None:
+        """They are those of a model at the same address, and not its own."""
+        talk = Talk(tmp_path / "home", server, "openai/mistral-large-latest")
+        async with talk.opened():
+            told = Told("", LOOKS.calls, reasoning="I think.", call_ids=("abcdefghi",))
+            assert answered(await talk.say("hello", told))
             await talk.say(",model openai/deepseek-reasoner")
             await assert_learned(talk, await talk.say("again"), "reasoning_back")
         await assert_kept(talk)
@@ -162,6 +181,44 @@ class TestLearned:
             await assert_learned(talk, turn, "no_stream_options")
             assert "stream_options" not in turn.verdicts[-1].body
         await assert_kept(talk)
+
+    async def test_white_space_beside_calls(self, tmp_path: Path, server: StrictServer) -> None:
+        talk = Talk(tmp_path / "home", server, "openai/claude-sonnet-4-5")
+        async with talk.opened():
+            turn = await talk.say("hello", Told("\n", LOOKS.calls))
+            assert answered(turn), turn.result
+            assert turn.rules == ["no_blank"]
+            after = [await talk.say("go on", LOOKS), await talk.say("and on")]
+            assert [turn.rules for turn in after] == [[], []]
+        await assert_kept(talk)
+
+    async def test_one_refusal_teaches_all_that_a_template_wants(self, tmp_path: Path, server: StrictServer) -> None:
+        """People in a row; then a result that nobody spoke about; and a window that opens with its anchor."""
+        talk = Talk(tmp_path / "home", server, "openai/devstral-small")
+        async with talk.opened():
+            assert not answered(await talk.say("one", Told("a passing trouble", status=400)))
+            assert (await talk.say("two")).rules == ["alternation"]
+            assert not answered(await talk.say("three", LOOKS, Told("a passing trouble", status=400)))
+            turns = [await talk.say("four")]
+            await talk.say(",handoff name=trip summary=booked")
+            turns += [await talk.say("five"), await talk.say("six")]
+        assert [(answered(turn), turn.rules) for turn in turns] == [(True, [])] * 3
+
+    async def test_equal_calls_of_another_model(self, tmp_path: Path, server: StrictServer) -> None:
+        """litellm leaves out the second of them for Gemini."""
+        name = "gemini/gemini-2.5-flash" if via() == "litellm" else "openai/gemini-2.5-flash"
+        async with Talk(tmp_path / "home", server, "openai/gpt-4o").opened() as talk:
+            assert answered(await talk.say("hello", Told("", LOOKS.calls * 2)))
+            await talk.say(f",model {name}")
+            turns = [await talk.say("again"), await talk.say("third")]
+        assert [(answered(turn), len(turn.verdicts)) for turn in turns] == [(True, 1)] * 2
+
+    async def test_a_call_of_gemini_goes_back_signed(self, tmp_path: Path, server: StrictServer) -> None:
+        name = "gemini/gemini-3-pro-preview" if via() == "litellm" else "openai/gemini-3-pro-preview"
+        async with Talk(tmp_path / "home", server, name).opened() as talk:
+            turn = await talk.say("hello", Told("", (("memory_show", {}), ("tape_info", {}))), LOOKS)
+        assert (answered(turn), len(turn.verdicts)) == (True, 3), turn.result
+        assert server.refused == []
 
     async def test_what_nothing_helps_against_names_a_way_out(self, tmp_path: Path, server: StrictServer) -> None:
         async with Talk(tmp_path / "home", server, "openai/gpt-4o").opened() as talk:

@@ -112,6 +112,10 @@ class WindowPlayer:
         self.rng = random.Random(f"{window.seed} {window.path} {window.provider}")
         self.name = self.rng.choice(NAMES[window.provider][window.path])
         keys: dict[str, Any] = {"max_tokens": 500} if self.rng.random() < 0.3 else {}
+        if self.rng.random() < 0.3:
+            keys["fallback"] = [self.rng.choice(self.other_names())]
+        if self.rng.random() < 0.2:
+            keys["context_tokens"] = 12_000
         self.talk = Talk(home, server, self.name, keys=keys, files=FILES)
         self.stack = AsyncExitStack()
         self.messages: list[str] = []
@@ -119,7 +123,7 @@ class WindowPlayer:
 
     async def play(self) -> Window:
         """Play it to its end."""
-        self.note(f"the model is {self.name}")
+        self.note(f"the model is {self.name}, {self.talk.keys}")
         actions = self.actions()
         async with self.stack:
             await self.stack.enter_async_context(self.talk.opened())
@@ -166,12 +170,14 @@ class WindowPlayer:
         for verdict in turn.refused:
             assert verdict.rule is not None
             self.note(f"refused by {verdict.provider}/{verdict.model}: {verdict.rule.name}: {verdict.words[:200]!r}")
-            key = (self.name, verdict.rule.name)
+            key = (verdict.name, verdict.rule.name)
             if key in self.refused:
-                self.complain(f"{self.name} was sent again what it refused: {verdict.rule.name}: {verdict.words[:300]}")
+                self.complain(
+                    f"{verdict.name} was sent again what it refused: {verdict.rule.name}: {verdict.words[:300]}"
+                )
             if turn.result.status == "answered":
                 self.refused.add(key)  # a lesson counts once it has helped
-            self.window.learned[f"{self.name} {verdict.rule.name}"] += 1
+            self.window.learned[f"{verdict.name} {verdict.rule.name}"] += 1
         if turn.result.status not in ("answered", "silent") and not may_fail:
             last = turn.verdicts[-1] if turn.verdicts else None
             rule = f"refused ({last.rule.name})" if last is not None and last.rule else "failed"
@@ -287,7 +293,7 @@ class WindowPlayer:
         await holding
         for verdict in self.server.verdicts[before:]:
             if verdict.rule:
-                self.refused.discard((self.name, verdict.rule.name))  # it may not have been noted any more
+                self.refused.discard((verdict.name, verdict.rule.name))  # it may not have been noted any more
 
     async def settle(self) -> None:
         """Wait for what a restarted bot takes up."""
