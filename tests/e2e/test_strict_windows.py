@@ -150,6 +150,7 @@ BROKEN: Mapping[str, tuple[Dialect, Mapping[str, dict[str, Any]]]] = {
         },
     ),
     "llama.cpp": (rules.LLAMA_CPP, {"alternation": body(user(), user())}),
+    "llama.cpp of text": (rules.LLAMA_CPP_TEXT, {"no_images": body(user(IMAGE))}),
     "vllm": (
         rules.VLLM_GEMMA,
         {
@@ -159,6 +160,7 @@ BROKEN: Mapping[str, tuple[Dialect, Mapping[str, dict[str, Any]]]] = {
         },
     ),
     "older vllm": (rules.VLLM_OLD, {"no_stream_options": body(user(), stream_options={"include_usage": True})}),
+    "plain": (rules.PLAIN, {"plain_text": body(user([{"type": "text", "text": "a"}]))}),
     "ollama": (rules.OLLAMA, {"no_tools": body(user(), tools=TOOLS), "no_images": body(user(IMAGE))}),
 }
 WANTED: Mapping[str, dict[str, Any]] = {
@@ -168,8 +170,10 @@ WANTED: Mapping[str, dict[str, Any]] = {
     "anthropic": body(SYSTEM, user(IMAGE), *used(), tools=TOOLS, top_k=3),
     "gemini": body(SYSTEM, user(IMAGE), *used(), tools=TOOLS),
     "llama.cpp": body(SYSTEM, *used(), tools=TOOLS, stream_options={"include_usage": True}),
+    "llama.cpp of text": body(SYSTEM, user(), user()),
     "vllm": body(user(), assistant(), user(IMAGE)),
     "older vllm": body(SYSTEM, user(), *used(), tools=TOOLS),
+    "plain": body(SYSTEM, user(), *used(), tools=TOOLS),
     "ollama": body(SYSTEM, user(), *used(), stream_options={"include_usage": True}),
 }
 RULES = [
