@@ -724,6 +724,15 @@ LLAMA_CPP = Dialect(
     "local", (Rule("alternation", f"{THREADS}ggml-org/llama.cpp/issues/19851", _tools_alternation, 500),),
     _llama_error, "b7f3Qk9XzT2mLw8vYp5Rc1NdHs6JgAe#", thinks="key",
 )  # fmt: skip
+LLAMA_CPP_TEXT = replace(
+    LLAMA_CPP,
+    rules=(
+        Rule(
+            "no_images", f"{THREADS}ggml-org/llama.cpp/issues/13566",
+            _any_image("image input is not supported by this server"), 500,
+        ),
+    ),
+)  # fmt: skip
 VLLM_GEMMA = Dialect(
     "local",
     (
@@ -755,5 +764,21 @@ OLLAMA = Dialect(
     _ollama_error,
 )  # fmt: skip
 TOOLS_OLLAMA = replace(OLLAMA, rules=OLLAMA.rules[1:])
+
+
+def _expects_text(body: JsonObject) -> str | None:
+    for place, message in _each(body):
+        if isinstance(message.get("content"), list):
+            words = f"messages[{place}]: invalid type: sequence, expected a string at line 1 column 3301"
+            return f"Failed to deserialize the JSON body into the target type: {words}"
+    return None
+
+
+# Also nextcloud/integration_openai#236 for other words of the same.
+PLAIN = Dialect(
+    "local",
+    (Rule("plain_text", f"{THREADS}agentscope-ai/QwenPaw/issues/1022", _expects_text),),
+    _openai_error,
+)
 # A gateway that calls its model by the name of one that sees: NousResearch/hermes-webui#2297.
 TEXT_ONLY = replace(DEEPSEEK, provider="local", rules=DEEPSEEK.rules[:1], thinks="")

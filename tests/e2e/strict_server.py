@@ -22,6 +22,8 @@ MODELS = {
     "gpt-4o": rules.OPENAI,
     "gpt-4o-mini": rules.TEXT_ONLY,
     "gpt-4-turbo": rules.TOOLS_OLLAMA,
+    "gpt-4.1": rules.PLAIN,
+    "gpt-4.1-mini": rules.LLAMA_CPP_TEXT,
     "gpt-5-mini": rules.OPENAI_REASONING,
     "my-deployment": rules.OPENAI_REASONING,
     "deepseek-reasoner": rules.DEEPSEEK,

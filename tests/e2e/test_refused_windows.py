@@ -147,7 +147,15 @@ class TestLearned:
             await assert_learned(talk, turn, "alternation")
         await assert_kept(talk)
 
-    @pytest.mark.parametrize(("name", "rule"), [("gpt-4o-mini", "text_only"), ("gpt-4-turbo", "no_images")])
+    @pytest.mark.parametrize(
+        ("name", "rule"),
+        [
+            ("gpt-4o-mini", "text_only"),
+            ("gpt-4-turbo", "no_images"),
+            ("gpt-4.1", "plain_text"),
+            ("gpt-4.1-mini", "no_images"),
+        ],
+    )
     async def test_a_server_that_takes_text(self, tmp_path: Path, server: StrictServer, name: str, rule: str) -> None:
         """It borrows the name of a model that sees."""
         talk = Talk(tmp_path / "home", server, f"openai/{name}", files={"photo": PNG})

@@ -6,7 +6,9 @@ Refused is a turn that ends in a refusal, and a request that breaks again the ru
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator, Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +61,10 @@ async def test_no_window_of_thousands_is_refused(
     windows: list[Window] = []
     for path in PATHS:
         monkeypatch.setattr(Way, "path", path)
-        for seed in range(PROOF_SEEDS):
-            windows += [await play(seed, path, each, tmp_path / f"{path} {each} {seed}", server) for each in NAMES]
+        for provider, seed in product(NAMES, range(PROOF_SEEDS)):
+            home = tmp_path / f"{path} {provider} {seed}"
+            windows.append(await play(seed, path, provider, home, server))
+            shutil.rmtree(home)
     with capsys.disabled():
         print(f"\n{show_table(windows)}")
     wrong = [window for window in windows if window.complaints]
@@ -150,6 +154,7 @@ BROKEN: Mapping[str, tuple[Dialect, Mapping[str, dict[str, Any]]]] = {
         },
     ),
     "llama.cpp": (rules.LLAMA_CPP, {"alternation": body(user(), user())}),
+    "llama.cpp of text": (rules.LLAMA_CPP_TEXT, {"no_images": body(user(IMAGE))}),
     "vllm": (
         rules.VLLM_GEMMA,
         {
@@ -159,6 +164,7 @@ BROKEN: Mapping[str, tuple[Dialect, Mapping[str, dict[str, Any]]]] = {
         },
     ),
     "older vllm": (rules.VLLM_OLD, {"no_stream_options": body(user(), stream_options={"include_usage": True})}),
+    "plain": (rules.PLAIN, {"plain_text": body(user([{"type": "text", "text": "a"}]))}),
     "ollama": (rules.OLLAMA, {"no_tools": body(user(), tools=TOOLS), "no_images": body(user(IMAGE))}),
 }
 WANTED: Mapping[str, dict[str, Any]] = {
@@ -168,8 +174,10 @@ WANTED: Mapping[str, dict[str, Any]] = {
     "anthropic": body(SYSTEM, user(IMAGE), *used(), tools=TOOLS, top_k=3),
     "gemini": body(SYSTEM, user(IMAGE), *used(), tools=TOOLS),
     "llama.cpp": body(SYSTEM, *used(), tools=TOOLS, stream_options={"include_usage": True}),
+    "llama.cpp of text": body(SYSTEM, user(), user()),
     "vllm": body(user(), assistant(), user(IMAGE)),
     "older vllm": body(SYSTEM, user(), *used(), tools=TOOLS),
+    "plain": body(SYSTEM, user(), *used(), tools=TOOLS),
     "ollama": body(SYSTEM, user(), *used(), stream_options={"include_usage": True}),
 }
 RULES = [

@@ -28,7 +28,7 @@ from tests.e2e.test_images import JPEG, PNG
 
 OWN_SERVER = (
     "openai/devstral-small", "openai/gemma-2-9b-it", "hosted_vllm/gemma-2-9b-it", "openai/qwen2.5-7b",
-    "ollama_chat/gemma3:4b", "ollama_chat/qwen3:8b", "openai/gpt-4o-mini", "openai/gpt-4-turbo",
+    "ollama_chat/gemma3:4b", "ollama_chat/qwen3:8b", "openai/gpt-4o-mini", "openai/gpt-4-turbo", "openai/gpt-4.1", "openai/gpt-4.1-mini",
 )  # fmt: skip
 NAMES: Mapping[str, Mapping[str, Sequence[str]]] = {
     "openai": dict.fromkeys(PATHS, ("openai/gpt-4o", "openai/gpt-5-mini", "openai/my-deployment")),
