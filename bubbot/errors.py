@@ -232,19 +232,18 @@ class ModelRefused(ModelError):
 class ModelUnavailable(ModelError):
     """The provider or the local model's process is not reachable, crashed, or fell silent.
 
-    `retry_after`: the seconds to wait, if the provider says so.
+    Attributes:
+        retry_after: the seconds to wait, if the provider says so.
+        is_malformed: the provider says itself that what the model wrote is no answer, such as half a call.
     """
 
     kind = "model_unavailable"
     retry_after: float | None = None
+    is_malformed: bool = False
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
-
-
-class ModelMalformed(ModelUnavailable):
-    """The provider says itself that what the model wrote is not an answer, such as half a call; another try often is one."""
 
 
 class ModelUnconfigured(ModelError):

@@ -10,7 +10,7 @@ from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Any
 
-from bubbot.errors import ModelMalformed, ModelRefused, ModelUnavailable
+from bubbot.errors import ModelRefused, ModelUnavailable
 from bubbot.models.messages import PROTOCOLS, SERVER_KEYS, provider_of
 from bubbot.ports.model import Finish, ModelReply, ModelRequest, ToolCall, Usage
 from bubbot.ports.text import clean
@@ -66,15 +66,16 @@ class FinishReader:
             reported: what a library makes of the reason; empty if none did.
 
         Raises:
-            ModelMalformed: it is none.
-            ModelUnavailable: it failed.
+            ModelUnavailable: the answer failed, or is none.
             ModelRefused: a filter left nothing of it.
         """
         word = reason.lower()
         if word in _FAILED:
             raise ModelUnavailable(f"{self._model} failed in the middle of its answer")
         if word in _INVALID:
-            raise ModelMalformed(f"{self._model} wrote something that is not an answer: {reason}")
+            failure = ModelUnavailable(f"{self._model} wrote something that is not an answer: {reason}")
+            failure.is_malformed = True
+            raise failure
         finish = _FINISHES.get(word, "unknown")
         if finish in ("stop", "tool_calls", "unknown"):
             others = ("length", "content_filter") if finish == "unknown" else ("stop", "tool_calls")

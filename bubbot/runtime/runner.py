@@ -16,7 +16,6 @@ from bubbot.errors import (
     FeatureFailed,
     ModelEmptyAnswer,
     ModelError,
-    ModelMalformed,
     ModelOverflow,
     ModelRefused,
     ModelStepLimit,
@@ -65,7 +64,7 @@ from bubbot.tape.entry import THOUGHTS, JsonObject, Kind, TapeEntry, canonical, 
 from bubbot.tape.events import STEP_EVENT
 from bubbot.tape.handle import TapeHandle, spans_of
 from bubbot.tape.provenance import Source, source_of
-from bubbot.tape.query import TapeQuery
+from bubbot.tape.query import TapeQuery, Window
 
 log = logging.getLogger(__name__)
 
@@ -292,8 +291,9 @@ class ModelRunner:
                         raise
                     lessons.append(lesson)
                     self._lessons.try_out(lesson)
-                except ModelMalformed:
-                    if has_repeated or not call.streamed:  # without any text the model has tried again by itself
+                except ModelUnavailable as error:
+                    # Without any text the model has tried again by itself.
+                    if has_repeated or not (error.is_malformed and call.streamed):
                         raise
                     has_repeated = True
                     show_text("")
@@ -469,7 +469,7 @@ class ModelRunner:
         queries = [TapeQuery(name, kinds=(Kind.EVENT,), names=(STEP_EVENT,), newest=True, limit=1)]
         if name not in self._stored:
             said = (Kind.MESSAGE, Kind.TOOL_CALL)
-            queries.append(TapeQuery(name, kinds=said, newest=True, limit=MAX_THOUGHTS_READ))
+            queries.append(TapeQuery(name, Window(), kinds=said, newest=True, limit=MAX_THOUGHTS_READ, missing="empty"))
         steps, *newest = await turn.tape.fetch(queries)
         for entry in chain(*newest):
             if lacks_opening(text_field(entry.payload, THOUGHTS)):

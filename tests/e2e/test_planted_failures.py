@@ -105,7 +105,14 @@ EVERY_TIME = ("a wrong key",)
 
 def write_model(home: Path, server: KeyServer, settings: Mapping[str, str | None]) -> None:
     """Write `[model]` of the configuration, with what is right except for these settings."""
-    values: dict[str, Any] = {"name": NAME, "api_base": server.base, "api_key": KEY, "retries": 0, **settings}
+    values: dict[str, Any] = {
+        "name": NAME,
+        "api_base": server.base,
+        "api_key": KEY,
+        "retries": 0,
+        "context_tokens": 128_000,
+        **settings,
+    }
     lines = [f"{key} = {json.dumps(value)}" for key, value in values.items() if value is not None]
     text = (home / "config.toml").read_text()
     (home / "config.toml").write_text("\n".join(["[model]", *lines, text[text.index("[channels.") :]]))

@@ -89,7 +89,7 @@ def test_what_calls_no_address_of_the_backup_answers_before_the_release(restored
 
 def test_a_refusal_in_quarantine_is_no_failure_of_the_model(restored: tuple[Path, KeyServer]) -> None:
     home, _ = restored
-    env = KEY_OF_ANOTHER
+    env = {**KEY_OF_ANOTHER, "BUBBOT_MODEL__CONTEXT_TOKENS": "128000"}
     for _ in range(2):  # one failure is none yet
         assert b"is not called" in run(home, "ask", "hi", env=env).stderr
     assert run(home, "restore", "--release", env=env).returncode == 0

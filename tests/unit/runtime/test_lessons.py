@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bubbot.app.strategies import OWN_STRATEGIES
-from bubbot.errors import ModelMalformed, ModelRefused, ModelUnavailable
+from bubbot.errors import ModelRefused, ModelUnavailable
 from bubbot.models.fit import ModelFit
 from bubbot.models.provider import CallLimits, ProviderModel
 from bubbot.models.usage import UsageMeter
@@ -198,7 +198,9 @@ class TestMalformed:
             if left:
                 if text := left.pop(0):
                     yield TextDelta(text)
-                raise ModelMalformed("wrote something that is not an answer")
+                failure = ModelUnavailable("wrote something that is not an answer")
+                failure.is_malformed = True
+                raise failure
             yield TextDelta("fine")
             yield ModelReply("fine", usage=Usage(3, 2))
 

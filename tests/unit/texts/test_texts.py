@@ -526,6 +526,8 @@ NOT_FOR_PEOPLE = {
     "runtime/calls.py: was not run: a call before it": "a tool result: the model reads it",
     "runtime/calls.py: [cut:": "the pointer in a result that was cut: the model follows it",
     "runtime/request_rules.py": "in the place of what a model does not take: the model reads it",
+    "runtime/thoughts.py": "the marks of thoughts, in patterns",
+    "runtime/answer.py": "what nobody can see, in patterns",
     "runtime/compose.py: its bytes are gone": "in the place of an image: the model reads it",
     "runtime/attachments.py": "why a file was not taken in: for the model, and as the detail of a notice",
     "gateway/admission.py: no numeric id": "a word for the log",
