@@ -44,10 +44,11 @@ _NO_MONEY = re.compile(
     r"insufficient_quota|exceeded your current quota|credit balance|insufficient (credits|balance)", re.IGNORECASE
 )
 _TEMPLATE = re.compile(
-    r"roles? must alternate|TemplateError|jinja|system role not supported|unexpected role|only user,? (and )?assistant",
+    r"roles? must alternate|TemplateError|jinja|system role not supported|unexpected role|only user,? (and )?assistant"
+    r"|image input is not supported|unsupported content part",
     re.IGNORECASE,
 )
-"""What servers say, often with status 500, if the chat template of their model cannot write a conversation."""
+"""What servers say, often with status 500, if their model cannot be told a conversation."""
 _CODE_STATUSES: Mapping[str, int] = MappingProxyType(
     {
         "authenticationerror": 401,
@@ -84,7 +85,7 @@ def mentions_rate(text: str) -> bool:
 
 
 def is_of_template(text: str) -> bool:
-    """Return true if an error says that a chat template cannot write this conversation: the same one always fails."""
+    """Return true if an error says that the model cannot be told this conversation: the same one always fails."""
     return _TEMPLATE.search(text) is not None
 
 

@@ -47,6 +47,12 @@ _IMAGE = r"(images?|image_url|vision|multi-?modal(ity)?)\b"
 _TOOLS = r"(tools?|tool[ _-]?(calls?|calling|use|choice)|functions?|function[ _-]?(calls?|calling))\b"
 
 
+_ONE_TEXT = (
+    r"(list|sequence|array|map).{0,40}str|expected (a )?string|expected str.{0,60}(array|list)|can only concatenate str"
+)
+"""How servers say that they take a content as one text only."""
+
+
 class _Sign(NamedTuple):
     """A sign in the words of a refusal that a rule may help. `never`: words that speak against it."""
 
@@ -71,7 +77,8 @@ _SIGNS: tuple[_Sign, ...] = (
         "no_images@1",
         rf"{_IMAGE}.{{0,80}}({_NO})",
         rf"({_NO}|unknown variant|missing|at most 0|not a).{{0,60}}{_IMAGE}",
-        r"support image|content.{0,40}(must be|expected|valid).{0,20}str",
+        r"support image|content.{0,40}(must be|expected|valid).{0,20}str|unsupported content part",
+        _ONE_TEXT,
     ),
     _sign(
         "no_tools@1",
@@ -102,7 +109,7 @@ _SIGNS: tuple[_Sign, ...] = (
     _sign(
         "plain_text@1",
         r"content.{0,60}(must be|should be|expected|valid).{0,20}str",
-        r"(list|sequence|array|map).{0,40}str|expected a string|can only concatenate str",
+        _ONE_TEXT,
     ),
 )
 """The first of them counts whose rule would change the request that was refused."""

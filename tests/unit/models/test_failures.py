@@ -64,6 +64,7 @@ def test_the_wait_that_google_asks_for_is_read(text: str, seconds: float | None)
         (500, "Conversation roles must alternate user/assistant/user/assistant/...", "refused"),
         (500, "jinja2.exceptions.TemplateError: System role not supported", "refused"),
         (None, "Unexpected role 'user' after role 'tool'", "refused"),
+        (500, "image input is not supported by this server", "refused"),
         (402, "no", "refused"),
         (404, "no", "refused"),
         (408, "no", "unavailable"),

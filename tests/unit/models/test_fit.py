@@ -56,6 +56,9 @@ def taught(words: str, status: int | None = 400, asked: ModelRequest = FULL, nam
         ("No endpoints found that support image input", "no_images@1"),
         ("this model is missing data required for image input", "no_images@1"),
         ("openai/x is not a multimodal model", "no_images@1"),
+        ("messages[2]: invalid type: sequence, expected a string", "no_images@1"),
+        ("JSON format issue: expected string at field messages.content got instead array", "no_images@1"),
+        ('Failed to parse messages: Unsupported content part type: "image_url"', "no_images@1"),
         ("Conversation roles must alternate user/assistant/user/assistant/...", "alternate@1"),
         ("System role not supported", "no_system@1"),
         ("Developer instruction is not enabled for models/gemma-3-27b-it: invalid system instruction", "no_system@1"),
@@ -98,6 +101,11 @@ def test_other_refusals_teach_nothing(words: str) -> None:
 @pytest.mark.parametrize("status", [401, 402, 403, 407, 429])
 def test_a_refused_key_or_an_empty_account_teaches_nothing(status: int) -> None:
     assert taught("does not support tools", status) is None
+
+
+def test_a_server_that_takes_one_text_gets_one_if_no_image_is_to_blame() -> None:
+    asked = request(user([{"type": "text", "text": "see"}]), tools=False, system="")
+    assert taught("messages[2]: invalid type: sequence, expected a string", asked=asked) == "plain_text@1"
 
 
 def test_what_the_request_does_not_hold_is_not_to_blame() -> None:
