@@ -47,9 +47,7 @@ _IMAGE = r"(images?|image_url|vision|multi-?modal(ity)?)\b"
 _TOOLS = r"(tools?|tool[ _-]?(calls?|calling|use|choice)|functions?|function[ _-]?(calls?|calling))\b"
 
 
-_ONE_TEXT = (
-    r"(list|sequence|array|map).{0,40}str|expected (a )?string|expected str.{0,60}(array|list)|can only concatenate str"
-)
+_ONE_TEXT = r"(sequence|array|list).{0,20}expected (a )?str|expected (a )?str\w*.{0,60}\b(array|list|sequence)\b|can only concatenate str"
 """How servers say that they take a content as one text only."""
 
 
@@ -85,7 +83,8 @@ _SIGNS: tuple[_Sign, ...] = (
         rf"{_TOOLS}.{{0,60}}({_NO})",
         rf"({_NO}).{{0,40}}{_TOOLS}",
         r"support tool use|enable-auto-tool-choice|only user,? (and )?assistant",
-        never=r"schema|tool_call_id|tool_use_id|role .?tool|must be (a response|followed)|tool_result",
+        # A place within the calls or the tools is named: something is wrong with that one.
+        never=r"schema|tool_call_id|tool_use_id|role .?tool|must be (a response|followed)|tool_result|(tool_calls|tools)[\[.]\d",
     ),
     _sign("alternate@1", r"alternat|consecutive (user|assistant)|same role in a row"),
     _sign("answer_results@1", r"role.{0,10}user.{0,20}after.{0,10}role.{0,5}tool"),

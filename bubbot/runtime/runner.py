@@ -279,16 +279,21 @@ class ModelRunner:
         """
         attempts = AttemptRecorder(call.model.name, self._elapsed)
         lessons: list[Lesson] = []
-        spent, has_repeated = 0.0, False
+        tried: list[Lesson] = []
+        spent, refusal, has_repeated = 0.0, "", False
         try:
             while True:
                 try:
                     reply = await self._try_model(call, attempts, show_text)
                     break
-                except ModelRefused:
+                except ModelRefused as error:
                     lesson = attempts.lesson
-                    if lesson is None or lesson in lessons or len(lessons) == MAX_LESSONS:
+                    if lesson is None or lesson in tried or len(tried) == MAX_LESSONS:
                         raise
+                    if lessons and str(error) == refusal:  # the newest lesson was a wrong guess
+                        self._lessons.drop([lessons.pop()])
+                    refusal = str(error)
+                    tried.append(lesson)
                     lessons.append(lesson)
                     self._lessons.try_out(lesson)
                 except ModelUnavailable as error:
@@ -305,7 +310,7 @@ class ModelRunner:
             raise
         finally:
             facts["attempts"] = attempts.as_json()
-            if call.is_sent or lessons or has_repeated:
+            if call.is_sent or tried or has_repeated:
                 facts["cost"] = None if call.cost is None else call.cost + spent
         if lessons:
             await self._keep_lessons(call.turn, lessons)

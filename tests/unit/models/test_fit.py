@@ -88,6 +88,7 @@ def test_a_refusal_names_what_to_change(words: str, rule: str) -> None:
     [
         "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'.",
         "Invalid schema for function 'memory_show': not valid under any of the given schemas",
+        "Invalid type for 'tools[0].function.strict': expected a boolean",
         "The model `x` does not exist",
         "Your organization must be verified to stream this model",
         "a passing trouble",
@@ -101,6 +102,14 @@ def test_other_refusals_teach_nothing(words: str) -> None:
 @pytest.mark.parametrize("status", [401, 402, 403, 407, 429])
 def test_a_refused_key_or_an_empty_account_teaches_nothing(status: int) -> None:
     assert taught("does not support tools", status) is None
+
+
+def test_an_id_that_is_too_long_costs_neither_tools_nor_images() -> None:
+    asked = request(user([{"type": "text", "text": "see"}, IMAGE]), called("x" * 65), result("x" * 65))
+    words = (
+        "Invalid 'messages[1].tool_calls[0].id': string too long. Expected a string with maximum length 40, but got 65."
+    )
+    assert taught(words, asked=asked) == "ids:openai@1"
 
 
 def test_a_server_that_takes_one_text_gets_one_if_no_image_is_to_blame() -> None:

@@ -158,6 +158,18 @@ async def test_several_refusals_of_one_call_are_bounded(memory_store: TapeStore)
     assert client.refused == 2 <= MAX_LESSONS
 
 
+async def test_of_several_guesses_only_what_helped_is_remembered(memory_store: TapeStore) -> None:
+    """The words speak for both, and the same words come again after the first."""
+    words = "tools are not supported, or system messages are not supported"
+    model, client, late = strict(lambda request: words if request.system else "")
+    async with running(memory_store, model) as bench:
+        late.lessons = bench.lessons
+        assert (await bench.say("hello")).status == "answered"
+        assert [each["rule"] for each in await bench.events(MODEL_LEARNED, MODELS_TAPE)] == ["no_system@1"]
+        await bench.say("again")
+    assert (client.refused, bool(client.requests[-1].tools)) == (2, True)
+
+
 async def test_an_owner_lets_it_be_asked_in_the_usual_form_again(memory_store: TapeStore) -> None:
     model, client, late = strict(no_tools)
     async with running(memory_store, model) as bench:
