@@ -1,6 +1,6 @@
 """Fits each request to its model just before it is sent: by what its provider declares, then by what refusals taught. No I/O.
 
-The rules themselves are in `bubbot.runtime.request_rules`. `docs/reference/models.md` has the rules of the providers with their sources.
+The rules themselves are in `bubbot.runtime.request_rules`; `tests/provider_rules.py` has those of the providers with their sources.
 """
 
 from __future__ import annotations
