@@ -190,6 +190,16 @@ class TestLearned:
             assert "stream_options" not in turn.verdicts[-1].body
         await assert_kept(talk)
 
+    async def test_a_refusal_of_ids_takes_no_image_away(self, tmp_path: Path, server: StrictServer) -> None:
+        """Its words speak of strings, as those of servers that take text alone."""
+        talk = Talk(tmp_path / "home", server, "openai/gpt-4-turbo", files={"photo": PNG})
+        async with talk.opened():
+            await talk.say(",model openai/gpt-4o")
+            assert answered(await talk.say("What is this?", attachments=(PHOTO,)))
+            turn = await talk.say("look", Told("", LOOKS.calls, call_ids=("x" * 65,)))
+        assert (answered(turn), turn.rules) == (True, ["ids_of_40"]), turn.result
+        assert "image_url" in str(turn.verdicts[-1].body)
+
     async def test_white_space_beside_calls(self, tmp_path: Path, server: StrictServer) -> None:
         talk = Talk(tmp_path / "home", server, "openai/claude-sonnet-4-5")
         async with talk.opened():
