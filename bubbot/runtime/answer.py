@@ -21,7 +21,8 @@ _EMPTY = (
     rf"(?:[{_INVISIBLE}#>]|&(?:nbsp|zwn?j|shy|e[nm]sp|thinsp|#(?:160|173|820[2-7]|8288|65279)|#x(?:a0|ad|200[a-f]|2060|feff));"
     rf"|</?(?:br|p)\s*/?>|{_FENCE}[\w+#.\-]*[^\S\n]*\n[{_INVISIBLE}]*{_FENCE}[^\S\n]*$|{_FENCE}\s*\Z|!?\[\]\(\))"
 )
-_NOTHING = re.compile(rf"{_EMPTY}*+", re.IGNORECASE | re.MULTILINE)
+# An atomic group: Python before 3.11.5 lets a possessive one fail where it need not.
+_NOTHING = re.compile(rf"(?>{_EMPTY}*)", re.IGNORECASE | re.MULTILINE)
 """What leaves nothing to read: invisible characters, also as HTML, and Markdown around nothing."""
 _EMPTY_PIECE = re.compile(_EMPTY, re.IGNORECASE | re.MULTILINE)
 _FENCE_LINE = re.compile(rf"{_FENCE}[\w+#.\-]*[^\S\n]*(?:\n|\Z)", re.MULTILINE)
