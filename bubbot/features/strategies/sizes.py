@@ -80,8 +80,9 @@ class ContextSizes:
     async def _compare(self, call: ModelCall, reply: ModelReply) -> None:
         """Notice a server that reads a part of what it is sent: two answers in a row whose counts are too low."""
         read, before = reply.usage.input_tokens, self._read.pop(call.model.name, None)
-        least = least_tokens(call.request, with_tools=reply.fit is None)  # a model may refuse tools
-        if read < LEAST_READ or reply.usage.cached_tokens or least <= read:
+        # Nearly always there are more tokens than this, and nobody has to look at each text.
+        is_plain = len(call.request.as_bytes()) // MAX_CHARACTERS <= read
+        if is_plain or read < LEAST_READ or reply.usage.cached_tokens or self._least_tokens(call, reply) <= read:
             self._read[call.model.name] = 0
             return
         self._read[call.model.name] = read
@@ -91,6 +92,10 @@ class ContextSizes:
             return
         is_ollama = call.model.name.partition("/")[0] in OLLAMA or call.model.traits.server.endswith(OLLAMA_PORT)
         self._say(call.turn, "ollama_reads_less" if is_ollama else "model_reads_less", call.model, tokens=read)
+
+    @staticmethod
+    def _least_tokens(call: ModelCall, reply: ModelReply) -> int:
+        return least_tokens(call.request, with_tools=reply.fit is None)  # a model may refuse tools
 
     async def _learn(self, model: Model, rule: str, tokens: int) -> bool:
         """Remember a size; return false if as much is known."""
