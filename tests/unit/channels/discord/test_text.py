@@ -28,6 +28,8 @@ OF_LINES = [
     ("||hidden||", "||hidden||"),
     ("a || b || c", "a \\|\\| b \\|\\| c"),
     ("`co*de`", "`co*de`"),
+    ("*a `x_y` b*", "a `x_y` b"),  # Discord would end the italics within the code
+    ("**a `x_y` b**", "**a `x_y` b**"),
     ("`` a`b ``", "``a`b``"),
     ("`` `a` ``", "`` `a` ``"),
     ("![alt](https://x.example/a.png)", "[alt](https://x.example/a.png)"),
