@@ -13,6 +13,10 @@ ALLOWED_CONTROLS = "\n\t\u200c\u200d"
 _OBEYED = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 """Unicode categories that a terminal obeys: C0, C1, formats (with all direction changes), surrogates, separators."""
 
+SQUARE_SIGNS = "【】〔〕〖〗〘〙〚〛⁅⁆⟦⟧⟬⟭⦋⦌⦍⦎⦏⦐❲❳⸢⸣⸤⸥「」｢｣⌈⌉⌊⌋⎡⎣⎤⎦⹕⹖⹗⹘"
+"""Other characters that look like square brackets."""
+ANGLED_SIGNS = "<＜﹤‹〈〈⟨ᐸ˂❮❰⧼≺"
+"""Characters that look like the beginning of a tag."""
 _LANGUAGE = r"(?ai)[a-z]{2,8}(-[a-z0-9]{1,8}){0,4}"
 _SURROGATE = "[\ud800-\udfff]"
 _UNITS = ((10**9, "GB"), (10**6, "MB"))
@@ -34,6 +38,21 @@ def clean_json(value: Any) -> Any:
     if text.isascii() or not re.search(_SURROGATE, text):
         return value
     return json.loads(re.sub(_SURROGATE, "\N{REPLACEMENT CHARACTER}", text))
+
+
+def clean_label(text: str, limit: int | None = None) -> str:
+    """Write a text on one line for use within brackets, which it cannot close; cut to `limit` characters, if there is one."""
+    chars = "".join(_label_char(char) for char in text)
+    return " ".join(chars.split())[:limit].strip()
+
+
+def _label_char(char: str) -> str:
+    category, plain = unicodedata.category(char), unicodedata.normalize("NFKC", char)
+    if char in SQUARE_SIGNS or char in ANGLED_SIGNS or any(part in "[]<>" for part in plain):
+        return "_"
+    if category in ("Cf", "Cs"):
+        return ""
+    return " " if category in ("Cc", "Cn", "Co", "Zl", "Zp", "Zs") else char
 
 
 def read_language(tag: object) -> str:

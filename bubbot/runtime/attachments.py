@@ -8,10 +8,9 @@ from typing import Protocol, TypeAlias
 
 from bubbot.errors import FetchFailed
 from bubbot.ports.channel import Attachment, Inbound
-from bubbot.ports.text import clean, format_bytes
+from bubbot.ports.text import clean, clean_label, format_bytes
 from bubbot.ports.turn import AcceptedInbound
 from bubbot.records import dataclass
-from bubbot.runtime.context.quoting import clean_label
 from bubbot.runtime.context.selectors import OWN_PART_KEY
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.handle import TapeHandle

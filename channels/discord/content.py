@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 from bubbot.ports.channel import Attachment, AttachmentKind
+from bubbot.ports.text import clean_label
 from channels.discord.rich_content import component_texts, embed_texts, uploaded_media, write_note
 from channels.platform.json_values import (
     Raw,
@@ -16,7 +17,6 @@ from channels.platform.json_values import (
     require_objects,
     require_text,
 )
-from channels.platform.labels import clean_words
 
 VOICE_MESSAGE_FLAG = 1 << 13
 """The message flag of a voice message."""
@@ -122,7 +122,7 @@ def _describe_poll(poll: Raw) -> str:
     for answer in require_objects(poll.get("answers")):
         count = votes.get(answer.get("answer_id"))
         counted = f" ({count})" if isinstance(count, int) and count else ""
-        lines.append(f"- {clean_words(_poll_text(answer.get('poll_media')))}{counted}")
+        lines.append(f"- {clean_label(_poll_text(answer.get('poll_media')))}{counted}")
     return "\n".join(lines)
 
 

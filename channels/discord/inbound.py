@@ -21,7 +21,7 @@ from bubbot.ports.channel import (
     Sender,
     UnparsedUpdate,
 )
-from bubbot.ports.text import clean_json
+from bubbot.ports.text import clean_json, clean_label
 from channels.discord.content import (
     describe_command,
     describe_extras,
@@ -40,7 +40,7 @@ from channels.discord.message_types import (
 )
 from channels.discord.rich_content import component_texts
 from channels.platform.json_values import Raw, find_object, require_number, require_objects, require_text
-from channels.platform.labels import clean_name, clean_words
+from channels.platform.labels import clean_note_name
 
 FORWARD_REFERENCE_TYPE = 1
 """The type of a reference to a forwarded message."""
@@ -281,7 +281,7 @@ class _DiscordMessageReader:
         if self._text or self._files or (quote and quote.text):
             return ""
         unknown = sorted(name for name, value in self._raw.items() if value and name not in KNOWN_FIELDS)
-        return clean_words(", ".join(unknown)) or "no content"
+        return clean_label(", ".join(unknown)) or "no content"
 
     def _names_in(self, message: Raw) -> MentionNames:
         scene = self._scene
@@ -309,7 +309,7 @@ class _DiscordMessageReader:
     def _describe_origin(self, message: Raw) -> str:
         """Return the mark of a forward. Discord does not name the author, and the channel only by its id."""
         reference = find_object(message, "message_reference") or {}
-        channel = clean_name(self._scene.channel_names.get(str(reference.get("channel_id")), ""))
+        channel = clean_note_name(self._scene.channel_names.get(str(reference.get("channel_id")), ""))
         return f"[forwarded from #{channel}]" if channel else "[forwarded]"
 
     def _all_files(self, message: Raw, channel: str, number: str) -> tuple[Attachment, ...]:

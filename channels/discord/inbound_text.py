@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
-from channels.platform.labels import clean_name
+from channels.platform.labels import clean_note_name
 
 _TAG = re.compile(
     r"<(?P<kind>@!?|@&|#|a?:[A-Za-z0-9_]{1,64}:)(?P<id>[0-9]{1,20})>"
@@ -130,4 +130,4 @@ def _tag_name(kind: str, number: str, names: MentionNames) -> str:
         name, sign = names.channels.get(number), "#"
     else:
         return ":" + kind.removeprefix("a").strip(":") + ":"
-    return f"{sign}{clean_name(name)}" if name else ""
+    return f"{sign}{clean_note_name(name)}" if name else ""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from urllib.parse import quote
 
+from bubbot.ports.text import clean_label
 from channels.platform.json_values import Raw, find_object, require_number, require_objects, require_text
-from channels.platform.labels import clean_words
 
 POLL_RESULT_EMBED = "poll_result"
 """The type of the embed that Discord adds to a poll which has ended."""
@@ -15,11 +15,11 @@ POLL_RESULT_EMBED = "poll_result"
 
 def write_note(kind: str, words: str = "", address: str = "") -> str:
     """Write what is no text, such as a button: `[button Log (https://example.org)]`."""
-    return f"[{_with_address(f'{kind} {clean_words(words)}'.strip(), address)}]"
+    return f"[{_with_address(f'{kind} {clean_label(words)}'.strip(), address)}]"
 
 
 def _with_address(words: str, address: str) -> str:
-    signs = (char if char == clean_words(char) else quote(char, errors="replace") for char in "".join(address.split()))
+    signs = (char if char == clean_label(char) else quote(char, errors="replace") for char in "".join(address.split()))
     address = "".join(signs)
     return f"{words} ({address})" if address else words
 
@@ -127,7 +127,7 @@ def _menu(component: Raw) -> Iterator[str]:
 def _options(component: Raw) -> Iterator[str]:
     for option in require_objects(component.get("options")):
         words = [require_text(option.get(name)) for name in ("label", "description")]
-        yield f"- {': '.join(clean_words(text) for text in words if text.strip())}"
+        yield f"- {': '.join(clean_label(text) for text in words if text.strip())}"
 
 
 def _text(component: Raw) -> Iterator[str]:

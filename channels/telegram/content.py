@@ -20,7 +20,7 @@ from channels.platform.json_values import (
     require_objects,
     require_text,
 )
-from channels.platform.labels import clean_name
+from channels.platform.labels import clean_note_name
 from channels.telegram.inbound_text import annotate_text
 from channels.telegram.rich import find_rich_files
 
@@ -189,7 +189,7 @@ def describe_buttons(message: Raw) -> str:
 
 
 def _format_button(button: Raw) -> str:
-    label, address = clean_name(require_text(button["text"])), require_text(button.get("url"))
+    label, address = clean_note_name(require_text(button["text"])), require_text(button.get("url"))
     return f"{label} ({_one_line(address)})" if address else label
 
 
@@ -201,7 +201,7 @@ def describe_forward(message: Raw) -> str:
     person = find_object(origin, "sender_user")
     chat = find_object(origin, "sender_chat") or find_object(origin, "chat")
     name = person_name(person) if person else chat_name(chat) if chat else require_text(origin.get("sender_user_name"))
-    names = [clean_name(each) for each in (name, require_text(origin.get("author_signature")))]
+    names = [clean_note_name(each) for each in (name, require_text(origin.get("author_signature")))]
     return f"[forwarded from {', '.join(filter(None, names))}]" if any(names) else "[forwarded]"
 
 
@@ -306,19 +306,19 @@ def _paid_media(paid: Raw, _: Raw) -> str:
 
 
 def _story(story: Raw, _: Raw) -> str:
-    return f"[story of {clean_name(chat_name(require_object(story['chat'])))}]"
+    return f"[story of {clean_note_name(chat_name(require_object(story['chat'])))}]"
 
 
 def _giveaway(giveaway: Raw, _: Raw) -> str:
-    chats = ", ".join(clean_name(chat_name(chat)) for chat in require_objects(giveaway["chats"]))
+    chats = ", ".join(clean_note_name(chat_name(chat)) for chat in require_objects(giveaway["chats"]))
     ends = datetime.fromtimestamp(require_number(giveaway["winners_selection_date"]), UTC)
     winners = f"{require_number(giveaway['winner_count'])} winners"
     return _note(f"giveaway of {chats}", *_prize(giveaway), winners, f"ends {ends:%Y-%m-%d %H:%M} UTC")
 
 
 def _giveaway_winners(giveaway: Raw, _: Raw) -> str:
-    chat = clean_name(chat_name(require_object(giveaway["chat"])))
-    names = (clean_name(person_name(winner)) for winner in require_objects(giveaway["winners"]))
+    chat = clean_note_name(chat_name(require_object(giveaway["chat"])))
+    names = (clean_note_name(person_name(winner)) for winner in require_objects(giveaway["winners"]))
     return _note(f"winners of a giveaway of {chat}", *_prize(giveaway), ", ".join(names))
 
 
@@ -347,16 +347,16 @@ def _unique_gift(info: Raw, _: Raw) -> str:
 
 def _users_shared(shared: Raw, _: Raw) -> str:
     people = require_objects(shared["users"])
-    names = (clean_name(person_name(person)) or str(require_number(person["user_id"])) for person in people)
+    names = (clean_note_name(person_name(person)) or str(require_number(person["user_id"])) for person in people)
     return f"[shared people {', '.join(names)}]"
 
 
 def _chat_shared(shared: Raw, _: Raw) -> str:
-    return f"[shared chat {clean_name(chat_name(shared)) or require_number(shared['chat_id'])}]"
+    return f"[shared chat {clean_note_name(chat_name(shared)) or require_number(shared['chat_id'])}]"
 
 
 def _web_app_data(data: Raw, _: Raw) -> str:
-    return f"[data of the button {clean_name(require_text(data['button_text']))}]\n{require_text(data['data'])}"
+    return f"[data of the button {clean_note_name(require_text(data['button_text']))}]\n{require_text(data['data'])}"
 
 
 def _passport(_: Raw, __: Raw) -> str:

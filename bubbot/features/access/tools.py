@@ -21,7 +21,7 @@ from bubbot.features.access.state import AccountKey, GroupAudience, LinkCode, Ro
 from bubbot.identity import is_id
 from bubbot.ports.access import Audience
 from bubbot.ports.channel import TERMINAL_CHANNEL, Button, ButtonSet, Outbound, Role
-from bubbot.ports.text import clean
+from bubbot.ports.text import clean, clean_label
 from bubbot.ports.tool import (
     ADMINISTERS,
     INSIDE,
@@ -35,7 +35,6 @@ from bubbot.ports.tool import (
     tool,
 )
 from bubbot.ports.turn import Turn
-from bubbot.runtime.context.quoting import clean_label
 from bubbot.tape.entry import TapeEntry
 from bubbot.texts import COMMAND_PREFIX, Texts
 

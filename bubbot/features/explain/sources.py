@@ -14,8 +14,9 @@ from itertools import accumulate, pairwise
 
 from bubbot.features.explain.reading import read_content
 from bubbot.ports.model import ToolCall
+from bubbot.ports.text import clean_label
 from bubbot.records import dataclass
-from bubbot.runtime.context.quoting import clean_label, clean_name
+from bubbot.runtime.context.quoting import clean_name
 from bubbot.runtime.context.selectors import OWN_PART_KEY, format_sender, text_of
 from bubbot.runtime.turns import read_calls, read_results
 from bubbot.tape.entry import Kind, TapeEntry, encode, objects_of

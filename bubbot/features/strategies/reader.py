@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bubbot.ports.text import clean_label
 from bubbot.records import dataclass
 from bubbot.runtime.context.attachments import FILE, describe_file, describe_image, is_attached
-from bubbot.runtime.context.quoting import clean_label
 from bubbot.runtime.context.selectors import format_sender, text_of
 from bubbot.runtime.turns import read_calls, read_results
 from bubbot.tape.corrections import Corrections, hides

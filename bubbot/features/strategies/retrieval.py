@@ -7,8 +7,9 @@ from typing import Any
 
 from bubbot.features.strategies.compact import compact_messages, find_floor
 from bubbot.features.strategies.events import CUT, RECALLED
+from bubbot.ports.text import clean_label
 from bubbot.records import dataclass
-from bubbot.runtime.context.quoting import clean_label, quote_text
+from bubbot.runtime.context.quoting import quote_text
 from bubbot.runtime.context.selectors import (
     ContextMessage,
     find_correction,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import unicodedata
 
+from bubbot.ports.text import clean_label
 from bubbot.records import dataclass
-from bubbot.runtime.context.quoting import clean_label
 
 TAKEN_UP = "topic/"
 """The beginning of the name of an anchor that takes up a topic and opens a window."""

@@ -20,9 +20,9 @@ from bubbot.features.topics.view import (
     topic_of,
 )
 from bubbot.ports.channel import Button
+from bubbot.ports.text import clean_label
 from bubbot.ports.tool import INSIDE, READS_PEOPLE, CommandHelp, HelpTopic, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
-from bubbot.runtime.context.quoting import clean_label
 from bubbot.tape.anchor import anchor
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.provenance import Source, most_foreign, note_source, stamp_of, track_reads

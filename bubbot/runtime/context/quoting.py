@@ -12,6 +12,8 @@ import re
 import unicodedata
 from functools import cache
 
+from bubbot.ports.text import ANGLED_SIGNS, SQUARE_SIGNS, clean_label
+
 MAX_DISPLAY_NAME_CHARS = 64
 """Characters of a display name."""
 INDENT = "    "
@@ -21,10 +23,7 @@ PROMPT_TAGS = ("memory", "runtimecontract", "command")
 
 _BREAK = "\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]"
 _BIDI = "[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
-_SQUARE = "【】〔〕〖〗〘〙〚〛⁅⁆⟦⟧⟬⟭⦋⦌⦍⦎⦏⦐❲❳⸢⸣⸤⸥「」｢｣⌈⌉⌊⌋⎡⎣⎤⎦⹕⹖⹗⹘"
-"""Other characters that look like square brackets."""
-_ANGLED = "<＜﹤‹〈〈⟨ᐸ˂❮❰⧼≺"
-_TAG = f"[{_ANGLED}](?=([^{_ANGLED}]{{0,48}}))"
+_TAG = f"[{ANGLED_SIGNS}](?=([^{ANGLED_SIGNS}]{{0,48}}))"
 _BLANK = "\u115f\u1160\u2800\u3164\uffa0"
 """Letters and signs that are invisible."""
 _NAME_MARKS = "♯⋕꞉∶ː˸։׃܃܄⁚ꓽ︓﹕"
@@ -70,12 +69,6 @@ def clean_name(name: str) -> str:
     return " ".join("".join(chars).split())[:MAX_DISPLAY_NAME_CHARS].strip()
 
 
-def clean_label(text: str, limit: int) -> str:
-    """Write a text on one line for use within brackets, which it cannot close; cut to `limit` characters."""
-    chars = "".join(_label_char(char) for char in text)
-    return " ".join(chars.split())[:limit].strip()
-
-
 def clean_field(text: str, limit: int) -> str:
     """Write a text as one of several fields within brackets: it can neither close them nor begin another field.
 
@@ -102,7 +95,7 @@ def _json_escape(match: re.Match[str]) -> str:
 
 def _escaped_line(line: str) -> str:
     first = _first_visible(line)
-    return f"\\{line}" if first and (first in "[]" or first in _SQUARE) else line
+    return f"\\{line}" if first and (first in "[]" or first in SQUARE_SIGNS) else line
 
 
 def _first_visible(line: str) -> str:
@@ -125,25 +118,18 @@ def _is_tag(following: str) -> bool:
 
 def _is_name_char(char: str) -> bool:
     category = unicodedata.category(char)
-    if char in "[]<>#:" or char in _NAME_MARKS or char in _BLANK or char in _ANGLED:
+    if char in "[]<>#:" or char in _NAME_MARKS or char in _BLANK or char in ANGLED_SIGNS:
         return False
     return category not in ("Ps", "Pe", "Cf", "Cs", "Co", "Cn") and (category != "Cc" or char.isspace())
-
-
-def _label_char(char: str) -> str:
-    category, plain = unicodedata.category(char), unicodedata.normalize("NFKC", char)
-    if char in _SQUARE or char in _ANGLED or any(part in "[]<>" for part in plain):
-        return "_"
-    if category in ("Cf", "Cs"):
-        return ""
-    return " " if category in ("Cc", "Cn", "Co", "Zl", "Zp", "Zs") else char
 
 
 def _quoted_char(char: str) -> str:
     if char.isascii() and char not in "[]<>":
         return char
     plain = unicodedata.normalize("NFKC", char)
-    looks_alike = any(part in '"[]<>\\' for part in plain) or char in "“”„‟" or char in _SQUARE or char in _ANGLED
+    looks_alike = (
+        any(part in '"[]<>\\' for part in plain) or char in "“”„‟" or char in SQUARE_SIGNS or char in ANGLED_SIGNS
+    )
     if looks_alike or not char.isprintable():
         return json.dumps(char)[1:-1] if not char.isascii() else f"\\u{ord(char):04x}"
     return char

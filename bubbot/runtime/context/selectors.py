@@ -8,6 +8,7 @@ from datetime import tzinfo
 from operator import attrgetter
 from typing import Any
 
+from bubbot.ports.text import clean_label
 from bubbot.records import dataclass
 from bubbot.runtime.context.attachments import (
     MAX_REQUEST_IMAGE_BYTES,
@@ -17,15 +18,7 @@ from bubbot.runtime.context.attachments import (
     select_images,
 )
 from bubbot.runtime.context.pairing import PairedCall, count_results, pair_calls
-from bubbot.runtime.context.quoting import (
-    INDENT,
-    clean_label,
-    clean_name,
-    escape_json,
-    escape_people_text,
-    indent_lines,
-    quote_text,
-)
+from bubbot.runtime.context.quoting import INDENT, clean_name, escape_json, escape_people_text, indent_lines, quote_text
 from bubbot.tape.entry import THOUGHTS, JsonObject, Kind, TapeEntry, canonical, encode, int_field, thaw
 from bubbot.tape.handle import CORRECTION
 from bubbot.tape.query import parse_moment
