@@ -138,7 +138,7 @@ def choose_model(
         name,
         context_tokens=settings.model.context_tokens,
         own_address=own_address,
-        server=_describe_server(settings, name),
+        server=_find_server(settings, name),
     )
     models = [
         QuarantinedModel(target, Texts(settings.bot.language))
@@ -188,14 +188,12 @@ def _load_later(
     return LazyModel(name, traits, load, lessons if settings.model.context_tokens is None else NoLessons())
 
 
-def _describe_server(settings: Settings, name: str) -> str:
-    """Return host and port of the address of a model if it is configured."""
-    if not settings.model.has_own_address(name):
-        return ""
-    # Imported here: most models are called at their usual address.
-    from bubbot.models.fit import describe_server
+def _find_server(settings: Settings, name: str) -> str:
+    # Imported here: a model that is no provider's needs no list of them.
+    from bubbot.models.openai.providers import find_server
 
-    return describe_server(settings.model.api_base)
+    api_base = settings.model.api_base if settings.model.has_own_address(name) else None
+    return find_server(name, api_base=api_base, variables=read_variables())
 
 
 def needs_litellm(settings: Settings, name: str) -> bool:

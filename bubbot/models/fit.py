@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 from bubbot.errors import ModelRefused
 from bubbot.models.messages import provider_of
@@ -118,11 +117,6 @@ _RENAMED: Mapping[str, str] = MappingProxyType(
 """Parameters with two names; which of them a server takes, it alone knows."""
 
 
-def describe_server(address: str | None) -> str:
-    """Return host and port of a configured address, without credentials; empty if none is configured."""
-    return urlsplit(address).netloc.rpartition("@")[2].lower() if address else ""
-
-
 def limit_output(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameter for the most tokens of an answer, if `[model]` has a limit."""
     return {"max_tokens": settings["max_tokens"]} if settings.get("max_tokens") else {}
@@ -136,7 +130,7 @@ class ModelFit:
         name: str,
         lessons: KnowsLessons,
         *,
-        address: str | None = None,
+        server: str = "",
         rules: Sequence[str] = (),
         parameters: JsonObject | None = None,
     ) -> None:
@@ -145,7 +139,7 @@ class ModelFit:
         Args:
             name: the model, `provider/model`.
             lessons: what refusals taught.
-            address: the configured address; None for the provider's usual one.
+            server: host and port of the address that is named for it; empty for the provider's usual one.
             rules: those that are known of the model, besides those of its provider.
             parameters: those that a request has which does not name them itself.
         """
@@ -153,7 +147,7 @@ class ModelFit:
         self._name = name
         self._provider = provider_of(name)
         self._lessons = lessons
-        self._server = describe_server(address)
+        self._server = server
         self._declared = DECLARED.get(_HOSTS.get(self._server.partition(":")[0], self._provider), ())
         if self._server and self._provider == "openai" and self._server.partition(":")[0] not in _HOSTS:
             self._declared = ()  # any server may borrow the name of OpenAI

@@ -20,18 +20,20 @@ from bubbot.log import Redactor, redact
 from bubbot.models.catalogue import sizes
 from bubbot.models.catalogue.keys import KEY_PROVIDER, PLACEHOLDER_KEY, describe_key_source
 from bubbot.models.failures import build_failure, classify_status, read_error, read_error_status
-from bubbot.models.fit import ModelFit, describe_server, limit_output
+from bubbot.models.fit import ModelFit, limit_output
 from bubbot.models.litellm import errors
 from bubbot.models.litellm.messages import LitellmReply, convert_usage
 from bubbot.models.litellm.quiet import litellm
 from bubbot.models.litellm.wire import StreamEnding
 from bubbot.models.messages import build_messages, provider_of
 from bubbot.models.openai.answer import StreamedAnswer
+from bubbot.models.openai.providers import find_server
 from bubbot.models.provider import CallLimits, ProviderModel, read_limits
 from bubbot.models.reply import FinishReader
 from bubbot.models.usage import UsageMeter
 from bubbot.ports.model import Model, ModelOptions, ModelReply, ModelRequest, TextDelta, Transcript, Usage
 from bubbot.runtime.context.tokens import estimate_tokens
+from bubbot.settings.environment import read_variables
 
 T = TypeVar("T")
 
@@ -44,7 +46,7 @@ class LitellmClient:
         self._limits = limits
         self._meter = meter
         self._endpoint = _endpoint(options)
-        self._server = describe_server(self._endpoint.get("api_base"))
+        self._server = _find_server(options)
         self._finishes = FinishReader(options.name)
         self._own_secrets = Redactor([key for key in (options.settings.get("api_key"),) if key])
 
@@ -243,6 +245,10 @@ def _endpoint(options: ModelOptions) -> dict[str, Any]:
     return endpoint
 
 
+def _find_server(options: ModelOptions) -> str:
+    return find_server(options.name, api_base=_endpoint(options).get("api_base"), variables=read_variables())
+
+
 def has_own_address(endpoint: Mapping[str, Any]) -> bool:
     """Return true if the model is called at an address of the settings: the server there may only borrow the name."""
     return "api_base" in endpoint
@@ -273,7 +279,7 @@ def make_model(
     traits = sizes.find_traits(options.name, context_tokens=size, own_address=own_address)
     client = LitellmClient(options, limits, meter)
     parameters = {"stream_options": {"include_usage": True}} | limit_output(options.settings)
-    fit = ModelFit(options.name, options.lessons, address=_endpoint(options).get("api_base"), parameters=parameters)
+    fit = ModelFit(options.name, options.lessons, server=_find_server(options), parameters=parameters)
     return ProviderModel(options.name, traits, limits, client, meter=meter, fit=fit, sleep=sleep, jitter=jitter)
 
 

@@ -28,7 +28,6 @@ from bubbot.models.failures import (
     read_google_delay,
     read_retry_headers,
 )
-from bubbot.models.fit import describe_server
 from bubbot.models.openai.answer import StreamedAnswer
 from bubbot.models.openai.events import MAX_EVENT_BYTES
 from bubbot.models.openai.http import ConnectionFailed, HttpResponse
@@ -88,7 +87,7 @@ class OpenaiClient:
         self._meter = meter
         self._finishes = FinishReader(name)
         self._own_secrets = Redactor([value.removeprefix("Bearer ") for value in endpoint.headers.values()])
-        self._server = describe_server(endpoint.address) if endpoint.is_own else ""
+        self._server = endpoint.server
         self._headers = {**endpoint.headers, "user-agent": "bubbot"}
         self._chat_headers = self._headers | {
             "content-type": "application/json",

@@ -42,7 +42,7 @@ def make_model(
     fit = ModelFit(
         name,
         options.lessons,
-        address=api_base,
+        server=endpoint.server,
         rules=endpoint.rules,
         parameters=endpoint.parameters | limit_output(settings),
     )

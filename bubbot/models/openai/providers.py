@@ -95,6 +95,7 @@ class Endpoint:
         headers: authorization and the like.
         key_source: the setting or the variables that the key came from; empty if unknown.
         is_own: the address is of the settings: the server there may only borrow the model's name.
+        server: see `find_server`.
         provider: its dialect.
     """
 
@@ -103,6 +104,7 @@ class Endpoint:
     headers: Mapping[str, str] = field(repr=False)
     key_source: str
     is_own: bool
+    server: str
     provider: OpenaiProvider
 
     def url(self, path: str) -> str:
@@ -175,7 +177,26 @@ def resolve_endpoint(name: str, *, api_base: str | None, api_key: str | None, va
     headers = _key_headers(provider, key, parts)
     if provider_of(name) == "openai" and api_base is None:
         headers |= _account_headers(variables)
-    return Endpoint(model, urlunsplit(parts), headers, source, api_base is not None, provider)
+    server = find_server(name, api_base=api_base, variables=variables)
+    return Endpoint(model, urlunsplit(parts), headers, source, api_base is not None, server, provider)
+
+
+def find_server(name: str, *, api_base: str | None, variables: Mapping[str, str]) -> str:
+    """Return host and port of the address that the settings or the environment name for a model, without credentials.
+
+    Empty for the usual address of its provider. What a server refuses, and what it wants back, is known of that server.
+
+    Args:
+        name: the model, `provider/model`.
+        api_base: the configured address of its provider; None if none is configured.
+        variables: the environment.
+    """
+    provider = PROVIDERS.get(provider_of(name))
+    address = api_base or (_first(variables, provider.address_variables) if provider else None)
+    if not address:
+        return ""
+    place = urlsplit(address if "://" in address else f"https://{address}").netloc.rpartition("@")[2].lower()
+    return "" if provider and place == urlsplit(provider.address).netloc else place
 
 
 def _split(address: str, name: str, provider: OpenaiProvider) -> SplitResult:

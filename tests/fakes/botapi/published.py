@@ -19,6 +19,8 @@ from typing import Any, Protocol
 
 import telegram
 
+from tests.fakes.telegram_objects import WORDS
+
 SPEC = os.environ.get("BUBBOT_BOT_API_SPEC", "")
 """The path of the description; empty if there is none."""
 _LIBRARY_ONLY = re.compile("self|api_kwargs|.*_timeout")
@@ -29,19 +31,7 @@ _PLAIN: Mapping[str, tuple[type, ...]] = {
     "Float": (int, float),
     "Boolean": (bool,),
 }
-_WORDS = (
-    "tea",
-    "漢字",
-    "👩‍👩‍👧 family",
-    "a [b] <c>",
-    "two\nlines",
-    "/new",
-    "@bubbot_bot",
-    ",help",
-    "\u202eabc",
-    "x" * 200,
-    "",
-)
+_WORDS = (*WORDS, "")
 _TIMES = re.compile("date|.*_date|unix_time|.*_timestamp")
 _UNTOLD = frozenset({"new_chat_participant", "new_chat_member", "left_chat_participant"})
 """Fields of a message that the platform sends for bots of before 2016, and that the pages do not mention."""

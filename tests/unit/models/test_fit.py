@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from bubbot.errors import ModelRefused
-from bubbot.models.fit import ModelFit, describe_server
+from bubbot.models.fit import ModelFit
+from bubbot.models.openai.providers import find_server, resolve_endpoint
+from bubbot.models.openai.request import encode_request
 from bubbot.ports.model import SIZE_RULES, Lesson, ModelRequest, NoLessons
 from bubbot.runtime.request_rules import apply_rule
 from tests.unit.runtime.test_request_rules import IMAGE, called, request, result, user
 
 OWN = "http://user:secret@127.0.0.1:8080/v1"
+SERVER = "127.0.0.1:8080"
 FULL = request(
     user([{"type": "text", "text": "see"}, IMAGE]),
     user("two", name="ann"),
@@ -38,7 +42,7 @@ class Known:
 def taught(words: str, status: int | None = 400, asked: ModelRequest = FULL, name: str = "openai/x") -> str | None:
     error = ModelRefused("refused")
     error.status, error.words = status, words
-    lesson = ModelFit(name, NoLessons(), address=OWN).read_refusal(error, asked)
+    lesson = ModelFit(name, NoLessons(), server=SERVER).read_refusal(error, asked)
     return lesson.rule if lesson else None
 
 
@@ -128,8 +132,8 @@ def test_what_the_request_does_not_hold_is_not_to_blame() -> None:
         assert taught(words, asked=bare) is None
 
 
-def fitted(name: str, *lessons: Lesson, address: str | None = None, **parameters: Any) -> list[str]:
-    fit = ModelFit(name, Known(*lessons), address=address, parameters=parameters).fit(FULL)[1]
+def fitted(name: str, *lessons: Lesson, server: str = "", **parameters: Any) -> list[str]:
+    fit = ModelFit(name, Known(*lessons), server=server, parameters=parameters).fit(FULL)[1]
     return [rule for rule, _ in fit.rules] if fit else []
 
 
@@ -146,12 +150,12 @@ def fitted(name: str, *lessons: Lesson, address: str | None = None, **parameters
     ],
 )
 def test_each_provider_has_its_rules(name: str, address: str | None, rules: list[str]) -> None:
-    assert fitted(name, address=address) == rules
+    assert fitted(name, server=find_server(name, api_base=address, variables={})) == rules
 
 
 def test_a_lesson_holds_for_its_model_at_its_server() -> None:
     lesson = Lesson("openai/mine", "127.0.0.1:8080", "no_tools@1", ("bubbot/models", 7))
-    fit = ModelFit("openai/mine", Known(lesson), address=OWN)
+    fit = ModelFit("openai/mine", Known(lesson), server=SERVER)
     sent, changed = fit.fit(FULL)
     assert (sent.tools, changed and changed.as_json()) == (
         (),
@@ -161,11 +165,7 @@ def test_a_lesson_holds_for_its_model_at_its_server() -> None:
             "request": sent.digest(),
         },
     )
-    assert (
-        fitted("openai/mine", lesson, address="http://127.0.0.1:9/v1")
-        == fitted("openai/other", lesson, address=OWN)
-        == []
-    )
+    assert fitted("openai/mine", lesson, server="127.0.0.1:9") == fitted("openai/other", lesson, server=SERVER) == []
 
 
 def test_what_is_known_of_the_size_of_a_context_changes_no_request() -> None:
@@ -178,17 +178,17 @@ def test_what_is_known_of_the_size_of_a_context_changes_no_request() -> None:
 
 def test_tools_become_text_before_neighbours_are_joined() -> None:
     """In whatever order a model taught it."""
-    server = describe_server(OWN)
+    server = SERVER
     lessons = [Lesson("openai/mine", server, rule) for rule in ("alternate@1", "no_tools@1")]
-    sent, _ = ModelFit("openai/mine", Known(*lessons), address=OWN).fit(FULL)
+    sent, _ = ModelFit("openai/mine", Known(*lessons), server=SERVER).fit(FULL)
     assert [message["role"] for message in sent.messages] == ["user", "assistant", "user"]
 
 
 def test_messages_that_a_rule_makes_are_joined_too() -> None:
     """A window that opens with the anchor, before people in a row: an alternating template takes it after both rules."""
     window = request({"role": "assistant", "content": "[Anchor created: session/new]"}, user("one"), user("two"))
-    lessons = [Lesson("openai/mine", describe_server(OWN), rule) for rule in ("alternate@1", "first_user@1")]
-    sent, _ = ModelFit("openai/mine", Known(*lessons), address=OWN).fit(window)
+    lessons = [Lesson("openai/mine", SERVER, rule) for rule in ("alternate@1", "first_user@1")]
+    sent, _ = ModelFit("openai/mine", Known(*lessons), server=SERVER).fit(window)
     assert list(sent.messages) == [user("[Anchor created: session/new]\n\none\n\ntwo")]
 
 
@@ -199,5 +199,31 @@ def test_nothing_is_recorded_where_nothing_was_changed() -> None:
     assert (sent.parameters, sent.messages) == ({"max_tokens": 7}, plain.messages)
 
 
-def test_a_server_is_named_without_credentials() -> None:
-    assert (describe_server(OWN), describe_server(None)) == ("127.0.0.1:8080", "")
+@pytest.mark.parametrize(
+    ("name", "address", "variables", "server"),
+    [
+        ("openai/x", None, {}, ""),
+        ("openai/x", OWN, {}, SERVER),
+        ("openai/x", "127.0.0.1:8080/v1", {}, SERVER),
+        ("openai/x", None, {"OPENAI_BASE_URL": OWN}, SERVER),
+        ("openai/x", "https://api.openai.com/v1/", {}, ""),
+        ("ollama/x", None, {"OLLAMA_API_BASE": "http://Box:11434"}, "box:11434"),
+        ("deepseek/x", None, {"OPENAI_BASE_URL": OWN}, ""),
+        ("anthropic/x", OWN, {}, SERVER),
+        ("anthropic/x", None, {}, ""),
+    ],
+)
+def test_a_server_is_named_by_settings_or_environment_without_credentials(
+    name: str, address: str | None, variables: dict[str, str], server: str
+) -> None:
+    assert find_server(name, api_base=address, variables=variables) == server
+
+
+def test_a_server_of_the_environment_is_not_taken_for_openai() -> None:
+    """Servers of one's own refuse what OpenAI wants, such as no text at all beside calls."""
+    endpoint = resolve_endpoint("openai/qwen", api_base=None, api_key="k", variables={"OPENAI_BASE_URL": OWN})
+    body = json.loads(
+        encode_request(request(called("x" * 50), result("x" * 50)), "qwen", "openai/qwen", endpoint.server)
+    )
+    assert body["messages"][1]["content"] == ""
+    assert fitted("openai/qwen", server=endpoint.server) == []
