@@ -175,7 +175,8 @@ def _load_later(
     It gets the values of `[model]` with the name of the provider whose key and address they hold: it may be another one.
     """
     provider = settings.model.provider
-    values = {**_model_values(settings, provider), keys.KEY_PROVIDER: provider}
+    server = _find_server(settings, name)
+    values = {**_model_values(settings, provider), keys.KEY_PROVIDER: provider, keys.SERVER: server}
     options = ModelOptions(name, home.path, values, lessons)
 
     def load() -> Model:

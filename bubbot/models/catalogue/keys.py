@@ -28,6 +28,8 @@ PLACEHOLDER_KEY = "none"
 
 KEY_PROVIDER = "key_provider"
 """In the settings of litellm's adapter: the provider that `api_key` and `api_base` are for, whichever model is called."""
+SERVER = "server"
+"""In the settings of litellm's adapter: what `find_server` says of the model, with the environment."""
 
 
 def describe_key_source(provider: str, *, is_set: bool) -> str:

@@ -18,7 +18,7 @@ import httpx
 from bubbot.errors import ModelError, ModelRefused, ModelUnavailable
 from bubbot.log import Redactor, redact
 from bubbot.models.catalogue import sizes
-from bubbot.models.catalogue.keys import KEY_PROVIDER, PLACEHOLDER_KEY, describe_key_source
+from bubbot.models.catalogue.keys import KEY_PROVIDER, PLACEHOLDER_KEY, SERVER, describe_key_source
 from bubbot.models.failures import build_failure, classify_status, read_error, read_error_status
 from bubbot.models.fit import ModelFit, limit_output
 from bubbot.models.litellm import errors
@@ -33,7 +33,6 @@ from bubbot.models.reply import FinishReader
 from bubbot.models.usage import UsageMeter
 from bubbot.ports.model import Model, ModelOptions, ModelReply, ModelRequest, TextDelta, Transcript, Usage
 from bubbot.runtime.context.tokens import estimate_tokens
-from bubbot.settings.environment import read_variables
 
 T = TypeVar("T")
 
@@ -246,7 +245,8 @@ def _endpoint(options: ModelOptions) -> dict[str, Any]:
 
 
 def _find_server(options: ModelOptions) -> str:
-    return find_server(options.name, api_base=_endpoint(options).get("api_base"), variables=read_variables())
+    api_base = _endpoint(options).get("api_base")
+    return str(options.settings.get(SERVER) or find_server(options.name, api_base=api_base, variables={}))
 
 
 def has_own_address(endpoint: Mapping[str, Any]) -> bool:

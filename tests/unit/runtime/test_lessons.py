@@ -12,6 +12,7 @@ from bubbot.errors import ModelRefused, ModelUnavailable
 from bubbot.models.fit import ModelFit
 from bubbot.models.provider import CallLimits, ProviderModel
 from bubbot.models.usage import UsageMeter
+from bubbot.ports.channel import Role
 from bubbot.ports.model import Lesson, ModelEvent, ModelReply, ModelRequest, ModelTraits, TextDelta, Transcript, Usage
 from bubbot.runtime.compose import rebuild_sent
 from bubbot.runtime.lessons import MODELS_TAPE, ModelLessons
@@ -20,7 +21,7 @@ from bubbot.tape.events import MODEL_FORGOTTEN, MODEL_LEARNED, STEP_EVENT
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.store import TapeStore
-from tests.budgets import metering, opened, plan
+from tests.budgets import budget_tape, metering, opened, plan
 from tests.turns import HOME, Bench, Options, Replying, running
 
 NAME = "openai/strict"
@@ -98,6 +99,11 @@ async def test_it_is_asked_again_without_what_it_refused_and_asked_so_from_then_
     assert [dict(rule) for rule in answered["fit"]["rules"]] == [{"rule": "no_tools@1"}]
     assert later["attempts"][0]["fit"]["rules"][0]["learned"] == (MODELS_TAPE, 1)
     assert all(each.is_equal for each in rebuilt)
+    forged = {
+        **later,
+        "attempts": [{**later["attempts"][0], "fit": {**later["attempts"][0]["fit"], "request": "0" * 64}}],
+    }
+    assert not (await rebuild_sent(forged, tape, strategies=OWN_STRATEGIES)).is_equal
     assert [each.sent.as_bytes() for each in rebuilt] == [request.as_bytes() for request in client.requests[1:]]
     assert [each.composed.tools != () for each in rebuilt] == [True, True]
 
@@ -190,6 +196,28 @@ async def test_an_owner_lets_it_be_asked_in_the_usual_form_again(memory_store: T
         assert fresh.find_known(NAME) == []
 
 
+async def test_nobody_else_takes_back_what_was_learned(memory_store: TapeStore) -> None:
+    model, client, late = strict(no_tools)
+    async with running(memory_store, model, Options(role=Role.ADMIN)) as bench:
+        late.lessons = bench.lessons
+        await bench.say("hello")
+        assert "owner" in (await bench.say(",model.relearn")).text
+        assert await bench.events(MODEL_FORGOTTEN, MODELS_TAPE) == []
+        await bench.say("again")
+    assert client.refused == 1
+
+
+async def test_of_equal_lessons_the_first_counts(memory_store: TapeStore) -> None:
+    """Two turns at the same moment, in two processes one after the other."""
+    lessons = ModelLessons(budget_tape(memory_store))
+    for _ in range(2):
+        lesson = Lesson(NAME, "", "no_tools@1")
+        lessons.try_out(lesson)
+        await lessons.keep([lesson])
+    await lessons.load()
+    assert [lesson.fact for lesson in lessons.find(NAME, "")] == [(MODELS_TAPE, 1)]
+
+
 @pytest.mark.parametrize("words", ["", "a passing trouble"])
 async def test_a_refusal_that_teaches_nothing_is_not_repeated(memory_store: TapeStore, words: str) -> None:
     model, client, late = strict(lambda _: words or "no")
@@ -227,6 +255,8 @@ class TestMalformed:
             (step,) = await steps(bench)
         assert (result.text, len(model.requests)) == ("fine", 2)
         assert [attempt["status"] for attempt in step["attempts"]] == ["failed", "ok"]
+        assert all(attempt["cost"] > 0 for attempt in step["attempts"])
+        assert step["cost"] == sum(attempt["cost"] for attempt in step["attempts"])
         kinds = [type(event).__name__ for event in shown]
         assert kinds.index("TextDiscarded") in range(kinds.index("TextStreamed"), len(kinds))
         names = [entry.name for entry in await budget_entries(memory_store)]
