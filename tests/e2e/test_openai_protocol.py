@@ -211,6 +211,14 @@ STAYING: dict[str, tuple[Step, type[ModelError], int]] = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("status", [400, 422, 500])
+async def test_a_refusal_of_what_a_request_holds_is_told_from_one_of_a_key(status: int) -> None:
+    """Also a 422, whose words litellm keeps to itself."""
+    error, _ = await failure(fails(status, "Conversation roles must alternate"))
+    assert isinstance(error, ModelRefused)
+    assert error.is_of_request
+
+
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(("step", "kind", "cost"), STAYING.values(), ids=STAYING)
 async def test_what_stays_is_an_error_of_ours_at_a_known_price(step: Step, kind: type[ModelError], cost: int) -> None:
