@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from bubbot.errors import ModelRefused
 from bubbot.models.messages import provider_of
 from bubbot.ports.model import KnowsLessons, Lesson, ModelRequest, RequestFit
-from bubbot.runtime.request_rules import RULE_ORDER, apply_rule
+from bubbot.runtime.request_rules import RULE_ORDER, apply_rule, is_known
 from bubbot.tape.entry import JsonObject
 
 DECLARED: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -184,7 +184,8 @@ class ModelFit:
 
     def _rules(self) -> Sequence[tuple[str, tuple[str, int] | None]]:
         """Return the rules that hold, in the order in which they are applied, each with the fact it was learned from."""
-        lessons = [each for each in self._lessons.find(self._name, self._server) if not each.is_about_size]
+        # Others are about sizes, or from a newer version of bubbot.
+        lessons = [each for each in self._lessons.find(self._name, self._server) if is_known(each.rule)]
         if not lessons:
             return [(rule, None) for rule in self._declared]
         rules: dict[str, tuple[str, int] | None] = dict.fromkeys(self._declared)

@@ -47,12 +47,22 @@ def apply_rule(rule: str, request: ModelRequest) -> ModelRequest:
     Raises:
         ConfigError: this version of bubbot does not know the rule.
     """
-    name, *arguments = rule.partition("@")[0].split(":")
-    version = rule.partition("@")[2]
-    function = _RULES.get(f"{name}@{version}")
-    if function is None:
+    if not is_known(rule):
         raise ConfigError(f"this version of bubbot does not know the rule {rule!r} of requests")
-    return function(request, *arguments)
+    _, *arguments = rule.partition("@")[0].split(":")
+    return _RULES[_key(rule)](request, *arguments)
+
+
+def is_known(rule: str) -> bool:
+    """Return true if this version of bubbot knows a rule: a newer one may have learned others."""
+    key, form = _key(rule), rule.partition("@")[0].partition(":")[2]
+    return key in _RULES and (_RULES[key] is not _fit_ids or form in _ID_FORMS)
+
+
+def _key(rule: str) -> str:
+    """Return the name and the version of a rule, without its arguments."""
+    words, _, version = rule.partition("@")
+    return f"{words.partition(':')[0]}@{version}"
 
 
 def apply_rules(rules: Iterable[str], request: ModelRequest) -> ModelRequest:

@@ -176,6 +176,13 @@ def test_what_is_known_of_the_size_of_a_context_changes_no_request() -> None:
     assert [lesson.find_tokens("context") for lesson in sizes] == [8_192, 0, 0]
 
 
+@pytest.mark.parametrize("rule", ["no_tools@2", "juggle@1", "ids:odd@1", "ids@1", "", "context:8192@1"])
+def test_what_a_newer_version_has_learned_ends_no_turn(rule: str) -> None:
+    """After a downgrade; `replay` says that it does not know the rule."""
+    lessons = [Lesson("openai/mine", SERVER, each) for each in (rule, "no_tools@1")]
+    assert fitted("openai/mine", *lessons, server=SERVER) == ["no_tools@1"]
+
+
 def test_tools_become_text_before_neighbours_are_joined() -> None:
     """In whatever order a model taught it."""
     server = SERVER
