@@ -102,6 +102,18 @@ class Texts:
         assert isinstance(count, int)
         return self.format_commands(catalogue.find(name, count)).format_map(values)
 
+    def say_on(self, surface: str, name: str, /, **values: object) -> str:
+        """Return the sentence of this name for a surface, `NAME@SURFACE`, if there is one, else the one for all of them."""
+        return self.say(self._on(surface, name), **values)
+
+    def template_on(self, surface: str, name: str) -> str:
+        """Return the sentence of `say_on` with its placeholders. Raise `KeyError` for an unknown sentence."""
+        name = self._on(surface, name)
+        return self.format_commands(self._catalogue(name).find(name))
+
+    def _on(self, surface: str, name: str) -> str:
+        return variant if (variant := f"{name}@{surface}") in self._areas else name
+
     def format_number(self, english: str) -> str:
         """Write a number, such as `1,234.5`, with the marks of this language, which its catalogue shows: `1.234,5`."""
         example = self.say("number_example")

@@ -229,7 +229,7 @@ class TestLanguages:
         meanings = {
             (one.name, name): field.description
             for one in tools
-            for name, field in one.args.model_fields.items()
+            for name, field in one.fields.items()
             if field.description
         }
         for texts in map(Texts, OTHERS):

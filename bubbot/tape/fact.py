@@ -1,0 +1,214 @@
+"""Facts: one class is the payload of an event, its validator, its references, its part of a checkpoint and its reference.
+
+The tape keeps the payload as it was written. `Fact.of` is a typed look at it: fields that this version does not know stay
+on the tape and are ignored here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import MappingProxyType
+from typing import Any, ClassVar, Generic, Self, TypeVar, dataclass_transform, get_args
+
+import msgspec
+from msgspec import Struct
+
+from bubbot.errors import TapeCorrupt
+from bubbot.tape.entry import JsonObject, TapeEntry, event, thaw
+from bubbot.tape.provenance import Source, source_of
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
+class Fact(Struct, frozen=True):
+    """The payload of an event, or of an event and of the one that takes it back. Subclasses are frozen, too.
+
+    A field that is absent on older tapes has a default; one that is left out if nothing is to be said is `UNSET`. No field
+    may be called `subject`, `payload`, `to_entry`, `of` or `upgrade`.
+
+    Attributes:
+        EVENTS: the names on the tape, which never change. The second one takes the first one back.
+    """
+
+    EVENTS: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def of(cls, entry: TapeEntry) -> Self:
+        """Read the payload of an entry. Raise `TapeCorrupt` if it does not have this shape."""
+        try:
+            return msgspec.convert(cls.upgrade(entry.data), cls)
+        except msgspec.ValidationError as error:
+            raise TapeCorrupt(f"entry #{entry.id} is not a {entry.name} that can be read: {error}") from error
+
+    @classmethod
+    def upgrade(cls, data: JsonObject) -> JsonObject:
+        """Return the payload of an earlier version with the keys of this one."""
+        return data
+
+    @property
+    def subject(self) -> object:
+        """What the fact is about: of several facts about the same, the newest one counts."""
+        return msgspec.structs.astuple(self)
+
+    def payload(self) -> dict[str, Any]:
+        """Return the data to append, in the order of the class, without the fields that are `UNSET`."""
+        data: dict[str, Any] = msgspec.to_builtins(self, enc_hook=_thaw_object)
+        return data
+
+    def to_entry(self, name: str = "", /, *, key: str | None = None, **meta: Any) -> TapeEntry:
+        """Make the entry to append.
+
+        Args:
+            name: one of `EVENTS`; empty for the first one.
+            key: see `TapeEntry`.
+            **meta: the meta of the entry.
+        """
+        return event(name or self.EVENTS[0], self.payload(), key=key, **meta)
+
+
+def _thaw_object(value: object) -> Any:
+    """Copy a frozen JSON object, which msgspec does not know. Raise `NotImplementedError` for what is no JSON."""
+    if isinstance(value, MappingProxyType):
+        return thaw(value)
+    raise NotImplementedError(f"{type(value).__name__} is not JSON")
+
+
+F = TypeVar("F", bound=Fact)
+S = TypeVar("S", bound=Struct)
+
+
+def models_of(*facts: type[Fact]) -> dict[str, type]:
+    """Return the classes of these facts by the names of their events. Raise `ValueError` if two have a name in common."""
+    found: dict[str, type] = {}
+    for fact in facts:
+        for name in fact.EVENTS:
+            if name in found:
+                raise ValueError(f"{name} is a name of {found[name].__name__} and of {fact.__name__}")
+            found[name] = fact
+    return found
+
+
+class Cited(Generic[F]):
+    """A fact with its place on the tape. In a checkpoint it is its id alone: no words of people get into one.
+
+    Attributes:
+        fact: the fact.
+        id: of its entry.
+        date: when it was stored, ISO 8601 in UTC.
+        source: whose words it is made of.
+    """
+
+    __slots__ = ("date", "fact", "id", "source")
+
+    def __init__(self, fact: F, id: int = 0, date: str = "", source: Source = Source.OWN) -> None:  # noqa: A002 - the field's name
+        self.fact, self.id, self.date, self.source = fact, id, date, source
+
+    @classmethod
+    def of(cls, kind: type[F], entry: TapeEntry) -> Cited[F]:
+        """Read an entry. Raise `TapeCorrupt` as `Fact.of` does."""
+        return cls(kind.of(entry), entry.id, entry.date, source_of(entry))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Cited) and (self.id, self.date, self.fact) == (other.id, other.date, other.fact)
+
+    def __hash__(self) -> int:
+        return hash((self.id, self.fact))
+
+    def __repr__(self) -> str:
+        return f"Cited({self.fact!r}, {self.id})"
+
+
+class Current(Generic[F]):
+    """The facts in force by their subjects, in the order of the tape. A fold changes it in place."""
+
+    def __init__(self, facts: Iterable[Cited[F]] = ()) -> None:
+        self._by_subject = {cited.fact.subject: cited for cited in facts}
+
+    def __iter__(self) -> Iterator[Cited[F]]:
+        return iter(self._by_subject.values())
+
+    def __len__(self) -> int:
+        return len(self._by_subject)
+
+    def __contains__(self, subject: object) -> bool:
+        return subject in self._by_subject
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Current) and [*self._by_subject.items()] == [*other._by_subject.items()]
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Current({[*self]!r})"
+
+    def find(self, subject: object) -> Cited[F] | None:
+        """Return the fact about this; None if there is none."""
+        return self._by_subject.get(subject)
+
+    def put(self, cited: Cited[F]) -> None:
+        """Add a fact in place of an earlier one about the same."""
+        self._by_subject.pop(cited.fact.subject, None)
+        self._by_subject[cited.fact.subject] = cited
+
+    def drop(self, subject: object) -> Cited[F] | None:
+        """Remove the fact about this; return it, or None if there is none."""
+        return self._by_subject.pop(subject, None)
+
+    def drop_if(self, has_ended: Callable[[Cited[F]], bool]) -> None:
+        """Remove the facts that have ended."""
+        for cited in [cited for cited in self if has_ended(cited)]:
+            del self._by_subject[cited.fact.subject]
+
+    def apply(self, kind: type[F], entry: TapeEntry) -> None:
+        """Fold an entry: the first name of the kind puts its fact in force, the second one takes it back."""
+        cited = Cited.of(kind, entry)
+        if entry.name == kind.EVENTS[0]:
+            self.put(cited)
+        else:
+            self.drop(cited.fact.subject)
+
+
+def encode_state(state: Struct) -> dict[str, Any]:
+    """Build what a checkpoint stores of a state: the ids of the facts, and everything else as it is."""
+    saved: dict[str, Any] = msgspec.to_builtins(state, enc_hook=_cite)
+    return saved
+
+
+def _cite(value: object) -> Any:
+    if isinstance(value, Cited):
+        return value.id
+    return [cited.id for cited in value] if isinstance(value, Current) else _thaw_object(value)
+
+
+def decode_state(kind: type[S], saved: JsonObject, cited: Sequence[TapeEntry]) -> S:
+    """Read a state with the entries that it cites.
+
+    Raises:
+        LookupError: one of them is missing.
+        TapeCorrupt: one of them is not the fact that it should be.
+        msgspec.ValidationError: what was saved does not have the shape of the state.
+    """
+    entries = {entry.id: entry for entry in cited}
+
+    def load(annotation: Any, value: Any) -> Any:
+        (fact,) = get_args(annotation)
+        if not _is_current(annotation):
+            return Cited.of(fact, entries[value])
+        return Current(Cited.of(fact, entries[number]) for number in value)
+
+    return msgspec.convert(saved, kind, dec_hook=load)
+
+
+def find_cited(kind: type[Struct], saved: JsonObject) -> list[int]:
+    """Return the ids of the entries that a saved state cites. Raise as `decode_state` does for another shape."""
+    found: list[int] = []
+
+    def collect(annotation: Any, value: Any) -> Any:
+        found.extend(value if _is_current(annotation) else [value])
+        return Current() if _is_current(annotation) else Cited(Fact())
+
+    msgspec.convert(saved, kind, dec_hook=collect)
+    return found
+
+
+def _is_current(annotation: Any) -> bool:
+    return getattr(annotation, "__origin__", None) is Current
