@@ -20,9 +20,9 @@ from bubbot.home import Home
 from bubbot.records import dataclass
 from bubbot.stores.sqlite.store import open_store
 from bubbot.tape.entry import Kind, TapeEntry, encode
-from bubbot.tape.projection import ProjectedTape, Projection
 from bubbot.tape.events import KERNEL_EVENTS
 from bubbot.tape.handle import Clock
+from bubbot.tape.projection import ProjectedTape, Projection
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore

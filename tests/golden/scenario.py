@@ -99,7 +99,7 @@ async def decide_approvals(stage: Stage) -> None:
     for number in stage.numbers(listed):
         await stage.say(OWNER, f",approvals revoke {number}")
     await stage.say(OWNER, send)
-    await stage.say(OWNER, f",deny {stage.find(r'Approval .?.?([2-9A-Z]{5})')} reason=\"not now\"")
+    await stage.say(OWNER, f',deny {stage.find(r"Approval .?.?([2-9A-Z]{5})")} reason="not now"')
     await stage.say(OWNER, send)
     await press(stage, OWNER, "7")
     await press(stage, OWNER, "1")
@@ -136,7 +136,7 @@ async def talk(stage: Stage) -> None:
     for text in (
         "again and again", ",status", ",handoff planning summary=\"We plan.\"", ",correct 1 \"hello there\"", ",vouch 1", ",strategy window",
         ",strategy retrieval", "What about the plan?", ",strategy default", ",model scripted", ",model.relearn", ",topic rome", "Rome is old",
-        ",topic.bind rome", ",topic off", ",summary", ",fork What is up?", ",retry", ",explain What was planned?", 
+        ",topic.bind rome", ",topic off", ",summary", ",fork What is up?", ",retry", ",explain What was planned?",
         ",file.write a.txt \"words\"", ",file.undo a.txt", ",file.send b.txt text=words", ",new", ",unknown.command", "at last",
     ):  # fmt: skip
         await stage.say(OWNER, text)
@@ -160,11 +160,12 @@ async def schedule(stage: Stage) -> None:
     await stage.say(OWNER, f",schedule.edit {jobs[1]} name=tea")
     await stage.say(OWNER, f",schedule.pause {jobs[1]}")
     await stage.say(OWNER, f",schedule.resume {jobs[1]}")
+    for job in jobs[2:4]:  # no model holds these back, so the order of their last facts would depend on tasks
+        await stage.say(OWNER, f",schedule.remove {job}")
     stage.clock.advance(timedelta(days=3))
     for job in stage.jobs():
         await stage.fire(job)
     await stage.say(OWNER, please("schedule_add", when="every 1h", prompt="Say hello"))
-    await stage.say(OWNER, f",schedule.remove {jobs[1]}")
     await stage.say(OWNER, ",schedule every 5h: Say hello")
 
 
@@ -194,5 +195,3 @@ async def run(stage: Stage) -> None:
     async with stage.life():
         for part in (change_access, change_memory, decide_approvals, talk, schedule, fail_deliveries, reset):
             await part(stage)
-
-

@@ -71,7 +71,7 @@ class CountedBytes:
     def __call__(self, size: int) -> bytes:
         """Return bytes as `os.urandom` does."""
         # The stores ask in an order that tasks decide, the others do not.
-        who = sys._getframe(1).f_globals["__name__"]  # noqa: SLF001 - there is no public name for a caller
+        who = sys._getframe(1).f_globals["__name__"]
         self._asked[who] += 1
         return shake_256(f"{who} {self._asked[who]}".encode()).digest(size)
 
@@ -140,13 +140,18 @@ class Stage:
         self._bytes = CountedBytes()
         self._ids = count(1)
         self.sent = asyncio.Event()
+        self.fired = asyncio.Event()
+        self.fired.set()
         self.has_previews = False
-        self.model = LeakyModel(self._wait_for_preview)
+        self.model = LeakyModel(self._hold_back)
 
     @contextmanager
     def fixed(self) -> Iterator[None]:
         """Fix the clock, the ids and the random bytes of everything in this process until the block ends."""
-        replaced = {tapes.now: self.clock, tapes.new_id: lambda: shake_256(f"id {next(self._ids)}".encode()).hexdigest(16)}
+        replaced = {
+            tapes.now: self.clock,
+            tapes.new_id: lambda: shake_256(f"id {next(self._ids)}".encode()).hexdigest(16),
+        }
         with ExitStack() as stack:
             stack.enter_context(patch.object(os, "urandom", self._bytes))
             for name, module in sorted(sys.modules.items()):
@@ -213,7 +218,8 @@ class Stage:
         finally:
             self.has_previews = False
 
-    async def _wait_for_preview(self) -> None:
+    async def _hold_back(self) -> None:
+        await self.fired.wait()
         if self.has_previews:
             async with asyncio.timeout(WAIT):
                 await self.sent.wait()
@@ -230,11 +236,15 @@ class Stage:
                 await runtime.deliverer.wait_until_idle()
 
     async def fire(self, job: str) -> None:
-        """Let a job run, as the timer does."""
+        """Let a job run, as the timer does; the model answers once the timer has noted it."""
         schedule = self.daemon.bot.features.schedule
         assert schedule is not None
         timer = JobTimer(schedule.store, self.daemon.bot.directory.accept, notify_missed=schedule.notify_missed)
-        await timer.check_job(job)
+        self.fired = asyncio.Event()
+        try:
+            await timer.check_job(job)
+        finally:
+            self.fired.set()
         await self.quiet()
 
     def jobs(self) -> Sequence[str]:
