@@ -64,9 +64,14 @@ class Recording:
     encoded: Mapping[str, str]
 
 
-async def record(folder: Path) -> Recording:
-    """Let everything happen in a new home, and return what was stored."""
-    stage = Stage(folder)
+async def record(folder: Path, *, as_found: bool = False) -> Recording:
+    """Let everything happen in a new home, and return what was stored.
+
+    Args:
+        folder: the home.
+        as_found: name the tapes as a bot of this home does, instead of the same in every run.
+    """
+    stage = Stage(folder, as_found=as_found)
     await scenario.run(stage)
     with stage.fixed():
         store = await open_store(Home(folder).database, salt=CountingSalt(), now=stage.clock)

@@ -128,8 +128,9 @@ class Stage:
 
     daemon: Daemon
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, *, as_found: bool = False) -> None:
         self.home = home
+        self._find_workspace = bot_module.find_workspace if as_found else _find_workspace
         self.clock = FixedClock()
         self.read: list[str] = []
         self.buttons: list[tuple[str, str]] = []
@@ -170,7 +171,7 @@ class Stage:
         with (
             self.fixed(),
             patch.object(ChannelFactory, "build_adapter", lambda _, name, *_rest, **_more: platforms[name]),
-            patch.object(bot_module, "find_workspace", _find_workspace),
+            patch.object(bot_module, "find_workspace", self._find_workspace),
             patch.object(live, "FIRST_MESSAGE_DELAY_SECONDS", 1_000.0),
         ):
             async with open_daemon(chosen, Home(self.home), wrappers=wrappers) as self.daemon:
