@@ -148,7 +148,7 @@ def find_events(tapes: Mapping[str, Sequence[TapeEntry]]) -> dict[str, list[str]
     for entries in tapes.values():
         for entry in entries:
             if entry.kind == Kind.EVENT and entry.name and not entry.erased:
-                shape = encode([*_shape(json.loads(encode(entry.payload)))])
+                shape = " ".join(_shape(json.loads(encode(entry.payload))))
                 found.setdefault(entry.name, {}).setdefault(shape, ELAPSED.sub(r'"\1":0', encode(entry.payload)))
     return {name: list(texts.values()) for name, texts in sorted(found.items())}
 

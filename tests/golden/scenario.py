@@ -96,8 +96,8 @@ async def decide_approvals(stage: Stage) -> None:
     await stage.say(OWNER, please("post_send", to="bob3always", text="again"))
     listed = await stage.say(OWNER, ",approvals")
     await stage.say(OWNER, ",approvals revoke 1")
-    for number in stage.numbers(listed):
-        await stage.say(OWNER, f",approvals revoke {number}")
+    for grant in stage.numbers(listed):
+        await stage.say(OWNER, f",approvals revoke {grant}")
     await stage.say(OWNER, send)
     await stage.say(OWNER, f',deny {stage.find(r"Approval .?.?([2-9A-Z]{5})")} reason="not now"')
     await stage.say(OWNER, send)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tarfile
 from pathlib import Path
 
@@ -53,3 +54,17 @@ async def test_each_state_from_its_checkpoint_is_that_from_the_beginning(home: P
         assert seen == {each.name for each in PROJECTIONS}
     finally:
         await store.aclose()
+
+
+@pytest.mark.parametrize("session", ["tg:1", "tg:5"])
+def test_its_recorded_requests_are_built_again_without_a_difference(home: Path, session: str) -> None:
+    done = inside.run(home, "replay", session, "--json")
+    assert done.returncode == 1, done.stderr  # the tools of the recorded bot are not those of this one
+    steps = json.loads(done.stdout)["steps"]
+    assert steps
+    assert [step["entry"] for step in steps if step["recorded"] != "equal"] == []
+
+
+def test_the_doctor_finds_nothing_wrong(home: Path) -> None:
+    done = inside.run(home, "doctor", "--offline")
+    assert done.returncode == 0, done.stdout + done.stderr
