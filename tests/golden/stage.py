@@ -21,6 +21,7 @@ from bubbot.app import tapes
 from bubbot.app.bot import PortWrappers
 from bubbot.app.channel_factory import ChannelFactory
 from bubbot.app.daemon import Daemon, open_daemon
+from bubbot.app.stores import find_workspace
 from bubbot.features.schedule.timer import JobTimer
 from bubbot.gateway import live
 from bubbot.home import Home
@@ -130,7 +131,7 @@ class Stage:
 
     def __init__(self, home: Path, *, as_found: bool = False) -> None:
         self.home = home
-        self._find_workspace = bot_module.find_workspace if as_found else _find_workspace
+        self._find_workspace = find_workspace if as_found else _find_workspace
         self.clock = FixedClock()
         self.read: list[str] = []
         self.buttons: list[tuple[str, str]] = []
