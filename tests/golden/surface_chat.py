@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bubbot.features.memory.settings import MemorySettings
 from tests.golden.surface_stage import fixed_world, golden_stage
 
 WHO = re.compile(r"(?P<sender>\d+)(?P<group>#?)(?P<slash>/?)(?::(?P<language>\w+))?")
@@ -402,11 +403,78 @@ SLASH = """
 1/:zh | ,access.revoke ann
 """
 
+MORE = """
+1 | ,memory.recall
+1 | ,memory.recall scope=user
+1 | ,memory.why
+1 | ,memory.forget x
+1 | ,memory.restore 1
+1 | ,memory.save content=" "
+1 | ,memory.daily content=" "
+1 | ,remember text=" "
+1 | ,memory.forget text=" "
+1 | ,memory.save %LONG%
+1 | ,memory.daily %LONG%
+1 | ,memory.daily date=2026-11-20 content="Ann called."
+1 | ,memory.daily date=2026-11-23 content="Call Ann."
+1 | ,memory.daily date=2026-11-05 content="Met Ann."
+1 | ,memory.daily date=2026-11-19 content="%HALF%"
+1 | ,memory.daily date=2026-11-18 content="%HALF%"
+1 | ,memory
+1 | ,memory.why
+1 | ,memory.forget Ann
+1 | ,access.group -200 everybody
+1 | ,access.group -201 known
+1 | ,access.group -666 leave
+1 | ,access.group
+1 | ,access
+7 | ,access
+7 | ,link
+7 | ,unlink
+7 | ,approve ABCDE
+7 | ,remember I am a bot.
+1 | post to bob
+1 | ,approve {card} chat
+1 | ring the bell
+1 | ,approve {card} always
+1 | ,approvals
+2 | ,approvals revoke 12
+1 | ,new
+1 | ,approvals
+1 | post to bob
+1 | ring the bell
+%LINKS%
+""".replace(
+    "%LINKS%",
+    "\n".join(
+        f"1 | ,access.grant {number}\n{number} | ,link\n1 | ,link {{code{number}}}\n{number} | ,link yes"
+        for number in range(61, 70)
+    ),
+)
+"""Its tail links more accounts than a person may have."""
+
+OFF = """
+1 | ,memory
+1 | ,memory scope=user
+1 | ,memory scope=workspace
+1 | ,remember scope=user x
+1 | ,remember scope=workspace x
+1 | ,remember x
+1 | ,memory.why
+1 | ,memory.save scope=user x
+1 | ,memory.clear scope=workspace
+1:de | ,memory scope=user
+1:zh | ,remember scope=workspace x
+"""
+"""In a home that keeps the memory of chats alone."""
+
 SCRIPTS: Mapping[str, Sequence[str]] = {
     "access": [*ACCESS.split("\n"), *WRONG_CODES.split("\n")],
     "approvals": APPROVALS.split("\n"),
     "memory": MEMORY.split("\n"),
     "slash": SLASH.split("\n"),
+    "more": MORE.split("\n"),
+    "off": OFF.split("\n"),
     **{
         language: [
             line.replace(" |", f":{language} |", 1) if line[:1].isdigit() else line for line in LANGUAGES.split("\n")
@@ -420,8 +488,9 @@ SCRIPTS: Mapping[str, Sequence[str]] = {
 async def record_chat(folder: Path, name: str) -> dict[str, Any]:
     """Say the lines of a script; return the answers by line."""
     recorded: dict[str, Any] = {}
+    memory = MemorySettings(zones=["chat"]) if name == "off" else MemorySettings()
     with fixed_world() as clock:
-        async with golden_stage(folder / f"chat-{name}", clock) as stage:
+        async with golden_stage(folder / f"chat-{name}", clock, memory=memory) as stage:
             for line in filter(None, SCRIPTS[name]):
                 who, _, text = line.partition(" | ")
                 if who == "wait":
@@ -430,7 +499,7 @@ async def record_chat(folder: Path, name: str) -> dict[str, Any]:
                 found = WHO.fullmatch(who)
                 assert found is not None, line
                 said = await stage.say(
-                    text.replace("\\n", "\n").replace("%LONG%", "x" * 40_000).replace("%HUGE%", "x" * 300_000),
+                    _lengthen(text),
                     channel="telegram" if found["slash"] else "discord",
                     sender=found["sender"],
                     group=bool(found["group"]),
@@ -438,6 +507,14 @@ async def record_chat(folder: Path, name: str) -> dict[str, Any]:
                 )
                 recorded[f"{name} {len(recorded) + 1:03} {line}"] = _shorten(said)
     return recorded
+
+
+def _lengthen(text: str) -> str:
+    """Put what cannot be typed into a script for what stands for it: line breaks and long texts."""
+    text = text.replace("\\n", "\n")
+    for word, count in {"%HALF%": 150_000, "%LONG%": 40_000, "%HUGE%": 300_000}.items():
+        text = text.replace(word, "x" * count)
+    return text
 
 
 def _shorten(value: Any) -> Any:

@@ -21,11 +21,14 @@ from bubbot.app import tapes
 from bubbot.app.bot import PortWrappers
 from bubbot.app.channel_factory import ChannelFactory
 from bubbot.app.daemon import Daemon, open_daemon
+from bubbot.errors import DeliveryFailed
+from bubbot.features.memory.settings import MemorySettings
 from bubbot.home import Home
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Inbound, MessagePart, Outbound, Receipt, Receive, Sender
 from bubbot.ports.settings import ChangesSettings
-from bubbot.ports.tool import Tool
+from bubbot.ports.tool import Tool, ToolArgs, tool
+from bubbot.ports.turn import Turn
 from bubbot.settings.loader import ModelSettings, Settings, ToolSettings
 from bubbot.tape.entry import Kind, timestamp
 from bubbot.tape.query import TapeQuery
@@ -34,12 +37,15 @@ from tests.approving import acting_tools
 WAIT = 20.0
 START = datetime(2026, 11, 21, 20, 21, tzinfo=UTC)
 GROUP = "-100"
-PEOPLE: Mapping[str, str] = {"1": "Ada", "2": "Bob", "3": "Cy"}
-"""The owner, an admin and a member on both platforms; everybody else is a stranger."""
+PEOPLE: Mapping[str, str] = {"1": "Ada", "2": "Bob", "3": "Cy", "7": "Robo"}
+"""The owner, an admin and a member on both platforms, and a bot that may speak; everybody else is a stranger."""
+BOT = "7"
+NO_LEAVE = "-666"
+"""A group that the bot cannot leave."""
 LISTED = {"owners": ["1"], "admins": ["2"], "members": ["3"]}
 QUICK = {"debounce": 0, "live": False, "messages_per_minute": 0, "messages_per_hour": 0}
 CHANNELS: Mapping[str, Mapping[str, Any]] = {
-    "discord": {"kind": "kept", "groups": [GROUP], **LISTED, **QUICK},
+    "discord": {"kind": "kept", "groups": [GROUP], "bots": [BOT], **LISTED, **QUICK},
     "telegram": {"kind": "kept", **LISTED, **QUICK},
 }
 PREFIXES: Mapping[str, str] = {"discord": ",", "telegram": "/"}
@@ -57,6 +63,7 @@ SCRIPT: Mapping[str, Any] = {
             "when": r"^(\[.*?\] )?(.{0,20}\(#\d+\): )?post to (bob|eve)",
             "steps": _calls("post_send", to="bob", text="hi"),
         },
+        {"when": "ring the bell", "steps": _calls("bell_ring", times=2)},
         {"when": "run make", "steps": _calls("sandbox_run", command="make")},
         {"when": "clear it all", "steps": _calls("memory_clear", confirm=True)},
         {"when": "forget the nuts", "steps": _calls("memory_forget", text="nuts")},
@@ -66,6 +73,18 @@ SCRIPT: Mapping[str, Any] = {
     ],
     "default": [{"text": "(the model answers)"}],
 }
+
+
+class RingArgs(ToolArgs):
+    """The arguments of `bell.ring`."""
+
+    times: int
+
+
+@tool("bell.ring")
+async def ring_bell(turn: Turn, args: RingArgs) -> str:
+    """Ring a bell. It declares no effect, so a grant names its exact arguments."""
+    return "ding " * args.times
 
 
 class FixedClock:
@@ -132,7 +151,9 @@ class KeptPlatform:
         self._show(f"edited {message}: ", part)
 
     async def leave(self, group: str) -> None:
-        """Leave a group."""
+        """Leave a group, unless it is `NO_LEAVE`."""
+        if group == NO_LEAVE:
+            raise DeliveryFailed("the platform refuses", permanent=True)
         self._said.append((f"{self.name}:{group}", "(the bot has left)"))
 
     def _show(self, mark: str, part: MessagePart) -> None:
@@ -175,7 +196,7 @@ class GoldenStage:
             channel,
             number,
             chat,
-            Sender(sender, PEOPLE.get(sender, f"Guest {sender}"), language=language),
+            Sender(sender, PEOPLE.get(sender, f"Guest {sender}"), bot=sender == BOT, language=language),
             text,
             timestamp(self.clock.moment),
             message=number,
@@ -243,6 +264,7 @@ async def golden_stage(
     tools: Sequence[Tool] = (),
     running: ChangesSettings | None = None,
     tool_settings: ToolSettings | None = None,
+    memory: MemorySettings | None = None,
 ) -> AsyncIterator[GoldenStage]:
     """Open the bot in a home, in `fixed_world`.
 
@@ -252,6 +274,7 @@ async def golden_stage(
         tools: further tools.
         running: see `open_daemon`.
         tool_settings: the section `[tools]`.
+        memory: the section `[memory]`.
     """
     said = list[tuple[str, str]]()
     channels = {name: KeptPlatform(name, said) for name in CHANNELS}
@@ -259,10 +282,11 @@ async def golden_stage(
         model=ModelSettings(name="scripted"),
         channels={name: dict(table) for name, table in CHANNELS.items()},
         tools=tool_settings or ToolSettings(),
+        memory=memory or MemorySettings(),
     )
     wrappers = PortWrappers(
         model=lambda _: ScriptedModel(SCRIPT, keep_requests=False),
-        tools=[*acting_tools(lambda _name, _text: None), *tools],
+        tools=[*acting_tools(lambda _name, _text: None), ring_bell, *tools],
     )
     with patch.object(ChannelFactory, "build_adapter", lambda _, name, *_rest, **_more: channels[name]):
         async with open_daemon(chosen, Home(home), wrappers=wrappers, running=running) as daemon:

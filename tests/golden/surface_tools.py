@@ -22,7 +22,7 @@ ON = ToolSettings.model_validate({name: {"enabled": True} for name in ("files", 
 """The tools that are off by default."""
 FEATURES = ("access.", "grant.", "audit.", "approval.", "memory.")
 """The beginnings of the tools whose calls are planned."""
-OTHERS = ("post.send", "page.read", "sandbox.run", "golden.plan")
+OTHERS = ("post.send", "page.read", "sandbox.run", "bell.ring", "golden.plan")
 """The tools that only tests have."""
 SAMPLES: Mapping[str, Any] = {
     "address": "https://example.org/a?b=c",
