@@ -1,7 +1,7 @@
 """`shell.json`: what `bubbot access`, `approvals` and `memory` print, and how they exit, one after another over one home.
 
 The home is that of a bot to which strangers and people wrote before. `[name]` before a line chooses another home, `<text`
-after it is standard input; `wait N` lets minutes pass.
+after it is standard input, and `<?text` a terminal on which that is typed; `wait N` lets minutes pass.
 """
 
 from __future__ import annotations
@@ -274,6 +274,13 @@ memory erase --user telegram:9 --workspace --yes
 memory erase --user ann --yes
 memory erase --workspace --yes --json
 memory show --workspace
+memory save work 'Likes cola.' <?n\n
+memory save work 'Likes cola.' <?
+memory save work 'Likes cola.' --json <?yes\n
+memory show work
+memory erase --user discord:1 <?N\n
+memory erase --user discord:1 <? Y \n
+memory erase --user discord:1 --json <?y\n
 """
 """In this order: each works on what those before it left."""
 
@@ -330,11 +337,21 @@ async def _fill_home(folder: Path, clock: FixedClock) -> dict[str, str]:
         return dict(stage.names)
 
 
+class TypedInput(io.TextIOWrapper):
+    """Standard input that is a terminal."""
+
+    def isatty(self) -> bool:
+        """Return true."""
+        return True
+
+
 def _type(folder: Path, home: str, line: str, stdin: bytes) -> dict[str, Any]:
     """Run a command line in this process; return its exit code and what it printed."""
     raw = io.BytesIO(), io.BytesIO()
     out, err = (io.TextIOWrapper(stream, "utf-8", write_through=True) for stream in raw)
-    typed = patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), "utf-8"))
+    is_terminal = stdin.startswith(b"?")
+    kind = TypedInput if is_terminal else io.TextIOWrapper
+    typed = patch.object(sys, "stdin", kind(io.BytesIO(stdin.removeprefix(b"?")), "utf-8"))
     with _environment(folder / home), typed, redirect_stdout(out), redirect_stderr(err):
         code = main(split(line))
     printed = [stream.getvalue().decode() for stream in raw]

@@ -173,7 +173,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for key, (expected, found) in differences.items():
             sys.stdout.write(f"{name}: {key}\n  - {json.dumps(expected)}\n  + {json.dumps(found)}\n")
             if args.list:
-                _append_change(SurfaceChange(name, key, _text(found), args.list))
+                append_change(SurfaceChange(name, key, _text(found), args.list))
     return 1 if count and not args.list else 0
 
 
@@ -181,7 +181,8 @@ def _text(value: Any) -> str:
     return "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
-def _append_change(change: SurfaceChange) -> None:
+def append_change(change: SurfaceChange) -> None:
+    """List a change."""
     fields = "".join(f"{name} = {_toml(getattr(change, name))}\n" for name in ("file", "key", "value", "reason"))
     with CHANGES.open("a", encoding="utf-8") as file:
         file.write(f"\n[[surface]]\n{fields}")

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.docs.pages import ROOT
+from tests.golden import surfaces
 from tests.golden.surfaces import (
     RECORDERS,
     SurfaceChange,
+    append_change,
     expect,
     find_differences,
     find_faults,
@@ -59,6 +62,15 @@ def test_a_listed_change_without_effect_or_reason_is_found() -> None:
     assert list(find_faults([gone])) == ["settings: no such key: it is not recorded, so it cannot go"]
     assert list(find_faults([SurfaceChange("settings", key, "1", "why")] * 2)) == [f"settings: {key}: listed twice"]
     assert list(find_faults([SurfaceChange("menus", "x", "1", "why")])) == ["menus: x: there is no such file"]
+
+
+def test_a_change_that_the_recorder_lists_is_read_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(surfaces, "CHANGES", tmp_path / "changes.toml")
+    text = json.dumps({"said": ['a "b" \\ \n\t\x7f\x00 é 漢字 😀']}, ensure_ascii=False)
+    change = SurfaceChange("chat", '1 | ,x "y" \\n', text, "it's wanted")
+    append_change(change)
+    append_change(replace(change, value=""))
+    assert read_changes() == [change, replace(change, value="")]
 
 
 def test_every_kind_of_difference_is_found() -> None:
