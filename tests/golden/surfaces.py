@@ -9,7 +9,8 @@ is listed in `tests/data/golden/changes.toml`, as `[[surface]]` with
     value    the new value as JSON; empty: the key is gone
     reason   why people and programs get something else now
 
-and the comparison takes that instead. `--list REASON` appends all present differences there with one reason; read them.
+and the comparison takes that instead. Keys of lines begin with their number, so add lines at the end of a script only.
+`--list REASON` appends all present differences there with one reason; read them.
 """
 
 from __future__ import annotations
