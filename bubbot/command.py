@@ -17,7 +17,6 @@ from functools import cache
 from typing import Any, Generic, TypeAlias, TypeVar, get_args, get_origin, get_type_hints, overload
 
 import msgspec
-from msgspec import Struct
 
 from bubbot.concurrency import run_uninterrupted
 from bubbot.errors import (
@@ -29,12 +28,13 @@ from bubbot.errors import (
     ValueInvalid,
 )
 from bubbot.log import printable
-from bubbot.ports.arguments import Args, form_fields
+from bubbot.ports.arguments import Args, NoArguments, form_fields
 from bubbot.ports.channel import TERMINAL_CHANNEL, Role
 from bubbot.ports.command import Command, CommandContext, CommandGroup, CommandResult
 from bubbot.ports.tool import CommandHelp, CommandPlace, Effect, EffectKind, Tool
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
+from bubbot.tape.entry import thaw
 from bubbot.texts import COMMAND_PREFIX, Texts
 
 TERMINAL = "terminal"
@@ -63,6 +63,7 @@ class Caller:
         is_direct: nobody else reads along.
         has_power: an owner asks in person, with nobody reading along.
         has_confirmed: the person has said yes to the question of the command.
+        pressed_value: the value of the button that was pressed; empty if the command was typed.
         texts: the sentences for the answer.
         turn: the turn in which it is typed or called; None in a shell.
         context: what a shell command works on; None in a turn.
@@ -74,6 +75,7 @@ class Caller:
     is_direct: bool = True
     has_power: bool = True
     has_confirmed: bool = False
+    pressed_value: str = ""
     texts: Texts = Texts()
     turn: Turn | None = None
     context: CommandContext | None = None
@@ -82,6 +84,7 @@ class Caller:
     def of_turn(cls, turn: Turn, *, has_confirmed: bool = False) -> Caller:
         """Return the person who typed a command in a turn, or for whom its model calls a tool."""
         channel = turn.session.partition(":")[0]
+        press = turn.inbounds[0].inbound.press if turn.inbounds else None
         return cls(
             id=TERMINAL if channel == TERMINAL_CHANNEL else f"{channel}:{turn.sender.id}",
             role=turn.role,
@@ -89,6 +92,7 @@ class Caller:
             is_direct=all(accepted.inbound.direct for accepted in turn.inbounds),
             has_power=turn.has_power_over_other_chats,
             has_confirmed=has_confirmed,
+            pressed_value=press.value if press else "",
             texts=turn.texts,
             turn=turn,
         )
@@ -109,16 +113,16 @@ class CommandSpec(Generic[S, A, R]):
     """A declared command.
 
     Attributes:
-        run: the method.
-        name: the words after `bubbot`, without its arguments; in a chat alone that of its tool.
+        run: the method. Of the parameters `caller` and `args` it has those that it needs.
+        usage: how it is typed in a shell after `bubbot`: `access grant <channel> <id> <role>`. An argument in angle
+            brackets has to be given there, one in square brackets may be; others are options.
         chat: its names in a chat: first that of its tool, then those that people type instead; none: not in a chat.
         form: how its arguments are typed in a chat: `<auditor> of <session>`.
-        shell: how they are typed in a shell, where other arguments are options; None: not in a shell. An argument in
-            angle brackets has to be given there.
         example: its arguments in a shell, such as `anna telegram:7`, for help.
         help: what people are told of it in a chat, and where it may be typed.
         role: the least role that may call it.
         effect: what it does.
+        in_shell: a shell has it.
         for_model: models may call it.
         ask: a method that returns the question that is asked first, or None; it only reads.
         undo: the name of the command that takes it back, with arguments of the same names as the fields of the result.
@@ -127,15 +131,15 @@ class CommandSpec(Generic[S, A, R]):
         writes: the running bot carries it out, or a shell if none runs; None: if its effect is not to read.
     """
 
-    run: Callable[[S, Caller, A], Awaitable[R]]
-    name: str
+    run: Callable[..., Awaitable[R]]
+    usage: str
     chat: tuple[str, ...] = ()
     form: str = ""
-    shell: str | None = None
     example: str = ""
     help: CommandHelp = CommandHelp()
     role: Role = Role.MEMBER
     effect: Effect = Effect()
+    in_shell: bool = True
     for_model: bool = False
     ask: Callable[[S, Caller, A], Awaitable[ConfirmationNeeded | None]] | None = None
     undo: str = ""
@@ -144,9 +148,19 @@ class CommandSpec(Generic[S, A, R]):
     writes: bool | None = None
 
     @property
+    def name(self) -> str:
+        """Its words in a shell, which name it."""
+        return _WORDS.split(self.usage)[0].strip()
+
+    @property
+    def shell_form(self) -> str:
+        """How its arguments are typed in a shell."""
+        return self.usage[len(self.name) :].strip()
+
+    @property
     def args(self) -> type[A]:
         """The class of its arguments."""
-        found: type[A] = _hints(self.run)["args"]
+        found: type[A] = _hints(self.run).get("args", NoArguments)
         return found
 
     @property
@@ -173,6 +187,9 @@ class CommandSpec(Generic[S, A, R]):
     def typed_name(self) -> str:
         """The name that people type in a chat, without the comma."""
         return self.chat[1] if len(self.chat) > 1 else self.chat[0]
+
+
+_WORDS = re.compile(r"[<\[]")
 
 
 @cache
@@ -202,22 +219,23 @@ class BoundCommand(Generic[S, A, R]):
     spec: CommandSpec[S, A, R]
     service: S
 
-    async def __call__(self, caller: Caller, args: A) -> R:
+    async def __call__(self, caller: Caller, args: A | None = None) -> R:
         """Check who calls, and run it. One that writes runs to its end though its caller is cancelled.
 
         Raises:
             CommandRefused: this caller may not, or not here; or what the command itself refuses.
             ConfirmationNeeded: the person has to be asked first.
         """
-        spec = self.spec
+        spec, needed = self.spec, _hints(self.spec.run)
+        given: dict[str, Any] = {"caller": caller, "args": args if args is not None else spec.args()}
         if not caller.role.at_least(spec.role):
             raise CommandRefused("not_allowed", needed=spec.role, role=caller.role)
         is_private = caller.has_power if spec.role is Role.OWNER else caller.is_direct
         if spec.help.place is CommandPlace.DIRECT and not is_private:
             raise CommandRefused("only_direct")
-        if spec.ask and not caller.has_confirmed and (question := await spec.ask(self.service, caller, args)):
+        if spec.ask and not caller.has_confirmed and (question := await spec.ask(self.service, caller, given["args"])):
             raise question
-        work = spec.run(self.service, caller, args)
+        work = spec.run(self.service, **{name: value for name, value in given.items() if name in needed})
         return await (run_uninterrupted(_complete(work)) if spec.is_write else work)
 
 
@@ -225,9 +243,9 @@ async def _complete(work: Awaitable[R]) -> R:
     return await work
 
 
-def command(name: str, **options: Any) -> Callable[[Callable[[S, Caller, A], Awaitable[R]]], CommandMethod[S, A, R]]:
+def command(usage: str, **options: Any) -> Callable[[Callable[..., Awaitable[R]]], CommandMethod[Any, Any, R]]:
     """Declare a method as a command; `options` are further fields of `CommandSpec`. Its docstring is its help."""
-    return lambda run: CommandMethod(CommandSpec(run=run, name=name, **options))
+    return lambda run: CommandMethod(CommandSpec(run=run, usage=usage, **options))
 
 
 def list_commands(service: type) -> Iterator[CommandSpec[Any, Any, Any]]:
@@ -251,35 +269,40 @@ def find_spec(service: type, name: str) -> CommandSpec[Any, Any, Any]:
 def describe(spec: CommandSpec[Any, Any, Any], service: type, result: Any, caller: Caller) -> str:
     """Return what a caller is told of a result.
 
-    A result with a method `describe` says it itself, of several sentences. Of any other the sentence has the name of its
-    type, and its property `variant` after a dot; the fields are its values, with those of its method `values`, and the
-    call that undoes it is `undo`. An empty list has the variant `none`.
+    A result with a method `describe` says it itself. Of any other the sentence has the name of its type, and its property
+    `variant` after a dot; its method `more` returns the names of further sentences that apply. The fields are their
+    values, with those of its method `values`, and `undo`, the call that takes the result back. A list is a line for each
+    row, and the sentence `none` of the type of its rows if it is empty.
     """
     if isinstance(result, (list, tuple)):
-        lines = [_say(row, type(row).__name__, caller) for row in result]
+        lines = [describe(spec, service, row, caller) for row in result]
         return "\n".join(lines) or caller.texts.say_on(caller.surface, f"{spec.row.__name__}.none")
     if hasattr(result, "describe"):
         told: str = result.describe(caller)
         return told
-    name = f"{type(result).__name__}.{result.variant}" if hasattr(result, "variant") else type(result).__name__
-    undo = spec.undo and format_call(find_spec(service, spec.undo), msgspec.structs.asdict(result), caller)
-    return _say(result, name, caller, undo=undo)
+    values = _values(result, caller)
+    if spec.undo:
+        values["undo"] = format_call(find_spec(service, spec.undo), msgspec.structs.asdict(result), caller)
+    names = [_sentence(result), *(result.more() if hasattr(result, "more") else ())]
+    return " ".join(caller.texts.say_on(caller.surface, name, **values) for name in names)
 
 
-def _say(result: Struct, name: str, caller: Caller, **more: object) -> str:
-    return caller.texts.say_on(caller.surface, name, **_values(result, caller), **more)
+def _sentence(result: Any) -> str:
+    """Return the name of the sentence of a result."""
+    name = type(result).__name__
+    return f"{name}.{result.variant}" if hasattr(result, "variant") else name
 
 
 def _values(result: Any, caller: Caller) -> dict[str, Any]:
     return {**msgspec.structs.asdict(result), **(result.values(caller) if hasattr(result, "values") else {})}
 
 
-def describe_rows(rows: Any, caller: Caller) -> tuple[tuple[str, ...], ...]:
+def describe_rows(rows: Sequence[Any], caller: Caller) -> tuple[tuple[str, ...], ...]:
     """Return the cells of a table for a shell: those of a sentence are two spaces apart."""
     return tuple(
         tuple(
             printable(cell.format_map(_values(row, caller)))
-            for cell in caller.texts.template_on(caller.surface, type(row).__name__).split("  ")
+            for cell in caller.texts.template_on(caller.surface, _sentence(row)).split("  ")
         )
         for row in rows
     )
@@ -294,7 +317,7 @@ def explain(error: CommandRefused, command_name: str, texts: Texts, surface: Sur
 def format_call(spec: CommandSpec[Any, Any, Any], values: Mapping[str, Any], caller: Caller) -> str:
     """Return what a person types to call a command with these values."""
     if caller.surface is Surface.SHELL:
-        words = [shlex.quote(str(values[name])) for name in form_fields(spec.shell or "") if name in values]
+        words = [shlex.quote(str(values[name])) for name in form_fields(spec.shell_form) if name in values]
         return f"`{' '.join(['bubbot', spec.name, *words])}`"
     form = re.sub(r"[<\[](.*?)[>\]]", lambda match: str(values.get(match[1], "")), spec.form)
     return f"{caller.texts.format_commands(COMMAND_PREFIX + spec.typed_name)} {form}".strip()
@@ -315,15 +338,12 @@ def make_tool(spec: CommandSpec[Any, Any, Any], service: type, find: Callable[[]
 
     async def run(turn: Turn, args: Any) -> str:
         caller = Caller.of_turn(turn, has_confirmed=getattr(args, "confirm", False) or not turn.runs_command)
-        name = turn.texts.format_commands(COMMAND_PREFIX + spec.typed_name)
-        try:
-            result = await BoundCommand(spec, find())(caller, args)
-        except ConfirmationNeeded as question:
-            return explain(question, name, turn.texts, caller.surface)
-        except CommandRefused as error:
-            raise ToolRetry(explain(error, name, turn.result_texts, caller.surface)) from error
-        except (AccessError, ConfigError) as error:
-            raise ToolRetry(turn.texts.reason(error)) from error
+        name = COMMAND_PREFIX + spec.typed_name
+        with explain_refusals(turn, name):
+            try:
+                result = await BoundCommand(spec, find())(caller, args)
+            except ConfirmationNeeded as question:
+                return explain(question, turn.texts.format_commands(name), turn.texts, caller.surface)
         return describe(spec, service, result, caller)
 
     return Tool(
@@ -339,6 +359,19 @@ def make_tool(spec: CommandSpec[Any, Any, Any], service: type, find: Callable[[]
         form=spec.form,
         **options,
     )
+
+
+@contextmanager
+def explain_refusals(turn: Turn, command_name: str) -> Iterator[None]:
+    """Tell the person or the model why a command, by its name with the comma, is refused. Raises `ToolRetry`."""
+    try:
+        yield
+    except CommandRefused as error:
+        surface = Surface.CHAT if turn.runs_command else Surface.MODEL
+        name = turn.result_texts.format_commands(command_name)
+        raise ToolRetry(explain(error, name, turn.result_texts, surface)) from error
+    except (AccessError, ConfigError) as error:
+        raise ToolRetry(turn.texts.reason(error)) from error
 
 
 def make_tools(service: type, find: Callable[[], Any], **options: Mapping[str, Any]) -> list[Tool]:
@@ -371,12 +404,14 @@ def make_command(spec: CommandSpec[Any, Any, Any], service: type, open_service: 
         caller = Caller.of_shell(context, has_confirmed=True)  # the shell has asked before
         with _report(spec, caller):
             result = await BoundCommand(spec, await open_service(context))(caller, args)
-        if spec.rows:
-            rows = describe_rows(result, caller)
-            text = "" if rows else f"{describe(spec, service, result, caller)}\n"
-            return CommandResult(text, data={spec.rows: msgspec.to_builtins(result)}, rows=rows)
+        data = msgspec.to_builtins({spec.rows: result} if spec.rows else result, enc_hook=thaw)
+        listed = result if spec.rows else getattr(result, "rows", ())
+        if listed and not hasattr(spec.row, "describe"):
+            end = f"{spec.row.__name__}.end" if spec.rows else ""
+            text = f"\n{caller.texts.say(end)}\n" if end in caller.texts else ""
+            return CommandResult(text, data=data, rows=describe_rows(listed, caller))
         text = printable(describe(spec, service, result, caller), keep="\n")
-        return CommandResult(f"{text}\n" if text else "", data=msgspec.to_builtins(result))
+        return CommandResult(f"{text}\n" if text else "", data=data)
 
     async def ask(context: CommandContext, args: Any) -> CommandResult:
         assert spec.ask is not None
@@ -393,7 +428,7 @@ def make_command(spec: CommandSpec[Any, Any, Any], service: type, open_service: 
             "name": spec.name,
             "run": run,
             "args": spec.args,
-            "form": spec.shell or "",
+            "form": spec.shell_form,
             "help": summary[:1].lower() + summary[1:].removesuffix("."),
             "description": summary,
             "example": words,
@@ -439,6 +474,6 @@ def make_group(
     commands = [
         make_command(spec, service, open_service, **options.get(spec.name.partition(" ")[2].replace("-", "_"), {}))
         for spec in list_commands(service)
-        if spec.shell is not None
+        if spec.in_shell
     ]
     return CommandGroup(word, (*commands, *further), description)

@@ -26,6 +26,11 @@ class GroupCommand:
         """What `--json` prints, by the whole name of the command."""
         return {command.name: command.result for command in self._group.commands if command.result is not None}
 
+    @property
+    def rows(self) -> Mapping[str, tuple[str, str]]:
+        """The key of the list that `--json` prints, and what it is a list of, by the whole name of the command."""
+        return {command.name: (command.rows, command.description) for command in self._group.commands if command.rows}
+
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add the help texts, and the subcommands or options."""
         parser.description = self._group.description

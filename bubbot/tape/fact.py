@@ -6,7 +6,8 @@ on the tape and are ignored here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Self, TypeVar, dataclass_transform, get_args
 
@@ -76,9 +77,9 @@ F = TypeVar("F", bound=Fact)
 S = TypeVar("S", bound=Struct)
 
 
-def models_of(*facts: type[Fact]) -> dict[str, type]:
+def models_of(*facts: type[Fact]) -> dict[str, type[Fact]]:
     """Return the classes of these facts by the names of their events. Raise `ValueError` if two have a name in common."""
-    found: dict[str, type] = {}
+    found: dict[str, type[Fact]] = {}
     for fact in facts:
         for name in fact.EVENTS:
             if name in found:
@@ -95,17 +96,27 @@ class Cited(Generic[F]):
         id: of its entry.
         date: when it was stored, ISO 8601 in UTC.
         source: whose words it is made of.
+        is_revoked: the entry has the second name of the fact, which takes it back.
     """
 
-    __slots__ = ("date", "fact", "id", "source")
+    __slots__ = ("date", "fact", "id", "is_revoked", "source")
 
-    def __init__(self, fact: F, id: int = 0, date: str = "", source: Source = Source.OWN) -> None:  # noqa: A002 - the field's name
-        self.fact, self.id, self.date, self.source = fact, id, date, source
+    def __init__(
+        self,
+        fact: F,
+        id: int = 0,  # noqa: A002 - the field's name
+        date: str = "",
+        source: Source = Source.OWN,
+        *,
+        is_revoked: bool = False,
+    ) -> None:
+        self.fact, self.id, self.date, self.source, self.is_revoked = fact, id, date, source, is_revoked
 
     @classmethod
     def of(cls, kind: type[F], entry: TapeEntry) -> Cited[F]:
         """Read an entry. Raise `TapeCorrupt` as `Fact.of` does."""
-        return cls(kind.of(entry), entry.id, entry.date, source_of(entry))
+        is_revoked = entry.name in kind.EVENTS[1:]
+        return cls(kind.of(entry), entry.id, entry.date, source_of(entry), is_revoked=is_revoked)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Cited) and (self.id, self.date, self.fact) == (other.id, other.date, other.fact)
@@ -158,13 +169,44 @@ class Current(Generic[F]):
         for cited in [cited for cited in self if has_ended(cited)]:
             del self._by_subject[cited.fact.subject]
 
-    def apply(self, kind: type[F], entry: TapeEntry) -> None:
-        """Fold an entry: the first name of the kind puts its fact in force, the second one takes it back."""
-        cited = Cited.of(kind, entry)
-        if entry.name == kind.EVENTS[0]:
-            self.put(cited)
-        else:
+    def apply(self, cited: Cited[F]) -> None:
+        """Put a fact in force, or take it back if its entry says so."""
+        if cited.is_revoked:
             self.drop(cited.fact.subject)
+        else:
+            self.put(cited)
+
+
+class FactState(Struct):
+    """A state that follows from facts. Subclasses have the fields, each with a default, and the folds.
+
+    A field is a `Current` or `Cited` fact, or what a checkpoint may hold as it is: ids, numbers and times, no words of
+    people. `fold` is a `functools.singledispatchmethod` with one function for each class of facts.
+
+    Attributes:
+        FACTS: the classes of the facts that it is made of.
+    """
+
+    FACTS: ClassVar[tuple[type[Fact], ...]] = ()
+
+    def fold(self, fact: Any, cited: Cited[Any], /) -> None:
+        """Change the state by one fact, which `cited` is with its place on the tape. It depends on nothing else."""
+        raise NotImplementedError
+
+    def apply(self, entries: Sequence[TapeEntry]) -> Self:
+        """Fold these entries in the order of the tape, and return the state. Erased ones and other events are ignored."""
+        kinds = _models(type(self).FACTS)
+        for entry in entries:
+            kind = kinds.get(entry.name or "")
+            if kind is not None and not entry.erased:
+                cited = Cited.of(kind, entry)
+                self.fold(cited.fact, cited)
+        return self
+
+
+@cache
+def _models(facts: tuple[type[Fact], ...]) -> Mapping[str, type[Fact]]:
+    return models_of(*facts)
 
 
 def encode_state(state: Struct) -> dict[str, Any]:
@@ -190,12 +232,18 @@ def decode_state(kind: type[S], saved: JsonObject, cited: Sequence[TapeEntry]) -
     entries = {entry.id: entry for entry in cited}
 
     def load(annotation: Any, value: Any) -> Any:
-        (fact,) = get_args(annotation)
         if not _is_current(annotation):
-            return Cited.of(fact, entries[value])
-        return Current(Cited.of(fact, entries[number]) for number in value)
+            return _cite_as(annotation, entries[value])
+        return Current(_cite_as(annotation, entries[number]) for number in value)
 
     return msgspec.convert(saved, kind, dec_hook=load)
+
+
+def _cite_as(annotation: Any, entry: TapeEntry) -> Cited[Any]:
+    """Read an entry as the fact of an annotation such as `Current[Audit]`, or as the one of several that has its name."""
+    (fact,) = get_args(annotation)
+    kinds = get_args(fact) or (fact,)
+    return Cited.of(next((kind for kind in kinds if entry.name in kind.EVENTS), kinds[0]), entry)
 
 
 def find_cited(kind: type[Struct], saved: JsonObject) -> list[int]:

@@ -12,14 +12,14 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from bubbot.errors import TapeCorrupt
 from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, event
-from bubbot.tape.fact import Fact, decode_state, encode_state, find_cited
+from bubbot.tape.fact import FactState, decode_state, encode_state, find_cited
 from bubbot.tape.handle import TapeHandle, spans_of
 from bubbot.tape.query import IdRanges, Span, TapeQuery
 from bubbot.tape.references import EntryId
@@ -128,14 +128,6 @@ class Projection(Generic[S]):
         return entry.kind == Kind.EVENT and entry.name in self.events
 
 
-class FactState(Protocol):
-    """A `msgspec.Struct` of facts: its fields are `Current`, `Cited`, and what a checkpoint may hold as it is."""
-
-    def apply(self, entries: Sequence[TapeEntry], /) -> Self:
-        """Return the state after these entries; see `Projection.apply`."""
-        ...
-
-
 F = TypeVar("F", bound=FactState)
 
 
@@ -145,35 +137,31 @@ def project_facts(
     name: str,
     version: int,
     tapes: str,
-    facts: Iterable[type[Fact]],
     interval: int,
     older_versions: Collection[int] = (),
 ) -> Projection[F]:
     """Make the projection of a state of facts: what its checkpoints hold and cite follows from its fields.
 
     Args:
-        state: its class, a `msgspec.Struct` with a default for each field. A field that earlier versions lack has the
-            default when one of their checkpoints is read.
+        state: its class. A field that earlier versions lack has its default when one of their checkpoints is read.
         name: see `Projection`, as for the others.
         version: of the state and of `apply`.
         tapes: the name of its tape, or the prefix of its tapes.
-        facts: the classes of the facts that it is made of.
         interval: facts between two checkpoints.
         older_versions: earlier versions that mean the same.
     """
-    kind: Any = state
     return Projection(
         name=name,
         version=version,
         tapes=tapes,
-        events=tuple(event_name for fact in facts for event_name in fact.EVENTS),
+        events=tuple(event_name for fact in state.FACTS for event_name in fact.EVENTS),
         initial=state,
         apply=lambda before, entries: before.apply(entries),
         encode=encode_state,
-        decode=lambda saved, cited: decode_state(kind, saved, cited),
-        cited_ids=lambda saved: find_cited(kind, saved),
+        decode=lambda saved, cited: decode_state(state, saved, cited),
+        cited_ids=lambda saved: find_cited(state, saved),
         interval=interval,
-        size=lambda current: len(find_cited(kind, encode_state(current))),
+        size=lambda current: len(find_cited(state, encode_state(current))),
         older_versions=older_versions,
     )
 

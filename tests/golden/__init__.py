@@ -1,4 +1,6 @@
-"""Golden facts: what the product stores, byte for byte, as it was recorded once.
+"""What the product stored and showed when it was recorded, compared with what it stores and shows now.
+
+What people, shells, clients and models see: `surfaces.py`. What the product stores, byte for byte:
 
 `python -m tests.golden facts` plays the scenario of `scenario.py` with the whole bot in a new home, and prints what
 differs from the files in `tests/data/golden/`. With `--write` it replaces the files: do that only when the scenario

@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
-
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
 
 import pytest
 from pydantic import Field
