@@ -44,6 +44,8 @@ PROJECTIONS: Sequence[Projection[Any]] = (
 """All projections with checkpoints: that of the shared memory has none, they would hold words of people."""
 DECLARED = (*KERNEL_EVENTS, *FEATURE_EVENTS)
 """The names of all events of the product."""
+CHECKPOINTS = [projection.checkpoint_name for projection in PROJECTIONS]
+"""Events that are recorded as checkpoints: how many a run writes, and where, is nobody's promise."""
 NO_SCENE = "the scenario has no scene for it yet"
 ELAPSED = re.compile(r'"((?:elapsed|first_text|started)_ms)":\d+')
 """What no fixed clock decides."""
@@ -71,10 +73,12 @@ async def record(folder: Path, *, as_found: bool = False) -> Recording:
         folder: the home.
         as_found: name the tapes as a bot of this home does, instead of the same in every run.
     """
-    stage = Stage(folder, as_found=as_found)
+    home = folder / "home"
+    home.mkdir()
+    stage = Stage(home, as_found=as_found)
     await scenario.run(stage)
     with stage.fixed():
-        store = await open_store(Home(folder).database, salt=CountingSalt(), now=stage.clock)
+        store = await open_store(Home(stage.home).database, salt=CountingSalt(), now=stage.clock)
         try:
             return await _read_recording(store, stage.clock)
         finally:
@@ -100,7 +104,6 @@ async def _read_recording(store: TapeStore, now: Clock) -> Recording:
                 state = projection.decode(data["state"], [each for each in entries if each.id in cited])
                 again = {"name": entry.name, "data": {**data, "state": projection.encode(state)}}
                 encoded[key] = encode(again)
-                events.setdefault(projection.checkpoint_name, [encode(entry.payload)])
     return Recording(events, checkpoints, encoded)
 
 
@@ -147,7 +150,7 @@ def find_events(tapes: Mapping[str, Sequence[TapeEntry]]) -> dict[str, list[str]
     found: dict[str, dict[str, str]] = {}
     for entries in tapes.values():
         for entry in entries:
-            if entry.kind == Kind.EVENT and entry.name and not entry.erased:
+            if entry.kind == Kind.EVENT and entry.name and not entry.erased and entry.name not in CHECKPOINTS:
                 shape = " ".join(_shape(json.loads(encode(entry.payload))))
                 found.setdefault(entry.name, {}).setdefault(shape, ELAPSED.sub(r'"\1":0', encode(entry.payload)))
     return {name: list(texts.values()) for name, texts in sorted(found.items())}

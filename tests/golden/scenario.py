@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
+from itertools import count
 
-from bubbot.errors import DeliveryFailed
-from bubbot.features.access.service import TERMINAL
+from bubbot.errors import ConfigError, DeliveryFailed, ModelRefused
 from bubbot.ports.channel import (
     Attachment,
     BotAdded,
@@ -16,19 +17,18 @@ from bubbot.ports.channel import (
     MessagePart,
     Quote,
     Reaction,
-    Role,
     Sender,
     UnparsedUpdate,
 )
-from tests.golden.stage import Stage
+from tests.golden.stage import OTHER_MODEL, SETTINGS, Gate, Stage
 from tests.privacy.model import please
 
 OWNER, MEMBER, OTHER, GROUP, ELSEWHERE = "tg:1", "tg:5", "tg:7", "tg:-8", "dc:15"
+CARD = r"Approval \**([2-9A-Z]{5})"
 
 
 async def change_access(stage: Stage) -> None:
     """Let strangers in and out, link accounts, and let chats and auditors read."""
-    access = stage.daemon.access
     await stage.say("tg:21", "May I talk?")
     code = stage.find(r"[2-9A-Z]{8}")
     await stage.say("tg:21", "And now?")
@@ -38,7 +38,7 @@ async def change_access(stage: Stage) -> None:
     await stage.say("tg:22", "May I, too?")
     await stage.say(OWNER, ",access.decline 22 channel=tg")
     await stage.say(OWNER, ",access.grant 23 member channel=tg")
-    await access.grant("dc", "24", Role.ADMIN, TERMINAL)
+    await stage.say("dc:11", ",access.grant 24 admin")
     await stage.say(OWNER, ",access.revoke 23 channel=tg")
     added = Sender("1", "Person 1")
     await stage.receive(BotAdded("tg", stage.external(), "-31", added, stage.time(), chat_title="The garden"))
@@ -83,17 +83,24 @@ async def change_memory(stage: Stage) -> None:
     await stage.say(OTHER, ",memory.clear confirm=true")
 
 
+def act(stage: Stage, to: str, text: str) -> str:
+    """Write a message that lets the model act outside."""
+    if stage.acts_outside:
+        return please("post_send", to=to, text=text)
+    return please("shell_run", argv=["echo", f"{text} {to}"])
+
+
 async def decide_approvals(stage: Stage) -> None:
     """Let the model ask for what acts outside, and people answer with commands and with buttons."""
-    send = please("post_send", to="bob", text="hello")
+    send = act(stage, "bob", "hello")
     await stage.say(MEMBER, send)
     for chat, scope in ((OWNER, ""), (OWNER, "chat"), (OWNER, "always")):
         number = len(stage.read)
-        await stage.say(chat, please("post_send", to=f"bob{number}{scope}", text=f"hello {number}"))
-        card = stage.find(r"Approval \**([2-9A-Z]{5})")
+        await stage.say(chat, act(stage, f"bob{number}{scope}", f"hello {number}"))
+        card = stage.find(CARD)
         await stage.say(OTHER, f",approve {card}")
         await stage.say(OWNER, f",approve {card} {scope}".strip())
-    await stage.say(OWNER, please("post_send", to="bob3always", text="again"))
+    await stage.say(OWNER, act(stage, "bob3always", "again"))
     listed = await stage.say(OWNER, ",approvals")
     await stage.say(OWNER, ",approvals revoke 1")
     for grant in stage.numbers(listed):
@@ -103,8 +110,9 @@ async def decide_approvals(stage: Stage) -> None:
     await stage.say(OWNER, send)
     await press(stage, OWNER, "7")
     await press(stage, OWNER, "1")
-    await stage.say(OWNER, please("page_read", address="https://example.org/a"))
-    await stage.say(OWNER, please("post_send", to="eve", text="after a page"))
+    if stage.acts_outside:
+        await stage.say(OWNER, please("page_read", address="https://example.org/a"))
+    await stage.say(OWNER, act(stage, "eve", "after a page"))
 
 
 async def press(stage: Stage, chat: str, person: str) -> None:
@@ -190,8 +198,113 @@ async def reset(stage: Stage) -> None:
     await stage.say(OWNER, "here again", thread="4")
 
 
-async def run(stage: Stage) -> None:
-    """Let everything happen, one after another."""
+async def join(stage: Stage) -> None:
+    """Let a person write again while a turn runs, and let a forwarded message be vouched for."""
+    gate = Gate()
+    stage.before_answer, before = gate.wait, stage.before_answer
+    await stage.accept(stage.message(MEMBER, please("file_list")))
+    await gate.reached.wait()
+    await stage.accept(stage.message(MEMBER, "and one more thing"))
+    stage.before_answer = before
+    gate.opened.set()
+    await stage.quiet()
+    await stage.say(OWNER, "words of somebody else", provenance="other")
+    await stage.say(OWNER, ",tape.search words of somebody else")
+    found = stage.find(r"#(\d+)")
+    await stage.say(OWNER, f",vouch {found}")
+    await stage.say(OWNER, "rome in a thread", thread="9")
+    await stage.say(OWNER, ",topic.bind rome", thread="9")
+    await stage.say(OWNER, "too large", attachments=(Attachment("f2", "all.zip", "application/zip", 2_000_000),))
+
+
+async def fail_jobs(stage: Stage) -> None:
+    """Let jobs fail, and let one be refused since its person may not speak any more."""
+    await stage.say("tg:21", ",schedule in 1h: Say hello")
+    refused = stage.jobs()[-1]
+    await stage.say(OWNER, ",schedule in 1h: Say hello")
+    failed = stage.jobs()[-1]
+    await stage.say(OWNER, ",access.revoke 21")
+    stage.clock.advance(timedelta(hours=2))
+    await stage.fire(refused)
+    stage.model.failure = ModelRefused("the model does not answer that")
+    await stage.fire(failed)
+    stage.model.failure = None
+
+
+async def change_settings(stage: Stage) -> None:
+    """Let the owner choose another model, change settings while the bot runs, and change them wrongly."""
+    await stage.say(OWNER, f",model {OTHER_MODEL}")
+    await stage.say(OWNER, "with the other model")
+    await stage.reload({**SETTINGS, "budget": {"day": 40}})
+    with suppress(ConfigError):
+        await stage.reload({**SETTINGS, "model": {"name": "nobody/nothing"}})
+
+
+async def crash(stage: Stage) -> None:
+    """End the bot by force: an answer is being sent, another is being written, a card is open, a grant is in force."""
+    await stage.say(OWNER, act(stage, "carol", "hello"))
+    await stage.say(OWNER, f",approve {stage.find(CARD)} always")
+    await stage.say(OWNER, please("memory_clear", confirm=True))
+    stage.find(CARD)
+    sending, answering = Gate(), Gate()
+    stage.before_sending, before_sending = sending.wait, stage.before_sending
+    await stage.accept(stage.message("dc:15", "are you there?"))
+    await sending.reached.wait()
+    await stage.accept(stage.message(MEMBER, please("file_list")))
+    steps = count(1)
+
+    async def hold_second() -> None:
+        if next(steps) > 1:
+            await answering.wait()
+
+    stage.before_answer, before_answer = hold_second, stage.before_answer
+    await answering.reached.wait()
+    stage.copy_home(stage.home.with_name("crashed"))
+    stage.before_sending, stage.before_answer = before_sending, before_answer
+    sending.opened.set()
+    answering.opened.set()
+    await stage.quiet()
+
+
+async def live(stage: Stage) -> None:
+    """Let everything happen, one after another, until the bot is killed; its home is then as that leaves it."""
     async with stage.life():
-        for part in (change_access, change_memory, decide_approvals, talk, schedule, fail_deliveries, reset):
+        for part in (
+            change_access, change_memory, decide_approvals, talk, schedule, join, fail_deliveries, reset, fail_jobs, crash,
+        ):  # fmt: skip
             await part(stage)
+    stage.home = stage.home.with_name("crashed")
+    stage.write_config()
+
+
+async def go_on(stage: Stage) -> None:
+    """Let the bot start after that, under other settings; and let commands of the shell change its home."""
+    async with stage.life():
+        await change_settings(stage)
+    await spend(stage)
+    await stage.command("ask", "--model", "scripted", "hello")
+    exported = stage.home.with_name("exported.jsonl")
+    await stage.command("tape", "export", "default", str(exported))
+    await stage.command("tape", "import", "--session", "default-2", str(exported))
+    backup = stage.home.with_name("backup")
+    await stage.command("backup", str(backup))
+    stage.home = stage.home.with_name("restored")
+    await stage.command("restore", str(backup))
+    await stage.command("restore", "--release")
+
+
+async def spend(stage: Stage) -> None:
+    """Let the bot spend nearly all that it may, with a model whose window is small."""
+    prices = {"day": 50, "models": {"leaky": {"input_price": 1.0, "output_price": 1.0}}, "chats": {"dc:15": {"tokens_day": 20_000}}}
+    async with stage.life({**SETTINGS, "budget": prices}):
+        stage.model.context_tokens = 4_200
+        await stage.say("dc:15", ",strategy compact")
+        for number in range(8):
+            await stage.say("dc:15", f"{number} " + "long words " * 200)
+        stage.model.context_tokens = 0
+
+
+async def run(stage: Stage) -> None:
+    """Let everything happen."""
+    await live(stage)
+    await go_on(stage)
