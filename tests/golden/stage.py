@@ -34,6 +34,7 @@ from bubbot.ports.channel import ChannelEvent, Inbound, MessagePart, Outbound, R
 from bubbot.ports.model import ModelEvent, ModelRequest, ModelTraits
 from bubbot.settings.loader import Settings
 from bubbot.tape.entry import timestamp
+from bubbot.ports.store import LabelsWorkspace
 from bubbot.tape.store import TapeStore
 from tests.approving import acting_tools
 from tests.doubles import START
@@ -403,5 +404,5 @@ def _restore(real: Mapping[Any, Any]) -> None:
                     setattr(module, key, real[found])
 
 
-async def _find_workspace(_store: TapeStore, _home: Home) -> str:
-    return "golden"
+async def _find_workspace(store: TapeStore, home: Home) -> str:
+    return await store.workspace("golden") if isinstance(store, LabelsWorkspace) else await find_workspace(store, home)
