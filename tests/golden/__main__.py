@@ -4,28 +4,38 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sqlite3
+import shutil
 import sys
 import tarfile
 import tempfile
 from pathlib import Path
 
-from tests.golden.recording import DATA, list_unrecorded, load_expected, record, write
+from tests.golden.recording import DATA, list_unrecorded, load_expected, record, write, write_checkpoints
+from tests.golden.scenario import live
+from tests.golden.stage import Stage
+
+
+async def _make_home(folder: Path) -> Stage:
+    """Let everything happen in a new home until the bot is killed, and write a checkpoint of each projection."""
+    home = folder / "home"
+    home.mkdir()
+    stage = Stage(home, as_found=True)
+    await live(stage)
+    await write_checkpoints(stage)
+    return stage
 
 
 def write_home(archive: Path) -> None:
-    """Let everything happen in a new home, and pack its database, its files and its settings into an archive."""
+    """Pack a home, as a bot leaves it that is killed, into an archive."""
     with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder) / "home"
-        home.mkdir()
-        asyncio.run(record(home, as_found=True))
-        (home / "config.toml").write_text('[model]\nname = "scripted"\n')
-        with sqlite3.connect(home / "bubbot.db") as database:
-            database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        stage = asyncio.run(_make_home(Path(folder)))
+        for name in ("bubbot.db-wal", "bubbot.db-shm", "daemon.lock"):
+            (stage.home / name).unlink(missing_ok=True)
         archive.parent.mkdir(parents=True, exist_ok=True)
         with tarfile.open(archive, "w:xz") as packed:
-            for name in ("bubbot.db", "config.toml", "exports", "had-database", "sessions"):
-                packed.add(home / name, name)
+            for path in sorted(stage.home.iterdir()):
+                packed.add(path, path.name)
+        shutil.rmtree(stage.home)
 
 
 def main() -> int:

@@ -54,7 +54,7 @@ SETTINGS: Mapping[str, Any] = {
     **COMMON,
     "channels": {
         "tg": {"kind": "kept", "owners": ["1"], "members": ["5", "7"], "groups": ["-8"], "respond_to_all": ["-8"],
-               "record_only": ["-8"], "debounce": 0, "messages_per_minute": 0, "messages_per_hour": 0},
+               "record_only": ["-8"], "busy": "steer", "debounce": 0, "messages_per_minute": 0, "messages_per_hour": 0},
         "dc": {"kind": "kept", "owners": ["11"], "members": ["15"], "debounce": 0, "messages_per_minute": 0,
                "messages_per_hour": 0},
     },
@@ -316,7 +316,7 @@ class Stage:
 
     def copy_home(self, folder: Path) -> None:
         """Copy the home as a bot that is killed at this moment leaves it."""
-        shutil.copytree(self.home, folder, ignore=shutil.ignore_patterns("bubbot.db*", "*.lock"))
+        shutil.copytree(self.home, folder, ignore=shutil.ignore_patterns("*.db*", "*.lock"))
         with closing(sqlite3.connect(self.home / "bubbot.db")) as database:
             with closing(sqlite3.connect(folder / "bubbot.db")) as copy:
                 database.backup(copy)
