@@ -52,7 +52,7 @@ from bubbot.home import Home
 from bubbot.models.embeddings.index import EmbeddingIndex, embeddings_are_installed
 from bubbot.ports.channel import HUMAN_ORIGIN, Inbound, session_folder
 from bubbot.ports.health import HealthReport, MetricSpec
-from bubbot.ports.middleware import AroundDelivery
+from bubbot.ports.middleware import AroundDelivery, AroundModel
 from bubbot.ports.model import Model
 from bubbot.ports.passages import PASSAGES_FILE
 from bubbot.ports.settings import AUTO_SELECTOR, SettingsSection
@@ -114,6 +114,7 @@ class BotFeatures:
         memory: the memory; None without it.
         strategies: the context strategies.
         problems: what is wrong with the features of installed packages.
+        around_model: middleware around each model call, under the settings in force.
     """
 
     def __init__(
@@ -168,6 +169,7 @@ class BotFeatures:
             if "budget" in names
             else None
         )
+        self.around_model: tuple[AroundModel, ...] = ()
         self._list_tools: Callable[[], Sequence[Tool]] = tuple
         self.approvals = (
             ApprovalsFeature(
@@ -265,7 +267,7 @@ class BotFeatures:
         """
         self._list_tools = list_tools
         transcriber = models.transcriber
-        made: Mapping[str, Callable[[], Feature]] = {
+        made: dict[str, Callable[[], Feature]] = {
             "conversation": lambda: conversation_feature(
                 models=models.sessions,
                 compose=compose,
@@ -300,11 +302,15 @@ class BotFeatures:
                 PdfReader().read_pdf,
             ),
         }
+        if self.budget:  # lasts; what stands around calls and turns follows the settings
+            made["budget"] = self.budget.feature
         own = [
             made[name]() if name in made else self._lasting[name].feature for name in FEATURES if name in self._names
         ]
         self._leave_out_clashes(own)
-        return [*(feature for feature in self.lasting if feature.name not in FEATURES), *own]
+        features = [*(feature for feature in self.lasting if feature.name not in FEATURES), *own]
+        self.around_model = tuple([around for feature in features for around in feature.around_model])
+        return features
 
     def _leave_out_clashes(self, own: Sequence[Feature]) -> None:
         """Leave out the packages whose tools or sources have a name that is taken; among packages the first has it."""

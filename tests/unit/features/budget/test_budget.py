@@ -415,7 +415,7 @@ class TestAStart:
     async def test_what_was_not_settled_counts_in_full_and_says_so(self, store: TapeStore) -> None:
         budget = await opened(store, plan(day=100.0))
         await spend(budget, 1, 1)
-        hold = await budget._reserve(ANN, "m", 20)
+        hold = await budget.reserve(ANN, "m", 20)
         again = await opened(store, plan(None, day=100.0), life="second")  # the price is not known any more
         assert again.open_reservations() == ()
         assert again.spent("bot", "", DAY) == SpentTotal(2, 32, 32 * 10**9)
