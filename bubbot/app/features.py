@@ -98,10 +98,18 @@ class PdfReader:
 
 @dataclass(frozen=True, slots=True)
 class LastingFeature:
-    """A feature with a state, which stays when the settings change. `pick` takes its settings from all of them."""
+    """A feature with a state, which stays when the settings change.
+
+    Attributes:
+        feature: its record.
+        pick: takes its settings from all of them.
+        renew: builds its record under the settings in force, which then holds nothing that they switch off; None if it
+            depends on none.
+    """
 
     feature: Feature
     pick: Callable[[Settings], Any]
+    renew: Callable[[], Feature] | None = None
 
 
 class BotFeatures:
@@ -213,12 +221,12 @@ class BotFeatures:
                 self.shell.feature(settings.tools.shell), lambda settings: settings.tools.shell
             )
         if self.budget:
-            self._lasting["budget"] = LastingFeature(self.budget.feature(), budget_settings)
+            self._lasting["budget"] = LastingFeature(self.budget.feature(), budget_settings, self.budget.feature)
         if "otel" in names:
             otel = OtelFeature(
                 kernel, otel_config(settings), lambda: {name for tool in self._list_tools() for name in tool.names}
             )
-            self._lasting["otel"] = LastingFeature(otel.feature(), otel_config)
+            self._lasting["otel"] = LastingFeature(otel.feature(), otel_config, otel.feature)
         if self.approvals:
             self._lasting["approvals"] = LastingFeature(self.approvals.feature(), lambda settings: settings.approvals)
 
@@ -267,7 +275,11 @@ class BotFeatures:
         """
         self._list_tools = list_tools
         transcriber = models.transcriber
-        made: dict[str, Callable[[], Feature]] = {
+        self._lasting = {
+            name: replace(lasting, feature=lasting.renew()) if lasting.renew else lasting
+            for name, lasting in self._lasting.items()
+        }
+        made: Mapping[str, Callable[[], Feature]] = {
             "conversation": lambda: conversation_feature(
                 models=models.sessions,
                 compose=compose,
@@ -302,8 +314,6 @@ class BotFeatures:
                 PdfReader().read_pdf,
             ),
         }
-        if self.budget:  # lasts; what stands around calls and turns follows the settings
-            made["budget"] = self.budget.feature
         own = [
             made[name]() if name in made else self._lasting[name].feature for name in FEATURES if name in self._names
         ]
