@@ -299,8 +299,9 @@ class Budget:
         return len(unsettled)
 
     def apply_limits(self, limits: BudgetLimits) -> None:
-        """Apply other limits; what calls in progress may use counts towards them, too."""
+        """Apply other limits, also to calls that wait; what calls in progress may use counts towards them, too."""
         self.limits = limits
+        self._call_ended.set()
         if limits.limits:
             self._open |= {
                 call: self._estimate(metered.reservation, metered.count_input())

@@ -127,6 +127,19 @@ async def test_calls_in_progress_count_towards_a_limit_that_is_set_meanwhile(mem
     assert budget.spent("bot", "", DAY) == SpentTotal(2, 4, 4 * 10**9)
 
 
+async def test_a_call_that_waits_goes_on_once_the_limit_is_removed(memory_store: InMemoryStore) -> None:
+    budget = await opened(memory_store, plan(tokens_day=30))
+    async with budget.metered_call(ANN, "m", 20) as call:
+        waiting = asyncio.create_task(spend(budget, 1, 1))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        budget.apply_limits(plan())
+        await waiting
+        call.reply = ModelReply("x", usage=Usage(1, 1))
+    assert budget.spent("bot", "", DAY).calls == 2
+
+
 async def test_what_a_call_took_is_durable_no_later_than_what_is_written_after_it(sqlite_store: SqliteStore) -> None:
     budget = await opened(sqlite_store, plan())
     for number in range(1, 20):
