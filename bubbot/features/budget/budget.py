@@ -528,9 +528,9 @@ class Budget:
         return price.cost_nanousd(usage) if price else None
 
     def _release(self, hold: Reservation) -> None:
-        if self._unlimited.pop(hold.call, None) is None:
-            self._open.pop(hold.call, None)
-            self._call_ended.set()
+        self._unlimited.pop(hold.call, None)
+        self._open.pop(hold.call, None)
+        self._call_ended.set()
 
     async def _append(self, fact: TapeEntry, session: str = "", lease: Lease | None = None) -> TapeEntry:
         tape = self._tape.shard(session)

@@ -241,6 +241,15 @@ async def test_one_that_would_wait_for_long_is_refused_once_and_kept(memory_stor
         assert (await bench.say(",retry")).status == "failed"  # it would ask the model too
 
 
+async def test_a_refusal_does_not_outlive_the_rate(memory_store: InMemoryStore) -> None:
+    async with running(memory_store, ScriptedModel()) as bench:
+        paced(bench, user=MessageRate(hour=1))
+        assert (await bench.say("one")).status == "answered"
+        assert (await bench.say("two")).status == "failed"
+        bench.app.reload({bench.channel.name: bench.line.link}, replace(bench.app._deps, gate=None))
+        assert (await bench.say("three")).status == "answered"
+
+
 async def test_what_is_no_message_to_the_model_or_begins_again_takes_no_place_in_the_rate() -> None:
     told: list[Outbound] = []
 
