@@ -75,8 +75,8 @@ async def test_about_an_open_group_no_owner_is_asked() -> None:
     async with bot(InMemoryStore(), owners={"1"}, groups={"-5"}) as bench:
         with_owner_chat(bench)
         await bench.line.receive(bench.inbound("hello"))
-        await bench.gate.receive(added("9"))
-        await bench.gate.receive(added("1", "a2"))
+        await bench.line.receive(added("9"))
+        await bench.line.receive(added("1", "a2"))
         await bench.quiet()
         answer, greeting = bench.channel.texts
         assert answer == "You said: hello"
