@@ -1,4 +1,4 @@
-"""What bubbot costs beside an older revision of it: python -m benchmarks.ratios BASE [--rounds 7] [--json FILE].
+"""What bubbot costs beside an older revision of it: python -m benchmarks.ratios BASE [--rounds 11] [--json FILE].
 
 BASE is a revision of this repository; it is checked out into a temporary folder, which is removed at the end. Both take
 turns in each round, in changing order, so that noise meets both. Daemons are real processes of `bubbot run`; the
@@ -126,7 +126,7 @@ class Plan:
         sizes: entries of the tapes that are compared; `flat_turns` messages to each.
     """
 
-    rounds: int = 7
+    rounds: int = 11
     chats: int = 20
     turns: int = 2
     spacing: float = 0.1
@@ -275,7 +275,8 @@ async def talk(
         await asyncio.wait([talking, ending], timeout=TALK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         if not talking.done():
             log = bench.daemon.errors.read_text(errors="replace")[-2000:]
-            raise ProcessFailed(f"a daemon ended or was silent for {TALK_SECONDS:.0f} s; the end of its log:\n{log}")
+            why = f"ended with {ending.result()}" if ending.done() else f"left people waiting for {TALK_SECONDS:.0f} s"
+            raise ProcessFailed(f"a daemon {why}; the end of its log:\n{log}")
         found = talking.result()
     finally:
         talking.cancel()

@@ -6,7 +6,7 @@ import asyncio
 import subprocess
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -170,16 +170,29 @@ class Silent(Bench):
         return {}
 
 
-async def test_a_daemon_that_ends_is_not_waited_for(tmp_path: Path) -> None:
+@pytest.fixture
+async def silent(tmp_path: Path) -> AsyncIterator[Silent]:
+    """A daemon that ends if it reads a line."""
     (tmp_path / "log").write_text("no disk")
-    child = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", "input()", stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL
-    )
-    talking = asyncio.create_task(talk(Silent(Process("daemon", child, tmp_path / "log"), {}), 1))
-    await asyncio.sleep(0)
+    command = [sys.executable, "-c", "input()"]
+    child = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL)
+    yield Silent(Process("daemon", child, tmp_path / "log"), {})
     await child.communicate(b"\n")
-    with pytest.raises(ProcessFailed, match="no disk"):
-        await talking
+
+
+async def test_a_daemon_that_ends_is_not_waited_for(silent: Silent) -> None:
+    talking = asyncio.create_task(talk(silent, 1))
+    await asyncio.sleep(0)
+    await silent.daemon.child.communicate(b"\n")
+    with pytest.raises(ProcessFailed, match=r"ended with 0(?s:.*)no disk"):
+        async with asyncio.timeout(ratios.TALK_SECONDS / 4):
+            await talking
+
+
+async def test_a_daemon_that_answers_nobody_is_left(silent: Silent, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ratios, "TALK_SECONDS", 0.01)
+    with pytest.raises(ProcessFailed, match=r"left people waiting(?s:.*)no disk"):
+        await talk(silent, 1)
 
 
 @pytest.mark.parametrize("size", [1, 1_000, 5_000])
