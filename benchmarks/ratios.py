@@ -39,6 +39,8 @@ from bubbot.tape.service import session_tape
 
 PLATFORM = "telegram"
 BASE, CURRENT = "base", "current"
+CONTEXT_TOKENS = 1_000_000
+"""What the model reads at once: it never tells people that the beginning of a conversation is left out."""
 TALK_SECONDS = 120.0
 """A round of messages may take so long."""
 COMMAND_SECONDS = 60.0
@@ -131,9 +133,9 @@ class Plan:
     turns: int = 2
     spacing: float = 0.1
     crowd: int = 50
-    crowd_turns: int = 8
+    crowd_turns: int = 5
     sizes: tuple[int, int] = (1_000, 100_000)
-    flat_turns: int = 20
+    flat_turns: int = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,7 +369,7 @@ async def measure(
     (folder / "provider").mkdir()
     async with started("provider", folder / "provider", "benchmarks.soak.provider", ["0", "steady"]) as server:
         address = await server.said("address", START)
-        model = {"name": "openai/soak", "api_base": address, "api_key": "soak"}
+        model = {"name": "openai/soak", "api_base": address, "api_key": "soak", "context_tokens": CONTEXT_TOKENS}
         await measure_daemons(plan, trees, folder / "daemons", model, rounds)
         progress("daemons")
         lengths = await measure_flat(plan, trees[-1], folder / "flat", model, rounds)
