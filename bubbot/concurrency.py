@@ -6,7 +6,8 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 from bubbot.errors import BubbotError
 from bubbot.records import dataclass
@@ -14,6 +15,7 @@ from bubbot.records import dataclass
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 HEALTHY_AFTER_SECONDS = 300.0
 """Seconds of running after which a failure counts as the first one again, with the shortest wait."""
@@ -100,6 +102,16 @@ async def run_uninterrupted(work: Coroutine[Any, Any, T]) -> T:
     except asyncio.CancelledError:
         await asyncio.gather(task, return_exceptions=True)
         raise
+
+
+def uninterrupted(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Make an async function run to completion even if its caller is cancelled; see `run_uninterrupted`."""
+
+    @wraps(method)
+    async def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        return await run_uninterrupted(method(*args, **kwargs))
+
+    return run
 
 
 @asynccontextmanager

@@ -37,6 +37,9 @@ BubbotError
 ├── OutputFailed               standard output cannot be written: closed, its disk full, or its reader gone
 ├── ToolError                  a tool raised, or ran out of time
 │   └── CommandError           a comma command that cannot be understood; its text is the answer
+├── CommandRefused             a command that cannot be carried out; `code` names its sentence, `values` are in it
+│   ├── ValueInvalid           a value of the right type that names nothing here
+│   └── ConfirmationNeeded     the person has to say yes first
 ├── AccessError                a code that does not work, or a grant that its giver may not give
 ├── MemoryTooLarge             a text that is too large for memory, since every version stores it again
 ├── ScheduleRefused            a schedule that cannot be understood, or may not be made or changed
@@ -410,6 +413,34 @@ class CommandError(ToolError):
     """A comma command that cannot be understood or is not allowed; the text is the answer."""
 
     kind = "command"
+
+
+class CommandRefused(BubbotError):
+    """A command cannot be carried out. The catalogues have the sentence for people, in their language.
+
+    `code` is the name of the sentence, a stable word for programs; `values` are those of its placeholders.
+    """
+
+    kind = "command_refused"
+    code: str = ""
+    values: Mapping[str, object] = MappingProxyType({})
+
+    def __init__(self, code: str = "", /, **values: object) -> None:
+        super().__init__(f"{code}: {', '.join(f'{name} {value}' for name, value in values.items())}".rstrip(": "))
+        self.code = code
+        self.values = values
+
+
+class ValueInvalid(CommandRefused):
+    """A value has the right type, but names nothing here."""
+
+    kind = "value_invalid"
+
+
+class ConfirmationNeeded(CommandRefused):
+    """The person has to say yes first; each surface asks in its way."""
+
+    kind = "confirmation_needed"
 
 
 class AccessError(BubbotError):

@@ -43,6 +43,7 @@ SECONDS = (
     ("tests/property/test_long_talk.py", 8.0),
     ("tests/property/test_privacy.py", 1.5),
     ("tests/property/", 0.5),
+    ("tests/golden/", 1.0),
     ("tests/docs/", 0.15),
     ("tests/contract/", 0.03),
     ("tests/unit/cli/test_loading.py", 0.5),

@@ -23,8 +23,9 @@ from benchmarks.bench.talk import talking
 from benchmarks.soak.direct import CHANNEL
 from bubbot.app.bot import PortWrappers
 from bubbot.app.tapes import new_id, now
+from bubbot.features.access.facts import RoleGranted
 from bubbot.features.access.service import ACCESS_TAPE, AccessService
-from bubbot.features.access.state import ACCESS_PROJECTION, GRANTED
+from bubbot.features.access.state import ACCESS_PROJECTION
 from bubbot.features.budget.state import BUDGET_PROJECTION
 from bubbot.features.schedule.changes import SCHEDULE_TAPE
 from bubbot.features.schedule.state import (
@@ -135,8 +136,7 @@ def _schedule(first: int, count: int) -> Iterator[TapeEntry]:
 
 def _access(first: int, count: int) -> Iterator[TapeEntry]:
     for number in range(first, first + count):
-        person = {"channel": CHANNEL, "id": str(number + 1), "role": "member", "by": "terminal"}
-        yield event(GRANTED, {**person, "how": "command", "name": "Ann"})
+        yield RoleGranted(CHANNEL, str(number + 1), "member", "terminal", "command", "Ann").to_entry()
 
 
 class CountingStore:

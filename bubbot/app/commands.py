@@ -23,6 +23,7 @@ from bubbot.settings.channels import split_channel_settings
 from bubbot.settings.loader import Settings
 from bubbot.tape.handle import Clock
 from bubbot.tape.service import TapeService
+from bubbot.texts import Texts
 
 if TYPE_CHECKING:
     from bubbot.feature import Feature
@@ -135,7 +136,7 @@ def bind_context(context: CommandContext, name: str, settings: Settings) -> Comm
     """Return the context with what the command of this name gets of the settings."""
     word = name.partition(" ")[0]
     section = OWN_COMMANDS[word].pick(settings) if word in OWN_COMMANDS else _package_section(word, settings)
-    return replace(context, settings=section, zone=ZoneInfo(settings.bot.timezone))
+    return replace(context, settings=section, zone=ZoneInfo(settings.bot.timezone), texts=Texts(settings.bot.language))
 
 
 def _package_section(word: str, settings: Settings) -> SettingsSection | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from bubbot.features.access.events import ACCESS_EVENTS
+from bubbot.features.access.state import ACCESS_EVENTS
 from bubbot.features.agents.events import AGENT_EVENTS
 from bubbot.features.approvals.events import APPROVAL_EVENTS
 from bubbot.features.attachments.events import ATTACHMENT_EVENTS

@@ -20,10 +20,11 @@ from bubbot.cli.files import open_output
 from bubbot.cli.output import drawing_width, show, show_on_stderr, show_record, show_table
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import ConfigError, ControlError, StoreUnavailable, ToolRetry
+from bubbot.ports.arguments import AnyArgs, dump_given
 from bubbot.ports.command import Command, CommandContext, CommandResult, RunCommand
 from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.ports.text import replace_controls
-from bubbot.ports.tool import ToolArgs, validate_args
+from bubbot.ports.tool import validate_args
 from bubbot.server.client import connect, run_on_home
 from bubbot.server.codec import JsonObject, decode, encode
 from bubbot.settings.loader import Settings
@@ -32,6 +33,7 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.lease import InProcessLease
 from bubbot.tape.service import session_tape
 from bubbot.tape.store import TapeStore
+from bubbot.texts import Texts
 
 WRITE_COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
@@ -57,10 +59,10 @@ class Shell:
         return sys.stdin.buffer.read(limit)
 
 
-def run_typed(args: argparse.Namespace, command: Command, arguments: ToolArgs) -> int:
+def run_typed(args: argparse.Namespace, command: Command, arguments: AnyArgs) -> int:
     """Run a command of a feature that was typed; print its answer, and return its exit code."""
     setup = load_setup(args)
-    if (ask := command.question) is not None and not getattr(arguments, "yes", False):
+    if (ask := command.question) is not None and not (getattr(arguments, "yes", False) or vars(args).get("--yes")):
         if command.prepare is not None:  # once: standard input is read once
             arguments, command = command.prepare(arguments, Shell()), replace(command, prepare=None)
         asks = replace(command, run=ask, on_missing_home=lambda _settings, _args: CommandResult(""))
@@ -81,7 +83,7 @@ def _confirm(command: Command, question: str) -> bool:
 
 
 async def run_command(
-    setup: CommandSetup, command: Command, arguments: ToolArgs, *, run_here: RunCommand | None = None
+    setup: CommandSetup, command: Command, arguments: AnyArgs, *, run_here: RunCommand | None = None
 ) -> int:
     """Carry out a command, print its answer, and return its exit code. `carry_out` has the arguments and errors."""
     result = await carry_out(setup, command, arguments, run_here=run_here)
@@ -103,7 +105,7 @@ async def run_command(
 
 
 async def carry_out(
-    setup: CommandSetup, command: Command, arguments: ToolArgs, *, run_here: RunCommand | None = None
+    setup: CommandSetup, command: Command, arguments: AnyArgs, *, run_here: RunCommand | None = None
 ) -> CommandResult:
     """Carry out a command and return its answer.
 
@@ -135,7 +137,7 @@ def _show_progress(setup: CommandSetup, command: Command) -> AbstractContextMana
     return show_progress(label, unit, plain=setup.is_plain)
 
 
-async def read(setup: CommandSetup, command: Command, arguments: ToolArgs) -> CommandResult:
+async def read(setup: CommandSetup, command: Command, arguments: AnyArgs) -> CommandResult:
     """Run a command that only reads, in this process."""
     try:
         opened = (
@@ -146,14 +148,17 @@ async def read(setup: CommandSetup, command: Command, arguments: ToolArgs) -> Co
             context = CommandContext(store, workspace, now, new_id, terminal_width=width)
             return await command.run(_bind(context, command, setup.settings), arguments)
     except StoreUnavailable:
-        if command.on_missing_home is None or setup.home.has_database:
+        is_answered = command.is_answered_without_home or command.on_missing_home is not None
+        if not is_answered or setup.home.has_database:
             raise
-        context = CommandContext(InMemoryStore(), "", now, new_id)
-        return command.on_missing_home(_bind(context, command, setup.settings).settings, arguments)
+        context = _bind(CommandContext(InMemoryStore(), "", now, new_id), command, setup.settings)
+        if command.on_missing_home is not None:
+            return command.on_missing_home(context.settings, arguments)
+        return await command.run(context, arguments)
 
 
 async def _write(
-    setup: CommandSetup, command: Command, arguments: ToolArgs, run_here: RunCommand, on_progress: OnProgress
+    setup: CommandSetup, command: Command, arguments: AnyArgs, run_here: RunCommand, on_progress: OnProgress
 ) -> CommandResult:
     async def in_this_process() -> CommandResult:
         async with open_tapes(setup.home, setup.settings.store, write=True) as (store, workspace):
@@ -162,7 +167,7 @@ async def _write(
             return await run_here(_bind(context, command, setup.settings), arguments)
 
     async def in_the_bot(address: str) -> CommandResult:
-        body = {"name": command.name, "arguments": arguments.model_dump(mode="json", exclude_unset=True)}
+        body = {"name": command.name, "arguments": dump_given(arguments)}
         async with connect(address) as bot:
             reply = await bot.request("command", body)
         return decode(reply.get("told"), CommandResult)
@@ -213,5 +218,6 @@ def _find_write_command(name: str) -> Command | None:
 
 def _bind(context: CommandContext, command: Command, settings: Settings) -> CommandContext:
     if command.name in WRITE_COMMANDS:
-        return replace(context, settings=settings, zone=ZoneInfo(settings.bot.timezone))
+        zone, texts = ZoneInfo(settings.bot.timezone), Texts(settings.bot.language)
+        return replace(context, settings=settings, zone=zone, texts=texts)
     return bind_context(context, command.name, settings)

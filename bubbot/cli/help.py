@@ -34,19 +34,28 @@ class HelpTranslator:
         self.texts = texts
 
     @cached_property
-    def _translations(self) -> Mapping[str, str]:
-        """The translation of each text by its English."""
+    def _own(self) -> Mapping[str, str]:
+        """The translations of texts that only a shell has, by their English."""
         catalogue = read_catalogue(self.texts.package, AREA, self.texts.tag)
         return {entry.singular: catalogue.find(name) for name, entry in catalogue.entries.items()}
 
+    @cached_property
+    def _of_chats(self) -> Mapping[str, str]:
+        """Those of what chats are told of commands, too."""
+        return self.texts.translate_commands()
+
     def translate(self, text: str) -> str:
         """Translate a text, or a line that was made a sentence."""
-        if (found := self._translations.get(text)) is not None:
+        if (found := self._own.get(text)) is not None:
             return found
         if text.startswith(EXAMPLE):
             return self.texts.say("help_example", command=text.removeprefix(EXAMPLE))
-        line = self._translations.get(text[:1].lower() + text[1:].removesuffix("."))
-        return self.texts.say("help_sentence", text=line[:1].upper() + line[1:]) if line else text
+        if line := self._own.get(text[:1].lower() + text[1:].removesuffix(".")):
+            return self.texts.say("help_sentence", text=line[:1].upper() + line[1:])
+        if (found := self._of_chats.get(text)) is not None:
+            return found
+        sentence = self._of_chats.get(f"{text[:1].upper()}{text[1:]}.")
+        return sentence.rstrip(".。") if sentence else text
 
     def translate_parser(self, parser: argparse.ArgumentParser) -> None:
         """Translate the help of a command and of its actions, in place."""

@@ -20,6 +20,7 @@ from bubbot.errors import (
     AddressUnavailable,
     BubbotError,
     ChannelRefused,
+    CommandRefused,
     ConfigError,
     DatabaseLost,
     HomeLocked,
@@ -27,6 +28,7 @@ from bubbot.errors import (
     OutputFailed,
     StoreError,
     TapeCorrupt,
+    ValueInvalid,
 )
 from bubbot.ports.text import did_you_mean
 from bubbot.records import dataclass
@@ -40,6 +42,7 @@ EXIT_CODES: Mapping[type[BubbotError], int] = {
     AddressUnavailable: EXIT_FAILED,
     HomeLocked: EXIT_LOCKED,
     ConfigError: EXIT_USAGE,
+    ValueInvalid: EXIT_USAGE,
     ModelUnconfigured: EXIT_USAGE,
     TapeCorrupt: EXIT_DAMAGED,
     DatabaseLost: EXIT_DAMAGED,
@@ -321,13 +324,24 @@ def _path(text: str) -> Path:
     raise argparse.ArgumentTypeError("the path is empty")
 
 
+def _sentence(error: BubbotError) -> str:
+    """Return what an error says."""
+    if not isinstance(error, CommandRefused):
+        return str(error)
+    # Imported here: most errors say it themselves.
+    from bubbot.texts import Texts
+
+    sentence: str = Texts().say_on("shell", error.code, **{"command": "bubbot", **error.values})
+    return sentence
+
+
 def _report(error: Exception, *, as_json: bool) -> int:
     """Print the error on stderr, one sentence a line, or as one line of JSON; return its exit code."""
     causes = [*_flatten(error)]
     expected = [cause for cause in causes if isinstance(cause, BubbotError)]
     if len(expected) == len(causes):
         code = next(EXIT_CODES[error_class] for error_class in type(expected[0]).__mro__ if error_class in EXIT_CODES)
-        lines = [*dict.fromkeys(line for cause in expected for line in str(cause).splitlines())]
+        lines = [*dict.fromkeys(line for cause in expected for line in _sentence(cause).splitlines())]
         _print_errors(lines, expected[0].kind, code, as_json=as_json)
         _log_traceback(error)
         return code

@@ -5,16 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import NoneType
-from typing import Any, Literal, get_args, get_origin
-
-from pydantic.fields import FieldInfo
+from typing import Any
 
 from bubbot.cli.arguments import add_json_option, decode_text, usage_error
 from bubbot.cli.loading import loading
 from bubbot.errors import ToolRetry
+from bubbot.ports.arguments import AnyArgs, ArgumentField, strip_optional
 from bubbot.ports.command import Argument, Command, CommandGroup
-from bubbot.ports.tool import ToolArgs, validate_args
+from bubbot.ports.tool import validate_args
 
 
 class GroupCommand:
@@ -27,6 +25,11 @@ class GroupCommand:
     def results(self) -> Mapping[str, type]:
         """What `--json` prints, by the whole name of the command."""
         return {command.name: command.result for command in self._group.commands if command.result is not None}
+
+    @property
+    def rows(self) -> Mapping[str, tuple[str, str]]:
+        """The key of the list that `--json` prints, and what it is a list of, by the whole name of the command."""
+        return {command.name: (command.rows, command.description) for command in self._group.commands if command.rows}
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add the help texts, and the subcommands or options."""
@@ -62,14 +65,14 @@ def add_command(subparsers: argparse._SubParsersAction[argparse.ArgumentParser],
     _add_options(parser, command)
 
 
-def read_arguments(command: Command, args: argparse.Namespace) -> ToolArgs:
+def read_arguments(command: Command, args: argparse.Namespace) -> AnyArgs:
     """Read the arguments that were typed. Raise `UsageError` with each wrong one."""
     typed = vars(args)
     values = {}
-    for name in command.args.model_fields:
-        key = name if name in _words(command.args) else _option(name)
+    for name, field in command.fields.items():
+        key = name if name in command.words else _option(name)
         if typed.get(key) is not None:
-            value = " ".join(typed[key]) if _argument(command.args.model_fields[name]).rest else typed[key]
+            value = " ".join(typed[key]) if _argument(field).rest else typed[key]
             values[name] = decode_text(value, key) if isinstance(value, str) else value
     try:
         return validate_args(command.name, command.args, values)
@@ -77,30 +80,23 @@ def read_arguments(command: Command, args: argparse.Namespace) -> ToolArgs:
         raise usage_error(f"bubbot {command.name}", str(error)) from error
 
 
-def _words(args: type[ToolArgs]) -> tuple[str, ...]:
-    """List the fields that are typed as words; the others are options."""
-    return args.positional or tuple(name for name, field in args.model_fields.items() if field.is_required())
-
-
 def _option(name: str) -> str:
     return f"--{name.rstrip('_').replace('_', '-')}"
 
 
-def _argument(field: FieldInfo) -> Argument:
-    marks = (mark for mark in field.metadata if isinstance(mark, Argument))
-    return next(marks, None) or Argument(field.description or "")
+def _argument(field: ArgumentField) -> Argument:
+    return next((mark for mark in field.marks if isinstance(mark, Argument)), None) or Argument(field.description)
 
 
 def _add_options(parser: argparse.ArgumentParser, command: Command) -> None:
-    words, fields = _words(command.args), command.args.model_fields
-    for name, field in fields.items():
+    words, fields = command.words, command.fields
+    # A form has the order of the words, which may not be that of the class.
+    for name in dict.fromkeys([*(words if command.form else ()), *fields]):
+        field = fields[name]
         argument = _argument(field)
         # What was not typed is absent: the model knows the defaults, and which fields were set.
         options: dict[str, Any] = {"help": argument.help, "default": argparse.SUPPRESS}
-        kind = next((part for part in get_args(field.annotation) if part is not NoneType), field.annotation)
-        if get_origin(field.annotation) is Literal:
-            kind = field.annotation
-        choices = [choice for choice in get_args(kind) if choice] if get_origin(kind) is Literal else []
+        kind, choices = strip_optional(field.annotation), field.choices
         if kind is bool and name not in words:
             parser.add_argument(_option(name), dest=_option(name), action="store_true", **options)
             continue
@@ -109,12 +105,14 @@ def _add_options(parser: argparse.ArgumentParser, command: Command) -> None:
         if argument.parse or kind in (int, float, Path):
             options |= {"type": _type(argument.parse) if argument.parse else kind}
         if name in words:
-            options["nargs"] = "+" if argument.rest else None if field.is_required() else "?"
+            options["nargs"] = "+" if argument.rest else None if command.requires(name) else "?"
             options["default"] = None  # of a word that may be absent, argparse would check any other default
             parser.add_argument(name, metavar=argument.metavar, **options)
         else:
             metavar = argument.metavar or (None if choices else name.rstrip("_").upper())
             parser.add_argument(_option(name), dest=_option(name), metavar=metavar, **options)
+    if command.question is not None and "yes" not in fields:
+        parser.add_argument("--yes", dest="--yes", action="store_true", help="do not ask before")
     if command.result is not None:
         add_json_option(parser)
 

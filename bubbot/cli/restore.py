@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from bubbot import __version__
+from bubbot.app.commands import find_command
 from bubbot.app.models import keyless_models
 from bubbot.app.stores import database_file, find_loss
 from bubbot.app.tapes import new_id, now
@@ -21,14 +22,13 @@ from bubbot.cli.progress import show_progress
 from bubbot.cli.restore_change import RELEASE_HOME, ReleaseHome, ReleaseResult
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import ConfigError
-from bubbot.features.access.shell import list_people
 from bubbot.gateway.quarantine import Quarantine
 from bubbot.home import Home, WriterLock
 from bubbot.log import printable
 from bubbot.ops.onboarding.secret_uses import describe_secret
+from bubbot.ports.arguments import NoArguments
 from bubbot.ports.settings import format_setting, quote_value
 from bubbot.ports.text import format_table
-from bubbot.ports.tool import NoArgs
 from bubbot.records import IsoTime, dataclass
 from bubbot.settings.channels import KINDS_REQUIRING_TOKEN, split_channel_settings
 from bubbot.settings.environment import read_variables
@@ -300,7 +300,8 @@ async def _show_contents(setup: CommandSetup) -> None:
     """Print what a person checks before the release: who may speak, the addresses, and the missing secrets."""
     try:
         restored = CommandSetup(setup.read_settings_without_secrets(), setup.home, setup.config)
-        people = (await read(restored, list_people, NoArgs())).rows
+        listed = find_command("access list")
+        people = (await read(restored, listed, NoArguments())).rows if listed else ()
     except ConfigError as error:
         show(f"Its configuration cannot be used yet: {error}")
         return

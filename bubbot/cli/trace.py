@@ -14,7 +14,6 @@ from bubbot.cli.arguments import decode_text, parse_count
 from bubbot.cli.output import show, show_on_stderr
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.features.access.service import parse_auditor
-from bubbot.features.access.state import format_auditor
 from bubbot.features.trace.tokens import forget_key
 from bubbot.server.pages import serve_pages
 from bubbot.settings.environment import has_display
@@ -68,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print_token(setup: CommandSetup, account: str, days: int) -> None:
-    person = format_auditor(parse_auditor(account))
+    person = ":".join(filter(None, parse_auditor(account)))
     setup.home.ensure()
     token = trace_tokens(setup.home).issue(person, days * DAY_SECONDS)
     address = setup.settings.trace.address

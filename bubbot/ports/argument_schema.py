@@ -6,15 +6,18 @@ the call comes, and the error says what to fix.
 
 from __future__ import annotations
 
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 from annotated_types import BaseMetadata, Ge, Gt, Le, Lt, MaxLen, MinLen
+from msgspec import Meta
 from pydantic import AfterValidator, BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticUndefined
 
+from bubbot.ports.arguments import AnyArgs, Args, fields_of
 from bubbot.tape.entry import JsonObject
 
 _PLAIN_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
@@ -22,13 +25,41 @@ _LEFT_OUT = {"pattern", "coerce_numbers_to_str"}
 """What marks demand of a text without a word of it in the schema."""
 
 
-def build_schema(args: type[BaseModel]) -> JsonObject:
-    """Build the schema of a class of arguments.
+@cache
+def build_schema(args: type[AnyArgs]) -> JsonObject:
+    """Build the schema of a class of arguments, once for each.
 
-    That of plain fields is written from their declarations: pydantic would build a validator first, which few of the tools
+    That of an `Args` follows from its fields. That of plain fields is written from their declarations: pydantic would build a validator first, which few of the tools
     need in a process, and takes 20 times as long. It is asked for any other class.
     """
+    if issubclass(args, Args):
+        return describe_args(args)
     return describe_fields(args) or describe_by_pydantic(args)
+
+
+def describe_args(args: type[Args]) -> dict[str, Any]:
+    """Write the schema from the fields of an `Args`. Raise `TypeError` for a field of a type that has no words here."""
+    properties: dict[str, Any] = {}
+    for name, field in fields_of(args).items():
+        described = _describe_type(field.annotation)
+        if described is None:
+            raise TypeError(f"{args.__name__}.{name} is {field.annotation}, which no schema describes")
+        for mark in (mark for mark in field.marks if isinstance(mark, Meta)):
+            described |= _describe_limits(mark, is_array=described["type"] == "array")
+        properties[name] = dict(sorted({**described, "description": field.description}.items()))
+        if not field.description:
+            del properties[name]["description"]
+    required = [name for name, field in fields_of(args).items() if field.is_required]
+    return {"properties": properties, **({"required": required} if required else {}), "type": "object"}
+
+
+def _describe_limits(mark: Meta, *, is_array: bool) -> dict[str, Any]:
+    """Return the limits that a model needs to know; lengths of texts are told if they are passed."""
+    numbers = {
+        "minimum": mark.ge, "exclusiveMinimum": mark.gt, "maximum": mark.le, "exclusiveMaximum": mark.lt,
+    }  # fmt: skip
+    counts = {"minItems": mark.min_length, "maxItems": mark.max_length} if is_array else {}
+    return {name: limit for name, limit in (numbers | counts).items() if limit is not None}
 
 
 def describe_fields(args: type[BaseModel]) -> dict[str, Any] | None:

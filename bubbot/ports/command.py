@@ -17,6 +17,7 @@ from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 from bubbot.errors import CommandError, ConfigError, EntryNotFound
+from bubbot.ports.arguments import AnyArgs, ArgumentField, fields_of, form_fields
 from bubbot.ports.channel import Role
 from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.ports.session_names import (
@@ -33,6 +34,7 @@ from bubbot.records import dataclass
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.service import NewId, TapeService, session_tape
 from bubbot.tape.store import TapeStore
+from bubbot.texts import Texts
 
 WRITE_TIMEOUT_SECONDS = 300.0
 """The longest time a command waits for the running turn of its session."""
@@ -114,6 +116,7 @@ class CommandContext:
         terminal_width: the columns of the terminal that shows the answer; 0 if it goes elsewhere, such as to a pipe, or to
             a terminal for lines only.
         on_progress: gets the counts of long work; the running bot shows none.
+        texts: the sentences in the language of the bot.
     """
 
     store: TapeStore
@@ -129,6 +132,7 @@ class CommandContext:
     turn: Turn | None = None
     terminal_width: int = 0
     on_progress: OnProgress = ignore_progress
+    texts: Texts = Texts()
 
     def service(self, kind: type[T]) -> T | None:
         """Return the running bot's own service of this class, so that a change takes effect at once; None without one."""
@@ -261,6 +265,8 @@ class Command:
         name: its words, such as `schedule add`; the first is that of its group.
         run: does the work.
         args: the model of its arguments.
+        form: the arguments that are typed as words after its name, as `<channel> <id> [role]`; empty: `ToolArgs.positional`,
+            or the required ones. The others are options.
         help: its line in the help of the group.
         description: the beginning of its own help.
         example: what to type after `bubbot`, for the end of its help.
@@ -271,10 +277,12 @@ class Command:
         needs_home: false for a command that works without tapes; it finds an empty store in its context.
         on_missing_home: answers a command that only reads in a home where no bot ever ran, from settings and arguments;
             None: an error does.
-        question: returns what a shell asks before it runs the command, or an empty text; it only reads. Its arguments
-            need a field `yes`, with which nothing is asked.
+        is_answered_without_home: it only reads, and answers in a home where no bot ever ran from an empty one.
+        question: returns what a shell asks before it runs the command, or an empty text; it only reads. The option
+            `--yes` does not ask.
         progress: what long work does, and the unit that it counts, such as `("Indexing the tapes", "entries")`.
-        result: the dataclass that `CommandResult.data` is made of. The command has an option `--json` that prints it; the
+        rows: the key of the object that `--json` prints, if the result is a list.
+        result: the class that `CommandResult.data` is made of. The command has an option `--json` that prints it; the
             reference has its schema. None: the command has no such option.
         typed: names as a comma command in chats; none by default.
         typed_help: what people are told of that comma command.
@@ -284,22 +292,40 @@ class Command:
 
     name: str
     run: RunCommand
-    args: type[ToolArgs] = NoArgs
+    args: type[AnyArgs] = NoArgs
+    form: str = ""
     help: str = ""
     description: str = ""
     example: str = ""
     writes: bool = False
-    prepare: Callable[[Any, ShellInput], ToolArgs] | None = None
-    sent: type[ToolArgs] | None = None
+    prepare: Callable[[Any, ShellInput], AnyArgs] | None = None
+    sent: type[AnyArgs] | None = None
     needs_home: bool = True
     on_missing_home: Callable[[Any, Any], CommandResult] | None = None
+    is_answered_without_home: bool = False
     question: RunCommand | None = None
     progress: tuple[str, str] | None = None
-    result: type | None = None
+    result: Any = None
+    rows: str = ""
     typed: tuple[str, ...] = ()
     typed_help: CommandHelp = CommandHelp()
     role: Role = Role.OWNER
     effect: Effect = Effect()
+
+    @property
+    def fields(self) -> Mapping[str, ArgumentField]:
+        """Its arguments, by name."""
+        return fields_of(self.args)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The arguments that are typed as words; the others are options."""
+        declared = form_fields(self.form) or getattr(self.args, "positional", ())
+        return tuple(declared) or tuple(name for name, field in self.fields.items() if field.is_required)
+
+    def requires(self, name: str) -> bool:
+        """Return true if a shell has to be given this argument: its form may demand what a chat knows by itself."""
+        return f"<{name}>" in self.form.split() or self.fields[name].is_required
 
     @property
     def action(self) -> str:

@@ -11,9 +11,10 @@ from dataclasses import field
 from functools import partial
 from typing import TypeAlias, TypeVar
 
+from bubbot.ports.arguments import AnyArgs
 from bubbot.ports.channel import MessagePart, Receipt
 from bubbot.ports.model import Model, ModelReply, ModelRequest, TextDelta, ToolCall
-from bubbot.ports.tool import CallPlan, Tool, ToolArgs, ToolOutput
+from bubbot.ports.tool import CallPlan, Tool, ToolOutput
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.records import dataclass
 
@@ -64,7 +65,7 @@ class ToolInvocation:
 
     turn: Turn
     tool: Tool
-    args: ToolArgs
+    args: AnyArgs
     call: ToolCall | None = None
     plan: CallPlan | None = None
     used_before: bool = False

@@ -2,21 +2,33 @@
 
 import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import field
 from enum import StrEnum
-from functools import cache
 from hashlib import sha256
 from typing import Any, ClassVar, TypeAlias, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bubbot.errors import ConfigError, ToolError, ToolRetry
+from bubbot.ports.argument_errors import describe_argument
+from bubbot.ports.arguments import (
+    AnyArgs,
+    Args,
+    ArgumentField,
+    ArgumentProblem,
+    drop_joining_words,
+    dump_args,
+    fields_of,
+    form_fields,
+    parse_args,
+    write_given,
+)
 from bubbot.ports.channel import Role
 from bubbot.ports.model import ToolSpec
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
-from bubbot.tape.entry import JsonObject, canonical
+from bubbot.tape.entry import canonical
 from bubbot.tape.provenance import Source
+from bubbot.texts import Texts
 
 
 class ToolArgs(BaseModel):
@@ -222,7 +234,7 @@ class CallPlan:
 
 
 ToolOutput: TypeAlias = str | RerunModel
-A = TypeVar("A", bound=ToolArgs)
+A = TypeVar("A", bound=AnyArgs)
 Handler: TypeAlias = Callable[[Turn, A], Awaitable[ToolOutput]]
 PlanCall: TypeAlias = Callable[[Turn, A], Awaitable[CallPlan]]
 """Say what a call would do, without doing any of it. Raises `ToolRetry` or `ToolFailed` if it cannot be done at all."""
@@ -251,11 +263,12 @@ class Tool:
         probe: says whether a call happened; for effects that declare it.
         is_rare: its schema is the first to be left out of a list of tools that is too long; see `ToolList`.
         is_reserved: only the models of turns that are given it by name may call it (`Turn.allowed_tools`); nobody types it.
+        form: the arguments that plain words fill, as `<source> to <reader> [role]`; empty: `ToolArgs.positional` says it.
     """
 
     name: str
     summary: str
-    args: type[ToolArgs]
+    args: type[AnyArgs]
     run: Handler[Any]
     commands: tuple[str, ...] = ()
     for_model: bool = True
@@ -268,6 +281,19 @@ class Tool:
     probe: ProbeCall[Any] | None = None
     is_rare: bool = False
     is_reserved: bool = False
+    form: str = ""
+
+    @property
+    def fields(self) -> Mapping[str, ArgumentField]:
+        """Its arguments, by name."""
+        return fields_of(self.args)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The arguments that plain words fill: the declared ones, else the required ones, else the first."""
+        declared = form_fields(self.form) or getattr(self.args, "positional", ())
+        required = [name for name, field in self.fields.items() if field.is_required]
+        return tuple(declared or required or [*self.fields][:1])
 
     @property
     def runs_in_parallel(self) -> bool:
@@ -296,9 +322,12 @@ class Tool:
 
     def spec(self) -> ToolSpec:
         """Build the tool's spec as a provider sees it."""
-        return ToolSpec(self.provider_name, self.summary, _build_schema(self.args))
+        # Imported here: most commands of the shell describe no tool to a model.
+        from bubbot.ports.argument_schema import build_schema
 
-    def parse(self, arguments: str) -> ToolArgs:
+        return ToolSpec(self.provider_name, self.summary, build_schema(self.args))
+
+    def parse(self, arguments: str) -> AnyArgs:
         """Parse and validate the arguments that a model wrote. Raise `ToolRetry` with what to fix."""
         try:
             values = json.loads(arguments) if arguments.strip() else {}
@@ -308,9 +337,9 @@ class Tool:
             raise ToolRetry(f"the arguments of {self.name} have to be a JSON object, such as {{}}")
         return self.validate(values)
 
-    def validate(self, values: dict[str, Any]) -> ToolArgs:
+    def validate(self, values: dict[str, Any]) -> AnyArgs:
         """Validate the arguments. Raise `ArgumentsInvalid` with each wrong field, its value and what it must be."""
-        return validate_args(self.name, self.args, values)
+        return validate_args(self.name, self.args, drop_joining_words(self.form, values))
 
 
 async def plan_call(turn: Turn, tool: Tool, args: Any) -> CallPlan:
@@ -322,34 +351,15 @@ async def plan_call(turn: Turn, tool: Tool, args: Any) -> CallPlan:
     """
     if tool.plan is not None:
         return await tool.plan(turn, args)
-    details = args.model_dump_json(indent=2, exclude_unset=True)
+    details = write_given(args, indent=2)
     if tool.effect.kind is not EffectKind.OUTSIDE:
         return CallPlan(tool.effect, details)
     return CallPlan(tool.effect, details, GrantTarget(GrantKind.ARGUMENTS, digest_call(tool, args)))
 
 
-def digest_call(tool: Tool, args: ToolArgs) -> str:
+def digest_call(tool: Tool, args: AnyArgs) -> str:
     """Return the digest of a tool and its arguments: that of two calls is the same only if they do the same."""
-    return sha256(canonical({"tool": tool.name, "arguments": args.model_dump(mode="json")}).encode()).hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
-class ArgumentProblem:
-    """What is wrong with one argument.
-
-    Attributes:
-        name: the argument; empty for a rule about several.
-        kind: the type of the error in pydantic's words: `missing`, `int_parsing` and so on.
-        value: what it is.
-        limits: what pydantic says of its limits, such as `ge` and `max_length`.
-        reason: what a validator of ours says.
-    """
-
-    name: str
-    kind: str
-    value: object = None
-    limits: Mapping[str, Any] = field(default_factory=dict)
-    reason: str = ""
+    return sha256(canonical({"tool": tool.name, "arguments": dump_args(args)}).encode()).hexdigest()
 
 
 class ArgumentsInvalid(ToolRetry):
@@ -360,13 +370,26 @@ class ArgumentsInvalid(ToolRetry):
 
 def validate_args(name: str, args: type[A], values: Mapping[str, Any]) -> A:
     """Validate the arguments of a tool or command. Raise `ArgumentsInvalid` as `Tool.validate` does."""
+    if issubclass(args, Args):
+        parsed, problems = parse_args(args, values)
+        if not problems:
+            return args(**parsed)
+        texts, fields = Texts(), fields_of(args)
+        sentences = (describe_argument(problem, name, fields, texts) for problem in problems)
+        takes = f"; it takes {', '.join(fields) or 'nothing'}" if problems[-1].kind == "extra_forbidden" else ""
+        raise _invalid(f"{name}: {'; '.join(sentences)}{takes}", problems)
     try:
         return args.model_validate(values)
     except ValidationError as error:
         items = error.errors()
-        invalid = ArgumentsInvalid(f"{name}: {'; '.join(_problem(item, args) for item in items)}")
-        invalid.problems = tuple(map(_argument_problem, items))
-        raise invalid from error
+        text = f"{name}: {'; '.join(_problem(item, args) for item in items)}"
+        raise _invalid(text, tuple(map(_argument_problem, items))) from error
+
+
+def _invalid(text: str, problems: tuple[ArgumentProblem, ...]) -> ArgumentsInvalid:
+    invalid = ArgumentsInvalid(text)
+    invalid.problems = problems
+    return invalid
 
 
 def _argument_problem(item: Any) -> ArgumentProblem:
@@ -382,16 +405,7 @@ def _find_args(handler: Callable[..., Any]) -> object:
     return get_type_hints(handler).get("args") if named is None else named
 
 
-@cache
-def _build_schema(args: type[ToolArgs]) -> JsonObject:
-    """Build the JSON schema of arguments, once for each class."""
-    # Imported here: most commands of the shell describe no tool to a model.
-    from bubbot.ports.argument_schema import build_schema
-
-    return build_schema(args)
-
-
-def _problem(item: Any, args: type[ToolArgs]) -> str:
+def _problem(item: Any, args: type[BaseModel]) -> str:
     name = ".".join(map(str, item["loc"])) or "the arguments"
     if item["type"] == "missing":
         return f"{name} is missing"
@@ -417,6 +431,7 @@ def tool(
     probe: ProbeCall[Any] | None = None,
     is_rare: bool = False,
     is_reserved: bool = False,
+    form: str = "",
 ) -> Callable[[Handler[A]], Tool]:
     """Make a `Tool` of `async def f(turn: Turn, args: SomeArgs) -> str`; its docstring is the summary.
 
@@ -433,6 +448,7 @@ def tool(
         probe: says whether a call happened before a crash; an effect that declares `Repeat.PROBE` needs it.
         is_rare: leave its schema out first if the list of tools is too long.
         is_reserved: only for models of turns that are given it by name; nobody types it.
+        form: the arguments that plain words fill; see `Tool`.
 
     Raises:
         ConfigError: the second parameter has no `ToolArgs` annotation, the docstring is missing (models read both), or
@@ -443,7 +459,7 @@ def tool(
 
     def decorate(handler: Handler[A]) -> Tool:
         args = _find_args(handler)
-        if not (isinstance(args, type) and issubclass(args, ToolArgs)):
+        if not (isinstance(args, type) and issubclass(args, (ToolArgs, Args))):
             raise ConfigError(f"the tool {name} needs a second parameter `args` annotated with a ToolArgs class")
         summary = " ".join((handler.__doc__ or "").split())
         if not summary:
@@ -464,6 +480,7 @@ def tool(
             probe=probe,
             is_rare=is_rare,
             is_reserved=is_reserved,
+            form=form,
         )
 
     return decorate

@@ -16,9 +16,10 @@ from hashlib import sha256
 from typing import Any
 
 from bubbot.errors import ToolFailed, ToolRetry
+from bubbot.ports.arguments import AnyArgs
 from bubbot.ports.middleware import ToolInvocation
 from bubbot.ports.model import ToolCall
-from bubbot.ports.tool import EffectKind, Repeat, Tool, ToolArgs, ToolOutput, digest_call
+from bubbot.ports.tool import EffectKind, Repeat, Tool, ToolOutput, digest_call
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.runtime.context.selectors import BLANK_MESSAGE_TEXT
@@ -363,7 +364,7 @@ async def _settle(
     raise ToolFailed(f"{tool.name} began before an interruption, and its outcome is unknown; it was not run again")
 
 
-def _is_same(recorded: RecordedCall, tool: Tool, args: ToolArgs) -> bool:
+def _is_same(recorded: RecordedCall, tool: Tool, args: AnyArgs) -> bool:
     if recorded.name not in tool.names:
         return False
     try:

@@ -6,15 +6,16 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import field
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal
 
 from bubbot.errors import AnchorNotFound, CommandError, EntryInvalid, EntryNotFound, ToolSignal
+from bubbot.ports.argument_errors import describe_argument
+from bubbot.ports.arguments import AnyArgs
 from bubbot.ports.channel import FOREIGN_WORDS, TERMINAL_CHANNEL, Inbound
 from bubbot.ports.text import clean
-from bubbot.ports.tool import ArgumentsInvalid, CommandPlace, RerunModel, Tool, ToolArgs, Toolbox
+from bubbot.ports.tool import ArgumentsInvalid, CommandPlace, RerunModel, Tool, Toolbox
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
-from bubbot.runtime.argument_errors import describe_argument
 from bubbot.runtime.calls import ToolCallRunner
 from bubbot.runtime.effects import EffectRun
 from bubbot.tape import entry as make
@@ -186,7 +187,7 @@ def _reply_text(turn: Turn, outcome: CommandOutcome) -> str:
     return turn.texts.add_trace(outcome.output, turn.id) if outcome.status == "error" else outcome.output
 
 
-def parse_command(line: str, toolbox: Toolbox, texts: Texts) -> tuple[Tool, ToolArgs]:
+def parse_command(line: str, toolbox: Toolbox, texts: Texts) -> tuple[Tool, AnyArgs]:
     """Parse a command into the tool and its checked arguments, as `parse_arguments` does. Raise `CommandError`."""
     tool = find_command(_read_name(line), toolbox, tuple(toolbox), texts)
     return tool, parse_arguments(line, tool, texts)
@@ -234,7 +235,7 @@ def format_command(tool: Tool, texts: Texts) -> str:
     return texts.format_commands(f"{COMMAND_PREFIX}{tool.typed_name}")
 
 
-def parse_arguments(line: str, tool: Tool, texts: Texts) -> ToolArgs:
+def parse_arguments(line: str, tool: Tool, texts: Texts) -> AnyArgs:
     """Parse the arguments of a command and check them.
 
     `key=value` and `key="some words"` may stand before and after the plain words; the plain words fill the tool's
@@ -248,7 +249,9 @@ def parse_arguments(line: str, tool: Tool, texts: Texts) -> ToolArgs:
     try:
         return tool.validate(_parse_values(tool, rest, texts))
     except ArgumentsInvalid as error:
-        problems = texts.say("and_also").join(describe_argument(each, tool, texts) for each in error.problems)
+        problems = texts.say("and_also").join(
+            describe_argument(each, tool.name, tool.fields, texts) for each in error.problems
+        )
     except CommandError as error:
         problems = str(error)
     example = texts.format_commands(tool.help.examples[0]) if tool.help.examples else ""
@@ -286,26 +289,17 @@ def _find_nearest(name: str, offered: Sequence[Tool]) -> Tool | None:
 
 def command_usage(tool: Tool, texts: Texts, *, is_short: bool = False) -> str:
     """Format how a command is typed: `,search <query> [kinds=…] [limit=…]`; the short form is `,search <query> …`."""
-    fields = tool.args.model_fields
-    positional = positional_fields(tool)
-    words = [f"<{name}>" if fields[name].is_required() else f"[{name}]" for name in positional]
+    fields, positional = tool.fields, tool.words
+    words = [f"<{name}>" if fields[name].is_required else f"[{name}]" for name in positional]
     keyed = [f"[{name}=…]" for name in fields if name not in positional]
     if is_short and keyed:
         keyed = ["…"]
     return " ".join([format_command(tool, texts), *words, *keyed])
 
 
-def positional_fields(tool: Tool) -> tuple[str, ...]:
-    """List the fields that plain words fill: the declared ones, else the required ones, else the first."""
-    if tool.args.positional:
-        return tool.args.positional
-    fields = tool.args.model_fields
-    return tuple(name for name, field in fields.items() if field.is_required()) or tuple(fields)[:1]
-
-
 def _parse_values(tool: Tool, text: str, texts: Texts) -> dict[str, Any]:
     """Split the text after the command's name into argument values. Raise `CommandError` for words that fit nowhere."""
-    fields = tool.args.model_fields
+    fields = tool.fields
     values: dict[str, Any] = {}
     text = text.strip()
     while (match := re.match(_KEYED, text)) and match["key"] in fields:
@@ -316,7 +310,7 @@ def _parse_values(tool: Tool, text: str, texts: Texts) -> dict[str, Any]:
         match = trailing.pop()
         values[match["key"]] = _match_value(match)
         text = text[: match.start()].rstrip()
-    open_fields = [name for name in positional_fields(tool) if name not in values]
+    open_fields = [name for name in tool.words if name not in values]
     for index, name in enumerate(open_fields):
         if not text:
             break
@@ -326,7 +320,7 @@ def _parse_values(tool: Tool, text: str, texts: Texts) -> dict[str, Any]:
             values[name], text = word[0], text[word.end() :].lstrip()
     if text:
         raise CommandError(texts.say("too_many_words", words=text))
-    return {name: _split_list(fields[name].annotation, value) for name, value in values.items()}
+    return {name: _split_list(value) if fields[name].is_list else value for name, value in values.items()}
 
 
 def _match_value(match: re.Match[str]) -> str:
@@ -341,9 +335,5 @@ def _unquote(text: str) -> str:
     return text[1:-1] if is_quoted else text
 
 
-def _split_list(annotation: Any, value: str) -> Any:
-    """Split a comma-separated text if the field is a list."""
-    kinds = (annotation, *get_args(annotation))
-    if any(get_origin(kind) in (list, tuple) for kind in kinds):
-        return [item.strip() for item in value.split(",") if item.strip()]
-    return value
+def _split_list(value: str) -> list[str]:
+    return [item.strip() for item in value.split(",") if item.strip()]

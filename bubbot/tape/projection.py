@@ -14,11 +14,15 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Itera
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
+import msgspec
+
 from bubbot.errors import TapeCorrupt
 from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, event
+from bubbot.tape.fact import FactState, decode_state, encode_state, find_cited
 from bubbot.tape.handle import TapeHandle, spans_of
 from bubbot.tape.query import IdRanges, Span, TapeQuery
+from bubbot.tape.references import EntryId
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +32,15 @@ PAGE_ENTRIES = 5_000
 """Entries read at a time, so that a long tape neither fills the memory nor holds up the event loop."""
 MAX_CHECKPOINTS_TRIED = 20
 """Newest checkpoints that are looked at if the newest one cannot be used."""
-_UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+_UNREADABLE = (
+    LookupError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    ArithmeticError,
+    TapeCorrupt,
+    msgspec.ValidationError,
+)
 
 
 def _cites_nothing(_state: JsonObject) -> Iterable[int]:
@@ -114,6 +126,50 @@ class Projection(Generic[S]):
     def selects(self, entry: TapeEntry) -> bool:
         """Return true if the entry is one of its facts."""
         return entry.kind == Kind.EVENT and entry.name in self.events
+
+
+F = TypeVar("F", bound=FactState)
+
+
+def project_facts(
+    state: type[F],
+    *,
+    name: str,
+    version: int,
+    tapes: str,
+    interval: int,
+    older_versions: Collection[int] = (),
+) -> Projection[F]:
+    """Make the projection of a state of facts: what its checkpoints hold and cite follows from its fields.
+
+    Args:
+        state: its class. A field that earlier versions lack has its default when one of their checkpoints is read.
+        name: see `Projection`, as for the others.
+        version: of the state and of `apply`.
+        tapes: the name of its tape, or the prefix of its tapes.
+        interval: facts between two checkpoints.
+        older_versions: earlier versions that mean the same.
+    """
+    return Projection(
+        name=name,
+        version=version,
+        tapes=tapes,
+        events=tuple(event_name for fact in state.FACTS for event_name in fact.EVENTS),
+        initial=state,
+        apply=lambda before, entries: before.apply(entries),
+        encode=encode_state,
+        decode=lambda saved, cited: decode_state(state, saved, cited),
+        cited_ids=lambda saved: find_cited(state, saved),
+        interval=interval,
+        size=lambda current: len(find_cited(state, encode_state(current))),
+        older_versions=older_versions,
+    )
+
+
+def checkpoint_model(state: type[FactState]) -> type[msgspec.Struct]:
+    """Make the payload model of the checkpoints of a state of facts, which declares what they cite."""
+    fields: list[Any] = [("version", int), ("after", EntryId), ("state", state)]
+    return msgspec.defstruct(f"{state.__name__}Checkpoint", fields, frozen=True)
 
 
 @dataclass(frozen=True)
@@ -277,10 +333,16 @@ class ProjectedTape(Generic[S]):
 
     def _apply(self, entries: Sequence[TapeEntry]) -> None:
         facts = [entry for entry in entries if self.projection.selects(entry)]
-        self._state = self.projection.apply(self._state, facts)
+        self._state = self._fold(self._state, facts)
         self._position = entries[-1].id
         self._folded += len(facts)
         self._on_applied(facts)
+
+    def _fold(self, state: S, facts: Sequence[TapeEntry]) -> S:
+        try:
+            return self.projection.apply(state, facts)
+        except TapeCorrupt as error:
+            raise TapeCorrupt(f"{self._tape.name}: {error}") from error
 
     async def _read_on(self) -> None:
         """Fold the facts after the position. If the tape was put aside since, and restarted, load it."""
@@ -299,7 +361,7 @@ class ProjectedTape(Generic[S]):
         snapshot = await self._restore()
         state, position, folded = snapshot.state, snapshot.position, 0
         async for page in self._pages(position):
-            state, position, folded = self.projection.apply(state, page), page[-1].id, folded + len(page)
+            state, position, folded = self._fold(state, page), page[-1].id, folded + len(page)
         self._state, self._position, self._folded = state, position, folded
         self._is_loaded = True
 

@@ -4,8 +4,8 @@ A fork's delta has the ids it would get if its parent did not grow. If the paren
 entries get the next ids, and the declared references to them move along. References to the parent's entries, texts
 and everything undeclared stay as they are.
 
-The payload model of an event declares them: a `TypedDict`, a dataclass or a pydantic model whose fields are annotated
-with `EntryId`, `SessionId` and their kin. Nothing is ever validated by it: a fact is read as it stands on the tape.
+The payload model of an event declares them: a `Fact`, a `TypedDict`, a dataclass or a pydantic model whose fields are
+annotated with `EntryId`, `SessionId` and their kin. They are read from the payload as it stands on the tape.
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ from enum import StrEnum
 from functools import cache
 from typing import Annotated, Any, TypeAlias, get_args, get_origin, get_type_hints, is_typeddict
 
+import msgspec
+
 from bubbot.errors import EntryInvalid
 from bubbot.records import dataclass
 from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.fact import Cited, Current
 
 FindByKey: TypeAlias = Callable[[str], TapeEntry | None]
 """Returns the entry of the tape that has this key."""
@@ -121,7 +124,11 @@ def _walk(annotation: Any, path: str, outer: tuple[type, ...]) -> Iterator[tuple
         return
     origin, arguments = get_origin(annotation), get_args(annotation)
     is_class = isinstance(origin, type)
-    if origin is None and _is_model(annotation):
+    if origin is Current:  # a checkpoint has the ids of the facts
+        yield f"{path}[]", EntryId
+    elif origin is Cited:
+        yield path, EntryId
+    elif origin is None and _is_model(annotation):
         yield from walk_fields(annotation, f"{path}.", outer)
     elif is_class and issubclass(origin, Mapping):
         inner = [found for argument in arguments for _, found in _walk(argument, path, outer)]
@@ -138,13 +145,17 @@ def _marks(annotation: Any) -> tuple[Reference, ...]:
 
 
 def _is_model(kind: Any) -> bool:
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return not kind.__struct_config__.array_like  # no path leads to the items of an array by their places
     return isinstance(kind, type) and (is_typeddict(kind) or is_dataclass(kind) or hasattr(kind, "model_fields"))
 
 
 def _field_keys(model: type, hints: Mapping[str, Any]) -> Mapping[str, str]:
     """Return the keys of the payload by the names of the fields."""
     if not _is_model(model):
-        raise EntryInvalid(f"{model!r} is no payload model: write a TypedDict, a dataclass or a pydantic model")
+        raise EntryInvalid(f"{model!r} is no payload model: write a Fact, a dataclass or a pydantic model")
+    if issubclass(model, msgspec.Struct):
+        return {item.name: item.encode_name for item in msgspec.structs.fields(model)}
     if is_typeddict(model):
         return {name: name for name in hints}
     if is_dataclass(model):

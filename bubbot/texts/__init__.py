@@ -102,6 +102,21 @@ class Texts:
         assert isinstance(count, int)
         return self.format_commands(catalogue.find(name, count)).format_map(values)
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._areas
+
+    def say_on(self, surface: str, name: str, /, **values: object) -> str:
+        """Return the sentence of this name for a surface, `NAME@SURFACE`, if there is one, else the one for all of them."""
+        return self.say(self._on(surface, name), **values)
+
+    def template_on(self, surface: str, name: str) -> str:
+        """Return the sentence of `say_on` with its placeholders. Raise `KeyError` for an unknown sentence."""
+        name = self._on(surface, name)
+        return self.format_commands(self._catalogue(name).find(name))
+
+    def _on(self, surface: str, name: str) -> str:
+        return variant if (variant := f"{name}@{surface}") in self._areas else name
+
     def format_number(self, english: str) -> str:
         """Write a number, such as `1,234.5`, with the marks of this language, which its catalogue shows: `1.234,5`."""
         example = self.say("number_example")
@@ -127,6 +142,15 @@ class Texts:
     def summary(self, tool: str, english: str) -> str:
         """Return the summary of a tool for people."""
         return self.format_commands(self._translate(f"command.{tool}") or english)
+
+    def translate_commands(self) -> Mapping[str, str]:
+        """Return the translations of the summaries of all tools and of the meanings of their arguments, by the English."""
+        names = [name for name in self._areas if name.startswith(("command.", "meaning."))]
+        return {
+            catalogue.entries[name].singular: catalogue.find(name)
+            for name in names
+            for catalogue in (self._catalogue(name),)
+        }
 
     def brief(self, tool: str, english: str) -> str:
         """Return the meaning of a command in a few words."""

@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 
-import pytest
-
-from bubbot.errors import AccessError
-from bubbot.features.access.service import ACCESS_TAPE, MAX_WRONG_CODES, TERMINAL, AccessService
+from bubbot.command import TERMINAL
+from bubbot.features.access.arguments import CodeArgs, GrantArgs, HistoryArgs, PersonArgs
+from bubbot.features.access.service import ACCESS_TAPE, MAX_WRONG_CODES, AccessService
 from bubbot.ports.access import ListedPeople
 from bubbot.ports.channel import Role, Sender
 from bubbot.stores.sqlite.store import open_readonly, open_store
 from bubbot.tape.service import TapeService
+from tests.callers import by, refused
 from tests.doubles import CountingIds, CountingSalt, SteppingClock
 
 
@@ -34,34 +34,34 @@ async def process(path: Path, clock: SteppingClock, *, write: bool = True) -> As
 async def test_everything_is_as_it_was(tmp_path: Path, clock: SteppingClock) -> None:
     path = tmp_path / "bubbot.db"
     async with process(path, clock) as access:
-        await access.grant("chat", "1", Role.OWNER, TERMINAL)
-        await access.grant("chat", "2", Role.ADMIN, "chat:1")
-        await access.revoke("chat", "2", "chat:1")
+        await access.grant(by(TERMINAL), GrantArgs("1", "chat", "owner"))
+        await access.grant(by("chat:1"), GrantArgs("2", "chat", "admin"))
+        await access.revoke(by("chat:1"), PersonArgs("2", "chat"))
         used = await access.create_code(Sender("3", "Čárá"), "chat", "3")
         unused = await access.create_code(Sender("4"), "chat", "4")
         assert used
         assert unused
-        await access.approve(used, Role.MEMBER, TERMINAL)
+        await access.approve(by(TERMINAL), CodeArgs(used, "member"))
         before = access.state
     async with process(path, clock, write=False) as reader:
         assert reader.state == before
-        assert [code.id for code in reader.pending_codes()] == ["4"]
-        assert [entry.id for entry in await reader.read_history(3)] == [7, 6, 5]
+        assert [code.fact.id for code in reader.pending_codes()] == ["4"]
+        assert [each.entry for each in await reader.list_history(by(TERMINAL), HistoryArgs(3))] == [7, 6, 5]
     async with process(path, clock) as access:
         assert [access.role("chat", one) for one in "1234"] == [Role.OWNER, Role.STRANGER, Role.MEMBER, Role.STRANGER]
         assert await access.create_code(Sender("4"), "chat", "4") is None  # the limits hold as well
-        with pytest.raises(AccessError, match="used before"):
-            await access.approve(used, Role.MEMBER, TERMINAL)
-        await access.approve(unused, Role.MEMBER, TERMINAL)
+        with refused("used before"):
+            await access.approve(by(TERMINAL), CodeArgs(used, "member"))
+        await access.approve(by(TERMINAL), CodeArgs(unused, "member"))
         for _ in range(MAX_WRONG_CODES):
-            with pytest.raises(AccessError, match=r"used before|wrong within"):
-                await access.approve(used, Role.MEMBER, TERMINAL)
+            with refused(r"used before|wrong within"):
+                await access.approve(by(TERMINAL), CodeArgs(used, "member"))
     async with process(path, clock) as access:
-        with pytest.raises(AccessError, match="wrong within an hour"):
-            await access.approve(unused, Role.MEMBER, TERMINAL)
+        with refused("wrong within an hour"):
+            await access.approve(by(TERMINAL), CodeArgs(unused, "member"))
         clock.advance(timedelta(days=2))
         assert await access.create_code(Sender("5"), "chat", "5")
-        assert [code.id for code in access.state.codes] == ["5"]
+        assert [each.code.fact.id for each in access.state.codes] == ["5"]
         assert access.role("chat", "4") is Role.MEMBER
 
 
@@ -72,9 +72,9 @@ async def test_a_revocation_ends_a_code_from_before_it_after_a_restart_too(
     async with process(path, clock) as access:
         code = await access.create_code(Sender("3"), "chat", "3")
         assert code
-        await access.grant("chat", "3", Role.MEMBER, TERMINAL)
-        await access.revoke("chat", "3", TERMINAL)
+        await access.grant(by(TERMINAL), GrantArgs("3", "chat", "member"))
+        await access.revoke(by(TERMINAL), PersonArgs("3", "chat"))
     async with process(path, clock) as access:
         assert access.pending_codes() == ()
-        with pytest.raises(AccessError, match="expired"):
-            await access.approve(code, Role.MEMBER, TERMINAL)
+        with refused("expired"):
+            await access.approve(by(TERMINAL), CodeArgs(code, "member"))

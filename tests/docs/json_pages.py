@@ -1,4 +1,4 @@
-"""The JSON Schemas of what commands print with `--json`, written from the dataclasses that they declare.
+"""The JSON Schemas of what commands print with `--json`, written from the classes that they declare.
 
 `python -m tests.docs.json_pages` writes docs/reference/json and the table in docs/reference/json.md; `test_json_pages.py`
 checks that they are up to date.
@@ -14,6 +14,8 @@ from dataclasses import MISSING, fields, is_dataclass
 from enum import StrEnum
 from inspect import cleandoc
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import msgspec
 
 from bubbot.cli.main import COMMANDS, load_command
 from tests.docs.pages import ROOT
@@ -38,9 +40,21 @@ def file_name(command: str) -> str:
     return f"{command.replace(' ', '-')}.schema.json"
 
 
-def schema(result: type) -> dict[str, Any]:
-    """The schema of a dataclass. Classes in it are definitions."""
+def list_keys() -> dict[str, tuple[str, str]]:
+    """The key of the lists that commands print and what they show, by their whole names."""
+    found: dict[str, tuple[str, str]] = {}
+    for name in COMMANDS:
+        found |= getattr(load_command(name)[1], "rows", {})
+    return found
+
+
+def schema(result: Any, key: str = "", description: str = "") -> dict[str, Any]:
+    """The schema of a result, or of the object with the key of a list. Classes in it are definitions."""
     definitions: dict[str, Any] = {}
+    if key:
+        head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "description": description}
+        listed = {"properties": {key: _value(result, definitions)}, "required": [key], "additionalProperties": False}
+        return {**head, "type": "object", **listed, "$defs": definitions}
     own = _object(result, definitions)
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": result.__name__}
     return {**head, **own} | ({"$defs": definitions} if definitions else {})
@@ -48,8 +62,10 @@ def schema(result: type) -> dict[str, Any]:
 
 def write_schemas() -> dict[str, str]:
     """The files with the schemas, by their names."""
+    keys = list_keys()
     return {
-        file_name(command): json.dumps(schema(result), indent=1, ensure_ascii=False) + "\n"
+        file_name(command): json.dumps(schema(result, *keys.get(command, ("", ""))), indent=1, ensure_ascii=False)
+        + "\n"
         for command, result in results().items()
     }
 
@@ -58,22 +74,24 @@ def write_table(page: str) -> str:
     """The page with its table."""
     before, head, _ = page.partition(HEAD)
     assert head, "the table of schemas is gone"
+    keys = list_keys()
     rows = (
-        f"| `bubbot {command.replace('restore ', 'restore --') if command.startswith('restore ') else command}` | [{file_name(command)}](json/{file_name(command)}) | {_summary(result)} |\n"
+        f"| `bubbot {command.replace('restore ', 'restore --') if command.startswith('restore ') else command}` | [{file_name(command)}](json/{file_name(command)}) | {keys[command][1] if command in keys else _summary(result)} |\n"
         for command, result in results().items()
     )
     return before + head + "".join(rows)
 
 
-def _object(result: type, definitions: dict[str, Any]) -> dict[str, Any]:
+def _object(result: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     is_open = getattr(result, "is_open", False)
     hints = get_type_hints(result, include_extras=True)
     texts = _attributes(result)
     properties = {}
-    for field in fields(result):
+    listed = msgspec.structs.fields(result) if issubclass(result, msgspec.Struct) else fields(result)
+    for field in listed:
         value = _value(hints[field.name], definitions)
         properties[field.name] = value | ({"description": texts[field.name]} if field.name in texts else {})
-    required = [field.name for field in fields(result) if not is_open or _is_required(field)]
+    required = [field.name for field in listed if not is_open or _is_required(field)]
     return {
         "description": _summary(result),
         "type": "object",
@@ -99,18 +117,18 @@ def _value(hint: Any, definitions: dict[str, Any]) -> dict[str, Any]:
         return {"enum": list(arguments)}
     if origin in (Union, types.UnionType):
         return {"anyOf": [_value(each, definitions) for each in arguments]}
-    if origin is tuple:
-        assert arguments[1:] == (...,), f"{hint} is not a sequence of one type"
+    if origin in (tuple, list):
+        assert origin is list or arguments[1:] == (...,), f"{hint} is not a sequence of one type"
         return {"type": "array", "items": _value(arguments[0], definitions)}
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return {"type": "object", "additionalProperties": _value(arguments[1], definitions)}
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         return {"enum": [str(member) for member in hint]}
-    assert is_dataclass(hint), f"{hint} has no schema"
-    name = hint.__name__  # type: ignore[union-attr]
+    assert is_dataclass(hint) or issubclass(hint, msgspec.Struct), f"{hint} has no schema"
+    name = hint.__name__
     if name not in definitions:
         definitions[name] = {}
-        definitions[name] = _object(hint, definitions)  # type: ignore[arg-type]
+        definitions[name] = _object(hint, definitions)
     return {"$ref": f"#/$defs/{name}"}
 
 

@@ -63,6 +63,7 @@ PASSED_ON = {
     "bubbot/runtime/session.py:_fail_batch",  # the kind of the error that made a turn impossible
     "bubbot/runtime/session.py:_record_denial",  # the kind of the error that refused the turn
     "bubbot/runtime/session.py:_record_failure",  # the kind of the error that ended the turn
+    "bubbot/tape/fact.py:to_entry",  # a name of its class
     "bubbot/tape/handle.py:append_event",
     "bubbot/tape/handle.py:handoff",
     "bubbot/tape/service.py:fork_tape",  # the kind of the error that ended the block
@@ -170,7 +171,7 @@ def test_a_tool_is_in_the_reference_with_its_arguments_and_commands(tool: Tool) 
     row = _rows(_page("tools.md"), tool.name)
     assert row
     assert row.split("|")[0].strip() == str(tool.effect)
-    assert _named(row, list(tool.args.model_fields)) == []
+    assert _named(row, list(tool.fields)) == []
     typed = [] if tool.is_reserved else [f",{name}" for name in tool.commands] or [f",{tool.name}"]
     assert _named(_page("commands.md"), typed) == []
 

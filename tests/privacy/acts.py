@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from pydantic.fields import FieldInfo
-
+from bubbot.ports.arguments import ArgumentField
 from bubbot.ports.tool import Tool
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import session_tape
@@ -279,8 +278,8 @@ class Acts:
             "source_ids": [[1, 2]], "next_steps": [[word]], "ids": [["1-60"]], "id": ["20", "5"], "tools": [[]], "mode": ["delta", "result"],
         }  # fmt: skip
         made: dict[str, Any] = {}
-        for name, info in tool.args.model_fields.items():
-            if info.is_required() or name == "session" or self.chance.random() < 0.5:
+        for name, info in tool.fields.items():
+            if info.is_required or name == "session" or self.chance.random() < 0.5:
                 made[name] = self.chance.choice([*known[name]]) if name in known else _value(info, word)
         if (
             tool.name.startswith("schedule.")
@@ -310,7 +309,7 @@ def _typed(value: Any) -> str:
     return text.replace('"', '""')
 
 
-def _value(info: FieldInfo, word: str) -> Any:
+def _value(info: ArgumentField, word: str) -> Any:
     shape = str(info.annotation)
     if "bool" in shape:
         return True

@@ -27,6 +27,7 @@ from bubbot.feature import Feature, FeatureFactory
 from bubbot.features.schedule.timer import JobTimer
 from bubbot.gateway import live
 from bubbot.home import Home
+from bubbot.ports.arguments import dump_args
 from bubbot.ports.channel import Inbound, MessagePart, Outbound, Preview, Receipt, Receive, Sender, TextStreamed
 from bubbot.ports.middleware import CallNext, ModelCall, ToolInvocation
 from bubbot.ports.model import ModelReply
@@ -273,7 +274,7 @@ class World:
         return reply
 
     async def _watch_tool(self, call: ToolInvocation, call_next: CallNext[ToolInvocation, ToolOutput]) -> ToolOutput:
-        turn, name, args = call.turn, call.tool.name, call.args.model_dump()
+        turn, name, args = call.turn, call.tool.name, dump_args(call.args)
         session = turn.session
         if name in ("memory.save", "memory.daily"):
             self.oracle.keep(session, args["scope"], args["content"])

@@ -12,12 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bubbot.errors import AccessError, ConfigError
-from bubbot.features.access.service import ACCESS_TAPE, CODE_ALPHABET, TERMINAL, AccessService
+from bubbot.command import TERMINAL
+from bubbot.errors import CommandRefused, ConfigError
+from bubbot.features.access.arguments import CodeArgs, GrantArgs, PersonArgs
+from bubbot.features.access.results import parse_role
+from bubbot.features.access.service import ACCESS_TAPE, CODE_ALPHABET, AccessService
 from bubbot.gateway.admission import AdmissionPolicy, AdmissionSettings, OfferPairing, RecordOnly, Respond
 from bubbot.ports.channel import Inbound, Role, Sender
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.service import TapeService
+from tests.callers import by as caller
 from tests.doubles import CountingIds, CountingSalt, SteppingClock
 
 CHANNELS = ("one", "two")
@@ -77,7 +81,7 @@ class World:
 
     async def do(self, step: Sequence[object]) -> None:
         """One step, in the bot and on the list."""
-        with contextlib.suppress(*((AccessError, ConfigError) if _may_fail(self, step) else ())):
+        with contextlib.suppress(*((CommandRefused, ConfigError) if _may_fail(self, step) else ())):
             await getattr(self, f"_{step[0]}")(*step[1:])
 
     async def _pair(self, channel: str, who: str, bot: bool) -> None:
@@ -91,7 +95,7 @@ class World:
         if not self.codes:
             return
         code, channel, who = self.codes[number % len(self.codes)]
-        given = await self.access.approve(code, role, by)
+        given = await self.access.approve(caller(by), CodeArgs(code, parse_role(role)))
         assert (given.channel, given.id) == (channel, who)
         assert self.may_give(by, role)
         self.codes.remove((code, channel, who))
@@ -99,16 +103,16 @@ class World:
 
     async def _guess(self, code: str, role: Role, by: str) -> None:
         if code not in {one[0] for one in self.codes}:
-            with pytest.raises(AccessError):
-                await self.access.approve(code, role, by)
+            with pytest.raises(CommandRefused):
+                await self.access.approve(caller(by), CodeArgs(code, parse_role(role)))
 
     async def _grant(self, channel: str, who: str, role: Role, by: str) -> None:
-        await self.access.grant(channel, who, role, by)
+        await self.access.grant(caller(by), GrantArgs(who, channel, parse_role(role)))
         assert self.may_give(by, role, self.holds(channel, who))
         self.standing[channel, who] = role
 
     async def _revoke(self, channel: str, who: str, by: str) -> None:
-        await self.access.revoke(channel, who, by)
+        await self.access.revoke(caller(by), PersonArgs(who, channel))
         assert self.may_give(by, self.holds(channel, who))
         del self.standing[channel, who]
         self.codes = [code for code in self.codes if code[1:] != (channel, who)]

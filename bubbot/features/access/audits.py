@@ -6,7 +6,7 @@ Looking is no role. Who may speak is decided as if there were no such grant: an 
 from __future__ import annotations
 
 from bubbot.features.access.service import parse_auditor
-from bubbot.features.access.state import ACCESS_PROJECTION, format_auditor
+from bubbot.features.access.state import ACCESS_PROJECTION
 from bubbot.tape.boundary import Viewer
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.projection import ProjectionRunner
@@ -19,7 +19,7 @@ class AuditorDirectory:
         self._projected = (projections or ProjectionRunner()).project(ACCESS_PROJECTION, tape)
 
     async def find_viewer(self, auditor: str) -> Viewer:
-        """Return an auditor with the sessions granted now: none if there are none. Raise `ConfigError` for another text."""
+        """Return an auditor with the sessions granted now: none if there are none. Raise `ValueInvalid` for another text."""
         account = parse_auditor(auditor)
         state = await self._projected.catch_up()
-        return Viewer(format_auditor(account), state.audited_sessions(account))
+        return Viewer(":".join(filter(None, account)), state.audited_sessions(account))

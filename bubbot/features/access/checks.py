@@ -13,8 +13,8 @@ async def check_audits(home: HomeReader) -> list[Finding]:
     async with home.open_tape(ACCESS_PROJECTION.tapes) as tape:
         state = await read_projection(ACCESS_PROJECTION, tape)
     seen: dict[str, int] = {}
-    for grant in state.audits.values():
-        seen[grant.auditor_name] = seen.get(grant.auditor_name, 0) + 1
+    for grant in state.audits:
+        seen[grant.fact.auditor] = seen.get(grant.fact.auditor, 0) + 1
     if not seen:
         return []
     names = ", ".join(f"{printable(name)} ({count})" for name, count in sorted(seen.items()))
@@ -26,7 +26,7 @@ async def check_groups(home: HomeReader) -> list[Finding]:
     """Name the groups that an owner opened to everybody."""
     async with home.open_tape(ACCESS_PROJECTION.tapes) as tape:
         state = await read_projection(ACCESS_PROJECTION, tape)
-    groups = [group for group in state.groups.values() if group.audience == "everybody"]
+    groups = [group.fact for group in state.groups if group.fact.audience == "everybody"]
     if not groups:
         return []
     names = ", ".join(sorted(printable(f"{each.channel} {each.group} {each.title}".rstrip()) for each in groups))

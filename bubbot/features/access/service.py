@@ -14,40 +14,65 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 from hmac import compare_digest
 from types import MappingProxyType
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from bubbot.errors import AccessError, ConfigError
+from bubbot.command import TERMINAL, Caller, command
+from bubbot.concurrency import uninterrupted
+from bubbot.errors import CommandRefused, ConfirmationNeeded, ValueInvalid
+from bubbot.features.access.arguments import (
+    AudienceArgs,
+    AuditArgs,
+    CodeArgs,
+    GrantArgs,
+    HistoryArgs,
+    PersonArgs,
+    ReadingArgs,
+)
+from bubbot.features.access.facts import (
+    AccessDeclined,
+    AccessRequested,
+    AccessRevoked,
+    AccountsLinked,
+    AccountUnlinked,
+    Audit,
+    CodeRefused,
+    CodeReminded,
+    CodeUsed,
+    GroupAudience,
+    LinkClaimed,
+    LinkCode,
+    LinkDeclined,
+    PairingCode,
+    Reading,
+    RoleGranted,
+)
+from bubbot.features.access.results import (
+    AccessChange,
+    AccessEvent,
+    AccessList,
+    AccessRow,
+    AuditChange,
+    AuditRow,
+    GroupChange,
+    GroupRow,
+    PendingCode,
+    PersonDeclined,
+    ReadingChange,
+    ReadingRow,
+    format_name,
+    parse_audience,
+    parse_role,
+)
 from bubbot.features.access.state import (
     ACCESS_PROJECTION,
-    AUDIT_GRANTED,
-    AUDIT_REVOKED,
     CLOCK_SKEW,
-    CODE,
-    CODE_REFUSED,
-    CODE_REMINDED,
-    CODE_USED,
-    DECLINED,
-    GRANTED,
-    GROUP,
-    LINK_CLAIMED,
-    LINK_CODE,
-    LINK_DECLINED,
-    LINKED,
-    READING_GRANTED,
-    READING_REVOKED,
-    REQUESTED,
-    REVOKED,
-    UNLINKED,
     AccessHistoryView,
     AccessState,
     AccountKey,
-    AuditGrant,
-    GroupAudience,
-    LinkCode,
-    PairingCode,
-    ReadingGrant,
-    RoleGrant,
-    format_auditor,
+    LinkState,
+    PairingState,
+    expires_at,
+    issued_at,
 )
 from bubbot.identity import is_id, numeric_id
 from bubbot.ports.access import (
@@ -63,7 +88,9 @@ from bubbot.ports.access import (
 from bubbot.ports.channel import Role, Sender
 from bubbot.ports.session_names import keep_session, parse_session, require_user_tape
 from bubbot.ports.text import clean
-from bubbot.tape.entry import TapeEntry, event, timestamp
+from bubbot.ports.tool import ADMINISTERS, READS_PEOPLE, CommandHelp, CommandPlace, HelpTopic
+from bubbot.tape.entry import TapeEntry, timestamp
+from bubbot.tape.fact import Cited, Fact
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.query import parse_moment
@@ -71,9 +98,6 @@ from bubbot.tape.query import parse_moment
 log = logging.getLogger(__name__)
 
 ACCESS_TAPE = ACCESS_PROJECTION.tapes
-TERMINAL = "terminal"
-"""The operating system's user as giver: the owner of everything."""
-
 CODE_ALPHABET = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
 """The 32 characters of a code; none looks like another one (no 0 and O, no 1 and I)."""
 CODE_LENGTH = 8
@@ -107,7 +131,7 @@ LinkRefusal: TypeAlias = Literal[
     "malformed", "unknown", "used", "expired", "own", "linked", "many", "wrong", "often", "none", "alone", "bot"
 ]
 """Why accounts are not linked, or not unlinked."""
-SendClaim: TypeAlias = Callable[[LinkCode, TapeEntry], Awaitable[None]]
+SendClaim: TypeAlias = Callable[[Cited[LinkCode], TapeEntry], Awaitable[None]]
 """Ask the account of a code to confirm, and store the fact that it was claimed, in one transaction."""
 OnGranted: TypeAlias = Callable[[str, str], Awaitable[None]]
 """Called with channel and id once a person has a role by a grant, and again if the same is granted again."""
@@ -117,13 +141,16 @@ RandomBytes: TypeAlias = Callable[[int], bytes]
 """Return that many random bytes; passed in, so that tests can choose them."""
 
 
-async def ignore_grant(channel: str, sender_id: str) -> None:
-    """Do nothing: the default of `AccessService`."""
+def _help(brief: str, *examples: str) -> CommandHelp:
+    """Return what people are told of a command of access, which works in a direct chat alone."""
+    return CommandHelp(HelpTopic.ADMIN, brief, examples, place=CommandPlace.DIRECT)
 
 
-async def know_no_group(channel: str, number: str) -> bool:
-    """Return false: the default of `AccessService`."""
-    return False
+_CHANGES: Mapping[str, Any] = MappingProxyType({"role": Role.ADMIN, "effect": ADMINISTERS})
+"""Commands that let people in: up to the role of who gives it."""
+_GRANTS: Mapping[str, Any] = MappingProxyType({"role": Role.OWNER, "effect": ADMINISTERS})
+"""Commands about which tapes are seen: for owners."""
+_LISTS: Mapping[str, Any] = MappingProxyType({"role": Role.OWNER, "effect": READS_PEOPLE})
 
 
 class AccessService:
@@ -142,8 +169,8 @@ class AccessService:
         configured: Mapping[str, ListedPeople] | None = None,
         projections: ProjectionRunner | None = None,
         first_session: Callable[[str], Awaitable[str]] = keep_session,
-        on_granted: OnGranted = ignore_grant,
-        is_group: IsGroup = know_no_group,
+        on_granted: OnGranted | None = None,
+        is_group: IsGroup | None = None,
     ) -> None:
         self._tape = tape
         self._on_granted = on_granted
@@ -184,28 +211,20 @@ class AccessService:
 
     def audience(self, channel: str, group: str) -> Audience | None:
         """Return who may speak in a group as an owner decided; None if nobody decided. Read nothing."""
-        decided = self._state.groups.get((channel, group))
-        return decided.audience if decided else None
+        decided = self._state.groups.find((channel, group))
+        return parse_audience(decided.fact.audience) if decided else None
 
-    def list_groups(self) -> tuple[GroupAudience, ...]:
+    def list_groups(self) -> tuple[Cited[GroupAudience], ...]:
         """Return what was decided about groups, in their order."""
-        return tuple(group for _, group in sorted(self._state.groups.items()))
+        return tuple(sorted(self._state.groups, key=lambda each: each.fact.subject))
 
     def may_read(self, reader: str, source: str) -> bool:
         """Return true if one session was granted to read another one. Read nothing."""
         return (source, reader) in self._state.readings
 
-    def list_readings(self) -> tuple[ReadingGrant, ...]:
-        """Return which sessions may read which others, in their order."""
-        return tuple(grant for _, grant in sorted(self._state.readings.items()))
-
-    def list_audits(self) -> tuple[AuditGrant, ...]:
-        """Return which auditors may see which tapes, in their order."""
-        return tuple(grant for _, grant in sorted(self._state.audits.items()))
-
     def list_people(self, channel: str) -> tuple[str, ...]:
         """Return the numeric ids of those who may speak on a channel, configured or granted."""
-        granted = [grant.id for grant in self._state.grants.values() if grant.channel == channel]
+        granted = [each.fact.id for each in self._state.grants if each.fact.channel == channel]
         return tuple(dict.fromkeys([*self._configured.get(channel, NO_LISTED_PEOPLE).listed_roles(), *granted]))
 
     async def load(self) -> None:
@@ -213,387 +232,441 @@ class AccessService:
         async with self._lock:
             await self._refresh()
 
-    async def read_history(self, limit: int = 50) -> tuple[TapeEntry, ...]:
-        """Return the newest facts, newest first."""
-        return await self._tape.read(AccessHistoryView(limit))
-
-    def pending_codes(self) -> tuple[PairingCode, ...]:
+    def pending_codes(self) -> tuple[Cited[PairingCode], ...]:
         """Return the codes that can be approved now, oldest first."""
         now = self._now()
-        return tuple(code for code in self._state.codes if code.is_open(now))
+        return tuple(each.code for each in self._state.codes if each.is_open(now))
 
+    # What people do
+
+    @command("access list", **_LISTS)
+    async def list_access(self) -> AccessList:
+        """Show who may speak, in which role and why, and in which groups."""
+        granted = (
+            AccessRow(
+                each.fact.channel,
+                each.fact.id,
+                parse_role(each.fact.role),
+                each.fact.name,
+                "grant",
+                each.fact.by,
+                each.fact.how,
+                each.date,
+                each.fact.channel in self._configured,
+            )
+            for each in sorted(self._state.grants, key=lambda each: (each.fact.channel, int(each.fact.id)))
+        )
+        decided = (
+            GroupRow(
+                each.fact.channel,
+                each.fact.group,
+                parse_audience(each.fact.audience),
+                each.fact.title,
+                "decision",
+                each.fact.by,
+                each.date,
+            )
+            for each in self.list_groups()
+        )
+        people, groups = _configured_people(self._configured), _configured_groups(self._configured)
+        return AccessList((*people, *granted), (*groups, *decided))
+
+    @command("access pending", rows="codes", **_LISTS)
+    async def list_pending(self) -> list[PendingCode]:
+        """Show who was given a pairing code that still works."""
+        return [
+            PendingCode(each.fact.channel, each.fact.id, each.fact.name, timestamp(issued_at(each)), each.fact.expires)
+            for each in self.pending_codes()
+        ]
+
+    async def _ask_approval(self, caller: Caller, args: CodeArgs) -> ConfirmationNeeded | None:
+        """Name the person who got the code, in a shell; a wrong code is for the command itself to refuse."""
+        if caller.turn is not None or (code := self._find_open(_normalize_code(args.code))) is None:
+            return None
+        fact = code.code.fact
+        return ConfirmationNeeded(
+            "approval_asked", id=fact.id, name=format_name(fact.name), channel=fact.channel, role=Role(args.role)
+        )
+
+    @command(
+        "access approve <code>",
+        chat=("access.approve",),
+        form="<code> [role]",
+        example="7KQ2M9XB --role owner",
+        ask=_ask_approval,
+        undo="access revoke",
+        help=_help("Let the person with a code in", ",access.approve 7KQ2M9XB", ",access.approve 7KQ2M9XB admin"),
+        **_CHANGES,
+    )
+    async def approve(self, caller: Caller, args: CodeArgs) -> AccessChange:
+        """Let the person in who was given this code."""
+        async with self._lock:
+            now = await self._refresh()
+            text, role = _normalize_code(args.code), Role(args.role)
+            self._check_giver(caller, role)
+            failures = [at for by, at in self._state.refusals if by == caller.id and _is_recent(at, now)]
+            if len(failures) >= MAX_WRONG_CODES:
+                again = datetime.fromisoformat(failures[-MAX_WRONG_CODES]) + CODE_LIFETIME
+                until = timestamp(again)[11:16]
+                raise CommandRefused("codes_wrong", number=MAX_WRONG_CODES, until=until)
+            pairing = self._find(text)
+            reason = _refusal_reason(pairing, now)
+            if pairing is None or reason:
+                await self._write(CodeRefused(caller.id, reason))
+                log.info("pairing code refused: %s", reason, extra={"action": "access.code_refused", "by": caller.id})
+                raise CommandRefused(f"code_{reason}")
+            code = pairing.code.fact
+            self._check_channel(code.channel)
+            before = self._state.role(*code.account)
+            role = higher_role(role, before)  # an approval takes nothing away
+            grant = RoleGranted(*code.account, role.value, caller.id, how="code", name=code.name)
+            used = CodeUsed(pairing.code.id, caller.id)
+            await self._write(grant, used.to_entry(key=f"code_used:{pairing.code.id}"))
+            account = {"channel": code.channel, "id": code.id, "by": caller.id}
+            log.info("pairing code used", extra={"action": "access.code_used", **account})
+            _log_role(before, role, account)
+        await self._welcome(code.channel, code.id)
+        return self._change(code.channel, code.id, role)
+
+    @command(
+        "access grant <channel> <id> <role>",
+        chat=("access.grant",),
+        form="<id> [role]",
+        example="telegram 42 member",
+        undo="access revoke",
+        help=_help("Give a person a role", ",access.grant 4242", ",access.grant 4242 admin channel=telegram"),
+        **_CHANGES,
+    )
+    async def grant(self, caller: Caller, args: GrantArgs) -> AccessChange:
+        """Give a person a role, in place of the one granted before."""
+        channel, role = args.channel or caller.channel, Role(args.role)
+        async with self._lock:
+            await self._refresh()
+            self._check_channel(channel)
+            sender_id = numeric_id(args.id)
+            is_group = self._is_group is not None and await self._is_group(channel, sender_id)
+            if sender_id.startswith("-") or (channel, sender_id) in self._state.groups or is_group:
+                raise ValueInvalid("not_a_person", id=sender_id, channel=channel)
+            self._check_giver(caller, higher_role(role, self.role(channel, sender_id)))
+            before = self._state.role(channel, sender_id)
+            if before is not role:
+                name = self._name_of(channel, sender_id)
+                await self._write(RoleGranted(channel, sender_id, role.value, caller.id, how="command", name=name))
+                _log_role(before, role, {"channel": channel, "id": sender_id, "by": caller.id})
+        await self._welcome(channel, sender_id)
+        return self._change(channel, sender_id, role, changed=before is not role)
+
+    @command(
+        "access revoke <channel> <id>",
+        chat=("access.revoke",),
+        form="<id> channel=<channel>",
+        example="telegram 42",
+        help=_help("Take a role back", ",access.revoke 4242", ",access.revoke 4242 channel=telegram"),
+        **_CHANGES,
+    )
+    async def revoke(self, caller: Caller, args: PersonArgs) -> AccessChange:
+        """Take back what was granted."""
+        channel = args.channel or caller.channel
+        async with self._lock:
+            await self._refresh()
+            sender_id = numeric_id(args.id)
+            listed = self._configured.get(channel, NO_LISTED_PEOPLE)
+            for key in ("owners", "admins", "members"):
+                if sender_id in getattr(listed, key):
+                    raise ValueInvalid("person_configured", id=sender_id, channel=channel, key=key)
+            grant = self._state.grants.find((channel, sender_id))
+            if grant is None and not self._state.audited_sessions((channel, sender_id)):
+                raise CommandRefused("person_without_grant", id=sender_id, channel=channel)
+            self._check_giver(caller, self.role(channel, sender_id))
+            before = self._state.role(channel, sender_id)
+            await self._write(AccessRevoked(channel, sender_id, caller.id))
+            _log_role(before, Role.STRANGER, {"channel": channel, "id": sender_id, "by": caller.id})
+        return self._change(channel, sender_id, None)
+
+    @command(
+        "access decline",
+        chat=("access.decline",),
+        in_shell=False,
+        form="<id> channel=<channel>",
+        help=_help("Refuse a person who got a code", ",access.decline 4242", ",access.decline 4242 channel=telegram"),
+        **_CHANGES,
+    )
+    async def decline(self, caller: Caller, args: PersonArgs) -> PersonDeclined:
+        """Void the codes of a person who waits; I ask about that person again after a day at the earliest."""
+        channel = args.channel or caller.channel
+        async with self._lock:
+            now = await self._refresh()
+            self._check_channel(channel)
+            sender_id = numeric_id(args.id)
+            self._check_giver(caller, Role.MEMBER)
+            if (role := self.role(channel, sender_id)) is not Role.STRANGER:
+                raise CommandRefused("person_with_role", id=sender_id, channel=channel, role=role)
+            newest = self._find_request(channel, sender_id, now)
+            if newest is None or not isinstance(newest.fact, AccessDeclined):
+                await self._write(AccessDeclined(channel, sender_id, caller.id))
+        return PersonDeclined(channel, sender_id)
+
+    @command(
+        "access group <channel> <group> <who>",
+        example="telegram -1001234567 everybody",
+        **_GRANTS,
+    )
+    async def set_audience(self, caller: Caller, args: AudienceArgs) -> GroupChange:
+        """Decide who may talk to the bot in a group, or on a server of Discord."""
+        channel = args.channel or caller.channel
+        async with self._lock:
+            await self._refresh()
+            self._check_channel(channel)
+            group = numeric_id(args.group)
+            self._check_giver(caller, Role.OWNER)
+            if args.who != "everybody" and group in self._configured[channel].groups:
+                raise ValueInvalid("group_configured", group=group, channel=channel)
+            before = self._state.groups.find((channel, group))
+            is_new = before is None or before.fact.audience != args.who
+            if is_new:
+                title = clean(caller.pressed_value[:MAX_STORED_NAME_CHARS]) or (before.fact.title if before else "")
+                await self._write(GroupAudience(channel, group, args.who, caller.id, title))
+                log.info(
+                    "audience of a group changed",
+                    extra={
+                        "action": "access.group",
+                        "channel": channel,
+                        "group": group,
+                        "audience": args.who,
+                        "by": caller.id,
+                    },
+                )
+        return GroupChange(channel, group, args.who, is_new)
+
+    @command(
+        "access readings",
+        chat=("grant.list", "grants"),
+        rows="readings",
+        help=_help("Which chats may read in others", ",grants"),
+        **_LISTS,
+    )
+    async def list_readings(self) -> list[ReadingRow]:
+        """List which chats may read what was said in which others."""
+        grants = sorted(self._state.readings, key=lambda each: each.fact.subject)
+        return [ReadingRow(each.fact.source, each.fact.reader, each.fact.by, each.date) for each in grants]
+
+    @command(
+        "access grant-reading <source> <reader>",
+        chat=("grant.add", "grant"),
+        form="<source> to <reader>",
+        example="telegram:42 discord:7",
+        undo="access revoke-reading",
+        help=_help(
+            "Let one chat read in another",
+            ",grant telegram:42 to discord:7",
+            ",grant source=telegram:42 reader=discord:7",
+        ),
+        **_GRANTS,
+    )
+    async def grant_reading(self, caller: Caller, args: ReadingArgs) -> ReadingChange:
+        """Let everybody in one chat read what was said in another one. Both are ids of sessions; ,grants lists them."""
+        fact = await self._parse_reading(caller, args)
+        changed = await self._put(caller, fact)
+        return ReadingChange(fact.source, fact.reader, granted=True, changed=changed)
+
+    @command(
+        "access revoke-reading <source> <reader>",
+        chat=("grant.revoke",),
+        form="<source> to <reader>",
+        example="telegram:42 discord:7",
+        help=_help(
+            "Take such a grant back",
+            ",grant.revoke telegram:42 to discord:7",
+            ",grant.revoke source=telegram:42 reader=discord:7",
+        ),
+        **_GRANTS,
+    )
+    async def revoke_reading(self, caller: Caller, args: ReadingArgs) -> ReadingChange:
+        """Take back that one chat reads what was said in another one; answers under way read no further."""
+        fact = await self._parse_reading(caller, args)
+        typed = Reading(args.source, args.reader, caller.id)
+        if typed.subject in self._state.readings:  # granted by another id of the chat, before ids led to its session
+            fact = typed
+        if not await self._take_back(caller, fact):
+            raise CommandRefused("reading_unknown", source=fact.source, reader=fact.reader)
+        return ReadingChange(fact.source, fact.reader, granted=False)
+
+    @command(
+        "access audits",
+        chat=("audit.list", "audits"),
+        rows="audits",
+        help=_help("Which auditors see which chats", ",audits"),
+        **_LISTS,
+    )
+    async def list_audits(self) -> list[AuditRow]:
+        """List which auditors may see the tapes of which chats."""
+        grants = sorted(self._state.audits, key=lambda each: each.fact.subject)
+        return [AuditRow(each.fact.auditor, each.fact.session, each.fact.by, each.date) for each in grants]
+
+    @command(
+        "access grant-audit <auditor> <session>",
+        chat=("audit.add", "audit"),
+        form="<auditor> of <session>",
+        example="anna telegram:7",
+        undo="access revoke-audit",
+        help=_help("Let an auditor see a chat", ",audit telegram:42 of telegram:7", ",audit anna of telegram:-1001"),
+        **_GRANTS,
+    )
+    async def grant_audit(self, caller: Caller, args: AuditArgs) -> AuditChange:
+        """Let an auditor see the tape of one chat on the trace page. It gives no right to speak."""
+        fact = await self._parse_audit(caller, args)
+        if fact.channel:
+            self._check_channel(fact.channel)
+        changed = await self._put(caller, fact)
+        return AuditChange(fact.auditor, fact.session, granted=True, changed=changed)
+
+    @command(
+        "access revoke-audit <auditor> <session>",
+        chat=("audit.revoke",),
+        form="<auditor> of <session>",
+        example="anna telegram:7",
+        help=_help(
+            "Take an audit back",
+            ",audit.revoke telegram:42 of telegram:7",
+            ",audit.revoke auditor=anna session=telegram:7",
+        ),
+        **_GRANTS,
+    )
+    async def revoke_audit(self, caller: Caller, args: AuditArgs) -> AuditChange:
+        """Take back that an auditor sees the tape of a chat; the next page shows nothing of it."""
+        fact = await self._parse_audit(caller, args)
+        if not await self._take_back(caller, fact):
+            raise CommandRefused("audit_unknown", auditor=fact.auditor, session=fact.session)
+        return AuditChange(fact.auditor, fact.session, granted=False)
+
+    @command("access history", example="--limit 20", rows="events", **_LISTS)
+    async def list_history(self, args: HistoryArgs) -> list[AccessEvent]:
+        """Show every grant, revocation and code, newest first."""
+        entries = await self._tape.read(AccessHistoryView(max(args.limit, 0)))
+        return [
+            AccessEvent(entry.id, entry.date, (entry.name or "").removeprefix("access/"), entry.data)
+            for entry in entries
+        ]
+
+    async def _put(self, caller: Caller, grant: Reading | Audit) -> bool:
+        """Append a grant of an owner; return false if it is in force already."""
+        return await self._append_if(caller, grant, 0, is_in_force=False)
+
+    async def _take_back(self, caller: Caller, grant: Reading | Audit) -> bool:
+        """Append that a grant was taken back; return false if it is not in force."""
+        return await self._append_if(caller, grant, 1, is_in_force=True)
+
+    async def _append_if(self, caller: Caller, grant: Reading | Audit, name: int, *, is_in_force: bool) -> bool:
+        """Append a grant under one of its names if it is in force, or not; return whether it was appended."""
+        async with self._lock:
+            await self._refresh()
+            self._check_giver(caller, Role.OWNER)
+            current = self._state.readings if isinstance(grant, Reading) else self._state.audits
+            if (grant.subject in current) is not is_in_force:
+                return False
+            event = grant.EVENTS[name]
+            await self._write(grant.to_entry(event))
+            log.info(
+                event.replace("/", " ").replace("_", " "), extra={"action": event.replace("/", "."), **grant.payload()}
+            )
+            return True
+
+    async def _parse_reading(self, caller: Caller, args: ReadingArgs) -> Reading:
+        """Return the grant that the arguments name. Raise `ConfigError` if a chat is none, or if both are the same."""
+        for name in (args.source, args.reader):
+            require_user_tape(name.strip(), "read by grant")
+        source, reader = [await self._first_session(parse_session(name)) for name in (args.source, args.reader)]
+        if source == reader:
+            raise ValueInvalid("reading_itself", session=source)
+        return Reading(source, reader, caller.id)
+
+    async def _parse_audit(self, caller: Caller, args: AuditArgs) -> Audit:
+        channel, auditor = parse_auditor(args.auditor)
+        typed = Audit(channel, auditor, args.session, caller.id)
+        if typed.subject in self._state.audits:  # granted by another id of the chat, before ids led to its session
+            return typed
+        require_user_tape(args.session.strip(), "shown to an auditor")
+        return Audit(channel, auditor, await self._first_session(parse_session(args.session)), caller.id)
+
+    # Strangers
+
+    @uninterrupted
     async def create_code(self, sender: Sender, channel: str, chat: str) -> str | None:
         """Return a new code for a stranger, or None if the bot should stay silent.
 
         None: the id is not numeric, it is a bot, it may speak already, it got a code less than ten minutes ago, it
         has three open ones, or the channel has given out as many as it may for now.
         """
-        return await asyncio.shield(self._pair(sender, channel, chat))
-
-    async def remind(self, sender: Sender, channel: str, send: SendReminder) -> bool:
-        """Remind a stranger once of the newest code, if that is open; `send` stores the fact with the notice."""
-        return await asyncio.shield(self._remind(sender, channel, send))
-
-    def find_code(self, code: str) -> PairingCode | None:
-        """Find the open code of a text, as `approve` does. Raise `ConfigError` if the text cannot be a code."""
-        pairing = self._find(_normalize_code(code))
-        return pairing if pairing is not None and pairing.is_open(self._now()) else None
-
-    async def approve(self, code: str, role: Role, giver: str) -> RoleGrant:
-        """Grant the role to the person who got the code, and use up the code, in one transaction.
-
-        Upper and lower case are the same in a code; spaces and hyphens do not count.
-
-        Raises:
-            AccessError: the code is unknown, expired or used, or the giver had too many wrong ones or may not give the
-                role.
-            ConfigError: the text cannot be a code.
-        """
-        return await asyncio.shield(self._then_welcome(self._approve(code, role, giver)))
-
-    async def grant(self, channel: str, sender_id: str, role: Role, giver: str) -> RoleGrant:
-        """Give a person a role that replaces the granted one; the same role again writes nothing.
-
-        Raises:
-            ConfigError: the channel is not configured, or the id is not numeric or that of a group.
-            AccessError: the giver may not give this role.
-        """
-        return await asyncio.shield(self._then_welcome(self._grant(channel, sender_id, role, giver)))
-
-    async def request(self, sender: Sender, channel: str, chat: str, send: SendRequest) -> bool:
-        """Ask an owner about a stranger, at most once in a day; `send` stores the fact with the question."""
-        return await asyncio.shield(self._request(sender, channel, chat, send))
-
-    async def decline(self, channel: str, sender_id: str, giver: str) -> None:
-        """Void the codes of a stranger, of whom no owner is asked for a day. Somebody with a role keeps it.
-
-        Raises:
-            ConfigError: the channel is not configured, or the id is not numeric.
-            AccessError: the person has a role here, or the giver may not decide.
-        """
-        await asyncio.shield(self._decline(channel, sender_id, giver))
-
-    async def set_audience(
-        self, channel: str, group: str, audience: Audience, giver: str, *, title: str = ""
-    ) -> GroupAudience:
-        """Decide who may speak in a group; the same again writes nothing.
-
-        Raises:
-            ConfigError: the channel is not configured, the id is not numeric, or the configuration lets everybody in.
-            AccessError: the giver is not an owner.
-        """
-        return await asyncio.shield(self._set_audience(channel, group, audience, giver, title))
-
-    async def revoke(self, channel: str, sender_id: str, giver: str) -> None:
-        """Revoke what was granted, and invalidate the person's open codes.
-
-        Raises:
-            ConfigError: the configuration lists the id; only that list can remove it.
-            AccessError: there is nothing to revoke, or the giver may not.
-        """
-        await asyncio.shield(self._revoke(channel, sender_id, giver))
-
-    async def grant_reading(self, source: str, reader: str, giver: str) -> ReadingGrant:
-        """Let one session read what was said in another one; if it may already, write nothing.
-
-        Raises:
-            ConfigError: one of them is no session, or both are the same.
-            AccessError: the giver is not an owner.
-        """
-        return await asyncio.shield(self._grant_reading(source, reader, giver))
-
-    async def revoke_reading(self, source: str, reader: str, giver: str) -> None:
-        """Take back that one session reads another one; it holds at the next step of a running turn.
-
-        Raises:
-            ConfigError: one of them is no session, or both are the same.
-            AccessError: there is nothing to revoke, or the giver is not an owner.
-        """
-        await asyncio.shield(self._revoke_reading(source, reader, giver))
-
-    async def grant_audit(self, auditor: str, session: str, giver: str) -> AuditGrant:
-        """Let an auditor see the tape of a session; one who may already is left as it is.
-
-        Args:
-            auditor: an account such as `telegram:42`, or a name.
-            session: the session.
-            giver: `terminal` or `channel:id`.
-
-        Raises:
-            ConfigError: the auditor or the session cannot be that.
-            AccessError: the giver is not an owner.
-        """
-        return await asyncio.shield(self._grant_audit(auditor, session, giver))
-
-    async def revoke_audit(self, auditor: str, session: str, giver: str) -> None:
-        """Take back that an auditor sees the tape of a session; it holds for the next page. Raise as `grant_audit`.
-
-        It raises `AccessError` too if there is nothing to revoke.
-        """
-        await asyncio.shield(self._revoke_audit(auditor, session, giver))
-
-    def pending_claim(self, account: AccountKey) -> LinkCode | None:
-        """Return the code of an account that another account has typed and that waits for a yes; None for none."""
-        now = self._now()
-        codes = [code for code in self._state.link_codes if code.account == account and code.claimant is not None]
-        return next((code for code in reversed(codes) if code.is_open(now)), None)
-
-    async def create_link_code(self, account: AccountKey, session: str) -> str | LinkRefusal:
-        """Return a new code for an account, which replaces its older ones: 8 characters; or why there is none."""
-        return await asyncio.shield(self._create_link_code(account, session))
-
-    async def claim_link(self, text: str, account: AccountKey, send: SendClaim) -> LinkCode | LinkRefusal:
-        """Claim that an account belongs to the person who got a code; return the code, or why it is refused.
-
-        The account of the code has to confirm it (`confirm_link`); `send` asks it to.
-        """
-        return await asyncio.shield(self._claim_link(text, account, send))
-
-    async def confirm_link(self, account: AccountKey) -> AccountKey | LinkRefusal:
-        """Link an account with the one that claimed its code; return that account, or why nothing was linked."""
-        return await asyncio.shield(self._confirm_link(account))
-
-    async def decline_link(self, account: AccountKey) -> AccountKey | LinkRefusal:
-        """Refuse the account that claimed the code of this one; return it, or why there was nothing to refuse."""
-        return await asyncio.shield(self._decline_link(account))
-
-    async def unlink(self, account: AccountKey) -> tuple[AccountKey, ...] | LinkRefusal:
-        """Take an account out of those of its person; return the others, or why nothing changed."""
-        return await asyncio.shield(self._unlink(account))
-
-    async def _create_link_code(self, account: AccountKey, session: str) -> str | LinkRefusal:
-        async with self._lock:
-            now = await self._refresh()
-            issued = [code.issued for code in self._state.link_codes if code.account == account]
-            if sum(-CLOCK_SKEW <= now - at < CODE_LIFETIME for at in issued) >= MAX_LINK_CODES_PER_HOUR:
-                return "often"
-            if len(self._state.linked_accounts(account)) >= MAX_LINKED_ACCOUNTS:
-                return "many"
-            text = self._make_code()
-            salt = self._random(16)
-            data = {
-                "channel": account[0],
-                "id": account[1],
-                "session": session,
-                "salt": salt.hex(),
-                "digest": _digest(salt, text).hex(),
-                "expires": timestamp(now + LINK_CODE_LIFETIME),
-            }
-            await self._write(event(LINK_CODE, data))
-            return text
-
-    async def _claim_link(self, text: str, account: AccountKey, send: SendClaim) -> LinkCode | LinkRefusal:
-        async with self._lock:
-            now = await self._refresh()
-            try:
-                normal = _normalize_code(text)
-            except ConfigError:
-                return "malformed"
-            giver = ":".join(account)
-            if self._count_refusals(giver, now) >= MAX_WRONG_CODES:
-                return "wrong"
-            matches = [
-                code for code in self._state.link_codes if compare_digest(_digest(code.salt, normal), code.digest)
-            ]
-            code = matches[-1] if matches else None
-            if code is None:
-                await self._write(event(CODE_REFUSED, {"by": giver, "reason": "unknown"}))
-                return "unknown"
-            if refusal := self._refuse_claim(code, account, now):
-                return refusal
-            if code.claimant is None:
-                data = {"code": code.entry, "channel": account[0], "id": account[1]}
-                fact = event(LINK_CLAIMED, data, key=f"link_claimed:{code.entry}")
-                self._is_current = False  # another writer stores the fact; if that fails, the tape is read again
-                await send(code, fact)
-                await self._refresh()
-            return code
-
-    def _refuse_claim(self, code: LinkCode, account: AccountKey, now: datetime) -> LinkRefusal | None:
-        if code.account == account:
-            return "own"
-        persons = [self._state.linked_accounts(one) for one in (code.account, account)]
-        if account in persons[0]:
-            return "linked"
-        if code.status == "used" or code.claimant not in (None, account):
-            return "used"
-        if not code.is_open(now):
-            return "expired"
-        return "many" if sum(map(len, persons)) > MAX_LINKED_ACCOUNTS else None
-
-    async def _confirm_link(self, account: AccountKey) -> AccountKey | LinkRefusal:
-        async with self._lock:
-            now = await self._refresh()
-            code = self.pending_claim(account)
-            if code is None or code.claimant is None:
-                return "none"
-            if refusal := self._refuse_claim(code, code.claimant, now):
-                return refusal
-            data = {
-                "code": code.entry,
-                "channel": account[0],
-                "id": account[1],
-                "other_channel": code.claimant[0],
-                "other": code.claimant[1],
-            }
-            await self._write(event(LINKED, data, key=f"linked:{code.entry}"))
-            log.info("accounts linked", extra={"action": "access.linked", **data})
-            return code.claimant
-
-    async def _decline_link(self, account: AccountKey) -> AccountKey | LinkRefusal:
-        async with self._lock:
-            await self._refresh()
-            code = self.pending_claim(account)
-            if code is None or code.claimant is None:
-                return "none"
-            await self._write(event(LINK_DECLINED, {"code": code.entry}, key=f"link_declined:{code.entry}"))
-            return code.claimant
-
-    async def _unlink(self, account: AccountKey) -> tuple[AccountKey, ...] | LinkRefusal:
-        async with self._lock:
-            await self._refresh()
-            others = tuple(other for other in self._state.linked_accounts(account) if other != account)
-            if not others:
-                return "alone"
-            await self._write(event(UNLINKED, {"channel": account[0], "id": account[1]}))
-            log.info("account unlinked", extra={"action": "access.unlinked", "channel": account[0], "id": account[1]})
-            return others
-
-    def _count_refusals(self, giver: str, now: datetime) -> int:
-        """Count the wrong codes of a giver within the last hour."""
-        times = [at for by, at in self._state.refusals if by == giver]
-        return sum(-CLOCK_SKEW <= now - at < CODE_LIFETIME for at in times)
-
-    async def _refresh(self) -> datetime:
-        """Make sure that the tape has been read, forget old codes, and return the time."""
-        now = self._now()
-        if not self._is_current:
-            await self._projected.catch_up()
-            self._is_current = True
-        self._state = self._projected.state.drop_before(now - CODE_RETENTION)
-        return now
-
-    async def _write(self, *entries: TapeEntry) -> None:
-        await self._projected.write_checkpoint()  # first: what is written below counts even if this fails
-        try:
-            stored = await self._tape.append(entries)
-        except BaseException:
-            self._is_current = False  # the append may have succeeded anyway: the next change reads the tape again
-            raise
-        await self._projected.follow(stored)
-        self._state = self._projected.state.drop_before(self._now() - CODE_RETENTION)
-
-    async def _pair(self, sender: Sender, channel: str, chat: str) -> str | None:
         async with self._lock:
             now = await self._refresh()
             if sender.bot or not is_id(sender.id) or not is_id(chat):
                 return None
             if self.role(channel, sender.id) is not Role.STRANGER or not self._may_have_code(channel, sender.id, now):
                 return None
-            text = self._make_code()
-            salt = self._random(16)
-            data = {
-                "channel": channel,
-                "id": sender.id,
-                "chat": chat,
-                "name": clean(sender.name[:MAX_STORED_NAME_CHARS]),
-                "salt": salt.hex(),
-                "digest": _digest(salt, text).hex(),
-                "expires": timestamp(now + CODE_LIFETIME),
-            }
-            await self._write(event(CODE, data))
+            text, salt = self._make_code(), self._random(16)
+            name, expires = clean(sender.name[:MAX_STORED_NAME_CHARS]), timestamp(now + CODE_LIFETIME)
+            digest = _digest(salt, text).hex()
+            await self._write(PairingCode(channel, sender.id, chat, name, salt.hex(), digest, expires))
             log.info("pairing code given", extra={"action": "access.code", "channel": channel, "id": sender.id})
             return text
 
-    async def _remind(self, sender: Sender, channel: str, send: SendReminder) -> bool:
+    @uninterrupted
+    async def remind(self, sender: Sender, channel: str, send: SendReminder) -> bool:
+        """Remind a stranger once of the newest code, if that is open; `send` stores the fact with the notice."""
         async with self._lock:
             now = await self._refresh()
-            own = [code for code in self._state.codes if (code.channel, code.id) == (channel, sender.id)]
+            own = [each for each in self._state.codes if each.code.fact.account == (channel, sender.id)]
             is_stranger = self.role(channel, sender.id) is Role.STRANGER and not sender.bot
             if not is_stranger or not own or own[-1].is_reminded or not own[-1].is_open(now):
                 return False
-            code = own[-1]
-            fact = event(CODE_REMINDED, {"code": code.entry}, key=f"reminded:{code.entry}")
-            again = code.issued + MIN_CODE_INTERVAL
+            code = own[-1].code
+            fact = CodeReminded(code.id).to_entry(key=f"reminded:{code.id}")
+            issued = issued_at(code)
             self._is_current = False  # another writer stores the fact; if that fails, the tape is read again
-            await send(CodeReminder(code.issued, code.expires, again, ACCESS_TAPE, fact))
+            await send(CodeReminder(issued, expires_at(code), issued + MIN_CODE_INTERVAL, ACCESS_TAPE, fact))
             await self._refresh()
             return True
 
-    async def _then_welcome(self, granting: Awaitable[RoleGrant]) -> RoleGrant:
-        grant = await granting
-        await self._on_granted(grant.channel, grant.id)
-        return grant
-
-    async def _request(self, sender: Sender, channel: str, chat: str, send: SendRequest) -> bool:
+    @uninterrupted
+    async def request(self, sender: Sender, channel: str, chat: str, send: SendRequest) -> bool:
+        """Ask an owner about a stranger, at most once in a day; `send` stores the fact with the question."""
         async with self._lock:
             now = await self._refresh()
             if self.role(channel, sender.id) is not Role.STRANGER or self._find_request(channel, sender.id, now):
                 return False
-            name = clean(sender.name[:MAX_STORED_NAME_CHARS])
-            key = f"requested:{channel}:{sender.id}:{timestamp(now)}"
-            fact = event(REQUESTED, {"channel": channel, "id": sender.id, "chat": chat, "name": name}, key=key)
+            fact = AccessRequested(channel, sender.id, chat, clean(sender.name[:MAX_STORED_NAME_CHARS]))
             self._is_current = False  # another writer stores the fact; if that fails, the tape is read again
-            was_sent = await send(AccessRequest(ACCESS_TAPE, fact))
+            key = f"requested:{channel}:{sender.id}:{timestamp(now)}"
+            was_sent = await send(AccessRequest(ACCESS_TAPE, fact.to_entry(key=key)))
             await self._refresh()
             return was_sent
 
-    def _find_request(self, channel: str, sender_id: str, now: datetime) -> TapeEntry | None:
+    def _find_request(
+        self, channel: str, sender_id: str, now: datetime
+    ) -> Cited[AccessRequested | AccessDeclined] | None:
         """Return the newest fact about a person of whom an owner was asked within a day."""
-        for entry in self._state.requests:
-            moment = parse_moment(entry.date)
-            if (entry.data["channel"], entry.data["id"]) == (channel, sender_id) and moment is not None:
-                return entry if -CLOCK_SKEW <= now - moment < REQUEST_INTERVAL else None
-        return None
-
-    async def _decline(self, channel: str, sender_id: str, by: str) -> None:
-        async with self._lock:
-            now = await self._refresh()
-            self._check_channel(channel)
-            sender_id = numeric_id(sender_id)
-            self._check_giver(by, Role.MEMBER)
-            if (role := self.role(channel, sender_id)) is not Role.STRANGER:
-                raise AccessError(f"{sender_id} is {role.value} on {channel}: bubbot access revoke takes that back")
-            newest = self._find_request(channel, sender_id, now)
-            if newest is None or newest.name != DECLINED:
-                await self._write(event(DECLINED, {"channel": channel, "id": sender_id, "by": by}))
-
-    async def _set_audience(self, channel: str, group: str, audience: Audience, by: str, title: str) -> GroupAudience:
-        async with self._lock:
-            await self._refresh()
-            self._check_channel(channel)
-            group = numeric_id(group)
-            self._check_giver(by, Role.OWNER)
-            if audience != "everybody" and group in self._configured[channel].groups:
-                raise ConfigError(
-                    f"[channels.{channel}] lets everybody in {group} speak, and nothing changed: "
-                    "take it out of groups there, or out of guilds, then run bubbot reload"
-                )
-            before = self._state.groups.get((channel, group))
-            if before is None or before.audience != audience:
-                data = {"channel": channel, "group": group, "audience": audience, "by": by}
-                title = clean(title[:MAX_STORED_NAME_CHARS]) or (before.title if before else "")
-                await self._write(event(GROUP, {**data, "title": title}))
-                log.info("audience of a group changed", extra={"action": "access.group", **data})
-            return self._state.groups[channel, group]
+        found = self._state.requests.find((channel, sender_id))
+        moment = parse_moment(found.date) if found else None
+        return found if moment is not None and -CLOCK_SKEW <= now - moment < REQUEST_INTERVAL else None
 
     def _name_of(self, channel: str, sender_id: str) -> str:
         """Return the newest name of a person who waits; empty if unknown."""
-        names = [code.name for code in self._state.codes if (code.channel, code.id) == (channel, sender_id)]
-        return names[-1] if names else ""
+        codes = [each.code.fact for each in self._state.codes if each.code.fact.account == (channel, sender_id)]
+        return codes[-1].name if codes else ""
 
     def _make_code(self) -> str:
         """Draw a code: each letter is as likely as the others, since 256 is a multiple of their number."""
         return "".join(CODE_ALPHABET[byte % len(CODE_ALPHABET)] for byte in self._random(CODE_LENGTH))
 
     def _may_have_code(self, channel: str, sender_id: str, now: datetime) -> bool:
-        issued = [code for code in self._state.codes if code.channel == channel and code.issued - now <= CLOCK_SKEW]
-        own = [code for code in issued if code.id == sender_id]
-        if any(now - code.issued < MIN_CODE_INTERVAL for code in own):
+        of_channel = [each for each in self._state.codes if each.code.fact.channel == channel]
+        issued = [each for each in of_channel if issued_at(each.code) - now <= CLOCK_SKEW]
+        own = [each for each in issued if each.code.fact.id == sender_id]
+        if any(now - issued_at(each.code) < MIN_CODE_INTERVAL for each in own):
             return False
-        if sum(code.is_open(now) for code in own) >= MAX_OPEN_CODES_PER_SENDER:
+        if sum(each.is_open(now) for each in own) >= MAX_OPEN_CODES_PER_SENDER:
             return False
-        if _has_codes_left([code.issued for code in issued], now):
+        if _has_codes_left([issued_at(each.code) for each in issued], now):
             return True
         warned = self._warned.get(channel)
         if warned is None or not timedelta(0) <= now - warned < CODE_LIFETIME:
@@ -606,184 +679,193 @@ class AccessService:
             )
         return False
 
-    async def _approve(self, code: str, role: Role, by: str) -> RoleGrant:
-        async with self._lock:
-            now = await self._refresh()
-            text = _normalize_code(code)
-            _check_role(role)
-            self._check_giver(by, role)
-            failures = [
-                at for giver, at in self._state.refusals if giver == by and -CLOCK_SKEW <= now - at < CODE_LIFETIME
-            ]
-            if len(failures) >= MAX_WRONG_CODES:
-                until = timestamp(failures[-MAX_WRONG_CODES] + CODE_LIFETIME)[11:16]
-                raise AccessError(f"{MAX_WRONG_CODES} codes were wrong within an hour: try again after {until} UTC")
-            pairing = self._find(text)
-            reason = _refusal_reason(pairing, now)
-            if pairing is None or reason:
-                await self._write(event(CODE_REFUSED, {"by": by, "reason": reason}))
-                log.info("pairing code refused: %s", reason, extra={"action": "access.code_refused", "by": by})
-                raise AccessError(_REFUSALS[reason])
-            self._check_channel(pairing.channel)
-            role = higher_role(role, self._state.role(pairing.channel, pairing.id))  # an approval takes nothing away
-            grant = _grant_entry(pairing.channel, pairing.id, role, by, how="code", name=pairing.name)
-            used = event(CODE_USED, {"code": pairing.entry, "by": by}, key=f"code_used:{pairing.entry}")
-            before = self._state.role(pairing.channel, pairing.id)
-            await self._write(grant, used)
-            account = {"channel": pairing.channel, "id": pairing.id, "by": by}
-            log.info("pairing code used", extra={"action": "access.code_used", **account})
-            _log_role(before, role, account)
-            return self._state.grants[pairing.channel, pairing.id]
-
-    def _find(self, text: str) -> PairingCode | None:
+    def _find(self, text: str) -> PairingState | None:
         """Find the code of this text. Compare every code, each in constant time, also after a match."""
-        matches = [code for code in self._state.codes if compare_digest(_digest(code.salt, text), code.digest)]
+        matches = [each for each in self._state.codes if _is_code(each.code, text)]
         return matches[-1] if matches else None
 
-    async def _grant(self, channel: str, sender_id: str, role: Role, by: str) -> RoleGrant:
+    def _find_open(self, text: str) -> PairingState | None:
+        """Find the code of this text, if it can be approved."""
+        found = self._find(text)
+        return found if found is not None and found.is_open(self._now()) else None
+
+    # People with several accounts
+
+    def pending_claim(self, account: AccountKey) -> LinkState | None:
+        """Return the code of an account that another account has typed and that waits for a yes; None for none."""
+        now = self._now()
+        codes = [each for each in self._state.link_codes if each.code.fact.account == account and each.claimant]
+        return next((each for each in reversed(codes) if each.is_open(now)), None)
+
+    @uninterrupted
+    async def create_link_code(self, account: AccountKey, session: str) -> str | LinkRefusal:
+        """Return a new code for an account, which replaces its older ones: 8 characters; or why there is none."""
+        async with self._lock:
+            now = await self._refresh()
+            issued = [issued_at(each.code) for each in self._state.link_codes if each.code.fact.account == account]
+            if sum(-CLOCK_SKEW <= now - at < CODE_LIFETIME for at in issued) >= MAX_LINK_CODES_PER_HOUR:
+                return "often"
+            if len(self._state.linked_accounts(account)) >= MAX_LINKED_ACCOUNTS:
+                return "many"
+            text, salt = self._make_code(), self._random(16)
+            expires = timestamp(now + LINK_CODE_LIFETIME)
+            await self._write(LinkCode(*account, session, salt.hex(), _digest(salt, text).hex(), expires))
+            return text
+
+    @uninterrupted
+    async def claim_link(self, text: str, account: AccountKey, send: SendClaim) -> Cited[LinkCode] | LinkRefusal:
+        """Claim that an account belongs to the person who got a code; return the code, or why it is refused.
+
+        The account of the code has to confirm it (`confirm_link`); `send` asks it to.
+        """
+        async with self._lock:
+            now = await self._refresh()
+            try:
+                normal = _normalize_code(text)
+            except ValueInvalid:
+                return "malformed"
+            giver = ":".join(account)
+            if sum(by == giver and _is_recent(at, now) for by, at in self._state.refusals) >= MAX_WRONG_CODES:
+                return "wrong"
+            matches = [each for each in self._state.link_codes if _is_code(each.code, normal)]
+            if not matches:
+                await self._write(CodeRefused(giver, "unknown"))
+                return "unknown"
+            if refusal := self._refuse_claim(matches[-1], account, now):
+                return refusal
+            code = matches[-1].code
+            if matches[-1].claimant is None:
+                fact = LinkClaimed(code.id, *account).to_entry(key=f"link_claimed:{code.id}")
+                self._is_current = False  # another writer stores the fact; if that fails, the tape is read again
+                await send(code, fact)
+                await self._refresh()
+            return code
+
+    def _refuse_claim(self, link: LinkState, account: AccountKey, now: datetime) -> LinkRefusal | None:
+        owner = link.code.fact.account
+        if owner == account:
+            return "own"
+        persons = [self._state.linked_accounts(one) for one in (owner, account)]
+        if account in persons[0]:
+            return "linked"
+        if link.status == "used" or link.claimant not in (None, account):
+            return "used"
+        if not link.is_open(now):
+            return "expired"
+        return "many" if sum(map(len, persons)) > MAX_LINKED_ACCOUNTS else None
+
+    @uninterrupted
+    async def confirm_link(self, account: AccountKey) -> AccountKey | LinkRefusal:
+        """Link an account with the one that claimed its code; return that account, or why nothing was linked."""
+        async with self._lock:
+            now = await self._refresh()
+            link = self.pending_claim(account)
+            if link is None or link.claimant is None:
+                return "none"
+            if refusal := self._refuse_claim(link, link.claimant, now):
+                return refusal
+            fact = AccountsLinked(link.code.id, *account, *link.claimant)
+            await self._write(fact.to_entry(key=f"linked:{link.code.id}"))
+            log.info("accounts linked", extra={"action": "access.linked", **fact.payload()})
+            return link.claimant
+
+    @uninterrupted
+    async def decline_link(self, account: AccountKey) -> AccountKey | LinkRefusal:
+        """Refuse the account that claimed the code of this one; return it, or why there was nothing to refuse."""
         async with self._lock:
             await self._refresh()
-            self._check_channel(channel)
-            sender_id = numeric_id(sender_id)
-            if (
-                sender_id.startswith("-")
-                or (channel, sender_id) in self._state.groups
-                or await self._is_group(channel, sender_id)
-            ):
-                raise ConfigError(
-                    f"{sender_id} is a group on {channel}, not a person, and nothing changed: "
-                    f"bubbot access group {channel} {sender_id} everybody lets everybody there talk"
-                )
-            _check_role(role)
-            self._check_giver(by, higher_role(role, self.role(channel, sender_id)))
-            before = self._state.grants.get((channel, sender_id))
-            if before is None or before.role is not role:
-                name = self._name_of(channel, sender_id)
-                await self._write(_grant_entry(channel, sender_id, role, by, how="command", name=name))
-                granted = before.role if before else Role.STRANGER
-                _log_role(granted, role, {"channel": channel, "id": sender_id, "by": by})
-            return self._state.grants[channel, sender_id]
+            link = self.pending_claim(account)
+            if link is None or link.claimant is None:
+                return "none"
+            await self._write(LinkDeclined(link.code.id).to_entry(key=f"link_declined:{link.code.id}"))
+            return link.claimant
 
-    async def _revoke(self, channel: str, sender_id: str, by: str) -> None:
+    @uninterrupted
+    async def unlink(self, account: AccountKey) -> tuple[AccountKey, ...] | LinkRefusal:
+        """Take an account out of those of its person; return the others, or why nothing changed."""
         async with self._lock:
             await self._refresh()
-            sender_id = numeric_id(sender_id)
-            listed = self._configured.get(channel, NO_LISTED_PEOPLE)
-            for key in ("owners", "admins", "members"):
-                if sender_id in getattr(listed, key):
-                    raise ConfigError(
-                        f"{sender_id} is in [channels.{channel}] {key}, and nothing was revoked: "
-                        "take it out of that list and start bubbot again"
-                    )
-            is_auditor = bool(self._state.audited_sessions((channel, sender_id)))
-            if (channel, sender_id) not in self._state.grants and not is_auditor:
-                raise AccessError(f"{sender_id} has no grant on {channel}: bubbot access list shows who has one")
-            self._check_giver(by, self.role(channel, sender_id))
-            before = self._state.role(channel, sender_id)
-            await self._write(event(REVOKED, {"channel": channel, "id": sender_id, "by": by}))
-            _log_role(before, Role.STRANGER, {"channel": channel, "id": sender_id, "by": by})
+            others = tuple(other for other in self._state.linked_accounts(account) if other != account)
+            if not others:
+                return "alone"
+            await self._write(AccountUnlinked(*account))
+            log.info("account unlinked", extra={"action": "access.unlinked", "channel": account[0], "id": account[1]})
+            return others
 
-    async def _grant_reading(self, source: str, reader: str, by: str) -> ReadingGrant:
-        async with self._lock:
-            await self._refresh()
-            source, reader = await self._find_sessions(source, reader)
-            self._check_giver(by, Role.OWNER)
-            if (source, reader) not in self._state.readings:
-                await self._write(event(READING_GRANTED, {"source": source, "reader": reader, "by": by}))
-                sessions = {"source": source, "reader": reader, "by": by}
-                log.info("reading granted", extra={"action": "access.reading_granted", **sessions})
-            return self._state.readings[source, reader]
+    # The tape
 
-    async def _revoke_reading(self, source: str, reader: str, by: str) -> None:
-        async with self._lock:
-            await self._refresh()
-            typed, (source, reader) = (source, reader), await self._find_sessions(source, reader)
-            if typed in self._state.readings:  # granted by another id of the chat, before ids led to its session
-                source, reader = typed
-            self._check_giver(by, Role.OWNER)
-            if (source, reader) not in self._state.readings:
-                raise AccessError(f"{reader} has no grant to read {source}: bubbot access readings shows them all")
-            await self._write(event(READING_REVOKED, {"source": source, "reader": reader, "by": by}))
-            sessions = {"source": source, "reader": reader, "by": by}
-            log.info("reading revoked", extra={"action": "access.reading_revoked", **sessions})
+    async def _refresh(self) -> datetime:
+        """Make sure that the tape has been read, forget old codes, and return the time."""
+        now = self._now()
+        if not self._is_current:
+            await self._projected.catch_up()
+            self._is_current = True
+        self._state = self._projected.state.drop_before(now - CODE_RETENTION)
+        return now
 
-    async def _grant_audit(self, auditor: str, session: str, by: str) -> AuditGrant:
-        async with self._lock:
-            await self._refresh()
-            account, session = self._parse_auditor(auditor), await self._find_audited(session)
-            self._check_giver(by, Role.OWNER)
-            if (account, session) not in self._state.audits:
-                await self._write(event(AUDIT_GRANTED, _audit_data(account, session, by)))
-                log.info(
-                    "audit granted",
-                    extra={"action": "access.audit_granted", "auditor": auditor, "session": session, "by": by},
-                )
-            return self._state.audits[account, session]
+    async def _write(self, *facts: Fact | TapeEntry) -> None:
+        await self._projected.write_checkpoint()  # first: what is written below counts even if this fails
+        try:
+            stored = await self._tape.append([fact.to_entry() if isinstance(fact, Fact) else fact for fact in facts])
+        except BaseException:
+            self._is_current = False  # the append may have succeeded anyway: the next change reads the tape again
+            raise
+        await self._projected.follow(stored)
+        self._state = self._projected.state.drop_before(self._now() - CODE_RETENTION)
 
-    async def _revoke_audit(self, auditor: str, session: str, by: str) -> None:
-        async with self._lock:
-            await self._refresh()
-            account, typed = parse_auditor(auditor), session
-            session = typed if (account, typed) in self._state.audits else await self._find_audited(session)
-            self._check_giver(by, Role.OWNER)
-            if (account, session) not in self._state.audits:
-                name = format_auditor(account)
-                raise AccessError(f"{name} may not see {session}: bubbot access audits shows what auditors may see")
-            await self._write(event(AUDIT_REVOKED, _audit_data(account, session, by)))
-            log.info(
-                "audit revoked",
-                extra={"action": "access.audit_revoked", "auditor": auditor, "session": session, "by": by},
-            )
+    async def _welcome(self, channel: str, sender_id: str) -> None:
+        """Let the person know who has a role now."""
+        if self._on_granted is not None:
+            await self._on_granted(channel, sender_id)
 
-    async def _find_sessions(self, source: str, reader: str) -> tuple[str, str]:
-        """Return the ids of two sessions. Raise `ConfigError` if one is none, or if they are the same."""
-        for name in (source, reader):
-            require_user_tape(name.strip(), "read by grant")
-        found = [await self._first_session(parse_session(name)) for name in (source, reader)]
-        if found[0] == found[1]:
-            raise ConfigError(f"{found[0]} reads its own tape without a grant: name two different chats")
-        return found[0], found[1]
-
-    async def _find_audited(self, session: str) -> str:
-        require_user_tape(session.strip(), "shown to an auditor")
-        return await self._first_session(parse_session(session))
-
-    def _parse_auditor(self, auditor: str) -> AccountKey:
-        account = parse_auditor(auditor)
-        if account[0]:
-            self._check_channel(account[0])
-        return account
+    def _change(self, channel: str, sender_id: str, role: Role | None, *, changed: bool = True) -> AccessChange:
+        """Return a permission as it is now."""
+        grant = self._state.grants.find((channel, sender_id))
+        roles = {parse_role(each.fact.role) for each in self._state.grants if each.fact.channel == channel}
+        listed = self._configured.get(channel, NO_LISTED_PEOPLE).listed_roles().values()
+        return AccessChange(
+            channel,
+            sender_id,
+            parse_role(role) if role else None,
+            self.role(channel, sender_id).value,
+            changed,
+            grant.fact.name if grant else "",
+            "owner" in roles or Role.OWNER in listed,
+        )
 
     def _check_channel(self, channel: str) -> None:
         if channel not in self._configured:
             names = ", ".join(sorted(self._configured)) or "none"
-            raise ConfigError(
-                f"{channel!r} is not a configured channel (configured: {names}): name the X of [channels.X]"
-            )
+            raise ValueInvalid("channel_unknown", channel=repr(channel), channels=names)
 
-    def _check_giver(self, by: str, role: Role) -> None:
-        """Raise if the giver has less than the role, or is only a member."""
-        channel, _, sender_id = by.rpartition(":")
-        own = Role.OWNER if by == TERMINAL else self.role(channel, sender_id)
+    def _check_giver(self, caller: Caller, role: Role) -> None:
+        """Raise if the giver has less than the role now, or is only a member."""
+        channel, _, sender_id = caller.id.rpartition(":")
+        own = Role.OWNER if caller.id == TERMINAL else self.role(channel, sender_id)
         if not (own.at_least(Role.ADMIN) and own.at_least(role)):
-            raise AccessError(f"{by} is {own.value} here, which is not enough to decide about {role.value}")
+            raise CommandRefused("giver_too_low", by=caller.id, own=own, role=role)
 
 
 def parse_auditor(text: str) -> AccountKey:
-    """Return the account that a text such as `telegram:42` names, or a name without a channel. Raise `ConfigError`."""
+    """Return the account that a text such as `telegram:42` names, or a name without a channel. Raise `ValueInvalid`."""
     channel, _, number = text.strip().rpartition(":")
     if channel:
         return channel, numeric_id(number)
     if not re.fullmatch(AUDITOR_NAME, number):
-        raise ConfigError(
-            f"{text!r} is not an auditor: use an account such as telegram:42, or a name of 1 to 32 small letters, "
-            "digits, dots, hyphens and underscores"
-        )
+        raise ValueInvalid("auditor_invalid", auditor=repr(text))
     return "", number
 
 
-def _audit_data(account: AccountKey, session: str, by: str) -> dict[str, str]:
-    return {"channel": account[0], "id": account[1], "session": session, "by": by}
+def _configured_people(people: Mapping[str, ListedPeople]) -> Iterable[AccessRow]:
+    for channel, listed in sorted(people.items()):
+        for sender_id, role in listed.listed_roles().items():
+            yield AccessRow(channel, sender_id, parse_role(role))
+
+
+def _configured_groups(people: Mapping[str, ListedPeople]) -> Iterable[GroupRow]:
+    for channel, listed in sorted(people.items()):
+        for group in sorted(listed.groups, key=int):
+            yield GroupRow(channel, group, "everybody")
 
 
 def _log_role(before: Role, role: Role, account: Mapping[str, str]) -> None:
@@ -791,30 +873,27 @@ def _log_role(before: Role, role: Role, account: Mapping[str, str]) -> None:
     log.info("role changed: %s, before %s", role, before, extra={"action": "access.role", **account})
 
 
-def _check_role(role: Role) -> None:
-    if role is Role.STRANGER:
-        raise ConfigError(f"{role.value} cannot be granted: use member, admin or owner, or revoke")
-
-
-def _grant_entry(
-    channel: str, sender_id: str, role: Role, by: str, *, how: Literal["code", "command"], name: str = ""
-) -> TapeEntry:
-    data = {"channel": channel, "id": sender_id, "role": role.value, "by": by, "how": how, "name": name}
-    return event(GRANTED, data)
-
-
 def _digest(salt: bytes, text: str) -> bytes:
     return sha256(salt + text.encode()).digest()
 
 
+def _is_code(code: Cited[PairingCode] | Cited[LinkCode], text: str) -> bool:
+    """Return true if this is the text of a code; it takes as long if it is not."""
+    fact = code.fact
+    return compare_digest(_digest(bytes.fromhex(fact.salt), text), bytes.fromhex(fact.digest))
+
+
+def _is_recent(time: str, now: datetime) -> bool:
+    """Return true for a time within the last hour."""
+    return -CLOCK_SKEW <= now - datetime.fromisoformat(time) < CODE_LIFETIME
+
+
 def _normalize_code(code: str) -> str:
-    """Return the code in the form it was given out, from what a person typed. Raise `ConfigError`."""
+    """Return the code in the form it was given out, from what a person typed. Raise `ValueInvalid`."""
     chars = "".join(char for char in code if not char.isspace() and char not in "-\N{EN DASH}")
     text = chars.upper() if chars.isascii() else ""  # ß would become SS
     if len(text) != CODE_LENGTH or any(char not in CODE_ALPHABET for char in text):
-        raise ConfigError(
-            f"this is not a pairing code: a code has {CODE_LENGTH} letters and digits (never 0, 1, I or O), as 7KQ2M9XB"
-        )
+        raise ValueInvalid("code_malformed", number=CODE_LENGTH)
     return text
 
 
@@ -828,18 +907,9 @@ def _has_codes_left(issued: Iterable[datetime], now: datetime) -> bool:
     return allowance + (now - before) / CODE_INTERVAL >= 1 and len(today) < MAX_CODES_PER_DAY
 
 
-def _refusal_reason(pairing: PairingCode | None, now: datetime) -> Literal["", "unknown", "used", "expired"]:
+def _refusal_reason(pairing: PairingState | None, now: datetime) -> Literal["", "unknown", "used", "expired"]:
     if pairing is None:
         return "unknown"
     if pairing.status == "used":
         return "used"
     return "" if pairing.is_open(now) else "expired"
-
-
-_REFUSALS = MappingProxyType(
-    {
-        "unknown": "no such code was given out: compare it with what the person was sent",
-        "used": "this code was used before, and a code works once: the person may write again for another one",
-        "expired": "this code has expired, after an hour or a revocation: the person may write again for another one",
-    }
-)

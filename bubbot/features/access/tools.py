@@ -1,121 +1,59 @@
-"""The commands `,access`: admins and owners let people in from a direct chat, up to their own role."""
+"""The commands of access that only chats have: the list with the open codes, groups, and the accounts of one person."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import ClassVar, Literal, TypeAlias, get_args
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Annotated, Literal, TypeAlias, get_args
 
-from pydantic import Field, field_validator
+from msgspec import Meta
 
-from bubbot.errors import AccessError, ChannelError, ConfigError, ToolRetry
-from bubbot.features.access.service import (
-    ACCESS_TAPE,
-    LINK_CODE_LIFETIME,
-    TERMINAL,
-    AccessService,
-    LinkRefusal,
-    parse_auditor,
-)
-from bubbot.features.access.state import AccountKey, GroupAudience, LinkCode, RoleGrant, format_auditor
+from bubbot.command import Caller, explain_refusals, make_tools
+from bubbot.errors import ChannelError, ConfigError, ToolRetry
+from bubbot.features.access.arguments import AudienceArgs
+from bubbot.features.access.facts import GroupAudience, LinkCode, RoleGranted
+from bubbot.features.access.results import MAX_NAME_CHARS, format_name, parse_role
+from bubbot.features.access.service import ACCESS_TAPE, LINK_CODE_LIFETIME, AccessService, LinkRefusal
+from bubbot.features.access.state import AccountKey, expires_at
 from bubbot.identity import is_id
 from bubbot.ports.access import Audience
-from bubbot.ports.channel import TERMINAL_CHANNEL, Button, ButtonSet, Outbound, Role
+from bubbot.ports.arguments import Args, NoArguments
+from bubbot.ports.channel import Button, ButtonSet, Outbound, Role
 from bubbot.ports.text import clean, clean_label
-from bubbot.ports.tool import (
-    ADMINISTERS,
-    INSIDE,
-    READS_PEOPLE,
-    CommandHelp,
-    CommandPlace,
-    HelpTopic,
-    NoArgs,
-    Tool,
-    ToolArgs,
-    tool,
-)
+from bubbot.ports.tool import ADMINISTERS, INSIDE, READS_PEOPLE, CommandHelp, CommandPlace, HelpTopic, Tool, tool
 from bubbot.ports.turn import Turn
 from bubbot.tape.entry import TapeEntry
+from bubbot.tape.fact import Cited
 from bubbot.texts import COMMAND_PREFIX, Texts
 
-MAX_NAME_CHARS = 64
-"""Characters of a stranger's name that are shown."""
+
+class GroupArgs(Args, frozen=True):
+    """A group, and what is to happen there."""
+
+    group: Annotated[
+        str,
+        Meta(
+            description="the id of the group or server, or such as telegram:-1001234567; empty: list them",
+            max_length=200,
+        ),
+    ] = ""
+    who: Annotated[
+        Literal["everybody", "known", "nobody", "leave"] | None,
+        Meta(
+            description="who may talk to me there: everybody, known (people with a role) or nobody; leave: nobody, and I leave"
+        ),
+    ] = None
+    channel: Annotated[str, Meta(description="the name of the channel (default: this one)")] = ""
 
 
-class ApproveArgs(ToolArgs):
-    """The arguments of `access.approve`."""
+class LinkArgs(Args, frozen=True):
+    """A code or an answer."""
 
-    code: str = Field(description="the code that the person got from me; it works once, within an hour")
-    role: Literal["member", "admin", "owner"] = Field(default="member", description="member, admin or owner")
-    positional: ClassVar[tuple[str, ...]] = ("code", "role")
-
-
-class PersonArgs(ToolArgs):
-    """The arguments of `access.revoke`."""
-
-    id: str = Field(description="the numeric id of the account; ,access lists those of people who wrote")
-    channel: str = Field(default="", description="the name of the channel (default: this one)")
-    positional: ClassVar[tuple[str, ...]] = ("id",)
-
-
-class ReadingArgs(ToolArgs):
-    """The arguments of `grant.add` and `grant.revoke`."""
-
-    source: str = Field(description="the chat that is read, such as telegram:42", max_length=1_000)
-    reader: str = Field(description="the chat that reads it", max_length=1_000)
-    positional: ClassVar[tuple[str, ...]] = ("source", "reader")
-
-    @field_validator("reader")
-    @classmethod
-    def _drop_joining_word(cls, value: str) -> str:
-        """Read `telegram:42 to discord:7` as it is meant."""
-        return value.removeprefix("to ").strip()
-
-
-class AuditArgs(ToolArgs):
-    """The arguments of `audit.add` and `audit.revoke`."""
-
-    auditor: str = Field(description="who looks: an account such as telegram:42, or a name", max_length=200)
-    session: str = Field(description="the chat whose tape is shown, such as telegram:7", max_length=1_000)
-    positional: ClassVar[tuple[str, ...]] = ("auditor", "session")
-
-    @field_validator("session")
-    @classmethod
-    def _drop_joining_word(cls, value: str) -> str:
-        """Read `anna of telegram:7` as it is meant."""
-        return value.removeprefix("of ").strip()
-
-
-class GrantArgs(PersonArgs):
-    """The arguments of `access.grant`."""
-
-    role: Literal["member", "admin", "owner"] = Field(default="member", description="member, admin or owner")
-    positional: ClassVar[tuple[str, ...]] = ("id", "role")
-
-
-class GroupArgs(ToolArgs):
-    """The arguments of `access.group`."""
-
-    group: str = Field(
-        default="",
-        description="the id of the group or server, or such as telegram:-1001234567; empty: list them",
-        max_length=200,
-    )
-    who: Literal["everybody", "known", "nobody", "leave"] | None = Field(
-        default=None,
-        description="who may talk to me there: everybody, known (people with a role) or nobody; leave: nobody, and I leave",
-    )
-    channel: str = Field(default="", description="the name of the channel (default: this one)")
-    positional: ClassVar[tuple[str, ...]] = ("group", "who")
-
-
-class LinkArgs(ToolArgs):
-    """The arguments of `access.link`."""
-
-    code: str = Field(
-        default="",
-        description="the code that I gave your other account; yes or no to answer a request; empty for a new code",
-    )
+    code: Annotated[
+        str,
+        Meta(
+            description="the code that I gave your other account; yes or no to answer a request; empty for a new code"
+        ),
+    ] = ""
 
 
 SendMessage: TypeAlias = Callable[[str, str, Outbound, Mapping[str, Sequence[TapeEntry]]], Awaitable[None]]
@@ -145,106 +83,32 @@ def access_tools(
         role=Role.ADMIN,
         help=CommandHelp(HelpTopic.ADMIN, "Who may talk to me, and who waits", (",access",), place=CommandPlace.DIRECT),
     )
-    async def access_list(turn: Turn, args: NoArgs) -> str:
+    async def access_list(turn: Turn, args: NoArguments) -> str:
         """List who was let in, and who got a code that still works."""
         access, texts = find_access(), turn.texts
         lines = [texts.say("access_pending")] if (codes := access.pending_codes()) else [texts.say("access_no_code")]
         lines += [
             texts.say(
                 "access_pending_line",
-                channel=code.channel,
-                id=code.id,
-                name=_shown_name(code.name),
-                until=code.expires.astimezone(turn.zone).strftime("%H:%M"),
+                channel=code.fact.channel,
+                id=code.fact.id,
+                name=format_name(code.fact.name),
+                until=expires_at(code).astimezone(turn.zone).strftime("%H:%M"),
             )
             for code in codes
         ]
-        grants = sorted(access.state.grants.values(), key=lambda grant: (grant.channel, int(grant.id)))
-        lines += [texts.say("access_granted"), *(_describe(grant, turn) for grant in grants)] if grants else []
+        grants = sorted(access.state.grants, key=lambda grant: (grant.fact.channel, int(grant.fact.id)))
+        lines += [texts.say("access_granted"), *(_describe(grant.fact, texts) for grant in grants)] if grants else []
         groups = access.list_groups()
-        lines += [texts.say("access_groups"), *(_describe_group(group, texts) for group in groups)] if groups else []
+        lines += (
+            [texts.say("access_groups"), *(_describe_group(group.fact, texts) for group in groups)] if groups else []
+        )
         return "\n".join([*lines, texts.say("access_how")])
 
-    @tool(
-        "access.approve",
-        effect=ADMINISTERS,
-        for_model=False,
-        role=Role.ADMIN,
-        help=CommandHelp(
-            HelpTopic.ADMIN,
-            "Let the person with a code in",
-            (",access.approve 7KQ2M9XB", ",access.approve 7KQ2M9XB admin"),
-            place=CommandPlace.DIRECT,
-        ),
-    )
-    async def access_approve(turn: Turn, args: ApproveArgs) -> str:
-        """Let the person in who was given this code."""
-        with explain_refusal(turn):
-            grant = await find_access().approve(args.code, Role(args.role), _giver(turn))
-        return turn.texts.say("access_changed", person=_describe(grant, turn), id=grant.id, channel=grant.channel)
-
-    @tool(
-        "access.grant",
-        effect=ADMINISTERS,
-        for_model=False,
-        role=Role.ADMIN,
-        help=CommandHelp(
-            HelpTopic.ADMIN,
-            "Give a person a role",
-            (",access.grant 4242", ",access.grant 4242 admin channel=telegram"),
-            place=CommandPlace.DIRECT,
-        ),
-    )
-    async def access_grant(turn: Turn, args: GrantArgs) -> str:
-        """Give a person a role, in place of the one granted before."""
-        with explain_refusal(turn):
-            grant = await find_access().grant(_channel(turn, args), args.id, Role(args.role), _giver(turn))
-        return turn.texts.say("access_changed", person=_describe(grant, turn), id=grant.id, channel=grant.channel)
-
-    @tool(
-        "access.revoke",
-        effect=ADMINISTERS,
-        for_model=False,
-        role=Role.ADMIN,
-        help=CommandHelp(
-            HelpTopic.ADMIN,
-            "Take a role back",
-            (",access.revoke 4242", ",access.revoke 4242 channel=telegram"),
-            place=CommandPlace.DIRECT,
-        ),
-    )
-    async def access_revoke(turn: Turn, args: PersonArgs) -> str:
-        """Take back what was granted."""
-        channel = _channel(turn, args)
-        with explain_refusal(turn):
-            await find_access().revoke(channel, args.id, _giver(turn))
-        return turn.texts.say("access_revoked", id=args.id, channel=channel)
-
-    @tool(
-        "access.decline",
-        effect=ADMINISTERS,
-        for_model=False,
-        role=Role.ADMIN,
-        help=CommandHelp(
-            HelpTopic.ADMIN,
-            "Refuse a person who got a code",
-            (",access.decline 4242", ",access.decline 4242 channel=telegram"),
-            place=CommandPlace.DIRECT,
-        ),
-    )
-    async def access_decline(turn: Turn, args: PersonArgs) -> str:
-        """Void the codes of a person who waits; I ask about that person again after a day at the earliest."""
-        channel = _channel(turn, args)
-        with explain_refusal(turn):
-            await find_access().decline(channel, args.id, _giver(turn))
-        return turn.texts.say("access_declined", id=args.id, channel=channel)
-
-    people = (access_list, access_approve, access_grant, access_revoke, access_decline)
     return (
-        *people,
+        access_list,
         _group_tool(find_access, leave),
-        *reading_tools(find_access),
-        *audit_tools(find_access),
+        *make_tools(AccessService, find_access),
         *_link_tools(find_access, send),
     )
 
@@ -254,6 +118,7 @@ def _group_tool(find_access: Callable[[], AccessService], leave: LeaveGroup | No
 
     @tool(
         "access.group",
+        form="[group] [who]",
         effect=ADMINISTERS,
         for_model=False,
         role=Role.OWNER,
@@ -266,34 +131,30 @@ def _group_tool(find_access: Callable[[], AccessService], leave: LeaveGroup | No
     )
     async def access_group(turn: Turn, args: GroupArgs) -> str:
         """Let everybody in a group talk to me, or people with a role only, or nobody; without a group, list what was decided."""
-        access, say = find_access(), turn.texts.say
-        giver = owner_of(turn, ",access.group")
+        access, say, caller = find_access(), turn.texts.say, Caller.of_turn(turn)
+        if not caller.has_power:
+            raise ToolRetry(say("only_direct", command=turn.texts.format_commands(",access.group")))
         if not args.group or args.who is None:
-            lines = [_describe_group(group, turn.texts) for group in access.list_groups()]
+            lines = [_describe_group(group.fact, turn.texts) for group in access.list_groups()]
             return "\n".join([*lines, say("access_group_how")])
         named, _, number = args.group.strip().rpartition(":")
-        channel = named or args.channel or turn.session.partition(":")[0]
         audience: Audience = "nobody" if args.who == "leave" else args.who
-        with explain_refusal(turn):
-            group = await access.set_audience(channel, number, audience, giver, title=_press_value(turn))
-        name = {"group": _group_name(group), "channel": channel, "id": group.group}
+        with explain_refusals(turn, ",access.group"):
+            decided = await access.set_audience(caller, AudienceArgs(number, audience, named or args.channel))
+        group = access.state.groups.find((decided.channel, decided.group))
+        title = _group_name(group.fact) if group else decided.group
+        name = {"group": title, "channel": decided.channel, "id": decided.group}
         if args.who != "leave":
             return say(f"access_group_{audience}", **name)
         try:
             if leave is None:
-                raise ConfigError(f"no channel {channel} runs here")
-            await leave(channel, group.group)
+                raise ConfigError(f"no channel {decided.channel} runs here")
+            await leave(decided.channel, decided.group)
         except (ChannelError, ConfigError) as error:
             return say("access_group_stayed", reason=turn.texts.reason(error), **name)
         return say("access_group_left", **name)
 
     return access_group
-
-
-def _press_value(turn: Turn) -> str:
-    """Return the value of the button that was pressed; empty if the command was typed."""
-    press = turn.inbounds[0].inbound.press if turn.inbounds else None
-    return press.value if press else ""
 
 
 def _group_name(group: GroupAudience) -> str:
@@ -305,121 +166,6 @@ def _describe_group(group: GroupAudience, texts: Texts) -> str:
     return texts.say(
         "access_group_line", channel=group.channel, id=group.group, group=_group_name(group), audience=audience
     )
-
-
-def reading_tools(find_access: Callable[[], AccessService]) -> tuple[Tool, ...]:
-    """Build the commands about which chat may read which; see `access_tools`."""
-
-    @tool(
-        "grant.add",
-        effect=ADMINISTERS,
-        commands=("grant",),
-        for_model=False,
-        role=Role.OWNER,
-        help=CommandHelp(
-            HelpTopic.ADMIN,
-            "Let one chat read in another",
-            (",grant telegram:42 to discord:7", ",grant source=telegram:42 reader=discord:7"),
-            place=CommandPlace.DIRECT,
-        ),
-    )
-    async def grant_add(turn: Turn, args: ReadingArgs) -> str:
-        """Let everybody in one chat read what was said in another one. Both are ids of sessions; ,grants lists them."""
-        with explain_refusal(turn):
-            grant = await find_access().grant_reading(args.source, args.reader, owner_of(turn, ",grant"))
-        return turn.texts.say("reading_granted", source=grant.source, reader=grant.reader)
-
-    @tool(
-        "grant.list",
-        effect=READS_PEOPLE,
-        commands=("grants",),
-        for_model=False,
-        role=Role.OWNER,
-        help=CommandHelp(HelpTopic.ADMIN, "Which chats may read in others", (",grants",), place=CommandPlace.DIRECT),
-    )
-    async def grant_list(turn: Turn, args: NoArgs) -> str:
-        """List which chats may read what was said in which others."""
-        readings = find_access().list_readings()
-        lines = [turn.texts.say("reading_line", source=grant.source, reader=grant.reader) for grant in readings]
-        return "\n".join(lines) or turn.texts.say("readings_none")
-
-    @tool(
-        "grant.revoke",
-        effect=ADMINISTERS,
-        for_model=False,
-        role=Role.OWNER,
-        help=CommandHelp(
-            HelpTopic.ADMIN,
-            "Take such a grant back",
-            (",grant.revoke telegram:42 to discord:7", ",grant.revoke source=telegram:42 reader=discord:7"),
-            place=CommandPlace.DIRECT,
-        ),
-    )
-    async def grant_revoke(turn: Turn, args: ReadingArgs) -> str:
-        """Take back that one chat reads what was said in another one; answers under way read no further."""
-        with explain_refusal(turn):
-            await find_access().revoke_reading(args.source, args.reader, owner_of(turn, ",grant"))
-        return turn.texts.say("reading_revoked", source=args.source, reader=args.reader)
-
-    return grant_add, grant_list, grant_revoke
-
-
-def audit_tools(find_access: Callable[[], AccessService]) -> tuple[Tool, ...]:
-    """Build the commands about auditors; `find_access` returns the people of the running bot."""
-
-    @tool(
-        "audit.add",
-        effect=ADMINISTERS,
-        commands=("audit",),
-        for_model=False,
-        role=Role.OWNER,
-        help=CommandHelp(
-            HelpTopic.ADMIN,
-            "Let an auditor see a chat",
-            (",audit telegram:42 of telegram:7", ",audit anna of telegram:-1001"),
-            place=CommandPlace.DIRECT,
-        ),
-    )
-    async def audit_add(turn: Turn, args: AuditArgs) -> str:
-        """Let an auditor see the tape of one chat on the trace page. It gives no right to speak."""
-        with explain_refusal(turn):
-            grant = await find_access().grant_audit(args.auditor, args.session, owner_of(turn, ",audit"))
-        return turn.texts.say("audit_granted", auditor=grant.auditor_name, session=grant.session)
-
-    @tool(
-        "audit.list",
-        effect=READS_PEOPLE,
-        commands=("audits",),
-        for_model=False,
-        role=Role.OWNER,
-        help=CommandHelp(HelpTopic.ADMIN, "Which auditors see which chats", (",audits",), place=CommandPlace.DIRECT),
-    )
-    async def audit_list(turn: Turn, args: NoArgs) -> str:
-        """List which auditors may see the tapes of which chats."""
-        grants = find_access().list_audits()
-        lines = [turn.texts.say("audit_line", auditor=each.auditor_name, session=each.session) for each in grants]
-        return "\n".join(lines) or turn.texts.say("audits_none")
-
-    @tool(
-        "audit.revoke",
-        effect=ADMINISTERS,
-        for_model=False,
-        role=Role.OWNER,
-        help=CommandHelp(
-            HelpTopic.ADMIN,
-            "Take an audit back",
-            (",audit.revoke telegram:42 of telegram:7", ",audit.revoke auditor=anna session=telegram:7"),
-            place=CommandPlace.DIRECT,
-        ),
-    )
-    async def audit_revoke(turn: Turn, args: AuditArgs) -> str:
-        """Take back that an auditor sees the tape of a chat; the next page shows nothing of it."""
-        with explain_refusal(turn):
-            await find_access().revoke_audit(args.auditor, args.session, owner_of(turn, ",audit"))
-        auditor = format_auditor(parse_auditor(args.auditor))
-        return turn.texts.say("audit_revoked", auditor=auditor, session=args.session)
-
-    return audit_add, audit_list, audit_revoke
 
 
 def _link_tools(find_access: Callable[[], AccessService], send: SendMessage) -> tuple[Tool, ...]:
@@ -463,7 +209,7 @@ def _link_tools(find_access: Callable[[], AccessService], send: SendMessage) -> 
         for_model=False,
         help=CommandHelp(HelpTopic.MEMORY, "Unlink this account", (",unlink",), place=CommandPlace.DIRECT),
     )
-    async def access_unlink(turn: Turn, args: NoArgs) -> str:
+    async def access_unlink(turn: Turn, args: NoArguments) -> str:
         """Take this account out of your linked ones: it has its own memory again."""
         others = await find_access().unlink(_own_account(turn))
         if isinstance(others, str):
@@ -476,16 +222,14 @@ def _link_tools(find_access: Callable[[], AccessService], send: SendMessage) -> 
 async def _claim_link(turn: Turn, access: AccessService, account: AccountKey, word: str, send: SendMessage) -> str:
     """Claim the code of another account, and ask that account in its own chat."""
 
-    async def ask(code: LinkCode, fact: TapeEntry) -> None:
-        channel, _, place = code.session.partition(":")
+    async def ask(code: Cited[LinkCode], fact: TapeEntry) -> None:
+        channel, _, place = code.fact.session.partition(":")
         chat, _, thread = place.partition(":")
-        name = _shown_name(turn.sender.name)
+        name = format_name(turn.sender.name)
         text = turn.texts.say("link_asks", other=_account_label(account), name=name)
-        buttons = ButtonSet(
-            _link_buttons(turn.texts), person=code.account[1], lifetime_seconds=LINK_CODE_LIFETIME.seconds
-        )
+        buttons = ButtonSet(_link_buttons(turn.texts), person=code.fact.id, lifetime_seconds=LINK_CODE_LIFETIME.seconds)
         question = Outbound(channel, chat, text, thread, buttons=buttons)
-        await send(code.session, f"link:{code.entry}", question, {ACCESS_TAPE: [fact]})
+        await send(code.fact.session, f"link:{code.id}", question, {ACCESS_TAPE: [fact]})
 
     try:
         claimed = await access.claim_link(word, account, ask)
@@ -493,7 +237,7 @@ async def _claim_link(turn: Turn, access: AccessService, account: AccountKey, wo
         raise ToolRetry(turn.texts.say("link_unreachable")) from error
     if isinstance(claimed, str):
         raise ToolRetry(turn.texts.say(f"link_{claimed}"))
-    return turn.texts.say("link_claimed", other=_account_label(claimed.account))
+    return turn.texts.say("link_claimed", other=_account_label(claimed.fact.account))
 
 
 def _link_buttons(texts: Texts) -> tuple[Button, ...]:
@@ -515,39 +259,6 @@ def _account_label(account: AccountKey) -> str:
     return f"{account[1]} ({account[0]})"
 
 
-@contextmanager
-def explain_refusal(turn: Turn) -> Iterator[None]:
-    """Tell the person why the service refuses."""
-    try:
-        yield
-    except (AccessError, ConfigError) as error:
-        raise ToolRetry(turn.texts.reason(error)) from error
-
-
-def _giver(turn: Turn) -> str:
-    return f"{turn.session.partition(':')[0]}:{turn.sender.id}"
-
-
-def owner_of(turn: Turn, command: str) -> str:
-    """Return the giver of what only owners give: in a terminal that is the owner of the operating system's account.
-
-    Raises:
-        ToolRetry: nobody typed it in a direct chat.
-    """
-    if not turn.has_power_over_other_chats:
-        raise ToolRetry(turn.texts.say("only_direct", command=turn.texts.format_commands(command)))
-    return TERMINAL if turn.session.partition(":")[0] == TERMINAL_CHANNEL else _giver(turn)
-
-
-def _channel(turn: Turn, args: PersonArgs) -> str:
-    return args.channel or turn.session.partition(":")[0]
-
-
-def _describe(grant: RoleGrant, turn: Turn) -> str:
-    name, role = _shown_name(grant.name), turn.texts.role(grant.role)
-    return turn.texts.say("access_person", id=grant.id, name=name, role=role, channel=grant.channel)
-
-
-def _shown_name(name: str) -> str:
-    """Return a name in brackets, after a space; people choose their names themselves."""
-    return f" ({clean_label(clean(name), MAX_NAME_CHARS)})" if name.strip() else ""
+def _describe(grant: RoleGranted, texts: Texts) -> str:
+    role = texts.role(parse_role(grant.role))
+    return texts.say("access_person", id=grant.id, name=format_name(grant.name), role=role, channel=grant.channel)

@@ -31,6 +31,7 @@ from bubbot.features.approvals.service import (
 )
 from bubbot.features.approvals.state import APPROVALS_TAPE, covers
 from bubbot.gateway.names import name_chat
+from bubbot.ports.arguments import write_given
 from bubbot.ports.channel import APPROVAL_ORIGIN, HUMAN_ORIGIN, Outbound, Role
 from bubbot.ports.middleware import CallNext, ToolInvocation
 from bubbot.ports.model import ToolCall
@@ -280,7 +281,7 @@ class CallGate:
                 await self._record(call, digest, facts, decision)
                 await self._tell_of_job(call)
                 raise ToolRefused(refusal_text(call.tool, facts))
-        arguments = call.args.model_dump_json(exclude_unset=True)
+        arguments = write_given(call.args)
         waiting = WaitingCall(call.tool, arguments, digest, plan, decision, call.used_before)
         number, is_new = await self._add(call.turn, waiting)
         await self._record(call, digest, facts, decision, number)
@@ -728,8 +729,8 @@ async def _left_call(
         if not is_cut_off:
             return None
         # What was cut off may have changed what its plan looks at: people learn of it all the same.
-        plan = CallPlan(tool.effect, args.model_dump_json(indent=2, exclude_unset=True))
-    stored = args.model_dump_json(exclude_unset=True)
+        plan = CallPlan(tool.effect, write_given(args, indent=2))
+    stored = write_given(args)
     return WaitingCall(tool, stored, digest, plan, decision, is_cut_off=is_cut_off)
 
 

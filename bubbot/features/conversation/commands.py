@@ -29,7 +29,7 @@ from bubbot.ports.tool import (
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import ComposedRequest
 from bubbot.runtime.messages import sender_data
-from bubbot.runtime.router import command_usage, format_command, is_offered, positional_fields, unknown_command_text
+from bubbot.runtime.router import command_usage, format_command, is_offered, unknown_command_text
 from bubbot.tape.anchor import SESSION_NEW, SESSION_RESUME, recalled_ranges
 from bubbot.tape.entry import Kind, TapeEntry, thaw
 from bubbot.tape.provenance import source_of
@@ -349,10 +349,10 @@ def _list_by_topic(offered: Sequence[Tool], texts: Texts, closing: str) -> str:
 def _explain(command: Tool, texts: Texts) -> str:
     """Tell how a command is typed, what it does, its arguments, examples, and who may use it."""
     lines = [command_usage(command, texts), texts.summary(command.name, command.summary)]
-    fields = command.args.model_fields
+    fields = command.fields
     lines += [
-        texts.say("help_argument", name=name, meaning=texts.meaning(command.name, name, fields[name].description or ""))
-        for name in dict.fromkeys([*positional_fields(command), *fields])
+        texts.say("help_argument", name=name, meaning=texts.meaning(command.name, name, fields[name].description))
+        for name in dict.fromkeys([*command.words, *fields])
     ]
     if examples := [texts.format_commands(example) for example in command.help.examples]:
         lines.append("\n".join([texts.say("help_examples"), *examples]))
@@ -432,7 +432,7 @@ def list_commands(toolbox: Toolbox, texts: Texts, translations: Mapping[str, Tex
         CommandInfo(
             name,
             brief_summary(command, texts),
-            tuple(dict.fromkeys([*positional_fields(command), *command.args.model_fields])),
+            tuple(dict.fromkeys([*command.words, *command.fields])),
             in_menu=command.help.in_menu and name == command.typed_name,
             is_shared=command.help.topic not in PRIVATE_TOPICS,
             translations={tag: brief_summary(command, other) for tag, other in translations.items()},

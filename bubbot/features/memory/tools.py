@@ -16,6 +16,7 @@ from bubbot.features.memory.settings import MemorySettings, Scope
 from bubbot.features.memory.shared_zone import AnyZone
 from bubbot.features.memory.views import MemorySnapshot, parse_day, recall
 from bubbot.features.memory.zone import format_versions, missing_version_text
+from bubbot.ports.arguments import write_given
 from bubbot.ports.tool import (
     CLEARS_MEMORY,
     INSIDE,
@@ -183,7 +184,7 @@ async def _plan_loss(
 ) -> CallPlan:
     """Say which lines a call would take away; one that takes none only adds."""
     lost = find_lost(await (await _open_to_write(memory, turn, args.scope)).read())
-    details = args.model_dump_json(indent=2, exclude_unset=True)
+    details = write_given(args, indent=2)
     if not lost:
         return CallPlan(INSIDE, details)
     lines = _bullet_list(lost)
@@ -498,7 +499,7 @@ def _make_restore(memory: OpensMemory) -> Tool:
 
 async def _plan_clear(_turn: Turn, args: ClearArgs) -> CallPlan:
     """Say whether a call clears anything: without `confirm` it only tells what would go."""
-    details = args.model_dump_json(indent=2, exclude_unset=True)
+    details = write_given(args, indent=2)
     return CallPlan(CLEARS_MEMORY if args.confirm else READS_PEOPLE, details)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from bubbot.feature import Apply, Feature
 from bubbot.features.shell.settings import ShellSettings
+from bubbot.ports.arguments import dump_args
 from bubbot.ports.middleware import CallNext, ToolInvocation
 from bubbot.ports.tool import ToolOutput
 
@@ -70,7 +71,7 @@ class ShellFeature:
         self, invocation: ToolInvocation, call_next: CallNext[ToolInvocation, ToolOutput]
     ) -> ToolOutput:
         """End the programs of a chat before it begins anew: they write to files that may be erased."""
-        has_reset = invocation.tool.name == "session.reset" and invocation.args.model_dump().get("how")
+        has_reset = invocation.tool.name == "session.reset" and dump_args(invocation.args).get("how")
         if has_reset and self._service is not None:
             await self._service.end_jobs(invocation.turn.session)
         return await call_next(invocation)

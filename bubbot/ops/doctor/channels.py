@@ -148,7 +148,7 @@ async def _has_grant(name: str, home: Home, store_settings: StoreSettings) -> bo
             state = await read_projection(ACCESS_PROJECTION, tape)
     except (ConfigError, StoreError):
         return True
-    return any(channel == name for channel, _ in state.grants)
+    return any(grant.fact.channel == name for grant in state.grants)
 
 
 def _report_missing_token(name: str, kind: str, probe: ChannelProbe) -> Iterator[Finding]:

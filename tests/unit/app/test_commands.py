@@ -21,7 +21,7 @@ from bubbot.plugins import FEATURE_GROUP
 from bubbot.ports.channel import Inbound, Role, Sender
 from bubbot.ports.command import Argument, Command, CommandContext, CommandGroup, CommandResult, command
 from bubbot.ports.settings import SettingsSection
-from bubbot.ports.tool import ToolArgs
+from bubbot.ports.tool import ToolArgs, validate_args
 from bubbot.settings.loader import ModelSettings, Settings
 from bubbot.tape.entry import message
 from bubbot.tape.query import TapeQuery
@@ -158,7 +158,7 @@ async def test_a_change_of_the_shell_is_one_of_the_running_bots_own_service(tmp_
     async with open_app(SETTINGS, Home(tmp_path), channel_settings={"write": lambda _: None}) as app:
         plan = find_command("schedule add")
         assert plan is not None
-        args = plan.args.model_validate({"session": "stdin:default", "when": "every 1h", "text": "tea"})
+        args = validate_args(plan.name, plan.args, {"session": "stdin:default", "when": "every 1h", "text": "tea"})
         result = await plan.run(bind_context(base(app), plan.name, SETTINGS), args)
         assert app.schedule_store is not None
         [job] = app.schedule_store.state.jobs.values()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import pytest
 from pydantic import Field
@@ -44,7 +44,7 @@ async def run(context: CommandContext, arguments: Everything) -> CommandResult:
 COMMAND = Command(name="try all", run=run, help="try it", args=Everything, example="try all x")
 
 
-def typed(*argv: str, command: Command = COMMAND) -> ToolArgs:
+def typed(*argv: str, command: Command = COMMAND) -> Any:
     parser = CommandParser(prog="bubbot try")
     GroupCommand(CommandGroup("try", (command,), "Try.")).configure(parser)
     return read_arguments(command, parser.parse_args(argv, argparse.Namespace(command="try", home=None)))

@@ -15,13 +15,14 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from bubbot import log
-from bubbot.errors import AccessError
+from bubbot.features.access.arguments import CodeArgs, GrantArgs, PersonArgs
 from bubbot.models.scripted import ScriptedModel
-from bubbot.ports.channel import Role, Sender
+from bubbot.ports.channel import Sender
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, Usage
 from bubbot.ports.tool import Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.stores.inmemory import InMemoryStore
+from tests.callers import by, refused
 from tests.gateways import Stage, admitting, edit_of
 from tests.turns import Options, Played, Replying, calls, running, says
 from tests.unit.test_log import _as_before as _as_before  # noqa: PLC0414 - the fixture
@@ -95,11 +96,11 @@ def test_codes_and_roles_are_lines_with_ids_and_without_the_code(stream: io.Stri
             access = bench.line.policy.access
             code = await access.create_code(Sender("9", f"Eve {CANARY}"), "test", "9")
             codes.append(code)
-            with pytest.raises(AccessError):
-                await access.approve("ABCDEFGH", Role.MEMBER, "test:1")
-            await access.approve(code, Role.MEMBER, "test:1")
-            await access.grant("test", "9", Role.ADMIN, "terminal")
-            await access.revoke("test", "9", "terminal")
+            with refused():
+                await access.approve(by("test:1"), CodeArgs("ABCDEFGH", "member"))
+            await access.approve(by("test:1"), CodeArgs(code, "member"))
+            await access.grant(by("terminal"), GrantArgs("9", "test", "admin"))
+            await access.revoke(by("terminal"), PersonArgs("9", "test"))
 
     talk()
     assert [(one["channel"], one["id"]) for one in records(stream, "access.code")] == [("test", "9")]

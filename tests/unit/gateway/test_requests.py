@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
+from bubbot.features.access.arguments import GrantArgs
 from bubbot.gateway.owner import OwnerChat
 from bubbot.gateway.requests import name_person
 from bubbot.models.scripted import ScriptedModel
-from bubbot.ports.channel import ButtonPress, MessagePart, Outbound, Role, Sender
+from bubbot.ports.channel import ButtonPress, MessagePart, Outbound, Sender
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
+from tests.callers import by
 from tests.gateways import TIME, Stage, admitting
 from tests.turns import CHANNEL, Bench, Options, running
 from tests.virtual import virtual
@@ -50,7 +52,7 @@ async def knock(bench: Bench, text: str = "is there cake?", key: str = "s1") -> 
 
 
 def grant(bench: Bench) -> Any:
-    return bench.line.policy.access.grant(CHANNEL, "9", Role.MEMBER, "terminal")  # type: ignore[union-attr]
+    return bench.line.policy.access.grant(by("terminal"), GrantArgs("9", CHANNEL, "member"))  # type: ignore[union-attr]
 
 
 @virtual

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.argument_schema import build_schema, describe_by_pydantic, describe_fields
+from bubbot.ports.arguments import Args
 from bubbot.ports.tool import ToolArgs
 from tests.turns import toolbox
 
@@ -81,4 +82,6 @@ def test_pydantic_is_asked_for_what_else_it_knows(args: type[ToolArgs]) -> None:
 
 def test_no_tool_of_ours_needs_pydantic_for_its_schema() -> None:
     for one in toolbox(ScriptedModel()):
+        if issubclass(one.args, Args):
+            continue
         assert json.dumps(describe_fields(one.args)) == json.dumps(describe_by_pydantic(one.args)), one.name

@@ -7,12 +7,15 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from bubbot.command import TERMINAL
+from bubbot.features.access.arguments import AudienceArgs, AuditArgs
 from bubbot.features.access.checks import check_audits, check_groups
-from bubbot.features.access.service import ACCESS_TAPE, TERMINAL, AccessService
+from bubbot.features.access.service import ACCESS_TAPE, AccessService
 from bubbot.ports.access import ListedPeople
 from bubbot.ports.checks import HomeReader
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.service import TapeService
+from tests.callers import by
 from tests.doubles import CountingIds, CountingSalt, SteppingClock
 from tests.planting import found, plants
 
@@ -28,7 +31,7 @@ def test_auditors_are_named(memory_store: InMemoryStore) -> None:
     async def grant() -> None:
         access = AccessService(tape, now=SteppingClock(), random=CountingSalt())
         for session in ("telegram:7", "telegram:8"):
-            await access.grant_audit("anna", session, TERMINAL)
+            await access.grant_audit(by(TERMINAL), AuditArgs("anna", session))
 
     asyncio.run(grant())
     assert "anna (2)" in found(asyncio.run(check_audits(home)))["access.audits"].cause
@@ -44,8 +47,8 @@ def test_groups_that_were_opened_are_named(memory_store: InMemoryStore) -> None:
         access = AccessService(
             tape, now=SteppingClock(), random=CountingSalt(), configured={"telegram": ListedPeople()}
         )
-        await access.set_audience("telegram", "-1001", "everybody", TERMINAL, title="Family")
-        await access.set_audience("telegram", "-1002", "known", TERMINAL)
+        await access.set_audience(by(TERMINAL, "Family"), AudienceArgs("-1001", "everybody", "telegram"))
+        await access.set_audience(by(TERMINAL), AudienceArgs("-1002", "known", "telegram"))
 
     asyncio.run(decide())
     assert "telegram -1001 Family." in found(asyncio.run(check_groups(home)))["access.groups"].cause

@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from bubbot.errors import AccessError, ConfigError
+from bubbot.features.access.arguments import AudienceArgs, CodeArgs, GrantArgs, PersonArgs
+from bubbot.features.access.facts import AccessRequested
 from bubbot.features.access.service import ACCESS_TAPE, REQUEST_INTERVAL, AccessService
-from bubbot.features.access.state import ACCESS_PROJECTION, REQUESTED
-from bubbot.features.access.state import GROUP as GROUP_DECIDED
+from bubbot.features.access.state import ACCESS_PROJECTION, AccessHistoryView
 from bubbot.gateway.admission import AdmissionPolicy, AdmissionSettings, Ignore, Respond
 from bubbot.ports.access import AccessRequest, ListedPeople
 from bubbot.ports.channel import Inbound, Role, Sender
@@ -17,6 +17,7 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import event
 from bubbot.tape.projection import read_projection
 from bubbot.tape.service import TapeService
+from tests.callers import by, refused
 from tests.doubles import CountingIds, CountingSalt, SteppingClock
 
 GROUP = "-1001"
@@ -55,38 +56,40 @@ class Home:
 async def test_a_decision_about_a_group_is_a_fact_that_a_later_process_knows() -> None:
     home = Home()
     access = home.open()
-    await access.set_audience("chat", GROUP, "everybody", "chat:1", title="Family")
-    again = await access.set_audience("chat", GROUP, "everybody", "terminal")
-    assert (again.giver, again.title) == ("chat:1", "Family")
-    await access.set_audience("chat", GROUP, "nobody", "terminal")
+    await access.set_audience(by("chat:1", "Family"), AudienceArgs(GROUP, "everybody", "chat"))
+    again = await access.set_audience(by("terminal"), AudienceArgs(GROUP, "everybody", "chat"))
+    assert not again.changed
+    decided = access.list_groups()[0].fact
+    assert (decided.by, decided.title) == ("chat:1", "Family")
+    await access.set_audience(by("terminal"), AudienceArgs(GROUP, "nobody", "chat"))
     later = home.open()
     await later.load()
     assert (later.audience("chat", GROUP), later.audience("other", GROUP)) == ("nobody", None)
-    assert [(one.title, one.audience) for one in later.list_groups()] == [("Family", "nobody")]
-    facts = [entry.data["audience"] for entry in await later.read_history()]
+    assert [(one.fact.title, one.fact.audience) for one in later.list_groups()] == [("Family", "nobody")]
+    facts = [each.data["audience"] for each in await later.list_history(by("terminal"))]
     assert facts == ["nobody", "everybody"]
 
 
 @pytest.mark.parametrize("giver", ["chat:2", "chat:3", "chat:9", "other:1"])
 async def test_only_owners_decide_about_groups(giver: str) -> None:
     access = Home().open()
-    with pytest.raises(AccessError):
-        await access.set_audience("chat", GROUP, "everybody", giver)
+    with refused():
+        await access.set_audience(by(giver), AudienceArgs(GROUP, "everybody", "chat"))
     assert access.audience("chat", GROUP) is None
 
 
 async def test_a_group_of_the_configuration_stays_open() -> None:
     access = Home().open()
-    with pytest.raises(ConfigError, match=r"\[channels.chat\] lets everybody in -7 speak"):
-        await access.set_audience("chat", "-7", "known", "terminal")
+    with refused(r"\[channels.chat\] lets everybody in -7 speak"):
+        await access.set_audience(by("terminal"), AudienceArgs("-7", "known", "chat"))
 
 
 @pytest.mark.parametrize("number", ["-1001", "555", "777"])
 async def test_the_id_of_a_group_is_granted_no_role(number: str) -> None:
     access = Home().open()
-    await access.set_audience("chat", "777", "known", "terminal")
-    with pytest.raises(ConfigError, match=f"access group chat {number} everybody"):
-        await access.grant("chat", number, Role.MEMBER, "terminal")
+    await access.set_audience(by("terminal"), AudienceArgs("777", "known", "chat"))
+    with refused(f"access group chat {number} everybody"):
+        await access.grant(by("terminal"), GrantArgs(number, "chat", "member"))
     assert access.role("chat", number) is Role.STRANGER
 
 
@@ -108,17 +111,17 @@ async def test_of_a_stranger_whom_an_owner_declined_nobody_is_asked_for_a_day() 
     code = await access.create_code(Sender("9", "Eve"), "chat", "9")
     assert await home.request(access)
     home.clock.advance(timedelta(hours=20))
-    await access.decline("chat", "9", "chat:1")
-    await access.decline("chat", "9", "chat:1")
+    await access.decline(by("chat:1"), PersonArgs("9", "chat"))
+    await access.decline(by("chat:1"), PersonArgs("9", "chat"))
     home.clock.advance(timedelta(hours=5))
     assert not await home.request(access)
     home.clock.advance(timedelta(hours=20))
     assert await home.request(access)
     assert code is not None
-    with pytest.raises(AccessError):
-        await access.decline("chat", "3", "chat:1")
-    with pytest.raises(AccessError):
-        await access.decline("chat", "9", "chat:3")
+    with refused():
+        await access.decline(by("chat:1"), PersonArgs("3", "chat"))
+    with refused():
+        await access.decline(by("chat:3"), PersonArgs("9", "chat"))
 
 
 async def test_without_a_chat_of_an_owner_the_question_waits() -> None:
@@ -134,32 +137,33 @@ async def test_a_declined_code_lets_nobody_in() -> None:
     home = Home()
     access = home.open()
     code = await access.create_code(Sender("9", "Eve"), "chat", "9")
-    await access.decline("chat", "9", "chat:1")
-    with pytest.raises(AccessError):
-        await access.approve(str(code), Role.MEMBER, "terminal")
+    await access.decline(by("chat:1"), PersonArgs("9", "chat"))
+    with refused():
+        await access.approve(by("terminal"), CodeArgs(str(code), "member"))
 
 
 async def test_a_grant_without_the_code_has_the_name_of_the_person() -> None:
     home = Home()
     access = home.open()
     await access.create_code(Sender("9", "Eve"), "chat", "9")
-    assert (await access.grant("chat", "9", Role.MEMBER, "chat:1")).name == "Eve"
+    assert (await access.grant(by("chat:1"), GrantArgs("9", "chat", "member"))).name == "Eve"
 
 
 async def test_a_checkpoint_keeps_groups_and_questions() -> None:
     home = Home()
     access = home.open()
-    await access.set_audience("chat", GROUP, "everybody", "terminal", title="Family")
+    await access.set_audience(by("terminal", "Family"), AudienceArgs(GROUP, "everybody", "chat"))
     await home.request(access)
     state = await read_projection(ACCESS_PROJECTION, home.tape)
-    cited = {entry.id: entry for entry in await access.read_history()}
+    cited = {entry.id: entry for entry in await home.tape.read(AccessHistoryView())}
     encoded = ACCESS_PROJECTION.encode(state)
     decoded = ACCESS_PROJECTION.decode(encoded, [cited[number] for number in ACCESS_PROJECTION.cited_ids(encoded)])
-    assert (decoded.groups, [one.name for one in decoded.requests]) == (state.groups, [REQUESTED])
-    older = {key: value for key, value in encoded.items() if key not in ("groups", "requests")}
-    assert (
-        ACCESS_PROJECTION.decode(older, [cited[number] for number in ACCESS_PROJECTION.cited_ids(older)]).groups == {}
+    assert (decoded.groups, [one.fact for one in decoded.requests]) == (
+        state.groups,
+        [AccessRequested("chat", "9", "9", "Eve")],
     )
+    older = {key: value for key, value in encoded.items() if key not in ("groups", "requests")}
+    assert not ACCESS_PROJECTION.decode(older, [cited[number] for number in ACCESS_PROJECTION.cited_ids(older)]).groups
 
 
 async def test_who_may_speak_follows_the_decision_about_the_chat_before_that_about_its_server() -> None:
@@ -171,13 +175,15 @@ async def test_who_may_speak_follows_the_decision_about_the_chat_before_that_abo
         return policy.decide(Inbound("chat", "m", chat, Sender(sender), "bot?", "", direct=False, space=space))
 
     assert decide("9") == Ignore("stranger", is_call=True)
-    await access.set_audience("chat", "50", "everybody", "terminal")
+    await access.set_audience(by("terminal"), AudienceArgs("50", "everybody", "chat"))
     assert (decide("9"), decide("1")) == (Respond(Role.MEMBER), Respond(Role.OWNER))
-    await access.set_audience("chat", "60", "known", "terminal")
+    await access.set_audience(by("terminal"), AudienceArgs("60", "known", "chat"))
     assert (decide("9"), decide("9", "61")) == (Ignore("stranger", is_call=True), Respond(Role.MEMBER))
-    await access.set_audience("chat", "60", "nobody", "terminal")
+    await access.set_audience(by("terminal"), AudienceArgs("60", "nobody", "chat"))
     assert (decide("9"), decide("1")) == (Ignore("ignored"), Ignore("ignored"))
-    await access.set_audience("chat", "-1005", "everybody", "terminal")  # the id that the group has since it moved
+    await access.set_audience(
+        by("terminal"), AudienceArgs("-1005", "everybody", "chat")
+    )  # the id that the group has since it moved
     assert decide("9", "-5", "") == Respond(Role.MEMBER)
     direct = policy.decide(Inbound("chat", "m", "50", Sender("9"), "bot?", "", space="50"))
     assert not isinstance(direct, Respond)  # nobody gets into direct chats by that
@@ -185,9 +191,9 @@ async def test_who_may_speak_follows_the_decision_about_the_chat_before_that_abo
 
 async def test_an_audience_of_a_later_version_lets_nobody_in() -> None:
     home = Home()
-    await home.open().set_audience("chat", GROUP, "everybody", "terminal")
+    await home.open().set_audience(by("terminal"), AudienceArgs(GROUP, "everybody", "chat"))
     data = {"channel": "chat", "group": GROUP, "audience": "friends", "by": "terminal"}
-    await home.tape.append([event(GROUP_DECIDED, data)])
+    await home.tape.append([event("access/group", data)])
     later = home.open()
     await later.load()
     assert later.audience("chat", GROUP) is None

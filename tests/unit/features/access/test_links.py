@@ -9,27 +9,31 @@ from typing import Any, cast, get_args
 
 import pytest
 
+from bubbot.command import TERMINAL
 from bubbot.errors import ConfigError
+from bubbot.features.access.arguments import GrantArgs, PersonArgs
+from bubbot.features.access.facts import LinkCode
 from bubbot.features.access.links import AccountLinks
 from bubbot.features.access.service import (
     ACCESS_TAPE,
     MAX_LINK_CODES_PER_HOUR,
     MAX_LINKED_ACCOUNTS,
     MAX_WRONG_CODES,
-    TERMINAL,
     AccessService,
     LinkRefusal,
 )
-from bubbot.features.access.state import ACCESS_PROJECTION, AccessState, LinkCode
+from bubbot.features.access.state import ACCESS_PROJECTION, AccessState
 from bubbot.features.access.tools import access_tools
 from bubbot.ports.access import ListedPeople
 from bubbot.ports.channel import Outbound, Role
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry, freeze
+from bubbot.tape.fact import Cited
 from bubbot.tape.projection import ProjectionRunner, read_projection
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
 from bubbot.texts.catalogue import list_languages
+from tests.callers import by, refused
 from tests.doubles import CountingIds, SteppingClock
 from tests.turns import CHANNEL, Bench, Options, Played, running, says
 
@@ -74,10 +78,10 @@ class Asked:
     """Keeps the questions to the first account, and stores the fact as the outbox does."""
 
     def __init__(self, tape: TapeService) -> None:
-        self.codes: list[LinkCode] = []
+        self.codes: list[Cited[LinkCode]] = []
         self._tape = tape
 
-    async def __call__(self, code: LinkCode, fact: TapeEntry) -> None:
+    async def __call__(self, code: Cited[LinkCode], fact: TapeEntry) -> None:
         self.codes.append(code)
         await self._tape.append([fact])
 
@@ -89,7 +93,7 @@ def ask(tape: TapeService) -> Asked:
 
 async def link(access: AccessService, ask: Asked, first: tuple[str, str], second: tuple[str, str]) -> None:
     code = await access.create_link_code(first, f"{first[0]}:{first[1]}")
-    assert isinstance(await access.claim_link(code, second, ask), LinkCode)
+    assert isinstance(await access.claim_link(code, second, ask), Cited)
     assert await access.confirm_link(first) == second
 
 
@@ -100,8 +104,8 @@ class TestLinking:
         code = await access.create_link_code(ANN, "test:1")
         assert access.state.linked_accounts(BOB) == (BOB,)
         claimed = await access.claim_link(code.lower(), BOB, ask)
-        assert isinstance(claimed, LinkCode)
-        assert [each.account for each in ask.codes] == [ANN]
+        assert isinstance(claimed, Cited)
+        assert [each.fact.account for each in ask.codes] == [ANN]
         assert access.state.linked_accounts(BOB) == (BOB,)
         assert await access.confirm_link(ANN) == BOB
         assert access.state.linked_accounts(BOB) == access.state.linked_accounts(ANN) == (ANN, BOB)
@@ -149,9 +153,9 @@ class TestLinking:
         assert await access.unlink(BOB) == "alone"
 
     async def test_revoking_access_unlinks(self, access: AccessService, ask: Asked) -> None:
-        await access.grant(*EVE, Role.MEMBER, TERMINAL)
+        await access.grant(by(TERMINAL), GrantArgs(EVE[1], EVE[0], "member"))
         await link(access, ask, ANN, EVE)
-        await access.revoke(*EVE, TERMINAL)
+        await access.revoke(by(TERMINAL), PersonArgs(EVE[1], EVE[0]))
         assert access.state.linked_accounts(ANN) == (ANN,)
 
     async def test_what_an_account_has_claimed_before_it_was_unlinked_cannot_be_confirmed(
@@ -168,8 +172,8 @@ class TestLinking:
         code = await access.create_link_code(ANN, "test:1")
         assert await access.claim_link(code, ANN, ask) == "own"
         assert await access.claim_link("xyz", BOB, ask) == "malformed"
-        assert isinstance(await access.claim_link(code, BOB, ask), LinkCode)
-        assert isinstance(await access.claim_link(code, BOB, ask), LinkCode)
+        assert isinstance(await access.claim_link(code, BOB, ask), Cited)
+        assert isinstance(await access.claim_link(code, BOB, ask), Cited)
         assert len(ask.codes) == 1
         assert await access.claim_link(code, EVE, ask) == "used"
         assert await access.confirm_link(BOB) == "none"
@@ -215,14 +219,14 @@ class TestLinking:
     async def test_a_question_that_cannot_be_sent_claims_nothing(
         self, access: AccessService, tape: TapeService
     ) -> None:
-        async def fail(_code: LinkCode, _fact: TapeEntry) -> None:
+        async def fail(_code: Cited[LinkCode], _fact: TapeEntry) -> None:
             raise ConfigError("down")
 
         code = await access.create_link_code(ANN, "test:1")
-        with pytest.raises(ConfigError):
+        with refused():
             await access.claim_link(code, BOB, fail)
         assert await access.confirm_link(ANN) == "none"
-        assert isinstance(await access.claim_link(code, BOB, Asked(tape)), LinkCode)
+        assert isinstance(await access.claim_link(code, BOB, Asked(tape)), Cited)
 
 
 class _Whole:

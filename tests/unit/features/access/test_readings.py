@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from bubbot.errors import AccessError, ConfigError
-from bubbot.features.access.service import ACCESS_TAPE, TERMINAL, AccessService
+from bubbot.command import TERMINAL
+from bubbot.features.access.arguments import ReadingArgs
+from bubbot.features.access.service import ACCESS_TAPE, AccessService
 from bubbot.features.access.state import ACCESS_PROJECTION
 from bubbot.ports.access import ListedPeople
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.service import TapeService
+from tests.callers import by, refused
 from tests.doubles import CountingIds, CountingSalt, SteppingClock
 
 OWNER = "telegram:1"
@@ -28,52 +30,56 @@ def access(memory_store: InMemoryStore) -> AccessService:
 
 
 async def test_a_grant_lets_one_chat_read_one_other_until_it_is_taken_back(access: AccessService) -> None:
-    granted = await access.grant_reading(SOURCE, READER, OWNER)
-    other = await access.grant_reading(SOURCE, "telegram:9", TERMINAL)
-    assert (granted.source, granted.reader, granted.giver) == (SOURCE, READER, OWNER)
-    assert access.list_readings() == (granted, other)
+    granted = await access.grant_reading(by(OWNER), ReadingArgs(SOURCE, READER))
+    other = await access.grant_reading(by(TERMINAL), ReadingArgs(SOURCE, "telegram:9"))
+    assert (granted.source, granted.reader, granted.changed) == (SOURCE, READER, True)
+    rows = await access.list_readings(by(OWNER))
+    assert [(row.source, row.reader, row.by) for row in rows] == [
+        (SOURCE, READER, OWNER),
+        (SOURCE, "telegram:9", TERMINAL),
+    ]
     assert access.may_read(READER, SOURCE)
     assert not access.may_read(SOURCE, READER)
-    await access.revoke_reading(SOURCE, READER, OWNER)
+    await access.revoke_reading(by(OWNER), ReadingArgs(SOURCE, READER))
     assert not access.may_read(READER, SOURCE)
-    assert access.list_readings() == (other,)
-    with pytest.raises(AccessError, match="telegram:8 has no grant to read telegram:7"):
-        await access.revoke_reading(SOURCE, READER, OWNER)
+    assert [row.reader for row in await access.list_readings(by(OWNER))] == [other.reader]
+    with refused("telegram:8 has no grant to read telegram:7"):
+        await access.revoke_reading(by(OWNER), ReadingArgs(SOURCE, READER))
 
 
 async def test_a_grant_twice_is_one_fact(memory_store: InMemoryStore, access: AccessService) -> None:
-    first = await access.grant_reading(SOURCE, READER, OWNER)
-    assert await access.grant_reading(SOURCE, READER, TERMINAL) == first
+    assert (await access.grant_reading(by(OWNER), ReadingArgs(SOURCE, READER))).changed
+    assert not (await access.grant_reading(by(TERMINAL), ReadingArgs(SOURCE, READER))).changed
     assert await memory_store.head(ACCESS_TAPE) == 1
 
 
 async def test_it_holds_after_a_restart_and_from_a_checkpoint(
     memory_store: InMemoryStore, access: AccessService
 ) -> None:
-    granted = await access.grant_reading(SOURCE, READER, OWNER)
+    await access.grant_reading(by(OWNER), ReadingArgs(SOURCE, READER))
     later = opened(memory_store)
-    await later.revoke_reading(SOURCE, READER, OWNER)  # reads the tape first
-    assert later.list_readings() == ()
+    await later.revoke_reading(by(OWNER), ReadingArgs(SOURCE, READER))  # reads the tape first
+    assert await later.list_readings(by(OWNER)) == []
     state = ACCESS_PROJECTION.encode(access.state)
     tape = TapeService(memory_store, ACCESS_TAPE, now=SteppingClock(), new_id=CountingIds())
     cited = [await tape.entry(number) for number in ACCESS_PROJECTION.cited_ids(state)]
-    assert ACCESS_PROJECTION.decode(state, cited).readings == {(SOURCE, READER): granted}
+    assert ACCESS_PROJECTION.decode(state, cited).readings == access.state.readings
 
 
 @pytest.mark.parametrize("giver", ["telegram:2", "telegram:42"])
 async def test_only_an_owner_grants_and_takes_back(access: AccessService, giver: str) -> None:
-    await access.grant_reading(SOURCE, READER, OWNER)
-    with pytest.raises(AccessError):
-        await access.grant_reading(SOURCE, "telegram:9", giver)
-    with pytest.raises(AccessError):
-        await access.revoke_reading(SOURCE, READER, giver)
-    assert [(each.source, each.reader) for each in access.list_readings()] == [(SOURCE, READER)]
+    await access.grant_reading(by(OWNER), ReadingArgs(SOURCE, READER))
+    with refused():
+        await access.grant_reading(by(giver), ReadingArgs(SOURCE, "telegram:9"))
+    with refused():
+        await access.revoke_reading(by(giver), ReadingArgs(SOURCE, READER))
+    assert [(each.source, each.reader) for each in await access.list_readings(by(OWNER))] == [(SOURCE, READER)]
 
 
 @pytest.mark.parametrize(
     ("source", "reader"), [(SOURCE, SOURCE), ("bubbot/budget", READER), (SOURCE, "bubbot/budget"), ("", READER)]
 )
 async def test_what_is_no_other_chat_is_refused(access: AccessService, source: str, reader: str) -> None:
-    with pytest.raises(ConfigError):
-        await access.grant_reading(source, reader, OWNER)
-    assert access.list_readings() == ()
+    with refused():
+        await access.grant_reading(by(OWNER), ReadingArgs(source, reader))
+    assert await access.list_readings(by(OWNER)) == []

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from bubbot.errors import DeliveryFailed
+from bubbot.features.access.arguments import GrantArgs, PersonArgs
 from bubbot.features.access.service import AccessService
 from bubbot.features.budget.metering import budget_subject
 from bubbot.features.schedule.changes import SCHEDULE_TAPE, ScheduleLimits
@@ -35,6 +36,7 @@ from bubbot.tape.entry import Kind, event
 from bubbot.tape.provenance import Source
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
+from tests.callers import by
 from tests.doubles import CountingIds
 from tests.gateways import admitting
 from tests.schedules import NOON, Timed, WallClock, timed
@@ -275,11 +277,11 @@ class TestRights:
         rules = admitting(store, owners={"1"})
         assert isinstance(rules.access, AccessService)
         async with timed(store, Played(says("x")), Options(rules=rules)) as bot:
-            await rules.access.grant("test", "5", Role.MEMBER, "terminal")
+            await rules.access.grant(by("terminal"), GrantArgs("5", "test", "member"))
             told = await bot.say(HOURLY, sender="5", chat="5")
             assert told.startswith("Scheduled")
             assert (await hours(bot, 1))[0] == "x"
-            await rules.access.revoke("test", "5", "terminal")
+            await rules.access.revoke(by("terminal"), PersonArgs("5", "test"))
             assert await hours(bot, 2) == ["", ""]
             assert [one.payload["data"]["reason"] for one in await bot.facts("refused")] == ["reason_revoked"]
             told = await bot.say(",schedules every=true", sender="1", chat="1")

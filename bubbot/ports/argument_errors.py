@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from bubbot.ports.tool import ArgumentProblem, Tool
+from bubbot.ports.arguments import ArgumentField, ArgumentProblem
 from bubbot.texts import Texts
 
 MAX_VALUE_CHARS = 60
@@ -32,13 +32,20 @@ _SENTENCES: Mapping[str, tuple[str, str]] = {
 """The sentence for each type of error that pydantic reports, and the key of its limit."""
 
 
-def describe_argument(problem: ArgumentProblem, tool: Tool, texts: Texts) -> str:
-    """Say what is wrong with an argument, without a library's words."""
+def describe_argument(problem: ArgumentProblem, tool: str, fields: Mapping[str, ArgumentField], texts: Texts) -> str:
+    """Say what is wrong with an argument, without a library's words.
+
+    Args:
+        problem: what is wrong.
+        tool: the name of the tool or command, by which the catalogues know what its arguments mean.
+        fields: its arguments.
+        texts: the sentences.
+    """
     name, typed = problem.name, str(problem.value)
     value = typed if len(typed) <= MAX_VALUE_CHARS else f"{typed[:MAX_VALUE_CHARS]}…"
     if problem.kind == "missing":
-        if meaning := tool.args.model_fields[name].description:
-            return texts.say("argument_missing", name=name, meaning=texts.meaning(tool.name, name, meaning))
+        if meaning := fields[name].description:
+            return texts.say("argument_missing", name=name, meaning=texts.meaning(tool, name, meaning))
         return texts.say("argument_missing_plain", name=name)
     if problem.kind == "extra_forbidden":
         return texts.say("argument_unknown", name=name)

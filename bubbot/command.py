@@ -1,0 +1,479 @@
+"""Commands: a method of a feature's service, declared once. Chat, shell and model are renderers of the same call.
+
+The method gets who calls and the arguments, and returns a value; it knows no surface. `make_tool` and `make_command` make
+of the declaration what the router and the command line run: they read the arguments, call, and say the result or the
+refusal in the sentence that the catalogues have for its type, in a variant for the surface if there is one:
+`AuditChange.granted@chat`.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from functools import cache
+from typing import Any, Generic, TypeAlias, TypeVar, get_args, get_origin, get_type_hints, overload
+
+import msgspec
+
+from bubbot.concurrency import run_uninterrupted
+from bubbot.errors import (
+    AccessError,
+    CommandRefused,
+    ConfigError,
+    ConfirmationNeeded,
+    ToolRetry,
+    ValueInvalid,
+)
+from bubbot.log import printable
+from bubbot.ports.arguments import Args, NoArguments, form_fields
+from bubbot.ports.channel import TERMINAL_CHANNEL, Role
+from bubbot.ports.command import Command, CommandContext, CommandGroup, CommandResult
+from bubbot.ports.tool import CommandHelp, CommandPlace, Effect, EffectKind, Tool
+from bubbot.ports.turn import Turn
+from bubbot.records import dataclass
+from bubbot.tape.entry import thaw
+from bubbot.texts import COMMAND_PREFIX, Texts
+
+TERMINAL = "terminal"
+"""The caller in a terminal: the operating system's user, who is an owner."""
+S = TypeVar("S")
+A = TypeVar("A", bound=Args)
+R = TypeVar("R")
+
+
+class Surface(StrEnum):
+    """Where a call comes from."""
+
+    CHAT = "chat"
+    SHELL = "shell"
+    MODEL = "model"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who calls a command, and from where.
+
+    Attributes:
+        id: `terminal` or `channel:id`.
+        role: the role now.
+        surface: where the call comes from.
+        is_direct: nobody else reads along.
+        has_power: an owner asks in person, with nobody reading along.
+        has_confirmed: the person has said yes to the question of the command.
+        pressed_value: the value of the button that was pressed; empty if the command was typed.
+        texts: the sentences for the answer.
+        turn: the turn in which it is typed or called; None in a shell.
+        context: what a shell command works on; None in a turn.
+    """
+
+    id: str = TERMINAL
+    role: Role = Role.OWNER
+    surface: Surface = Surface.SHELL
+    is_direct: bool = True
+    has_power: bool = True
+    has_confirmed: bool = False
+    pressed_value: str = ""
+    texts: Texts = Texts()
+    turn: Turn | None = None
+    context: CommandContext | None = None
+
+    @classmethod
+    def of_turn(cls, turn: Turn, *, has_confirmed: bool = False) -> Caller:
+        """Return the person who typed a command in a turn, or for whom its model calls a tool."""
+        channel = turn.session.partition(":")[0]
+        press = turn.inbounds[0].inbound.press if turn.inbounds else None
+        return cls(
+            id=TERMINAL if channel == TERMINAL_CHANNEL else f"{channel}:{turn.sender.id}",
+            role=turn.role,
+            surface=Surface.CHAT if turn.runs_command else Surface.MODEL,
+            is_direct=all(accepted.inbound.direct for accepted in turn.inbounds),
+            has_power=turn.has_power_over_other_chats,
+            has_confirmed=has_confirmed,
+            pressed_value=press.value if press else "",
+            texts=turn.texts,
+            turn=turn,
+        )
+
+    @classmethod
+    def of_shell(cls, context: CommandContext, *, has_confirmed: bool = False) -> Caller:
+        """Return the person who types a command in a shell."""
+        return cls(has_confirmed=has_confirmed, texts=context.texts, context=context)
+
+    @property
+    def channel(self) -> str:
+        """The channel of the chat in which it is called; empty in a shell."""
+        return self.turn.session.partition(":")[0] if self.turn else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandSpec(Generic[S, A, R]):
+    """A declared command.
+
+    Attributes:
+        run: the method. Of the parameters `caller` and `args` it has those that it needs.
+        usage: how it is typed in a shell after `bubbot`: `access grant <channel> <id> <role>`. An argument in angle
+            brackets has to be given there, one in square brackets may be; others are options.
+        chat: its names in a chat: first that of its tool, then those that people type instead; none: not in a chat.
+        form: how its arguments are typed in a chat: `<auditor> of <session>`.
+        example: its arguments in a shell, such as `anna telegram:7`, for help.
+        help: what people are told of it in a chat, and where it may be typed.
+        role: the least role that may call it.
+        effect: what it does.
+        in_shell: a shell has it.
+        for_model: models may call it.
+        ask: a method that returns the question that is asked first, or None; it only reads.
+        undo: the name of the command that takes it back, with arguments of the same names as the fields of the result.
+        rows: the key of `--json` if the result is a list.
+        progress: what long work does and the unit that it counts, for a shell.
+        writes: the running bot carries it out, or a shell if none runs; None: if its effect is not to read.
+    """
+
+    run: Callable[..., Awaitable[R]]
+    usage: str
+    chat: tuple[str, ...] = ()
+    form: str = ""
+    example: str = ""
+    help: CommandHelp = CommandHelp()
+    role: Role = Role.MEMBER
+    effect: Effect = Effect()
+    in_shell: bool = True
+    for_model: bool = False
+    ask: Callable[[S, Caller, A], Awaitable[ConfirmationNeeded | None]] | None = None
+    undo: str = ""
+    rows: str = ""
+    progress: tuple[str, str] | None = None
+    writes: bool | None = None
+
+    @property
+    def name(self) -> str:
+        """Its words in a shell, which name it."""
+        return _WORDS.split(self.usage)[0].strip()
+
+    @property
+    def shell_form(self) -> str:
+        """How its arguments are typed in a shell."""
+        return self.usage[len(self.name) :].strip()
+
+    @property
+    def args(self) -> type[A]:
+        """The class of its arguments."""
+        found: type[A] = _hints(self.run).get("args", NoArguments)
+        return found
+
+    @property
+    def result(self) -> Any:
+        """The type of its result."""
+        return _hints(self.run)["return"]
+
+    @property
+    def row(self) -> Any:
+        """The type of the items of its result; None if that is no list."""
+        return get_args(self.result)[0] if get_origin(self.result) in (list, tuple) else None
+
+    @property
+    def summary(self) -> str:
+        """Its line of help."""
+        return " ".join((self.run.__doc__ or "").split())
+
+    @property
+    def is_write(self) -> bool:
+        """True if it changes anything."""
+        return self.effect.kind is not EffectKind.READ if self.writes is None else self.writes
+
+    @property
+    def typed_name(self) -> str:
+        """The name that people type in a chat, without the comma."""
+        return self.chat[1] if len(self.chat) > 1 else self.chat[0]
+
+
+_WORDS = re.compile(r"[<\[]")
+
+
+@cache
+def _hints(run: Callable[..., Any]) -> Mapping[str, Any]:
+    return get_type_hints(run, include_extras=True)
+
+
+class CommandMethod(Generic[S, A, R]):
+    """A method that is a command."""
+
+    def __init__(self, spec: CommandSpec[S, A, R]) -> None:
+        self.spec = spec
+
+    @overload
+    def __get__(self, service: None, owner: type[S]) -> CommandMethod[S, A, R]: ...
+    @overload
+    def __get__(self, service: S, owner: type[S]) -> BoundCommand[S, A, R]: ...
+    def __get__(self, service: S | None, owner: type[S]) -> Any:
+        """Bind it to a service, as a method is."""
+        return self if service is None else BoundCommand(self.spec, service)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundCommand(Generic[S, A, R]):
+    """A command of one service."""
+
+    spec: CommandSpec[S, A, R]
+    service: S
+
+    async def __call__(self, caller: Caller, args: A | None = None) -> R:
+        """Check who calls, and run it. One that writes runs to its end though its caller is cancelled.
+
+        Raises:
+            CommandRefused: this caller may not, or not here; or what the command itself refuses.
+            ConfirmationNeeded: the person has to be asked first.
+        """
+        spec, needed = self.spec, _hints(self.spec.run)
+        given: dict[str, Any] = {"caller": caller, "args": args if args is not None else spec.args()}
+        if not caller.role.at_least(spec.role):
+            raise CommandRefused("not_allowed", needed=spec.role, role=caller.role)
+        is_private = caller.has_power if spec.role is Role.OWNER else caller.is_direct
+        if spec.help.place is CommandPlace.DIRECT and not is_private:
+            raise CommandRefused("only_direct")
+        if spec.ask and not caller.has_confirmed and (question := await spec.ask(self.service, caller, given["args"])):
+            raise question
+        work = spec.run(self.service, **{name: value for name, value in given.items() if name in needed})
+        return await (run_uninterrupted(_complete(work)) if spec.is_write else work)
+
+
+async def _complete(work: Awaitable[R]) -> R:
+    return await work
+
+
+def command(usage: str, **options: Any) -> Callable[[Callable[..., Awaitable[R]]], CommandMethod[Any, Any, R]]:
+    """Declare a method as a command; `options` are further fields of `CommandSpec`. Its docstring is its help."""
+    return lambda run: CommandMethod(CommandSpec(run=run, usage=usage, **options))
+
+
+def list_commands(service: type) -> Iterator[CommandSpec[Any, Any, Any]]:
+    """Yield the commands that a class of services declares, in their order."""
+    for value in vars(service).values():
+        if isinstance(value, CommandMethod):
+            yield value.spec
+
+
+def find_spec(service: type, name: str) -> CommandSpec[Any, Any, Any]:
+    """Return a command of a class of services by its name. Raise `KeyError` if there is none."""
+    found = next((spec for spec in list_commands(service) if spec.name == name), None)
+    if found is None:
+        raise KeyError(f"{service.__name__} has no command {name!r}")
+    return found
+
+
+# Sentences
+
+
+def describe(spec: CommandSpec[Any, Any, Any], service: type, result: Any, caller: Caller) -> str:
+    """Return what a caller is told of a result.
+
+    A result with a method `describe` says it itself. Of any other the sentence has the name of its type, and its property
+    `variant` after a dot; its method `more` returns the names of further sentences that apply. The fields are their
+    values, with those of its method `values`, and `undo`, the call that takes the result back. A list is a line for each
+    row, and the sentence `none` of the type of its rows if it is empty.
+    """
+    if isinstance(result, (list, tuple)):
+        lines = [describe(spec, service, row, caller) for row in result]
+        return "\n".join(lines) or caller.texts.say_on(caller.surface, f"{spec.row.__name__}.none")
+    if hasattr(result, "describe"):
+        told: str = result.describe(caller)
+        return told
+    values = _values(result, caller)
+    if spec.undo:
+        values["undo"] = format_call(find_spec(service, spec.undo), msgspec.structs.asdict(result), caller)
+    names = [_sentence(result), *(result.more() if hasattr(result, "more") else ())]
+    return " ".join(caller.texts.say_on(caller.surface, name, **values) for name in names)
+
+
+def _sentence(result: Any) -> str:
+    """Return the name of the sentence of a result."""
+    name = type(result).__name__
+    return f"{name}.{result.variant}" if hasattr(result, "variant") else name
+
+
+def _values(result: Any, caller: Caller) -> dict[str, Any]:
+    return {**msgspec.structs.asdict(result), **(result.values(caller) if hasattr(result, "values") else {})}
+
+
+def describe_rows(rows: Sequence[Any], caller: Caller) -> tuple[tuple[str, ...], ...]:
+    """Return the cells of a table for a shell: those of a sentence are two spaces apart."""
+    return tuple(
+        tuple(
+            printable(cell.format_map(_values(row, caller)))
+            for cell in caller.texts.template_on(caller.surface, _sentence(row)).split("  ")
+        )
+        for row in rows
+    )
+
+
+def explain(error: CommandRefused, command_name: str, texts: Texts, surface: Surface) -> str:
+    """Return what a refusal says, in the language of the texts."""
+    values = {name: texts.role(value) if isinstance(value, Role) else value for name, value in error.values.items()}
+    return texts.say_on(surface, error.code, **{"command": command_name, **values})
+
+
+def format_call(spec: CommandSpec[Any, Any, Any], values: Mapping[str, Any], caller: Caller) -> str:
+    """Return what a person types to call a command with these values."""
+    if caller.surface is Surface.SHELL:
+        words = [shlex.quote(str(values[name])) for name in form_fields(spec.shell_form) if name in values]
+        return f"`{' '.join(['bubbot', spec.name, *words])}`"
+    form = re.sub(r"[<\[](.*?)[>\]]", lambda match: str(values.get(match[1], "")), spec.form)
+    return f"{caller.texts.format_commands(COMMAND_PREFIX + spec.typed_name)} {form}".strip()
+
+
+# Adapters
+
+
+def make_tool(spec: CommandSpec[Any, Any, Any], service: type, find: Callable[[], Any], **options: Any) -> Tool:
+    """Make the tool with which people type a command in a chat, and with which models call it.
+
+    Args:
+        spec: the command.
+        service: the class that declares it.
+        find: returns the service of the running bot.
+        **options: further fields of `Tool`, for what only a call of a model needs.
+    """
+
+    async def run(turn: Turn, args: Any) -> str:
+        caller = Caller.of_turn(turn, has_confirmed=getattr(args, "confirm", False) or not turn.runs_command)
+        name = COMMAND_PREFIX + spec.typed_name
+        with explain_refusals(turn, name):
+            try:
+                result = await BoundCommand(spec, find())(caller, args)
+            except ConfirmationNeeded as question:
+                return explain(question, turn.texts.format_commands(name), turn.texts, caller.surface)
+        return describe(spec, service, result, caller)
+
+    return Tool(
+        spec.chat[0],
+        spec.summary,
+        spec.args,
+        run,
+        spec.chat[1:],
+        spec.for_model,
+        spec.role,
+        spec.help,
+        effect=spec.effect,
+        form=spec.form,
+        **options,
+    )
+
+
+@contextmanager
+def explain_refusals(turn: Turn, command_name: str) -> Iterator[None]:
+    """Tell the person or the model why a command, by its name with the comma, is refused. Raises `ToolRetry`."""
+    try:
+        yield
+    except CommandRefused as error:
+        surface = Surface.CHAT if turn.runs_command else Surface.MODEL
+        name = turn.result_texts.format_commands(command_name)
+        raise ToolRetry(explain(error, name, turn.result_texts, surface)) from error
+    except (AccessError, ConfigError) as error:
+        raise ToolRetry(turn.texts.reason(error)) from error
+
+
+def make_tools(service: type, find: Callable[[], Any], **options: Mapping[str, Any]) -> list[Tool]:
+    """Make the tools of all commands of a class of services that have names in a chat, as `make_tool` does.
+
+    `options` are those of `make_tool` by the name of the tool with underscores for dots.
+    """
+    return [
+        make_tool(spec, service, find, **options.get(spec.chat[0].replace(".", "_"), {}))
+        for spec in list_commands(service)
+        if spec.chat
+    ]
+
+
+OpenService: TypeAlias = Callable[[CommandContext], Awaitable[Any]]
+"""Return the running bot's own service, so that a change takes effect at once, or one over the tapes of the home."""
+
+
+def make_command(spec: CommandSpec[Any, Any, Any], service: type, open_service: OpenService, **options: Any) -> Command:
+    """Make the command of the shell.
+
+    Args:
+        spec: the command.
+        service: the class that declares it.
+        open_service: returns a service.
+        **options: further fields of `Command`.
+    """
+
+    async def run(context: CommandContext, args: Any) -> CommandResult:
+        caller = Caller.of_shell(context, has_confirmed=True)  # the shell has asked before
+        with _report(spec, caller):
+            result = await BoundCommand(spec, await open_service(context))(caller, args)
+        data = msgspec.to_builtins({spec.rows: result} if spec.rows else result, enc_hook=thaw)
+        listed = result if spec.rows else getattr(result, "rows", ())
+        if listed and not hasattr(spec.row, "describe"):
+            end = f"{spec.row.__name__}.end" if spec.rows else ""
+            text = f"\n{caller.texts.say(end)}\n" if end in caller.texts else ""
+            return CommandResult(text, data=data, rows=describe_rows(listed, caller))
+        text = printable(describe(spec, service, result, caller), keep="\n")
+        return CommandResult(f"{text}\n" if text else "", data=data)
+
+    async def ask(context: CommandContext, args: Any) -> CommandResult:
+        assert spec.ask is not None
+        caller = Caller.of_shell(context)
+        with _report(spec, caller):
+            question = await spec.ask(await open_service(context), caller, args)
+        text = explain(question, f"bubbot {spec.name}", caller.texts, caller.surface) if question else ""
+        return CommandResult(printable(text, keep="\n"))
+
+    summary = spec.summary
+    words = " ".join(["bubbot", spec.name, spec.example]).strip().removeprefix("bubbot ")
+    return Command(
+        **{
+            "name": spec.name,
+            "run": run,
+            "args": spec.args,
+            "form": spec.shell_form,
+            "help": summary[:1].lower() + summary[1:].removesuffix("."),
+            "description": summary,
+            "example": words,
+            "writes": spec.is_write,
+            "is_answered_without_home": not spec.is_write,
+            "question": ask if spec.ask else None,
+            "progress": spec.progress,
+            "result": spec.result,
+            "rows": spec.rows,
+            **options,
+        }
+    )
+
+
+@contextmanager
+def _report(spec: CommandSpec[Any, Any, Any], caller: Caller) -> Iterator[None]:
+    """Turn a refusal into the error that a shell reports: of usage for a value that names nothing here."""
+    try:
+        yield
+    except CommandRefused as error:
+        text = printable(explain(error, f"bubbot {spec.name}", caller.texts, caller.surface))
+        raise (ConfigError if isinstance(error, ValueInvalid) else AccessError)(text) from error
+
+
+def make_group(
+    word: str,
+    service: type,
+    open_service: OpenService,
+    description: str,
+    further: Sequence[Command] = (),
+    **options: Mapping[str, Any],
+) -> CommandGroup:
+    """Make the group of the commands of a class of services that have a form in a shell.
+
+    Args:
+        word: the word of the group.
+        service: the class.
+        open_service: returns a service.
+        description: the beginning of the help of the group.
+        further: commands that only a shell has, after the others.
+        **options: those of `make_command`, by the second word of a command with underscores for hyphens.
+    """
+    commands = [
+        make_command(spec, service, open_service, **options.get(spec.name.partition(" ")[2].replace("-", "_"), {}))
+        for spec in list_commands(service)
+        if spec.in_shell
+    ]
+    return CommandGroup(word, (*commands, *further), description)

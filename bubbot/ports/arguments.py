@@ -1,0 +1,236 @@
+"""The arguments of tools and commands: declared once as a class, read from texts and JSON, described, and written again.
+
+A class of arguments is an `Args`, whose fields have `msgspec.Meta` with a description and limits, or the older pydantic
+`ToolArgs`. This module is the one place that knows the difference.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from itertools import pairwise
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeAlias, Union, get_args, get_origin
+
+import msgspec
+from msgspec import NODEFAULT, Meta, Struct
+from pydantic import BaseModel
+
+
+class Args(Struct, frozen=True, forbid_unknown_fields=True):
+    """Base of classes of arguments. An unknown argument is refused, so that a misspelt one is not ignored."""
+
+
+class NoArguments(Args, frozen=True):
+    """The arguments of commands that take none."""
+
+
+AnyArgs: TypeAlias = BaseModel | Args
+"""Arguments of a tool or command."""
+
+
+class ArgumentField(Struct, frozen=True):
+    """A declared argument.
+
+    Attributes:
+        name: as it is typed.
+        annotation: its type, without marks.
+        is_required: it has no default.
+        description: what it means.
+        marks: what else its annotation says, such as limits.
+    """
+
+    name: str
+    annotation: Any
+    is_required: bool
+    description: str = ""
+    marks: tuple[Any, ...] = ()
+
+    @property
+    def is_list(self) -> bool:
+        """True if it takes several values, which are typed with commas between them."""
+        return any(get_origin(kind) in (list, tuple) for kind in (self.annotation, *get_args(self.annotation)))
+
+    @property
+    def choices(self) -> tuple[Any, ...]:
+        """The values that it may have; empty for any. An empty text among them means the default, and nobody types it."""
+        kind = strip_optional(self.annotation)
+        return tuple(filter(None, get_args(kind))) if get_origin(kind) is Literal else ()
+
+
+class ArgumentProblem(Struct, frozen=True):
+    """What is wrong with one argument.
+
+    Attributes:
+        name: the argument; empty for a rule about several.
+        kind: the type of the error in pydantic's words: `missing`, `int_parsing` and so on.
+        value: what it is.
+        limits: the limits that it breaks, such as `ge` and `max_length`.
+        reason: what a validator of ours says.
+    """
+
+    name: str
+    kind: str
+    value: object = None
+    limits: Mapping[str, Any] = {}
+    reason: str = ""
+
+
+@cache
+def fields_of(args: type[AnyArgs]) -> Mapping[str, ArgumentField]:
+    """Return the declared arguments of a class, by their names, in its order."""
+    if issubclass(args, Args):
+        return {field.encode_name: _field_of(field) for field in msgspec.structs.fields(args)}
+    return {
+        name: ArgumentField(
+            name, field.annotation, field.is_required(), field.description or "", marks=tuple(field.metadata)
+        )
+        for name, field in args.model_fields.items()
+    }
+
+
+def _field_of(field: msgspec.structs.FieldInfo) -> ArgumentField:
+    annotation: Any = field.type
+    marks: tuple[Any, ...] = ()
+    while hasattr(annotation, "__metadata__"):
+        annotation, marks = get_args(annotation)[0], (*annotation.__metadata__, *marks)
+    kinds = [kind for kind in get_args(annotation) if kind is not msgspec.UnsetType]
+    if len(kinds) < len(get_args(annotation)):  # what is not said is `UNSET`
+        annotation = Union[tuple(kinds)]  # noqa: UP007 - of a computed tuple
+    described = [mark.description for mark in marks if isinstance(mark, Meta) and mark.description]
+    is_required = field.default is NODEFAULT and field.default_factory is NODEFAULT
+    return ArgumentField(field.encode_name, annotation, is_required, described[0] if described else "", marks)
+
+
+def strip_optional(annotation: Any) -> Any:
+    """Return the type below `| None`."""
+    kinds = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else ()
+    others = [kind for kind in kinds if kind is not NoneType]
+    return others[0] if len(others) == 1 and len(others) < len(kinds) else annotation
+
+
+# Reading
+
+
+def parse_args(kind: type[Args], values: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[ArgumentProblem, ...]]:
+    """Read texts or JSON values as the fields of a class; return them, and what is wrong, unknown arguments last.
+
+    Each field is converted alone, since msgspec stops at the first error.
+    """
+    fields, problems = fields_of(kind), list[ArgumentProblem]()
+    names = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+    parsed: dict[str, Any] = {}
+    for name, field in fields.items():
+        if name not in values:
+            problems += [ArgumentProblem(name, "missing", dict(values))] if field.is_required else []
+            continue
+        value = _read_text(values[name], field)
+        try:
+            parsed[names[name].name] = msgspec.convert(value, names[name].type, strict=False)
+        except msgspec.ValidationError:
+            problems.append(_explain(field, value))
+            continue
+        if isinstance(value, str) and (problem := _check_text(name, value)):
+            problems.append(problem)
+    problems += [ArgumentProblem(name, "extra_forbidden", values[name]) for name in values if name not in fields]
+    return parsed, tuple(problems)
+
+
+_YES_NO = {"yes": True, "y": True, "on": True, "t": True, "no": False, "n": False, "off": False, "f": False}
+
+
+def _read_text(value: Any, field: ArgumentField) -> Any:
+    """Read what people write for yes and no and for numbers, and lists with commas."""
+    if not isinstance(value, str):
+        return value
+    kind = strip_optional(field.annotation)
+    if kind is bool:
+        return _YES_NO.get(value.strip().lower(), value.strip())
+    if kind in (int, float):
+        return value.strip()
+    return [item.strip() for item in value.split(",") if item.strip()] if field.is_list else value
+
+
+def _check_text(name: str, value: str) -> ArgumentProblem | None:
+    """Return what is wrong with a text that no tape accepts; JSON can spell such texts."""
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        reason = f"character {error.start} is half of a surrogate pair: it is not valid text"
+        return ArgumentProblem(name, "text", value, reason=reason)
+    return None
+
+
+_LIMITS: Mapping[str, tuple[str, str, Callable[[Any, Any], bool]]] = {
+    "ge": ("greater_than_equal", "ge", operator.lt),
+    "gt": ("greater_than", "gt", operator.le),
+    "le": ("less_than_equal", "le", operator.gt),
+    "lt": ("less_than", "lt", operator.ge),
+    "min_length": ("string_too_short", "too_short", lambda value, limit: len(value) < limit),
+    "max_length": ("string_too_long", "too_long", lambda value, limit: len(value) > limit),
+}
+"""For each limit of `Meta` the problem of a value, that of a list for lengths, and what breaks it."""
+_WRONG: Mapping[Any, str] = {int: "int_parsing", float: "float_parsing", bool: "bool_parsing"}
+
+
+def _explain(field: ArgumentField, value: Any) -> ArgumentProblem:
+    """Find what is wrong with a value, by its declaration; a library's words are not parsed."""
+    kind = strip_optional(field.annotation)
+    if get_origin(kind) is Literal:
+        expected = " or ".join(repr(choice) for choice in get_args(kind))
+        return ArgumentProblem(field.name, "literal_error", value, {"expected": expected})
+    try:
+        read = msgspec.convert(value, kind, strict=False)
+    except msgspec.ValidationError:
+        return ArgumentProblem(field.name, _WRONG.get(kind, "wrong"), value)
+    for mark in (mark for mark in field.marks if isinstance(mark, Meta)):
+        for name, (problem, of_list, is_broken) in _LIMITS.items():
+            if (limit := getattr(mark, name)) is not None and is_broken(read, limit):
+                is_list = not isinstance(read, str) and name.endswith("length")
+                return ArgumentProblem(field.name, of_list if is_list else problem, value, {name: limit})
+    return ArgumentProblem(field.name, "wrong", value)
+
+
+# Writing
+
+
+def dump_args(args: AnyArgs) -> dict[str, Any]:
+    """Return all arguments as JSON values, those with their default, too: the digest of a call is made of this."""
+    dumped: dict[str, Any] = msgspec.to_builtins(args) if isinstance(args, Args) else args.model_dump(mode="json")
+    return dumped
+
+
+def dump_given(args: AnyArgs) -> dict[str, Any]:
+    """Return the arguments that were given as JSON values; of an `Args` those that differ from their default."""
+    if not isinstance(args, Args):
+        return args.model_dump(mode="json", exclude_unset=True)
+    default = {field.encode_name: field.default for field in msgspec.structs.fields(type(args))}
+    return {
+        name: value for name, value in dump_args(args).items() if default[name] is NODEFAULT or value != default[name]
+    }
+
+
+def write_given(args: AnyArgs, *, indent: int | None = None) -> str:
+    """Write the arguments that were given as JSON: what is stored of a call, and what people are shown of one."""
+    separators = (",", ":") if indent is None else (",", ": ")
+    return json.dumps(dump_given(args), ensure_ascii=False, indent=indent, separators=separators)
+
+
+# Forms
+
+
+def form_fields(form: str) -> Sequence[str]:
+    """Return the names of the arguments in a form such as `<source> to <reader> [role]`."""
+    return [word.strip("<>[]") for word in form.split() if word[0] in "<["]
+
+
+def drop_joining_words(form: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values as people type them without the words that a form has before them, such as `to`."""
+    found, words = dict(values), form.split()
+    for before, word in pairwise(words):
+        name = word.strip("<>[]")
+        if before[0] not in "<[" and isinstance(found.get(name), str):
+            found[name] = found[name].removeprefix(f"{before} ").strip()
+    return found

@@ -1,0 +1,262 @@
+"""Facts: one class is the payload of an event, its validator, its references, its part of a checkpoint and its reference.
+
+The tape keeps the payload as it was written. `Fact.of` is a typed look at it: fields that this version does not know stay
+on the tape and are ignored here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from types import MappingProxyType
+from typing import Any, ClassVar, Generic, Self, TypeVar, dataclass_transform, get_args
+
+import msgspec
+from msgspec import Struct
+
+from bubbot.errors import TapeCorrupt
+from bubbot.tape.entry import JsonObject, TapeEntry, event, thaw
+from bubbot.tape.provenance import Source, source_of
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
+class Fact(Struct, frozen=True):
+    """The payload of an event, or of an event and of the one that takes it back. Subclasses are frozen, too.
+
+    A field that is absent on older tapes has a default; one that is left out if nothing is to be said is `UNSET`. No field
+    may be called `subject`, `payload`, `to_entry`, `of` or `upgrade`.
+
+    Attributes:
+        EVENTS: the names on the tape, which never change. The second one takes the first one back.
+    """
+
+    EVENTS: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def of(cls, entry: TapeEntry) -> Self:
+        """Read the payload of an entry. Raise `TapeCorrupt` if it does not have this shape."""
+        try:
+            return msgspec.convert(cls.upgrade(entry.data), cls)
+        except msgspec.ValidationError as error:
+            raise TapeCorrupt(f"entry #{entry.id} is not a {entry.name} that can be read: {error}") from error
+
+    @classmethod
+    def upgrade(cls, data: JsonObject) -> JsonObject:
+        """Return the payload of an earlier version with the keys of this one."""
+        return data
+
+    @property
+    def subject(self) -> object:
+        """What the fact is about: of several facts about the same, the newest one counts."""
+        return msgspec.structs.astuple(self)
+
+    def payload(self) -> dict[str, Any]:
+        """Return the data to append, in the order of the class, without the fields that are `UNSET`."""
+        data: dict[str, Any] = msgspec.to_builtins(self, enc_hook=_thaw_object)
+        return data
+
+    def to_entry(self, name: str = "", /, *, key: str | None = None, **meta: Any) -> TapeEntry:
+        """Make the entry to append.
+
+        Args:
+            name: one of `EVENTS`; empty for the first one.
+            key: see `TapeEntry`.
+            **meta: the meta of the entry.
+        """
+        return event(name or self.EVENTS[0], self.payload(), key=key, **meta)
+
+
+def _thaw_object(value: object) -> Any:
+    """Copy a frozen JSON object, which msgspec does not know. Raise `NotImplementedError` for what is no JSON."""
+    if isinstance(value, MappingProxyType):
+        return thaw(value)
+    raise NotImplementedError(f"{type(value).__name__} is not JSON")
+
+
+F = TypeVar("F", bound=Fact)
+S = TypeVar("S", bound=Struct)
+
+
+def models_of(*facts: type[Fact]) -> dict[str, type[Fact]]:
+    """Return the classes of these facts by the names of their events. Raise `ValueError` if two have a name in common."""
+    found: dict[str, type[Fact]] = {}
+    for fact in facts:
+        for name in fact.EVENTS:
+            if name in found:
+                raise ValueError(f"{name} is a name of {found[name].__name__} and of {fact.__name__}")
+            found[name] = fact
+    return found
+
+
+class Cited(Generic[F]):
+    """A fact with its place on the tape. In a checkpoint it is its id alone: no words of people get into one.
+
+    Attributes:
+        fact: the fact.
+        id: of its entry.
+        date: when it was stored, ISO 8601 in UTC.
+        source: whose words it is made of.
+        is_revoked: the entry has the second name of the fact, which takes it back.
+    """
+
+    __slots__ = ("date", "fact", "id", "is_revoked", "source")
+
+    def __init__(
+        self,
+        fact: F,
+        id: int = 0,  # noqa: A002 - the field's name
+        date: str = "",
+        source: Source = Source.OWN,
+        *,
+        is_revoked: bool = False,
+    ) -> None:
+        self.fact, self.id, self.date, self.source, self.is_revoked = fact, id, date, source, is_revoked
+
+    @classmethod
+    def of(cls, kind: type[F], entry: TapeEntry) -> Cited[F]:
+        """Read an entry. Raise `TapeCorrupt` as `Fact.of` does."""
+        is_revoked = entry.name in kind.EVENTS[1:]
+        return cls(kind.of(entry), entry.id, entry.date, source_of(entry), is_revoked=is_revoked)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Cited) and (self.id, self.date, self.fact) == (other.id, other.date, other.fact)
+
+    def __hash__(self) -> int:
+        return hash((self.id, self.fact))
+
+    def __repr__(self) -> str:
+        return f"Cited({self.fact!r}, {self.id})"
+
+
+class Current(Generic[F]):
+    """The facts in force by their subjects, in the order of the tape. A fold changes it in place."""
+
+    def __init__(self, facts: Iterable[Cited[F]] = ()) -> None:
+        self._by_subject = {cited.fact.subject: cited for cited in facts}
+
+    def __iter__(self) -> Iterator[Cited[F]]:
+        return iter(self._by_subject.values())
+
+    def __len__(self) -> int:
+        return len(self._by_subject)
+
+    def __contains__(self, subject: object) -> bool:
+        return subject in self._by_subject
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Current) and [*self._by_subject.items()] == [*other._by_subject.items()]
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Current({[*self]!r})"
+
+    def find(self, subject: object) -> Cited[F] | None:
+        """Return the fact about this; None if there is none."""
+        return self._by_subject.get(subject)
+
+    def put(self, cited: Cited[F]) -> None:
+        """Add a fact in place of an earlier one about the same."""
+        self._by_subject.pop(cited.fact.subject, None)
+        self._by_subject[cited.fact.subject] = cited
+
+    def drop(self, subject: object) -> Cited[F] | None:
+        """Remove the fact about this; return it, or None if there is none."""
+        return self._by_subject.pop(subject, None)
+
+    def drop_if(self, has_ended: Callable[[Cited[F]], bool]) -> None:
+        """Remove the facts that have ended."""
+        for cited in [cited for cited in self if has_ended(cited)]:
+            del self._by_subject[cited.fact.subject]
+
+    def apply(self, cited: Cited[F]) -> None:
+        """Put a fact in force, or take it back if its entry says so."""
+        if cited.is_revoked:
+            self.drop(cited.fact.subject)
+        else:
+            self.put(cited)
+
+
+class FactState(Struct):
+    """A state that follows from facts. Subclasses have the fields, each with a default, and the folds.
+
+    A field is a `Current` or `Cited` fact, or what a checkpoint may hold as it is: ids, numbers and times, no words of
+    people. `fold` is a `functools.singledispatchmethod` with one function for each class of facts.
+
+    Attributes:
+        FACTS: the classes of the facts that it is made of.
+    """
+
+    FACTS: ClassVar[tuple[type[Fact], ...]] = ()
+
+    def fold(self, fact: Any, cited: Cited[Any], /) -> None:
+        """Change the state by one fact, which `cited` is with its place on the tape. It depends on nothing else."""
+        raise NotImplementedError
+
+    def apply(self, entries: Sequence[TapeEntry]) -> Self:
+        """Fold these entries in the order of the tape, and return the state. Erased ones and other events are ignored."""
+        kinds = _models(type(self).FACTS)
+        for entry in entries:
+            kind = kinds.get(entry.name or "")
+            if kind is not None and not entry.erased:
+                cited = Cited.of(kind, entry)
+                self.fold(cited.fact, cited)
+        return self
+
+
+@cache
+def _models(facts: tuple[type[Fact], ...]) -> Mapping[str, type[Fact]]:
+    return models_of(*facts)
+
+
+def encode_state(state: Struct) -> dict[str, Any]:
+    """Build what a checkpoint stores of a state: the ids of the facts, and everything else as it is."""
+    saved: dict[str, Any] = msgspec.to_builtins(state, enc_hook=_cite)
+    return saved
+
+
+def _cite(value: object) -> Any:
+    if isinstance(value, Cited):
+        return value.id
+    return [cited.id for cited in value] if isinstance(value, Current) else _thaw_object(value)
+
+
+def decode_state(kind: type[S], saved: JsonObject, cited: Sequence[TapeEntry]) -> S:
+    """Read a state with the entries that it cites.
+
+    Raises:
+        LookupError: one of them is missing.
+        TapeCorrupt: one of them is not the fact that it should be.
+        msgspec.ValidationError: what was saved does not have the shape of the state.
+    """
+    entries = {entry.id: entry for entry in cited}
+
+    def load(annotation: Any, value: Any) -> Any:
+        if not _is_current(annotation):
+            return _cite_as(annotation, entries[value])
+        return Current(_cite_as(annotation, entries[number]) for number in value)
+
+    return msgspec.convert(saved, kind, dec_hook=load)
+
+
+def _cite_as(annotation: Any, entry: TapeEntry) -> Cited[Any]:
+    """Read an entry as the fact of an annotation such as `Current[Audit]`, or as the one of several that has its name."""
+    (fact,) = get_args(annotation)
+    kinds = get_args(fact) or (fact,)
+    return Cited.of(next((kind for kind in kinds if entry.name in kind.EVENTS), kinds[0]), entry)
+
+
+def find_cited(kind: type[Struct], saved: JsonObject) -> list[int]:
+    """Return the ids of the entries that a saved state cites. Raise as `decode_state` does for another shape."""
+    found: list[int] = []
+
+    def collect(annotation: Any, value: Any) -> Any:
+        found.extend(value if _is_current(annotation) else [value])
+        return Current() if _is_current(annotation) else Cited(Fact())
+
+    msgspec.convert(saved, kind, dec_hook=collect)
+    return found
+
+
+def _is_current(annotation: Any) -> bool:
+    return getattr(annotation, "__origin__", None) is Current
