@@ -7,6 +7,7 @@ import os
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from bubbot.cli.commands import WRITE_COMMANDS, answer_command
 from bubbot.cli.main import COMMANDS
 from bubbot.errors import ConfigError, ConfirmationNeeded, ControlError, EntryNotFound
 from bubbot.ports import command
-from bubbot.ports.command import Command, CommandContext, CommandGroup
+from bubbot.ports.command import Command, CommandContext, CommandGroup, no_exclusion
 from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.store import open_store
 from bubbot.tape.provenance import Source, source_of
@@ -144,6 +145,7 @@ async def test_what_is_no_writing_command_is_refused(desk: CommandContext) -> No
 
 
 async def test_a_program_is_asked_before_and_confirms(desk: CommandContext) -> None:
+    desk = replace(desk, exclusive=no_exclusion)
     request = {"name": "memory save", "arguments": {"session": "work", "text": "Likes tea."}}
     assert await answer_command(desk, Settings(), request)
     other = {**request, "arguments": {"session": "work", "text": "Likes water."}}
