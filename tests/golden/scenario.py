@@ -295,7 +295,11 @@ async def go_on(stage: Stage) -> None:
 
 async def spend(stage: Stage) -> None:
     """Let the bot spend nearly all that it may, with a model whose window is small."""
-    prices = {"day": 50, "models": {"leaky": {"input_price": 1.0, "output_price": 1.0}}, "chats": {"dc:15": {"tokens_day": 20_000}}}
+    prices = {
+        "day": 50,
+        "models": {"leaky": {"input_price": 1.0, "output_price": 1.0}},
+        "chats": {"dc:15": {"tokens_day": 20_000}},
+    }
     async with stage.life({**SETTINGS, "budget": prices}):
         stage.model.context_tokens = 4_200
         await stage.say("dc:15", ",strategy compact")

@@ -189,7 +189,7 @@ class KeptPlatform:
 
 
 class Stage:
-    """A bot in its home, through several lives.
+    """A bot in its home, through several lives. `lives` is how many it has had already.
 
     Attributes:
         home: its folder.
@@ -203,7 +203,7 @@ class Stage:
 
     daemon: Daemon
 
-    def __init__(self, home: Path, *, as_found: bool = False) -> None:
+    def __init__(self, home: Path, *, as_found: bool = False, lives: int = 0) -> None:
         self.home = home
         self.acts_outside = not as_found
         self.clock = FixedClock()
@@ -213,10 +213,10 @@ class Stage:
         self.done: list[tuple[str, str]] = []
         self.before_sending: Callable[[str, MessagePart], Awaitable[None]] = _do_at_once
         self.before_answer: Callable[[], Awaitable[None]] = _do_at_once
-        self._acts = count(1)
+        self._acts = count(1 + 10_000 * lives)
         self._bytes = CountedBytes()
         self._ids = (f"id {number}" for number in count(1))
-        self._lives = count(1)
+        self._lives = count(1 + lives)
         self.sent = asyncio.Event()
         self.fired = asyncio.Event()
         self.fired.set()
