@@ -32,9 +32,9 @@ from bubbot.gateway import live
 from bubbot.home import Home
 from bubbot.ports.channel import ChannelEvent, Inbound, MessagePart, Outbound, Receipt, Receive, Sender
 from bubbot.ports.model import ModelEvent, ModelRequest, ModelTraits
+from bubbot.ports.store import LabelsWorkspace
 from bubbot.settings.loader import Settings
 from bubbot.tape.entry import timestamp
-from bubbot.ports.store import LabelsWorkspace
 from bubbot.tape.store import TapeStore
 from tests.approving import acting_tools
 from tests.doubles import START
@@ -317,10 +317,10 @@ class Stage:
     def copy_home(self, folder: Path) -> None:
         """Copy the home as a bot that is killed at this moment leaves it."""
         shutil.copytree(self.home, folder, ignore=shutil.ignore_patterns("*.db*", "*.lock"))
-        with closing(sqlite3.connect(self.home / "bubbot.db")) as database:
-            with closing(sqlite3.connect(folder / "bubbot.db")) as copy:
-                database.backup(copy)
-                copy.execute("PRAGMA journal_mode = WAL")
+        database, copy = sqlite3.connect(self.home / "bubbot.db"), sqlite3.connect(folder / "bubbot.db")
+        with closing(database), closing(copy):
+            database.backup(copy)
+            copy.execute("PRAGMA journal_mode = WAL")
 
     def write_config(self) -> None:
         """Write the `config.toml` that a command reads."""
