@@ -18,6 +18,7 @@ from tests.golden.surfaces import (
     expect,
     find_differences,
     find_faults,
+    list_change,
     read_changes,
     read_recorded,
     record,
@@ -71,6 +72,16 @@ def test_a_change_that_the_recorder_lists_is_read_as_it_was(tmp_path: Path, monk
     append_change(change)
     append_change(replace(change, value=""))
     assert read_changes() == [change, replace(change, value="")]
+
+
+def test_a_key_that_changes_again_is_listed_once_with_both_reasons(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(surfaces, "CHANGES", tmp_path / "changes.toml")
+    first, other = SurfaceChange("chat", "1 | ,x", "1", "First."), SurfaceChange("shell", "1 | ,x", "1", "Other.")
+    for change in (first, other, replace(first, value="2", reason="Second.")):
+        list_change(change)
+    assert read_changes() == [replace(first, value="2", reason="First. Second."), other]
 
 
 def test_every_kind_of_difference_is_found() -> None:
