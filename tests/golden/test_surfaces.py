@@ -45,7 +45,7 @@ def test_enough_is_recorded(name: str) -> None:
 def test_every_tool_of_the_reference_is_recorded() -> None:
     page = (ROOT / "docs" / "reference" / "tools.md").read_text(encoding="utf-8")
     named = re.findall(r"^\| `([a-z]+\.[a-z_]+)` \|", page, re.MULTILINE)
-    assert sorted(named) == sorted(read_recorded("tools")["(order)"])
+    assert sorted(named) == sorted(expect("tools")["(order)"])
 
 
 def test_each_listed_change_has_a_reason_and_changes_something() -> None:
