@@ -97,6 +97,25 @@ def test_a_stranger_is_let_in_by_the_code_and_out_again(tmp_path: Path) -> None:
     assert len(access(home, "history", "--limit", "2").splitlines()) == 2
 
 
+def test_what_one_person_may_do_is_told_with_the_reasons(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    assert (
+        access(home, "role", "chat", "7") == "7 is owner on chat:\nowner by the configuration: [channels.chat] owners\n"
+    )
+    assert not home.exists()
+    access(home, "grant", "chat", "42", "admin")
+    access(home, "grant-audit", "chat:42", "chat:7")
+    lines = access(home, "role", "chat", "42").splitlines()
+    assert lines[0] == "42 is admin on chat:"
+    assert re.fullmatch(r"admin by a grant of terminal \(command\) on \d{4}-\d\d-\d\d", lines[1])
+    assert re.fullmatch(r"auditor of chat:7, granted by terminal on \d{4}-\d\d-\d\d", lines[2])
+    told = json.loads(access(home, "role", "chat", "42", "--json"))
+    assert (told["role"], told["reasons"][0]["by"], told["audits"][0]["session"]) == ("admin", "terminal", "chat:7")
+    assert access(home, "role", "other", "42").startswith("42 is a stranger on other: ")
+    assert "not a configured channel" in refused(home, 2, "role", "nowhere", "42")
+    assert "not a numeric id" in refused(home, 2, "role", "chat", "ann")
+
+
 def test_who_is_let_in_where_nobody_is_owner_is_told_how_to_be_it(tmp_path: Path) -> None:
     home, nobody = tmp_path / "home", {"BUBBOT_CHANNELS__CHAT__KIND": "chat"}
     told = run(home, "access", "approve", "--yes", given_code(home, "42", "Ann"), env=nobody).stdout.decode()

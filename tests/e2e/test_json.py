@@ -84,6 +84,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "access audits": ("access", "audits"),
     "access revoke-audit": ("access", "revoke-audit", "anna", "default"),
     "access history": ("access", "history"),
+    "access role": ("access", "role", "telegram", "42"),
     "access revoke": ("access", "revoke", "telegram", "42"),
     "model install": ("model", "install", "--dry-run"),
     "reload": ("reload",),

@@ -65,6 +65,7 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "access list": [("access", "list")],
     "access pending": [("access", "pending")],
     "access history": [("access", "history")],
+    "access role": [("access", "role", "telegram", "42"), ("access", "role", "telegram\x9b", "42\x1b")],
     "access grant": [("access", "grant", "telegram", "42\x1b", "member")],
     "access group": [("access", "group", "telegram\x9b", "-1\x1b", "known")],
     "access revoke": [("access", "revoke", "telegram\x9b", "42")],

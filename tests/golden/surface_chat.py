@@ -468,6 +468,21 @@ OFF = """
 """
 """In a home that keeps the memory of chats alone."""
 
+ROLE = """
+1 | ,access.role 2
+1 | ,access.grant 4242 admin channel=telegram
+1 | ,audit telegram:4242 of discord:1
+2 | ,access.role 4242 channel=telegram
+1:de | ,access.role 4242 channel=telegram
+1:zh | ,access.role 4242 channel=telegram
+1:de | ,access.role 9999
+1:zh | ,access.role 9999
+1 | ,access.role
+1 | ,access.role ann
+1 | ,access.role 1 channel=nowhere
+3 | ,access.role 1
+1# | ,access.role 1
+"""
 SCRIPTS: Mapping[str, Sequence[str]] = {
     "access": [*ACCESS.split("\n"), *WRONG_CODES.split("\n")],
     "approvals": APPROVALS.split("\n"),
@@ -475,6 +490,7 @@ SCRIPTS: Mapping[str, Sequence[str]] = {
     "slash": SLASH.split("\n"),
     "more": MORE.split("\n"),
     "off": OFF.split("\n"),
+    "role": ROLE.split("\n"),
     **{
         language: [
             line.replace(" |", f":{language} |", 1) if line[:1].isdigit() else line for line in LANGUAGES.split("\n")

@@ -281,6 +281,15 @@ memory show work
 memory erase --user discord:1 <?N\n
 memory erase --user discord:1 <? Y \n
 memory erase --user discord:1 --json <?y\n
+access role --help
+access role
+access role discord 2
+access role discord 2 --json
+access role discord 9999
+access role nowhere 2
+[german] access role --help
+[german] access role discord 2
+[missing] access role discord 1
 """
 """In this order: each works on what those before it left."""
 

@@ -10,7 +10,8 @@ is listed in `tests/data/golden/changes.toml`, as `[[surface]]` with
     reason   why people and programs get something else now
 
 and the comparison takes that instead. Keys of lines begin with their number, so add lines at the end of a script only.
-`--list REASON` appends all present differences there with one reason; read them.
+`--list REASON` lists all present differences there with one reason, which follows the older one of a key that is listed
+already; read them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +158,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Compare, write, or list."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="record everything again")
-    parser.add_argument("--list", metavar="REASON", help="append the differences to changes.toml with this reason")
+    parser.add_argument("--list", metavar="REASON", help="list the differences in changes.toml with this reason")
     parser.add_argument("files", nargs="*", metavar="FILE", help=f"of {', '.join(RECORDERS)}; default: all")
     args = parser.parse_args(argv)
     count = 0
@@ -174,12 +175,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         for key, (expected, found) in differences.items():
             sys.stdout.write(f"{name}: {key}\n  - {json.dumps(expected)}\n  + {json.dumps(found)}\n")
             if args.list:
-                append_change(SurfaceChange(name, key, _text(found), args.list))
+                list_change(SurfaceChange(name, key, _text(found), args.list))
     return 1 if count and not args.list else 0
 
 
 def _text(value: Any) -> str:
     return "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def list_change(change: SurfaceChange) -> None:
+    """List a change, in place of an earlier one of the same key, whose reason stays before the new one."""
+    listed = read_changes()
+    for place, earlier in enumerate(listed):
+        if (earlier.file, earlier.key) == (change.file, change.key):
+            listed[place] = replace(change, reason=f"{earlier.reason} {change.reason}")
+            CHANGES.write_text("", encoding="utf-8")
+            for each in listed:
+                append_change(each)
+            return
+    append_change(change)
 
 
 def append_change(change: SurfaceChange) -> None:

@@ -18,6 +18,7 @@ from tests.golden.surfaces import (
     expect,
     find_differences,
     find_faults,
+    list_change,
     read_changes,
     read_recorded,
     record,
@@ -44,7 +45,7 @@ def test_enough_is_recorded(name: str) -> None:
 def test_every_tool_of_the_reference_is_recorded() -> None:
     page = (ROOT / "docs" / "reference" / "tools.md").read_text(encoding="utf-8")
     named = re.findall(r"^\| `([a-z]+\.[a-z_]+)` \|", page, re.MULTILINE)
-    assert sorted(named) == sorted(read_recorded("tools")["(order)"])
+    assert sorted(named) == sorted(expect("tools")["(order)"])
 
 
 def test_each_listed_change_has_a_reason_and_changes_something() -> None:
@@ -71,6 +72,16 @@ def test_a_change_that_the_recorder_lists_is_read_as_it_was(tmp_path: Path, monk
     append_change(change)
     append_change(replace(change, value=""))
     assert read_changes() == [change, replace(change, value="")]
+
+
+def test_a_key_that_changes_again_is_listed_once_with_both_reasons(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(surfaces, "CHANGES", tmp_path / "changes.toml")
+    first, other = SurfaceChange("chat", "1 | ,x", "1", "First."), SurfaceChange("shell", "1 | ,x", "1", "Other.")
+    for change in (first, other, replace(first, value="2", reason="Second.")):
+        list_change(change)
+    assert read_changes() == [replace(first, value="2", reason="First. Second."), other]
 
 
 def test_every_kind_of_difference_is_found() -> None:

@@ -289,6 +289,39 @@ class PersonDeclined(Struct, frozen=True):
     id: str
 
 
+class PersonAccess(Struct, frozen=True):
+    """What a person may do on a channel, and why.
+
+    Attributes:
+        channel: the name of the channel.
+        id: of the account.
+        role: what the person may do; `stranger` for nothing.
+        name: as the platform reported it; empty if unknown.
+        reasons: where the role comes from, of the configuration and of the tape; the highest counts. Empty for a stranger.
+        audits: the chats whose tapes the person may see.
+    """
+
+    channel: str
+    id: str
+    role: Literal["stranger", "member", "admin", "owner"]
+    name: str = ""
+    reasons: tuple[AccessRow, ...] = ()
+    audits: tuple[AuditRow, ...] = ()
+
+    def describe(self, caller: Caller) -> str:
+        """Say the role, then a line for each reason and each grant of an auditor."""
+        say, role = caller.texts.say, caller.texts.role(self.role)
+        name = "PersonAccess.known" if self.reasons else "PersonAccess.stranger"
+        lines = [say(name, channel=self.channel, id=self.id, name=format_name(self.name), role=role)]
+        for reason in self.reasons:
+            told = {"channel": self.channel, "by": reason.by, "method": reason.method, **reason.values(caller)}
+            lines.append(say(f"PersonAccess.{reason.variant}", **told))
+        lines += [
+            say("PersonAccess.audit", session=each.session, by=each.by, day=each.granted[:10]) for each in self.audits
+        ]
+        return "\n".join(lines)
+
+
 class AccessChange(Struct, frozen=True):
     """A permission after a change.
 

@@ -56,6 +56,7 @@ from bubbot.features.access.results import (
     GroupChange,
     GroupRow,
     PendingCode,
+    PersonAccess,
     PersonDeclined,
     ReadingChange,
     ReadingRow,
@@ -243,20 +244,7 @@ class AccessService:
     @command("access list", **_LISTS)
     async def list_access(self) -> AccessList:
         """Show who may speak, in which role and why, and in which groups."""
-        granted = (
-            AccessRow(
-                each.fact.channel,
-                each.fact.id,
-                parse_role(each.fact.role),
-                each.fact.name,
-                "grant",
-                each.fact.by,
-                each.fact.how,
-                each.date,
-                each.fact.channel in self._configured,
-            )
-            for each in sorted(self._state.grants, key=lambda each: (each.fact.channel, int(each.fact.id)))
-        )
+        grants = sorted(self._state.grants, key=lambda each: (each.fact.channel, int(each.fact.id)))
         decided = (
             GroupRow(
                 each.fact.channel,
@@ -270,7 +258,38 @@ class AccessService:
             for each in self.list_groups()
         )
         people, groups = _configured_people(self._configured), _configured_groups(self._configured)
-        return AccessList((*people, *granted), (*groups, *decided))
+        return AccessList((*people, *map(self._granted_row, grants)), (*groups, *decided))
+
+    @command(
+        "access role <channel> <id>",
+        chat=("access.role",),
+        form="<id> channel=<channel>",
+        example="telegram 42",
+        role=Role.ADMIN,
+        effect=READS_PEOPLE,
+        is_direct=True,
+        help=_help("What a person may do, and why", ",access.role 4242", ",access.role 4242 channel=telegram"),
+    )
+    async def find_role(self, caller: Caller, args: PersonArgs) -> PersonAccess:
+        """Show what a person may do on a channel and why, and which tapes they may see as an auditor."""
+        channel, sender_id = args.channel or caller.channel, numeric_id(args.id)
+        account = channel, sender_id
+        grant = self._state.grants.find(account)
+        audits = tuple(
+            _audit_row(each) for each in self._sorted_audits() if (each.fact.channel, each.fact.id) == account
+        )
+        if grant is None and not audits:
+            self._check_channel(channel)
+        configured = [row for row in _configured_people(self._configured) if (row.channel, row.id) == account]
+        granted = [self._granted_row(grant)] if grant else []
+        return PersonAccess(
+            channel,
+            sender_id,
+            self.role(channel, sender_id).value,
+            grant.fact.name if grant else self._name_of(channel, sender_id),
+            (*configured, *granted),
+            audits if caller.role is Role.OWNER else (),  # who sees which tape is for owners
+        )
 
     @command("access pending", rows="codes", **_LISTS)
     async def list_pending(self) -> list[PendingCode]:
@@ -501,8 +520,7 @@ class AccessService:
     )
     async def list_audits(self) -> list[AuditRow]:
         """List which auditors may see the tapes of which chats."""
-        grants = sorted(self._state.audits, key=lambda each: each.fact.subject)
-        return [AuditRow(each.fact.auditor, each.fact.session, each.fact.by, each.date) for each in grants]
+        return [_audit_row(each) for each in self._sorted_audits()]
 
     @command(
         "access grant-audit <auditor> <session>",
@@ -548,6 +566,23 @@ class AccessService:
             AccessEvent(entry.id, entry.date, (entry.name or "").removeprefix("access/"), entry.data)
             for entry in entries
         ]
+
+    def _sorted_audits(self) -> list[Cited[Audit]]:
+        return sorted(self._state.audits, key=lambda each: each.fact.subject)
+
+    def _granted_row(self, grant: Cited[RoleGranted]) -> AccessRow:
+        fact = grant.fact
+        return AccessRow(
+            fact.channel,
+            fact.id,
+            parse_role(fact.role),
+            fact.name,
+            "grant",
+            fact.by,
+            fact.how,
+            grant.date,
+            fact.channel in self._configured,
+        )
 
     async def _put(self, caller: Caller, grant: Reading | Audit) -> bool:
         """Append a grant of an owner; return false if it is in force already."""
@@ -861,6 +896,10 @@ def _configured_people(people: Mapping[str, ListedPeople]) -> Iterable[AccessRow
     for channel, listed in sorted(people.items()):
         for sender_id, role in listed.listed_roles().items():
             yield AccessRow(channel, sender_id, parse_role(role))
+
+
+def _audit_row(audit: Cited[Audit]) -> AuditRow:
+    return AuditRow(audit.fact.auditor, audit.fact.session, audit.fact.by, audit.date)
 
 
 def _configured_groups(people: Mapping[str, ListedPeople]) -> Iterable[GroupRow]:
