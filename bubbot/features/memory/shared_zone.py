@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict, field, replace
+from dataclasses import field
 from datetime import date, timedelta, tzinfo
 from typing import TypeAlias
+
+from msgspec.structs import asdict, replace
 
 from bubbot.errors import EntryNotFound
 from bubbot.features.memory.block import ScopedMemory
 from bubbot.features.memory.changes import (
-    CLEARED,
-    FORGOT,
-    NOTED,
-    RESTORED,
-    SAVED,
     ZONE_PROJECTION,
     ChangeOrigin,
     ZoneChangesView,
@@ -25,6 +22,15 @@ from bubbot.features.memory.changes import (
     stripped_lines,
     trace_lines,
     without_old_notes,
+)
+from bubbot.features.memory.facts import (
+    MemoryCleared,
+    MemoryForgot,
+    MemoryNoted,
+    MemoryRestored,
+    MemorySaved,
+    RestoredNote,
+    ZoneChange,
 )
 from bubbot.features.memory.scopes import (
     WORKSPACE_TAPE,
@@ -39,7 +45,7 @@ from bubbot.features.memory.views import DailyNote, MemorySnapshot, MemoryVersio
 from bubbot.features.memory.zone import MemoryZone, check_size, missing_version_text
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
-from bubbot.tape.entry import JsonObject, TapeEntry, event
+from bubbot.tape.entry import TapeEntry
 from bubbot.tape.fork import MergeResult
 from bubbot.tape.handle import Clock
 from bubbot.tape.projection import ProjectedTape
@@ -56,15 +62,35 @@ MAX_CACHED_ZONES = 1_000
 
 
 @dataclass(frozen=True, slots=True)
+class StoredMemory:
+    """What a tape of shared memory holds.
+
+    Attributes:
+        memory: the memory.
+        head: the newest entry of the tape; 0 if it has none.
+    """
+
+    memory: MemorySnapshot
+    head: int
+
+    def with_staged(self, entries: Sequence[TapeEntry]) -> MemorySnapshot:
+        """Return the memory after entries that a fork has staged, as if nobody else wrote before its merge."""
+        if not entries:
+            return self.memory
+        numbered = [entry.with_id(self.head + place) for place, entry in enumerate(entries, 1)]
+        return ZoneState(self.memory).apply(numbered).memory
+
+
+@dataclass(frozen=True, slots=True)
 class PinnedZones:
     """What a turn has read of shared memory: it sees the same until it ends, and its own changes.
 
     Attributes:
-        states: by tape.
+        memories: by tape.
         tapes: the tapes of each scope; the first one is written.
     """
 
-    states: dict[str, ZoneState] = field(default_factory=dict)
+    memories: dict[str, StoredMemory] = field(default_factory=dict)
     tapes: dict[Scope, tuple[str, ...]] = field(default_factory=dict)
 
 
@@ -74,14 +100,14 @@ class ZoneTapes:
 
     Attributes:
         names: the tapes; the first one is written, all are read.
-        read: returns the state of one, with what was changed here already.
+        read: returns the memory of one, with what was changed here already.
         write: adds changes to one.
         fetch: returns all stored changes of one.
         find_source: returns how foreign the words of the writer are.
     """
 
     names: tuple[str, ...]
-    read: Callable[[str], Awaitable[ZoneState]]
+    read: Callable[[str], Awaitable[MemorySnapshot]]
     write: Callable[[str, Sequence[TapeEntry]], Awaitable[None]]
     fetch: Callable[[str], Awaitable[tuple[TapeEntry, ...]]]
     find_source: Callable[[], Source] = lambda: Source.OWN
@@ -154,14 +180,14 @@ class SharedZone:
             saved = merge_lines(memory.long_term, (), own_lost) if place else text
             if saved != memory.long_term and (own_lost or not place):
                 present = stripped_lines(memory.long_term)
-                added = [
+                added = tuple(
                     number
                     for number, line in enumerate(saved.splitlines())
                     if line.strip() and line.strip() not in present
-                ]
+                )
                 copied = memory.provenance if place else Source.OWN
-                data = {"content": saved, "base": memory.version, "new_lines": added, "lost": own_lost}
-                await self._write(name, SAVED, data, copied)
+                fact = MemorySaved(saved, memory.version, added, tuple(own_lost))
+                await self._write(name, fact, copied)
         return lost
 
     async def append_daily(self, content: str, date: str | None = None) -> None:
@@ -178,7 +204,7 @@ class SharedZone:
         notes = {note.date: note.content for note in current.dailies}
         notes[day] = f"{notes[day]}\n{text}" if day in notes else text
         check_size(current, replace(current, dailies=tuple(DailyNote(*note) for note in sorted(notes.items()))))
-        await self._write(self._tapes.names[0], NOTED, {"date": day, "content": text})
+        await self._write(self._tapes.names[0], MemoryNoted(day, text))
 
     async def forget(self, text: str) -> list[str]:
         """Remove every line that contains the text. Return the removed lines. Raise `ValueError` for an empty text."""
@@ -189,7 +215,7 @@ class SharedZone:
         for name, memory in await self._read_tapes():
             lost = forget_lines(memory, needle, "")[1]
             if lost:
-                await self._write(name, FORGOT, {"text": text})
+                await self._write(name, MemoryForgot(text))
                 removed += [line for line in lost if line not in removed]
         return removed
 
@@ -205,8 +231,9 @@ class SharedZone:
         older = without_old_notes(older, self.today(), self._retention_days)
         if not older.has_same_content(current):
             check_size(current, older)
-            data = {"version": version, "sources": sorted(filter(None, sessions)), **_restored_data(older)}
-            await self._write(self._tapes.names[0], RESTORED, data, older.most_foreign)
+            sources = tuple(sorted(filter(None, sessions)))
+            fact = MemoryRestored(version, sources, older.long_term, _restored_notes(older))
+            await self._write(self._tapes.names[0], fact, older.most_foreign)
 
     async def import_snapshot(self, content: MemorySnapshot) -> None:
         """Replace the whole memory, on all its tapes; the changes before stay on them."""
@@ -214,28 +241,29 @@ class SharedZone:
         check_size(tapes[0][1], content)
         for name, memory in tapes[1:]:
             if not memory.is_empty:
-                await self._write(name, CLEARED, {})
+                await self._write(name, MemoryCleared())
         if not content.has_same_content(tapes[0][1]):
             # A file may hold words from anywhere.
-            await self._write(tapes[0][0], RESTORED, {"version": 0, **_restored_data(content)}, Source.WORLD)
+            fact = MemoryRestored(0, long_term=content.long_term, notes=_restored_notes(content))
+            await self._write(tapes[0][0], fact, Source.WORLD)
 
     async def clear(self) -> None:
         """Empty the memory; the changes before stay on the tapes."""
         for name, memory in await self._read_tapes():
             if not memory.is_empty:
-                await self._write(name, CLEARED, {})
+                await self._write(name, MemoryCleared())
 
     async def _read_tapes(self) -> list[tuple[str, MemorySnapshot]]:
-        memories = [(name, (await self._tapes.read(name)).memory) for name in self._tapes.names]
+        memories = [(name, await self._tapes.read(name)) for name in self._tapes.names]
         if not any(memory.dailies for _, memory in memories):
             return memories
         today, days = self.today(), self._retention_days
         return [(name, without_old_notes(memory, today, days)) for name, memory in memories]
 
-    async def _write(self, tape: str, name: str, data: JsonObject, copied: Source = Source.OWN) -> None:
+    async def _write(self, tape: str, fact: ZoneChange, copied: Source = Source.OWN) -> None:
         """Write a change. `copied`: how foreign the words are that it takes from the memory itself."""
         mark = stamp_of(most_foreign(copied, self._tapes.find_source()))
-        await self._tapes.write(tape, [event(name, {**data, **asdict(self._origin)}, **mark)])
+        await self._tapes.write(tape, [replace(fact, **asdict(self._origin)).to_entry(**mark)])
 
 
 class SharedZones:
@@ -259,8 +287,8 @@ class SharedZones:
         """Open a memory for a turn that has access to it (see `choose_zones`)."""
         names = await self._pin_tapes(turn, scope)
 
-        async def read(tape: str) -> ZoneState:
-            return (await self._pin_state(turn, tape)).apply_staged(turn.tape.staged_entries(tape))
+        async def read(tape: str) -> MemorySnapshot:
+            return (await self._pin_memory(turn, tape)).with_staged(turn.tape.staged_entries(tape))
 
         async def write(tape: str, entries: Sequence[TapeEntry]) -> None:
             turn.tape.stage(tape, entries)
@@ -279,7 +307,10 @@ class SharedZones:
             if projected := self._projected.get(tape):
                 await projected.follow(stored)
 
-        names = ZoneTapes(tapes, self._load, write, self._read_changes)
+        async def read(tape: str) -> MemorySnapshot:
+            return (await self._load(tape)).memory
+
+        names = ZoneTapes(tapes, read, write, self._read_changes)
         return SharedZone(scope, names, ChangeOrigin(), now=self._now, zone=zone, retention_days=retention_days)
 
     async def erase(self, tapes: Sequence[str]) -> int:
@@ -328,8 +359,8 @@ class SharedZones:
         """Return true if nothing was ever kept in a memory that the turn has access to."""
         pinned = pin_zones(turn)
         for tape in pinned.tapes.get(scope) or await self._pin_tapes(turn, scope):
-            state = pinned.states.get(tape) or await self._pin_state(turn, tape)
-            if state.head or turn.tape.staged_entries(tape):
+            stored = pinned.memories.get(tape) or await self._pin_memory(turn, tape)
+            if stored.head or turn.tape.staged_entries(tape):
                 return False
         return True
 
@@ -340,12 +371,12 @@ class SharedZones:
             pinned.tapes[scope] = await self._find_tapes(turn, scope)
         return pinned.tapes[scope]
 
-    async def _pin_state(self, turn: Turn, tape: str) -> ZoneState:
+    async def _pin_memory(self, turn: Turn, tape: str) -> StoredMemory:
         """Return what a tape held when the turn first asked."""
-        states = pin_zones(turn).states
-        if tape not in states:
-            states[tape] = await self._load(tape)
-        return states[tape]
+        memories = pin_zones(turn).memories
+        if tape not in memories:
+            memories[tape] = await self._load(tape)
+        return memories[tape]
 
     async def _find_tapes(self, turn: Turn, scope: Scope) -> tuple[str, ...]:
         if scope is Scope.WORKSPACE:
@@ -355,13 +386,13 @@ class SharedZones:
     async def _read_changes(self, tape: str) -> tuple[TapeEntry, ...]:
         return await self._open_tape(tape).read(ZoneChangesView())
 
-    async def _load(self, tape: str) -> ZoneState:
+    async def _load(self, tape: str) -> StoredMemory:
         projected = self._projected.pop(tape, None) or ProjectedTape(ZONE_PROJECTION, self._open_tape(tape))
         self._projected[tape] = projected  # before it is read: what is merged meanwhile must not be missed
         if len(self._projected) > MAX_CACHED_ZONES:
             del self._projected[next(iter(self._projected))]
         await projected.ensure_loaded()
-        return ZoneState(projected.state.memory, projected.position)
+        return StoredMemory(projected.state.memory, projected.position)
 
 
 def pin_zones(turn: Turn) -> PinnedZones:
@@ -390,6 +421,5 @@ def join_memories(memories: Sequence[MemorySnapshot]) -> MemorySnapshot:
     return joined
 
 
-def _restored_data(memory: MemorySnapshot) -> JsonObject:
-    notes = [{"date": note.date, "content": note.content} for note in memory.dailies]
-    return {"long_term": memory.long_term, "notes": notes}
+def _restored_notes(memory: MemorySnapshot) -> tuple[RestoredNote, ...]:
+    return tuple(RestoredNote(note.date, note.content) for note in memory.dailies)

@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
+from msgspec import Struct, to_builtins
 from pydantic import model_validator
 
 from bubbot.errors import ConfigError, EntryNotFound, MemoryTooLarge
@@ -19,7 +20,6 @@ from bubbot.features.memory.zone import MemoryZone, format_versions
 from bubbot.identity import is_id
 from bubbot.ports.command import Argument, CommandContext, CommandGroup, CommandResult, ShellInput, command, read_as_of
 from bubbot.ports.tool import ToolArgs
-from bubbot.records import dataclass, json_data
 from bubbot.texts import Texts
 
 EXIT_NO_CHANGE = 1
@@ -149,8 +149,7 @@ class ImportMemory(Owner):
     replace: bool
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryResult:
+class MemoryResult(Struct, frozen=True):
     """What a session remembers.
 
     Attributes:
@@ -164,8 +163,7 @@ class MemoryResult:
     versions: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryErased:
+class MemoryErased(Struct, frozen=True):
     """Memory that was erased.
 
     Attributes:
@@ -177,8 +175,7 @@ class MemoryErased:
     entries: int
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryChange:
+class MemoryChange(Struct, frozen=True):
     """A change of what a session remembers.
 
     Attributes:
@@ -265,7 +262,7 @@ async def show(context: CommandContext, args: ShowMemory) -> CommandResult:
     if versions:
         text += f"\nOn the tape: {format_versions(versions, Texts())}."
         text += f" `bubbot memory restore {_reference(args)} N` brings one back.\n"
-    return CommandResult(text, data=json_data(MemoryResult(label, snapshot, tuple(sorted(versions)))))
+    return CommandResult(text, data=to_builtins(MemoryResult(label, snapshot, tuple(sorted(versions)))))
 
 
 @command("memory export", example="memory export default memory.md")
@@ -305,7 +302,7 @@ async def erase(context: CommandContext, args: EraseMemory) -> CommandResult:
     text = f"Erased all memory of {_owner_name(args)}: {erased} {'entry' if erased == 1 else 'entries'}."
     note = " What was said in chats stays on their tapes." if erased else ""
     code = 0 if erased else EXIT_NO_CHANGE
-    return CommandResult(f"{text}{note}\n", code, data=json_data(MemoryErased(label, erased)))
+    return CommandResult(f"{text}{note}\n", code, data=to_builtins(MemoryErased(label, erased)))
 
 
 def read_saved_text(args: SaveMemory, files: ShellInput) -> SaveMemory:
@@ -368,7 +365,7 @@ async def forget(context: CommandContext, args: ForgetMemory) -> CommandResult:
         removed = await zone.forget(args.text or "")
         after = await zone.read()
     if not removed:
-        data = json_data(MemoryChange(label, changed=False, memory=after, previous=before.version))
+        data = to_builtins(MemoryChange(label, changed=False, memory=after, previous=before.version))
         return CommandResult(f"No line contains {args.text!r}; nothing was removed.\n", EXIT_NO_CHANGE, data=data)
     note = "Older versions remain on the tape with these lines, and so does what was said.\n"
     return _change_result(before, after, args, label, removed, note=note)
@@ -448,7 +445,7 @@ def _change_result(
     lines = tuple(line.strip() for line in removed or ())
     data = MemoryChange(label, after.seal_id != before.seal_id, after, before.version, lines, left_out)
     text = _describe_change(before, after, label, _reference(args), removed)
-    return CommandResult(text + note, data=json_data(data))
+    return CommandResult(text + note, data=to_builtins(data))
 
 
 def _describe_change(

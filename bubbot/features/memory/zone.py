@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from datetime import date, timedelta, tzinfo
+
+from msgspec.structs import replace
 
 from bubbot.errors import EntryNotFound, MemoryTooLarge
 from bubbot.features.memory.block import MAX_SECTION_CHARS, build_memory_block
+from bubbot.features.memory.facts import DayText, LongTermText
 from bubbot.features.memory.views import (
-    DAILY,
-    LONG_TERM,
     DailyNote,
     MemorySnapshot,
     MemoryVersion,
@@ -24,7 +24,7 @@ from bubbot.features.memory.views import (
     tidy_text,
 )
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL, anchor
-from bubbot.tape.entry import TapeEntry, event, timestamp
+from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.handle import Clock, TapeHandle, spans_of
 from bubbot.tape.provenance import PROVENANCE, Source, most_foreign
 from bubbot.tape.query import fold_text
@@ -252,17 +252,15 @@ def _entries(snapshot: MemorySnapshot) -> list[TapeEntry]:
     them. The anchors are as foreign as the version.
     """
     state = {"version": snapshot.version}
-    long_term = {"content": snapshot.long_term, "updated_at": snapshot.long_term_updated_at}
+    long_term = LongTermText(snapshot.long_term, snapshot.long_term_updated_at)
     notes = [
-        event(
-            DAILY, {"date": note.date, "content": note.content, "updated_at": note.updated_at}, **_mark(note.provenance)
-        )
+        DayText(note.date, note.content, note.updated_at).to_entry(**_mark(note.provenance))
         for note in snapshot.dailies
     ]
     mark = _mark(snapshot.most_foreign)
     return [
         anchor(MEMORY_OPEN, state, window=False, meta=mark),
-        *([event(LONG_TERM, long_term, **_mark(snapshot.provenance))] if snapshot.long_term else []),
+        *([long_term.to_entry(**_mark(snapshot.provenance))] if snapshot.long_term else []),
         *notes,
         anchor(MEMORY_SEAL, state, window=False, meta=mark),
     ]

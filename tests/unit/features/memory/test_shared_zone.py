@@ -11,6 +11,7 @@ from itertools import product
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from bubbot.errors import EntryNotFound, MemoryTooLarge
 from bubbot.features.memory import shared_zone
@@ -742,8 +743,7 @@ class TestFold:
         assert merge_lines("a\nb\n\nc", [], [" b"]) == "a\n\nc"
 
     def test_foreign_entries_change_nothing(self) -> None:
-        state = ZoneState().apply([event("other", {"x": 1}).with_id(7)])
-        assert (state.memory, state.head) == (MemorySnapshot(), 7)
+        assert ZoneState().apply([event("other", {"x": 1}).with_id(7)]).memory == MemorySnapshot()
 
     async def test_dropping_what_is_in_memory_gives_the_same_answers(
         self, memory_store: InMemoryStore, clock: SteppingClock
@@ -816,13 +816,13 @@ class TestBlock:
             for day, source in (("2026-11-19", Source.WORLD), ("2026-11-20", Source.OWN), ("2026-11-21", Source.PEOPLE))
         )
         for provenance in Source:
-            memory = replace(_memory(long_term="y"), dailies=notes, provenance=provenance)
+            memory = structs.replace(_memory(long_term="y"), dailies=notes, provenance=provenance)
             nodes = plan_block([ScopedMemory(Scope.USER, memory)], BlockPolicy(), today=today())  # type: ignore[arg-type]
             assert [(node.part, node.provenance) for node in nodes] == [
                 ("long_term", provenance), ("today", Source.PEOPLE), ("recent", Source.WORLD),
             ]  # fmt: skip
             assert memory.most_foreign is Source.WORLD
-        assert replace(memory, dailies=notes[1:2], long_term="").most_foreign is Source.OWN
+        assert structs.replace(memory, dailies=notes[1:2], long_term="").most_foreign is Source.OWN
 
     def test_what_is_older_than_the_recent_days_is_named_and_not_shown(self, today: Callable[[], object]) -> None:
         memory = _memory(("2026-11-12", "a"), ("2026-11-13", "bb"), ("2026-11-14", "ccc"))

@@ -27,7 +27,7 @@ async def test_memory_is_shown_as_it_was_at_an_entry(chat: TapeService, store: T
     for as_of, word, versions in ((None, "coffee", [1, 2]), (heads[1], "coffee", [1, 2]), (heads[0], "tea", [1])):
         shown = await show.run(context, ShowMemory(session=chat.name, as_of=as_of))
         assert shown.data is not None
-        assert (shown.data["memory"]["long_term"], shown.data["versions"]) == (f"Likes {word}.", versions)
+        assert (shown.data["memory"]["long_term"], [*shown.data["versions"]]) == (f"Likes {word}.", versions)
     # In the midst of the batch of a version that version is not sealed yet.
     shown = await show.run(context, ShowMemory(session=chat.name, as_of=heads[1] - 1))
     assert "Likes tea." in shown.text
