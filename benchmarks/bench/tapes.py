@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
@@ -38,14 +38,19 @@ async def build(home: Path, entries: int, chats: int = 1) -> float:
     configured(home, words.script(), {})
     with (home / "config.toml").open("a") as settings:
         settings.write("[search]\nindex = false\n")  # filling it beside what is measured would be measured with it
+    return await fill(home, {name(chat): entries for chat in range(chats)})
+
+
+async def fill(home: Path, sizes: Mapping[str, int]) -> float:
+    """Write a tape of so many entries under each name into the database of a home; return the seconds it took."""
     begun, vocabulary = time.perf_counter(), words.Words()
     store = await open_store(home / "bubbot.db", salt=os.urandom, now=now)
     try:
         await store.workspace(WORKSPACE)
         waiting: list[Batch] = []
-        for chat in range(chats):
+        for tape, entries in sizes.items():
             for batch in _batches(words.tape(entries, vocabulary)):
-                waiting.append(Batch(name(chat), batch))
+                waiting.append(Batch(tape, batch))
                 if sum(len(one.entries) for one in waiting) >= BATCH:
                     await store.append(waiting)
                     waiting = []

@@ -63,10 +63,17 @@ class Bench:
     daemon: Process
     people: Mapping[str, Process]
 
-    async def talk(self, messages: int, ahead: int, spread: float = 0.0) -> dict[str, Any]:
-        """Every chat on every platform; seconds from the first message to the last answer, how long each waited, and
-        the rate of the middle half of the answers, when nothing starts or ends. `spread`: see `people`."""
-        question = {"messages": messages, "ahead": ahead, "spread": spread}
+    async def talk(
+        self, messages: int, ahead: int, spread: float = 0.0, chats: Sequence[int] | None = None
+    ) -> dict[str, Any]:
+        """Let every chat on every platform talk, or only `chats` of each.
+
+        Return seconds from the first message to the last answer, how long each waited, and the rate of the middle half
+        of the answers, when nothing starts or ends. `spread`: see `people`.
+        """
+        question: dict[str, Any] = {"messages": messages, "ahead": ahead, "spread": spread}
+        if chats is not None:
+            question["chats"] = list(chats)
         replies = await asyncio.gather(*(one.ask(question) for one in self.people.values()))
         ends = sorted(end for one in replies for end in one["ends"])
         middle = ends[len(ends) // 4 : len(ends) * 3 // 4 + 1]

@@ -4,7 +4,7 @@ HOW is `joined` if one answer may be to several messages, `failing` if a sentenc
 
 It says `{"table": ...}` for `config.toml` at once. Asked `{"messages": 10, "ahead": 4, "spread": 0}` it lets every chat
 say so many messages more, at most `ahead` of them unanswered, the chats beginning within `spread` seconds, and tells `{"answered": 17}` meanwhile and the figures in the end;
-asked `{"faults": true}` it looks at every chat.
+with `"chats": [0, 3]` only these say something. Asked `{"faults": true}` it looks at every chat.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from benchmarks.soak import words
 from benchmarks.soak.platforms import PLATFORMS, Platform
@@ -35,11 +36,11 @@ class People:
         self._told = 0.0
         self.answered = 0
 
-    async def talk(self, messages: int, ahead: int, spread: float) -> Message:
-        """Every chat says so many messages more; returns when each has been answered."""
-        goal = [said + messages for said in self._said]
+    async def talk(self, messages: int, ahead: int, spread: float, chats: Sequence[int]) -> Message:
+        """Let these chats say so many messages more; return when each has been answered."""
+        goal = [said + messages * (chat in chats) for chat, said in enumerate(self._said)]
         waits, ends, begun = list[float](), list[float](), time.monotonic()
-        starting = asyncio.create_task(self._start(goal, ahead, spread))
+        starting = asyncio.create_task(self._start(goal, ahead, spread, chats))
         while not starting.done() or any(self._open):
             await self._platform.changed(TOLD_EVERY)
             for chat, text in self._platform.news():
@@ -53,16 +54,16 @@ class People:
         tell({"answered": self.answered})
         return {"begun": begun, "ends": ends, "waits": [round(wait, 4) for wait in waits]}
 
-    async def _start(self, goal: list[int], ahead: int, spread: float) -> None:
+    async def _start(self, goal: list[int], ahead: int, spread: float, chats: Sequence[int]) -> None:
         """The first messages: all chats say their first, then all their second; or one chat after another."""
         if spread:
-            for chat in range(len(goal)):
+            for chat in chats:
                 for _ in range(ahead):
                     self._say(chat, goal[chat])
-                await asyncio.sleep(spread / len(goal))
+                await asyncio.sleep(spread / len(chats))
             return
         for _ in range(ahead):
-            for chat in range(len(goal)):
+            for chat in chats:
                 self._say(chat, goal[chat])
 
     def faults(self) -> list[str]:
@@ -107,13 +108,14 @@ async def main(name: str, chats: int, how: str) -> None:
         people = People(name, platform, chats, how)
         tell({"table": dict(platform.table())})
         async for question in asked():
-            tell({"reply": await _reply(people, question)})
+            tell({"reply": await _reply(people, question, chats)})
 
 
-async def _reply(people: People, question: Mapping[str, float]) -> Message | list[str]:
+async def _reply(people: People, question: Mapping[str, Any], chats: int) -> Message | list[str]:
     if "faults" in question:
         return people.faults()
-    return await people.talk(int(question["messages"]), int(question["ahead"]), question.get("spread", 0.0))
+    talking = question.get("chats", range(chats))
+    return await people.talk(int(question["messages"]), int(question["ahead"]), question.get("spread", 0.0), talking)
 
 
 if __name__ == "__main__":

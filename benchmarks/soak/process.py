@@ -109,22 +109,25 @@ def _target(handle: Path) -> str:
 
 
 @asynccontextmanager
-async def started(name: str, folder: Path, module: str, arguments: Sequence[str]) -> AsyncIterator[Process]:
-    """A process of this module for the block; it ends with the block, whatever happens.
+async def started(
+    name: str, folder: Path, module: str, arguments: Sequence[str], *, python: str = sys.executable, tree: Path = ROOT
+) -> AsyncIterator[Process]:
+    """A process of this module for the block; it ends with the block, whatever happens. `tree` holds its code.
 
     It is in a session of its own, so that Ctrl-C goes to the soak alone, and ends by itself when the soak has died.
     """
     errors = folder / f"{name}.log"
     kept = {key: value for key, value in os.environ.items() if key in ("PATH", "LANG", "TMPDIR")}  # noqa: TID251
+    kept["PYTHONPATH"] = str(tree)  # an installed copy of the code never counts
     with errors.open("ab") as log:
         child = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", module, *arguments),
+            *(python, "-m", module, *arguments),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=log,
             limit=LINE,
             env=kept,
-            cwd=ROOT,
+            cwd=tree,
             start_new_session=True,
         )
     process = Process(name, child, errors)

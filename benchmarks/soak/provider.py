@@ -1,7 +1,7 @@
-"""A model provider that fails now and then: python -m benchmarks.soak.provider SECONDS.
+"""A model provider that fails now and then: python -m benchmarks.soak.provider SECONDS [steady].
 
 It speaks the OpenAI protocol over HTTP, keeps connections open as providers do, and answers after SECONDS. Of every
-twenty requests one is refused with 401, one with 429 and `Retry-After`, one answer is cut in the middle, one before its
+twenty requests, unless it is `steady`, one is refused with 401, one with 429 and `Retry-After`, one answer is cut in the middle, one before its
 first word, and one request is never answered. It says `{"address": ...}` at once; asked anything, it tells how often it
 did what.
 """
@@ -12,6 +12,7 @@ import asyncio
 import json
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from aiohttp import web
@@ -27,14 +28,15 @@ CYCLE = 20
 class Provider:
     """Answers each request with the last message of its user, and counts."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, faults: Mapping[int, str] = FAULTS) -> None:
         self._seconds = seconds
+        self._faults = faults
         self.counts: Counter[str] = Counter()
 
     async def complete(self, request: web.Request) -> web.StreamResponse:
         """Answer one request, or fail at it."""
         body = await request.json()
-        fault = FAULTS.get(self.counts["requests"] % CYCLE, "")
+        fault = self._faults.get(self.counts["requests"] % CYCLE, "")
         self.counts["requests"] += 1
         self.counts[fault or "answered"] += 1
         await asyncio.sleep(self._seconds)
@@ -86,9 +88,9 @@ def _chunk(delta: dict[str, Any], finish: str | None = None) -> bytes:
     return f"data: {json.dumps(chunk)}\n\n".encode()
 
 
-async def main(seconds: float) -> None:
+async def main(seconds: float, *, steady: bool) -> None:
     """Serve until standard input closes."""
-    provider = Provider(seconds)
+    provider = Provider(seconds, {} if steady else FAULTS)
     app = web.Application(client_max_size=2**26)
     app.router.add_post("/v1/chat/completions", provider.complete)
     runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
@@ -101,4 +103,4 @@ async def main(seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(float(sys.argv[1])))
+    asyncio.run(main(float(sys.argv[1]), steady="steady" in sys.argv[2:]))

@@ -376,7 +376,8 @@ def validate_args(name: str, args: type[A], values: Mapping[str, Any]) -> A:
             return args(**parsed)
         texts, fields = Texts(), fields_of(args)
         sentences = (describe_argument(problem, name, fields, texts) for problem in problems)
-        raise _invalid(f"{name}: {'; '.join(sentences)}", problems)
+        takes = f"; it takes {', '.join(fields) or 'nothing'}" if problems[-1].kind == "extra_forbidden" else ""
+        raise _invalid(f"{name}: {'; '.join(sentences)}{takes}", problems)
     try:
         return args.model_validate(values)
     except ValidationError as error:
@@ -430,6 +431,7 @@ def tool(
     probe: ProbeCall[Any] | None = None,
     is_rare: bool = False,
     is_reserved: bool = False,
+    form: str = "",
 ) -> Callable[[Handler[A]], Tool]:
     """Make a `Tool` of `async def f(turn: Turn, args: SomeArgs) -> str`; its docstring is the summary.
 
@@ -446,6 +448,7 @@ def tool(
         probe: says whether a call happened before a crash; an effect that declares `Repeat.PROBE` needs it.
         is_rare: leave its schema out first if the list of tools is too long.
         is_reserved: only for models of turns that are given it by name; nobody types it.
+        form: the arguments that plain words fill; see `Tool`.
 
     Raises:
         ConfigError: the second parameter has no `ToolArgs` annotation, the docstring is missing (models read both), or
@@ -477,6 +480,7 @@ def tool(
             probe=probe,
             is_rare=is_rare,
             is_reserved=is_reserved,
+            form=form,
         )
 
     return decorate

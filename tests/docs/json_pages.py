@@ -82,7 +82,7 @@ def write_table(page: str) -> str:
     return before + head + "".join(rows)
 
 
-def _object(result: type, definitions: dict[str, Any]) -> dict[str, Any]:
+def _object(result: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     is_open = getattr(result, "is_open", False)
     hints = get_type_hints(result, include_extras=True)
     texts = _attributes(result)
@@ -125,10 +125,10 @@ def _value(hint: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         return {"enum": [str(member) for member in hint]}
     assert is_dataclass(hint) or issubclass(hint, msgspec.Struct), f"{hint} has no schema"
-    name = hint.__name__  # type: ignore[union-attr]
+    name = hint.__name__
     if name not in definitions:
         definitions[name] = {}
-        definitions[name] = _object(hint, definitions)  # type: ignore[arg-type]
+        definitions[name] = _object(hint, definitions)
     return {"$ref": f"#/$defs/{name}"}
 
 

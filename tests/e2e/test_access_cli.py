@@ -111,13 +111,13 @@ def test_who_is_let_in_where_nobody_is_owner_is_told_how_to_be_it(tmp_path: Path
 def test_approve_shows_the_person_and_asks(tmp_path: Path) -> None:
     home = tmp_path / "home"
     code = given_code(home, "42", "Ann\x1b[2J")
-    question = "Let 42 (Ann\\x1b[2J) in on chat as admin?"
+    question = "Let 42 (Ann _2J) in on chat as admin?"  # a name loses what moves a cursor, and brackets
     assert f"{question} There is no terminal" in refused(home, 2, "approve", code, "--role", "admin")
     typed = ("access", "approve", code, "--role", "admin")
     for answer, said in (
         ("n", "Nothing was changed."),
         ("", "Nothing was changed."),
-        ("y", "42 (Ann\\x1b[2J) is now admin"),
+        ("y", "42 (Ann _2J) is now admin"),
     ):
         with Terminal(home, *typed, first=f"{question} [y/N] ", script=None, **ENV) as terminal:
             terminal.type(f"{answer}\n")

@@ -203,7 +203,7 @@ class TestGroups:
             assert len(said(room)) == 3
             owner.say(f"/access_grant {room.chat.id} member")
             await server.until(lambda: len(said(owner)) == 6, 30)
-            assert f"access group telegram {room.chat.id} everybody" in texts(owner)[5]
+            assert f"/access_group telegram:{room.chat.id} everybody" in texts(owner)[5]
         assert [one["audience"] for one in await named(home, "access/group")] == ["everybody", "nobody"]
 
     async def test_an_owner_who_adds_the_bot_is_asked_and_it_leaves_by_a_press(
@@ -240,6 +240,6 @@ class TestGroups:
                 assert guild is not None
                 owner.say(ada, f"/access_grant {guild.id} member")
                 await server.until(lambda: len(on_discord.said(server, owner)) == 4, 30)
-                assert "access group discord" in on_discord.said(server, owner)[-1].content
+                assert "group discord:" in on_discord.said(server, owner)[-1].content
                 owner.say(ada, f"/access_group {guild.id} leave")
                 await server.until(lambda: server.bot.id not in guild.members, 30)

@@ -13,6 +13,7 @@ from unittest.mock import patch
 from bubbot.app import bot as bot_module
 from bubbot.app.turns import build_session_deps
 from bubbot.errors import BubbotError, ToolSignal
+from bubbot.ports.arguments import write_given
 from bubbot.ports.tool import READS_OWN, Tool, ToolArgs, Toolbox, digest_call, plan_call, tool
 from bubbot.ports.turn import Turn
 from bubbot.settings.loader import ToolSettings
@@ -55,8 +56,7 @@ class PlanArgs(ToolArgs):
 
 def write_arguments(args: Any) -> str:
     """Write the arguments of a call as approvals store them."""
-    text: str = args.model_dump_json(exclude_unset=True)
-    return text
+    return write_given(args)
 
 
 def sample_calls(each: Tool) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -14,6 +14,7 @@ LEVELS = {"debug", "info", "warning", "error", "exception", "critical", "log"}
 ACTION = re.compile(r"[a-z_]+(\.[a-z_]+)*")
 LOGS = re.compile(rf"\.({'|'.join(sorted(LEVELS))})\(")
 PASSED_ON = {
+    "bubbot/features/access/service.py: event.replace('/', '.')",  # access.audit_granted and its kin
     "bubbot/features/budget/budget.py: fact.name",  # the name of the event: budget/warned, budget/unpriced, budget/outage
 }
 """Actions that are values: where, and which."""

@@ -317,8 +317,9 @@ class AccessChange(Struct, frozen=True):
 
     def values(self, caller: Caller) -> Mapping[str, object]:
         """Return the formatted values of its sentences."""
-        role = caller.texts.role(self.role or Role.STRANGER)
-        return {"role": role, "name": format_name(self.name), "effective": caller.texts.role(self.effective)}
+        role, name = caller.texts.role(self.role or Role.STRANGER), format_name(self.name)
+        person = caller.texts.say("access_person", id=self.id, name=name, role=role, channel=self.channel)
+        return {"role": role, "name": name, "person": person, "effective": caller.texts.role(self.effective)}
 
     def more(self) -> tuple[str, ...]:
         """Return the names of further sentences that apply."""

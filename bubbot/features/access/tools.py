@@ -118,6 +118,7 @@ def _group_tool(find_access: Callable[[], AccessService], leave: LeaveGroup | No
 
     @tool(
         "access.group",
+        form="[group] [who]",
         effect=ADMINISTERS,
         for_model=False,
         role=Role.OWNER,
