@@ -14,6 +14,7 @@ from bubbot.features.memory.scopes import ZoneAccess, choose_zones, read_facts
 from bubbot.features.memory.settings import MemorySettings, Scope
 from bubbot.features.memory.shared_zone import AnyZone, SharedZone, SharedZones
 from bubbot.features.memory.tools import PlannedBlock, memory_tools
+from bubbot.features.memory.views import MemoryView
 from bubbot.features.memory.zone import MemoryZone
 from bubbot.ports.middleware import CallNext
 from bubbot.ports.model import ModelTraits
@@ -27,6 +28,10 @@ from bubbot.tape.query import Span
 MEMORY_SHARE = 8
 """Each section of the memory block takes at most one eighth of a model's context, all of them one half."""
 MEMORY_RULE = "When people tell you lasting facts or preferences, save them with memory_save or memory_daily, unasked."
+
+
+_EMPTY = PromptText(render_block(()), foreign=())
+_EMPTY_SHORT = PromptText("", foreign=())
 
 
 class MemoryFeature:
@@ -78,9 +83,15 @@ class MemoryFeature:
     async def build_block(self, turn: Turn, traits: ModelTraits) -> PromptText:
         """Build the `<memory>` block; for small models it is empty if nothing is remembered."""
         self._context_tokens[turn.session] = traits.context_tokens
+        facts = read_facts(turn)
+        sees_chat_only = self.shared is None or self.shared.sees_nothing(turn, facts)
+        if sees_chat_only and (await turn.tape.read(MemoryView())).is_empty:
+            return _EMPTY_SHORT if traits.short_prompt else _EMPTY
         planned = await self.plan(turn)
+        if self.shared is not None and len(planned.memories) == 1 and planned.memories[0].scope is Scope.CHAT:
+            self.shared.note_unused(turn, facts)
         if traits.short_prompt and all(each.memory.is_empty for each in planned.memories):
-            return PromptText("", foreign=())
+            return _EMPTY_SHORT
         shown = {node.scope for node in planned.nodes if node.text}
         entries: dict[str, tuple[Span, ...]] = {}
         for each in planned.memories:
@@ -149,5 +160,7 @@ class MemoryFeature:
     def _apply_later(self, settings: MemorySettings) -> Callable[[], None]:
         def apply() -> None:
             self.settings = settings
+            if self.shared is not None:
+                self.shared.forget_unused()
 
         return apply

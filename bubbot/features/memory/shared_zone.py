@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
 from datetime import date, timedelta, tzinfo
 from typing import TypeAlias
@@ -34,7 +34,9 @@ from bubbot.features.memory.facts import (
 )
 from bubbot.features.memory.scopes import (
     WORKSPACE_TAPE,
+    ZONE_TAPES,
     Account,
+    ChatFacts,
     FindsAccounts,
     SeparateAccounts,
     read_facts,
@@ -70,8 +72,8 @@ class StoredMemory:
         head: the newest entry of the tape; 0 if it has none.
     """
 
-    memory: MemorySnapshot
-    head: int
+    memory: MemorySnapshot = field(default_factory=MemorySnapshot)
+    head: int = 0
 
     def with_staged(self, entries: Sequence[TapeEntry]) -> MemorySnapshot:
         """Return the memory after entries that a fork has staged, as if nobody else wrote before its merge."""
@@ -88,10 +90,12 @@ class PinnedZones:
     Attributes:
         memories: by tape.
         tapes: the tapes of each scope; the first one is written.
+        unused_by: nothing was kept in any memory that a turn with these facts may see; None if that is not known.
     """
 
     memories: dict[str, StoredMemory] = field(default_factory=dict)
     tapes: dict[Scope, tuple[str, ...]] = field(default_factory=dict)
+    unused_by: ChatFacts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +286,8 @@ class SharedZones:
         self._now = now
         self._accounts = accounts or SeparateAccounts()
         self._projected: dict[str, ProjectedTape[ZoneState]] = {}  # the one that was asked for last is the last
+        self._unused: dict[ChatFacts, tuple[object, Mapping[Scope, tuple[str, ...]]]] = {}
+        """Who sees no memory, as nothing was ever kept on any of these tapes, and the links of accounts at that time."""
 
     async def open_zone(self, turn: Turn, scope: Scope, retention_days: int) -> SharedZone:
         """Open a memory for a turn that has access to it (see `choose_zones`)."""
@@ -306,6 +312,7 @@ class SharedZones:
             stored = await self._open_tape(tape).append(entries)
             if projected := self._projected.get(tape):
                 await projected.follow(stored)
+            self._unused.clear()
 
         async def read(tape: str) -> MemorySnapshot:
             return (await self._load(tape)).memory
@@ -322,6 +329,7 @@ class SharedZones:
                 await self._open_tape(tape).reset(archive=False)
                 count += changes
             self._projected.pop(tape, None)
+        self._unused.clear()
         return count
 
     async def find_user_tapes(self, account: Account) -> tuple[str, ...]:
@@ -332,10 +340,13 @@ class SharedZones:
         """Take over the changes of a merged turn; forget everything if it erased a tape."""
         if "tape/erased" in [entry.name for entry in merged.delta]:
             self._projected.clear()
+            self._unused.clear()
         else:
             for tape, entries in merged.staged.items():
                 if projected := self._projected.get(tape):
                     await projected.follow(entries)
+                if tape.startswith(ZONE_TAPES):
+                    self._unused.clear()
 
     async def find_traces(self, turn: Turn) -> list[str]:
         """Return the tapes with words from the turn's session, which is about to be erased.
@@ -355,6 +366,31 @@ class SharedZones:
                 found.append(tape)
         return found
 
+    def sees_nothing(self, turn: Turn, facts: ChatFacts) -> bool:
+        """Return true if it is known without reading that nothing was ever kept in any memory that the turn may see."""
+        pinned: PinnedZones | None = turn.metadata.get(PinnedZones)
+        if pinned is None:
+            known = self._unused.get(facts)
+            if known is None or known[0] is not self._accounts.links:
+                return False
+            tapes = known[1]
+            memories = {tape: StoredMemory() for names in tapes.values() for tape in names}
+            turn.metadata[PinnedZones] = pinned = PinnedZones(memories, dict(tapes), facts)
+        return pinned.unused_by == facts and not any(map(turn.tape.staged_entries, pinned.memories))
+
+    def note_unused(self, turn: Turn, facts: ChatFacts) -> None:
+        """Remember for further turns that nothing was ever kept in what this one has read, if that still is so."""
+        tapes = pin_zones(turn).tapes
+        known = [self._projected.get(tape) for names in tapes.values() for tape in names]
+        if all(projected is not None and not projected.position for projected in known):
+            if len(self._unused) >= MAX_CACHED_ZONES:
+                self._unused.clear()
+            self._unused[facts] = (self._accounts.links, dict(tapes))
+
+    def forget_unused(self) -> None:
+        """Forget who sees no memory, since other memory may be seen now."""
+        self._unused.clear()
+
     async def is_unused(self, turn: Turn, scope: Scope) -> bool:
         """Return true if nothing was ever kept in a memory that the turn has access to."""
         pinned = pin_zones(turn)
@@ -373,10 +409,10 @@ class SharedZones:
 
     async def _pin_memory(self, turn: Turn, tape: str) -> StoredMemory:
         """Return what a tape held when the turn first asked."""
-        memories = pin_zones(turn).memories
-        if tape not in memories:
-            memories[tape] = await self._load(tape)
-        return memories[tape]
+        pinned = pin_zones(turn)
+        if tape not in pinned.memories:
+            pinned.memories[tape] = await self._load(tape)
+        return pinned.memories[tape]
 
     async def _find_tapes(self, turn: Turn, scope: Scope) -> tuple[str, ...]:
         if scope is Scope.WORKSPACE:
