@@ -6,7 +6,6 @@ A class of arguments is an `Args`, whose fields have `msgspec.Meta` with a descr
 
 from __future__ import annotations
 
-import json
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -17,6 +16,8 @@ from typing import Any, Literal, TypeAlias, Union, get_args, get_origin
 import msgspec
 from msgspec import NODEFAULT, Meta, Struct
 from pydantic import BaseModel
+
+from bubbot.tape.entry import encode
 
 
 class Args(Struct, frozen=True, forbid_unknown_fields=True):
@@ -212,10 +213,10 @@ def dump_given(args: AnyArgs) -> dict[str, Any]:
     }
 
 
-def write_given(args: AnyArgs, *, indent: int | None = None) -> str:
+def write_given(args: AnyArgs, *, indent: int = 0) -> str:
     """Write the arguments that were given as JSON: what is stored of a call, and what people are shown of one."""
-    separators = (",", ":") if indent is None else (",", ": ")
-    return json.dumps(dump_given(args), ensure_ascii=False, indent=indent, separators=separators)
+    text = encode(dump_given(args))
+    return msgspec.json.format(text, indent=indent) if indent else text
 
 
 # Forms

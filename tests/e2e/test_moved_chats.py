@@ -68,6 +68,6 @@ def test_no_command_that_takes_a_chat_is_left_out() -> None:
     taking = set()
     for word, own in OWN_COMMANDS.items():
         for command in getattr(import_module(own.module), f"{word.upper()}_COMMANDS").commands:
-            if word not in THROUGH_THE_TAPE and CHAT_FIELDS & set(command.args.model_fields):
+            if word not in THROUGH_THE_TAPE and CHAT_FIELDS & set(command.fields):
                 taking.add(command.name)
     assert taking == {*NAMED, "usage"}
