@@ -239,6 +239,11 @@ def stripped_lines(text: str) -> set[str]:
     return set(filter(None, map(str.strip, text.splitlines())))
 
 
+def list_lines(memory: MemorySnapshot) -> list[str]:
+    """List the lines of a memory that are not blank, as they are written."""
+    return [line for _, text in _texts(memory) for line in text.splitlines() if line.strip()]
+
+
 def find_lost_lines(before: str, after: str) -> list[str]:
     """List the lines of a text that a later one no longer has, as they are written."""
     kept = stripped_lines(after)

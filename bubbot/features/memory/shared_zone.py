@@ -54,7 +54,6 @@ from bubbot.tape.projection import ProjectedTape
 from bubbot.tape.provenance import Source, most_foreign, note_source, stamp_of
 from bubbot.tape.query import fold_text
 from bubbot.tape.service import TapeService
-from bubbot.texts import Texts
 
 AnyZone: TypeAlias = "MemoryZone | SharedZone"
 """The memory of a chat, of a person or of the workspace: the same operations on each."""
@@ -228,7 +227,7 @@ class SharedZone:
         changes = await self._tapes.fetch(self._tapes.names[0])
         ids = [entry.id for entry in changes]
         if version not in ids:
-            raise EntryNotFound(missing_version_text(version, ids, Texts()))
+            raise EntryNotFound(missing_version_text(version, ids))
         older, lines = trace_lines([entry for entry in changes if entry.id <= version])
         sessions = {origin.change.session for origins in lines.values() for origin in origins}
         current = (await self._read_tapes())[0][1]

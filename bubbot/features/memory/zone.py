@@ -141,7 +141,7 @@ class MemoryZone:
         older = await self._find(version, versions)
         if older is None:
             others = {item.version for item in versions} - {version}
-            raise EntryNotFound(missing_version_text(version, others, Texts()))
+            raise EntryNotFound(missing_version_text(version, others))
         await self._update(await self.read(), older)
 
     async def import_snapshot(self, content: MemorySnapshot) -> None:
@@ -237,12 +237,18 @@ def format_versions(versions: Iterable[int], texts: Texts) -> str:
     return texts.say("version", number=listed) if listed.isdecimal() else texts.say("versions", listed=listed)
 
 
-def missing_version_text(number: int, others: Iterable[int], texts: Texts) -> str:
-    """Say that there is no such version, and which ones there are."""
+def missing_version(number: int, others: Iterable[int], texts: Texts) -> tuple[str, dict[str, object]]:
+    """Return the name of the sentence that there is no such version, and its values: which ones there are."""
     versions = set(others)
     if not versions:
-        return texts.say("restore_none", number=number)
-    return texts.say("restore_unknown", number=number, versions=format_versions(versions, texts))
+        return "restore_none", {"number": number}
+    return "restore_unknown", {"number": number, "versions": format_versions(versions, texts)}
+
+
+def missing_version_text(number: int, others: Iterable[int]) -> str:
+    """Say in English that there is no such version, and which ones there are."""
+    name, values = missing_version(number, others, Texts())
+    return Texts().say(name, **values)
 
 
 def _entries(snapshot: MemorySnapshot) -> list[TapeEntry]:

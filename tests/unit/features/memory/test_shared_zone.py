@@ -15,13 +15,12 @@ from msgspec import structs
 
 from bubbot.errors import EntryNotFound, MemoryTooLarge
 from bubbot.features.memory import shared_zone
-from bubbot.features.memory.block import BlockPolicy, ScopedMemory, plan_block, render_block
+from bubbot.features.memory.block import BlockPolicy, PlannedBlock, ScopedMemory, plan_block, render_block
 from bubbot.features.memory.changes import ZONE_PROJECTION, ZoneChangesView, ZoneState, merge_lines, restate_without
 from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.memory.scopes import WORKSPACE_TAPE, Account, ChatFacts, choose_zones, read_facts, user_tape
 from bubbot.features.memory.settings import MemorySettings, Scope
 from bubbot.features.memory.shared_zone import SharedZone, SharedZones
-from bubbot.features.memory.tools import PlannedBlock
 from bubbot.features.memory.views import DailyNote, MemorySnapshot
 from bubbot.ports.channel import Inbound, Role, Sender
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall
