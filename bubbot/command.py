@@ -12,6 +12,7 @@ import re
 import shlex
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import StrEnum
 from functools import cache
 from typing import Any, Generic, TypeAlias, TypeVar, get_args, get_origin, get_type_hints, overload
@@ -125,10 +126,11 @@ class CommandSpec(Generic[S, A, R]):
         chat: its names in a chat: first that of its tool, then those that people type instead; none: not in a chat.
         form: how its arguments are typed in a chat: `<auditor> of <session>`.
         example: its arguments in a shell, such as `anna telegram:7`, for help.
-        help: what people are told of it in a chat, and where it may be typed.
+        help: what people are told of it in a chat.
         role: the least role that may call it.
         effect: what it does.
         in_shell: a shell has it.
+        is_direct: in a chat, only with nobody reading along; if it is for owners, only for one who asks in person.
         for_model: models may call it.
         ask: a method that returns the question that is asked first, or None; it only reads.
         undo: the name of the command that takes it back, with arguments of the same names as the fields of the result.
@@ -146,6 +148,7 @@ class CommandSpec(Generic[S, A, R]):
     role: Role = Role.MEMBER
     effect: Effect = Effect()
     in_shell: bool = True
+    is_direct: bool = False
     for_model: bool = False
     ask: Callable[[S, Caller, A], Awaitable[ConfirmationNeeded | None]] | None = None
     undo: str = ""
@@ -248,7 +251,7 @@ class BoundCommand(Generic[S, A, R]):
         if not caller.role.at_least(spec.role):
             raise CommandRefused("not_allowed", needed=spec.role, role=caller.role)
         is_private = caller.has_power if spec.role is Role.OWNER else caller.is_direct
-        if spec.help.place is CommandPlace.DIRECT and not is_private:
+        if spec.is_direct and not is_private:
             raise CommandRefused("only_direct")
         if spec.ask and not caller.has_confirmed and (question := await spec.ask(self.service, caller, given["args"])):
             raise question
@@ -363,6 +366,7 @@ def make_tool(spec: CommandSpec[Any, Any, Any], service: type, find: Callable[[]
                 return explain(question, turn.texts.format_commands(name), turn.texts, caller.surface)
         return describe(spec, service, result, caller)
 
+    about = replace(spec.help, place=CommandPlace.DIRECT) if spec.is_direct else spec.help
     return Tool(
         spec.chat[0],
         spec.summary,
@@ -371,7 +375,7 @@ def make_tool(spec: CommandSpec[Any, Any, Any], service: type, find: Callable[[]
         spec.chat[1:],
         spec.for_model,
         spec.role,
-        spec.help,
+        about,
         effect=spec.effect,
         form=spec.form,
         **options,

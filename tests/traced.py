@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bubbot.app.bot import Bot, PortWrappers, open_app
+from bubbot.app.turns import build_session_deps
 from bubbot.features.otel.events import OTEL_TAPE
 from bubbot.features.otel.settings import OtelSettings
 from bubbot.home import Home
@@ -52,6 +53,13 @@ async def traced(
                 task.cancel()
                 with suppress(asyncio.CancelledError):
                     await task
+
+
+async def reload(bot: Bot, settings: Settings) -> None:
+    """Put other settings into force, as a daemon does."""
+    (await bot.features.prepare(settings))()
+    deps, _ = build_session_deps(settings, bot.turn_services, bot.model_sets[-1])
+    bot.runtime.reload({name: runtime.link for name, runtime in bot.channel_runtimes.items()}, deps)
 
 
 async def facts(bot: Bot) -> list[tuple[str, Mapping[str, Any]]]:

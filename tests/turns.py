@@ -61,7 +61,7 @@ from bubbot.ports.health import HealthReport, report_nothing
 from bubbot.ports.model import Model, ModelEvent, ModelReply, ModelRequest, ModelTraits
 from bubbot.ports.store import no_wait_for_room
 from bubbot.ports.tool import Tool, Toolbox
-from bubbot.ports.turn import OpenGate, Turn, TurnResult
+from bubbot.ports.turn import Turn, TurnResult
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.calls import ToolCallRunner, ToolLimits
 from bubbot.runtime.compose import ContextPolicy, RequestComposer, rebuild_request
@@ -419,7 +419,7 @@ async def _bench(
         texts=options.texts,
         sources={origin: source for feature in features for origin, source in feature.sources.items()},
         intake=options.intake,
-        gate=next((feature.gate for feature in features if feature.gate), OpenGate()),
+        gate=next((feature.gate for feature in features if feature.gate), None),
         around_turn=[around for feature in features for around in feature.around_turn],
         on_merged=[on_merged for feature in features for on_merged in feature.on_merged],
     )
@@ -511,7 +511,7 @@ def _parts(
         lambda: 0.0,
         options.show,
         lessons=options.lessons,
-        around_model=[around for feature in features for around in feature.around_model],
+        list_around_model=lambda: [around for feature in features for around in feature.around_model],
     )
 
     async def has_model(_: Turn) -> bool:

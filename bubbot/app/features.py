@@ -52,7 +52,7 @@ from bubbot.home import Home
 from bubbot.models.embeddings.index import EmbeddingIndex, embeddings_are_installed
 from bubbot.ports.channel import HUMAN_ORIGIN, Inbound, session_folder
 from bubbot.ports.health import HealthReport, MetricSpec
-from bubbot.ports.middleware import AroundDelivery
+from bubbot.ports.middleware import AroundDelivery, AroundModel
 from bubbot.ports.model import Model
 from bubbot.ports.passages import PASSAGES_FILE
 from bubbot.ports.settings import AUTO_SELECTOR, SettingsSection
@@ -98,10 +98,18 @@ class PdfReader:
 
 @dataclass(frozen=True, slots=True)
 class LastingFeature:
-    """A feature with a state, which stays when the settings change. `pick` takes its settings from all of them."""
+    """A feature with a state, which stays when the settings change.
+
+    Attributes:
+        feature: its record.
+        pick: takes its settings from all of them.
+        renew: builds its record under the settings in force, which then holds nothing that they switch off; None if it
+            depends on none.
+    """
 
     feature: Feature
     pick: Callable[[Settings], Any]
+    renew: Callable[[], Feature] | None = None
 
 
 class BotFeatures:
@@ -114,6 +122,7 @@ class BotFeatures:
         memory: the memory; None without it.
         strategies: the context strategies.
         problems: what is wrong with the features of installed packages.
+        around_model: middleware around each model call, under the settings in force.
     """
 
     def __init__(
@@ -168,6 +177,7 @@ class BotFeatures:
             if "budget" in names
             else None
         )
+        self.around_model: tuple[AroundModel, ...] = ()
         self._list_tools: Callable[[], Sequence[Tool]] = tuple
         self.approvals = (
             ApprovalsFeature(
@@ -211,12 +221,12 @@ class BotFeatures:
                 self.shell.feature(settings.tools.shell), lambda settings: settings.tools.shell
             )
         if self.budget:
-            self._lasting["budget"] = LastingFeature(self.budget.feature(), budget_settings)
+            self._lasting["budget"] = LastingFeature(self.budget.feature(), budget_settings, self.budget.feature)
         if "otel" in names:
             otel = OtelFeature(
                 kernel, otel_config(settings), lambda: {name for tool in self._list_tools() for name in tool.names}
             )
-            self._lasting["otel"] = LastingFeature(otel.feature(), otel_config)
+            self._lasting["otel"] = LastingFeature(otel.feature(), otel_config, otel.feature)
         if self.approvals:
             self._lasting["approvals"] = LastingFeature(self.approvals.feature(), lambda settings: settings.approvals)
 
@@ -265,6 +275,10 @@ class BotFeatures:
         """
         self._list_tools = list_tools
         transcriber = models.transcriber
+        self._lasting = {
+            name: replace(lasting, feature=lasting.renew()) if lasting.renew else lasting
+            for name, lasting in self._lasting.items()
+        }
         made: Mapping[str, Callable[[], Feature]] = {
             "conversation": lambda: conversation_feature(
                 models=models.sessions,
@@ -304,7 +318,9 @@ class BotFeatures:
             made[name]() if name in made else self._lasting[name].feature for name in FEATURES if name in self._names
         ]
         self._leave_out_clashes(own)
-        return [*(feature for feature in self.lasting if feature.name not in FEATURES), *own]
+        features = [*(feature for feature in self.lasting if feature.name not in FEATURES), *own]
+        self.around_model = tuple([around for feature in features for around in feature.around_model])
+        return features
 
     def _leave_out_clashes(self, own: Sequence[Feature]) -> None:
         """Leave out the packages whose tools or sources have a name that is taken; among packages the first has it."""

@@ -103,6 +103,7 @@ def build_session_deps(settings: Settings, services: TurnServices, models: Model
     policy = _context_policy(settings, features, services.features)
     composer = RequestComposer(find_model, policy, tools.specs, toolbox.reads_web)
     loop = _build_loop(settings, services, features, toolbox=toolbox, tools=tools, composer=composer, models=models)
+    gates = [feature.gate for feature in features if feature.gate]
 
     async def deliver(channel: str, message: OutboxMessage) -> None:
         # A reload may have removed the channel in the middle of the turn; the message is durable.
@@ -121,7 +122,7 @@ def build_session_deps(settings: Settings, services: TurnServices, models: Model
         texts=services.texts,
         sources={origin: source for feature in features for origin, source in feature.sources.items()},
         intake=_chain_intakes(features),
-        gate=GateChain([feature.gate for feature in features if feature.gate]),
+        gate=GateChain(gates) if gates else None,
         notify=services.directory.notify,
         around_turn=[around for feature in features for around in feature.around_turn],
         on_merged=[on_merged for feature in features for on_merged in feature.on_merged],
@@ -174,7 +175,7 @@ def _build_loop(
         time.monotonic,
         show,
         lessons=models.sessions.lessons,
-        around_model=[around for feature in features for around in feature.around_model],
+        list_around_model=lambda: services.features.around_model,  # a limit counts in turns under way, too
     )
 
     async def has_model(turn: Turn) -> bool:

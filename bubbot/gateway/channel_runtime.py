@@ -11,7 +11,7 @@ from functools import partial
 
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.admission import AdmissionPolicy
-from bubbot.gateway.inbound import QUEUE_LIMIT, DecidePress, GatePolicy, InboundGate, decide_nothing
+from bubbot.gateway.inbound import QUEUE_LIMIT, DecidePress, InboundGate, decide_nothing
 from bubbot.gateway.inbox import Inbox
 from bubbot.gateway.inbox_views import place_of
 from bubbot.gateway.limits import ONE_DAY, PersonLimiter, PersonLimits
@@ -59,7 +59,7 @@ class ChannelPolicy:
         retry_policy: how deliveries are retried.
         admission: who may speak; None: whoever can write here is the owner.
         access: gives strangers pairing codes; None: there are none.
-        queue_limit: see `GatePolicy`.
+        queue_limit: inbounds that may wait before the channel has to; None: no limit, as what waits is durable.
         max_turns_per_chat: turns of one chat at once.
         live: show answers while they are written.
         deliver_in_background: deliver answers in the background.
@@ -117,20 +117,7 @@ class ChannelRuntime:
     ) -> None:
         """Put a gate, which speaks with these texts, between channel and runtime."""
         self.deliverer.find_texts = partial(self.find_texts, texts, "")
-        rules = GatePolicy(
-            self.policy.admission,
-            self.policy.access,
-            self.policy.queue_limit,
-            self.migrations,
-            texts.with_command_prefix(self.link.command_prefix),
-            activity,
-            report,
-            self.limiter if self.policy.admission else None,
-            self.strangers,
-            zone,
-            notify_owner,
-            decide_press,
-        )
+        policy = self.policy
         self.gate = InboundGate(
             self.link,
             self.inbox,
@@ -138,7 +125,18 @@ class ChannelRuntime:
             runtime,
             notify=self.notify,
             deliver=self.deliver,
-            policy=rules,
+            admission=policy.admission,
+            access=policy.access,
+            queue_limit=policy.queue_limit,
+            migrations=self.migrations,
+            texts=texts.with_command_prefix(self.link.command_prefix),
+            activity=activity,
+            report=report,
+            limiter=self.limiter if policy.admission else None,
+            strangers=self.strangers,
+            zone=zone,
+            notify_owner=notify_owner,
+            decide_press=decide_press,
         )
 
     async def find_texts(self, texts: Texts, person: str = "", chat: str = "") -> Texts:

@@ -1,12 +1,16 @@
-"""Accepting: check who may speak, append to the channel's inbox durably, and only then run the turn."""
+"""Accepting: check who may speak, append to the channel's inbox durably, and only then run the turn.
+
+Each kind of event has one path, a method `_on_…` that names its stages in order. What it returns says whether an answer follows
+(see `Receive`). A message that is accepted, from wherever, comes through `accept`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import field, replace
-from datetime import UTC, tzinfo
+from dataclasses import replace
+from datetime import tzinfo
 from types import MappingProxyType
 from typing import TypeAlias, TypeVar
 
@@ -15,7 +19,6 @@ from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.admission import (
     STRANGER_REASON,
     AdmissionPolicy,
-    Decision,
     Ignore,
     OfferPairing,
     RecordOnly,
@@ -54,12 +57,11 @@ from bubbot.ports.channel import (
     StopRequest,
     UnparsedUpdate,
 )
-from bubbot.ports.health import HealthReport, report_nothing
+from bubbot.ports.health import HealthReport
 from bubbot.ports.inbox import done_entry
 from bubbot.ports.outbox import OutboxMessage, intent_entry
 from bubbot.ports.text import format_bytes
 from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
-from bubbot.records import dataclass
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.router import holds_command, is_overtaking
 from bubbot.runtime.session import SessionChannel
@@ -90,39 +92,6 @@ SpeakerT = TypeVar("SpeakerT", Inbound, ButtonPress)
 EventT = TypeVar("EventT", bound=Inbound | Edit | Deletion | Reaction | BotAdded | ButtonPress | StopRequest)
 
 
-@dataclass(frozen=True, slots=True)
-class GatePolicy:
-    """The rules and services of a channel's gate.
-
-    Attributes:
-        admission: who may speak; None: whoever can write here is the owner.
-        access: gives strangers pairing codes; None: there are none.
-        queue_limit: inbounds that may wait before the channel has to; None: no limit, as what waits is durable.
-        migrations: the chats that moved.
-        texts: the bot's own sentences.
-        activity: what turns are doing; None: not tracked.
-        report: the health of the whole bot.
-        limiter: limits what each person may send; None: no limits.
-        strangers: counts the ignored messages of strangers; None: nobody counts them.
-        zone: the time zone of the deployment.
-        notify_owner: asks an owner about groups, and about strangers who got a code; None: nobody does.
-        decide_press: decides about presses that need no turn.
-    """
-
-    admission: AdmissionPolicy | None = None
-    access: KnowsPeople | None = None
-    queue_limit: int | None = QUEUE_LIMIT
-    migrations: ChatMigrations = field(default_factory=ChatMigrations)
-    texts: Texts = field(default_factory=Texts)
-    activity: ActivityTracker | None = None
-    report: HealthReport = report_nothing
-    limiter: PersonLimiter | None = None
-    strangers: StrangerCounter | None = None
-    zone: tzinfo = UTC
-    notify_owner: NotifyOwner | None = None
-    decide_press: DecidePress = decide_nothing
-
-
 class InboundGate:
     """Takes the events of a channel.
 
@@ -133,7 +102,18 @@ class InboundGate:
         runtime: runs the turns.
         notify: sends a notice that the outbox does not hold.
         deliver: sends a message of the outbox.
-        policy: None: the owner writes here, without limits.
+        admission: who may speak; None: whoever can write here is the owner.
+        access: gives strangers pairing codes; None: there are none.
+        queue_limit: see `ChannelPolicy`.
+        migrations: the chats that moved.
+        texts: the bot's own sentences.
+        activity: what turns are doing; None: not tracked.
+        report: the health of the whole bot.
+        limiter: limits what each person may send; None: no limits.
+        strangers: counts the ignored messages of strangers.
+        zone: the time zone of the deployment.
+        notify_owner: asks an owner about groups, and about strangers who got a code; None: nobody does.
+        decide_press: decides about presses that need no turn.
     """
 
     def __init__(
@@ -145,165 +125,109 @@ class InboundGate:
         *,
         notify: Callable[[Outbound], Awaitable[None]],
         deliver: Callable[[OutboxMessage], Awaitable[None]],
-        policy: GatePolicy | None = None,
+        admission: AdmissionPolicy | None,
+        access: KnowsPeople | None,
+        queue_limit: int | None,
+        migrations: ChatMigrations,
+        texts: Texts,
+        activity: ActivityTracker | None,
+        report: HealthReport,
+        limiter: PersonLimiter | None,
+        strangers: StrangerCounter,
+        zone: tzinfo,
+        notify_owner: NotifyOwner | None,
+        decide_press: DecidePress,
     ) -> None:
-        self._rules = policy or GatePolicy()
-        self._texts = self._rules.texts
         self._link = link
         self._inbox = inbox
         self._outbox = outbox
         self._runtime = runtime
         self._tell = notify
         self._deliver = deliver
-        self._slots = asyncio.Semaphore(self._rules.queue_limit) if self._rules.queue_limit else None
+        self._admission = admission
+        self._access = access
+        self._migrations = migrations
+        self._texts = texts
+        self._activity = activity
+        self._report = report
+        self._limiter = limiter
+        self._strangers = strangers
+        self._zone = zone
+        self._decide_press = decide_press
+        self._slots = asyncio.Semaphore(queue_limit) if queue_limit else None
         self._drop_notified: set[str] = set()
-        notify_owner = self._rules.notify_owner
         self._groups = GroupNotices(inbox, notify_owner) if notify_owner is not None else None
-        access = self._rules.access
         self._requests = AccessRequests(inbox, access, self._texts_for, notify_owner) if access is not None else None
 
     async def receive(self, event: ChannelEvent) -> bool | str | None:
-        """Return when the event is durable or discarded; what it returns says whether an answer follows (see `Receive`)."""
+        """Return when the event is durable or discarded."""
         match event:
-            case StopRequest():
-                self._runtime.stop(self._in_home_chat(event).session)
-            case UnparsedUpdate():
-                record = self._storable(event)
-                if record is None:
-                    return None
-                await self._inbox.store_unparsed(record)
-                if self._rules.admission is None:
-                    notice = self._texts.say("unparsed", reason=event.reason)
-                    await self._tell(Outbound(event.channel, event.chat, notice))
-                else:  # no notice to the sender, who may be a stranger
-                    log.warning(
-                        "unparseable update stored: %s",
-                        event.reason,
-                        extra={"action": "receive.unparsed", "channel": event.channel},
-                    )
+            case Inbound():
+                return await self._on_message(event)
+            case ButtonPress():
+                return await self._on_press(event)
+            case Edit() | Deletion() | Reaction():
+                await self._on_change(event)
             case BotAdded():
-                await run_uninterrupted(self._handle_added(event))
+                await run_uninterrupted(self._on_added(event))
             case ChatMigration():
                 await self._inbox.record_migration(event)
-            case Inbound():
-                if event.origin != HUMAN_ORIGIN or event.press is not None:
-                    # No channel receives a firing, and the gate alone knows what was pressed.
-                    event = replace(event, origin=HUMAN_ORIGIN, press=None)
-                return await self._handle_inbound(await self._with_language(self._in_home_chat(event)))
-            case ButtonPress():
-                return await self._handle_press(await self._with_language(self._in_home_chat(event)))
-            case _:
-                await self._handle_change(self._in_home_chat(event))
+            case UnparsedUpdate():
+                await self._on_unparsed(event)
+            case StopRequest():
+                self._runtime.stop(self._in_home_chat(event).session)
         return None
 
-    async def accept(
-        self,
-        inbound: Inbound,
-        extra_entries: Mapping[str, Sequence[TapeEntry]] = MappingProxyType({}),
-        *,
-        is_own: bool = False,
-    ) -> asyncio.Future[TurnResult] | None:
-        """Make an inbound durable and queue its turn; None if it was accepted before.
-
-        Args:
-            inbound: the inbound.
-            extra_entries: see `Inbox.accept`.
-            is_own: the bot makes it: it takes no place among what waits. A turn that makes one would else wait for itself.
-        """
-        if is_own:
-            inbound = await self._with_language(inbound)
-        slots = None if is_own else self._slots
-        if slots is not None:
-            await slots.acquire()
-        # Half of it would leave a durable inbound that nobody continues, and its repeat would count as a duplicate.
-        return await run_uninterrupted(self._accept(inbound, extra_entries, slots))
-
-    async def ask(self, inbound: Inbound) -> asyncio.Future[TurnResult] | None:
-        """Accept an inbound of a client that waits for its result; None if it was accepted before.
-
-        A command that overtakes the running turn is answered at once, and its result names no turn.
-        """
-        # A client is no source of turns, and no button.
-        inbound = self._in_home_chat(replace(inbound, origin=HUMAN_ORIGIN, press=None))
-        running, waiting = self._runtime.session_activity(inbound.session)
-        if not (running or waiting) or not is_overtaking(inbound):
-            return await self.accept(inbound)
-        text = await run_uninterrupted(self._overtake(inbound, running=running, waiting=waiting))
-        return None if text is None else _settled_result(text)
-
-    def resume(self, accepted: AcceptedInbound) -> asyncio.Future[TurnResult]:
-        """Queue an inbound that an earlier process accepted."""
-        return self._runtime.submit(accepted)
-
-    def resume_change(self, change: TapeChange) -> None:
-        """Queue a change that an earlier process noted."""
-        self._runtime.submit_change(change)
-
-    async def _accept(
-        self, inbound: Inbound, also: Mapping[str, Sequence[TapeEntry]], slots: asyncio.Semaphore | None
-    ) -> asyncio.Future[TurnResult] | None:
-        def release_slot(_: object = None) -> None:
-            if slots is not None:
-                slots.release()
-
-        try:
-            accepted = await self._inbox.accept(inbound, also)
-        except BaseException:
-            release_slot()
-            raise
-        if accepted is None:
-            release_slot()
+    async def _on_message(self, inbound: Inbound) -> bool | None:
+        """Take a message: decide about its sender, count it, and record it, answer it out of turn or queue it."""
+        if inbound.origin != HUMAN_ORIGIN or inbound.press is not None:
+            # No channel receives a firing, and the gate alone knows what was pressed.
+            inbound = replace(inbound, origin=HUMAN_ORIGIN, press=None)
+        inbound = self._in_home_chat(await self._with_language(inbound))
+        decision = self._admission.decide(inbound) if self._admission is not None else Respond(Role.OWNER)
+        if isinstance(decision, Ignore | OfferPairing):
+            await self._turn_away(inbound, decision)
+            return False
+        excess, complete = None, inbound
+        if self._limiter is not None and (excess := self._limiter.exceeded(inbound)) is None:
+            inbound = self._limiter.without_excess(complete)
+        if isinstance(decision, RecordOnly):
+            if excess is None:
+                await run_uninterrupted(self._record_change(inbound))
             return None
-        running, waiting = self._runtime.session_activity(inbound.session)
-        is_behind = (running or waiting) and is_overtaking(inbound) and not self._runtime.is_too_old(inbound)
-        if is_behind:  # what came just before it has been queued meanwhile
-            release_slot()
-            return _settled_result(await self._answer_at_once(accepted, running=running, waiting=waiting))
-        result = self._runtime.submit(accepted)
-        result.add_done_callback(release_slot)
-        await self._inbox.write_checkpoint()
-        return result
+        if excess is not None:  # nothing was written yet
+            return await self._discard(inbound, excess)
+        if inbound != complete:
+            await self._notify_excess(complete, "bytes")
+        if self._link.queue_policy.busy == "drop" and self._is_dropped(inbound):
+            return await run_uninterrupted(self._drop(inbound))
+        result = await self.accept(inbound)
+        if result is None:
+            return False
+        # A stop that came just after what it stops is done already, and says nothing.
+        is_over = result.done() and not result.cancelled() and result.exception() is None
+        return None if is_over and result.result().status == "silent" else True
 
-    async def _handle_inbound(self, inbound: Inbound) -> bool | None:
-        match self._decide(inbound):
-            case Ignore(reason=reason, is_call=is_call):
-                if reason == STRANGER_REASON:
-                    self._count_stranger()
-                if is_call and self._groups is not None:
-                    await run_uninterrupted(self._groups.on_call(inbound))
-                return False  # leave no trace: what strangers say, and what is not for the bot, is private
-            case OfferPairing():
-                return await self._pair(inbound)
-            case RecordOnly():
-                if self._exceeded(inbound) is None:
-                    await run_uninterrupted(self._note(self._without_excess(inbound)))
-                return None
-            case Respond():
-                if (limit := self._exceeded(inbound)) is not None:
-                    return await self._skip(inbound, limit)
-                allowed = self._without_excess(inbound)
-                if allowed != inbound:
-                    await self._notify(inbound, "bytes")
-                return await self._handle_addressed(allowed)
+    async def _turn_away(self, inbound: Inbound, decision: Ignore | OfferPairing) -> None:
+        """Offer a stranger a code; else leave no trace: what strangers say, and what is not for the bot, is private."""
+        if isinstance(decision, OfferPairing):
+            await self._pair(inbound)
+            return
+        if decision.reason == STRANGER_REASON:
+            self._strangers.add()
+        if decision.is_call and self._groups is not None:
+            await run_uninterrupted(self._groups.on_call(inbound))
 
-    def _exceeded(self, event: Inbound | Edit | Reaction) -> Limit | None:
-        limiter = self._rules.limiter
-        return limiter.exceeded(event) if limiter else None
-
-    def _without_excess(self, inbound: Inbound) -> Inbound:
-        limiter = self._rules.limiter
-        return limiter.without_excess(inbound) if limiter else inbound
-
-    async def _skip(self, inbound: Inbound, limit: Limit) -> bool | None:
-        """Discard a message over a limit before anything is written; a stop still counts."""
+    async def _discard(self, inbound: Inbound, limit: Limit) -> bool | None:
+        """Discard a message over a limit; a stop still counts."""
         if inbound.text.strip() == STOP:
             self._runtime.stop(inbound.session)
             return None
-        return await self._notify(inbound, limit)
+        return await self._notify_excess(inbound, limit)
 
-    async def _notify(self, inbound: Inbound, limit: Limit) -> bool:
+    async def _notify_excess(self, inbound: Inbound, limit: Limit) -> bool:
         """Tell the sender of a limit, at most once in an hour; return true if the sender was told."""
-        limiter = self._rules.limiter
+        limiter = self._limiter
         if limiter is None or not limiter.should_notify(inbound, limit):
             return False
         limits, say = limiter.limits, self._texts_for(inbound.sender).say
@@ -321,45 +245,35 @@ class InboundGate:
         await self._tell(Outbound(inbound.channel, inbound.chat, notice, inbound.thread, inbound.message))
         return True
 
-    async def _handle_addressed(self, inbound: Inbound) -> bool | None:
-        """Queue a message to the bot from somebody who may speak, or answer it out of turn."""
-        running, waiting = self._runtime.session_activity(inbound.session)
-        if not running:
+    def _is_dropped(self, inbound: Inbound) -> bool:
+        """Return true if the message comes during a turn, on a channel that drops such."""
+        is_running, _ = self._runtime.session_activity(inbound.session)
+        if not is_running:
             self._drop_notified.discard(inbound.session)
-        if (running or waiting) and not self._runtime.is_too_old(inbound):
-            if is_overtaking(inbound):
-                text = await run_uninterrupted(self._overtake(inbound, running=running, waiting=waiting))
-                return False if text is None else bool(text) or None
-            if running and self._link.queue_policy.busy == "drop" and not holds_command(inbound):
-                return await run_uninterrupted(self._drop(inbound))
-        result = await self.accept(inbound)
-        if result is None:
+        return is_running and not (holds_command(inbound) or self._runtime.is_too_old(inbound))
+
+    async def _drop(self, inbound: Inbound) -> bool | None:
+        """Accept a message without a turn, as the channel drops those that come during one; say so once a turn."""
+        accepted = await self._inbox.accept(inbound)
+        if accepted is None:
             return False
-        # A stop that came just after what it stops is done already, and says nothing.
-        is_over = result.done() and not result.cancelled() and result.exception() is None
-        return None if is_over and result.result().status == "silent" else True
+        text = "" if inbound.session in self._drop_notified else self._texts_for(inbound.sender).say("dropped")
+        self._drop_notified.add(inbound.session)
+        await self._settle(accepted, "dropped", text)
+        return True if text else None
 
-    def _decide(self, inbound: Inbound) -> Decision:
-        return self._rules.admission.decide(inbound) if self._rules.admission else Respond(Role.OWNER)
-
-    async def _pair(self, inbound: Inbound) -> bool:
+    async def _pair(self, inbound: Inbound) -> None:
         """Give a stranger a code, or remind the stranger of it; the message waits with its sender, without a code nothing is kept."""
-        access = self._rules.access
+        access = self._access
         code = await access.create_code(inbound.sender, inbound.channel, inbound.chat) if access else None
-        if code and self._requests is not None:
+        if code and access is not None and self._requests is not None:
             is_asked = await run_uninterrupted(self._requests.keep(inbound))
-            sentence = "pairing_asked" if is_asked else "pairing" if self._has_owner() else "pairing_owner"
+            roles = (access.role(self._link.name, person) for person in access.list_people(self._link.name))
+            sentence = "pairing_asked" if is_asked else "pairing" if Role.OWNER in roles else "pairing_owner"
             notice = self._texts_for(inbound.sender).say(sentence, code=code)
             await self._tell(Outbound(inbound.channel, inbound.chat, notice, inbound.thread, inbound.message))
         elif access is None or not await run_uninterrupted(self._remind(access, inbound)):
-            self._count_stranger()
-        return False  # there is nothing else to say
-
-    def _has_owner(self) -> bool:
-        access, name = self._rules.access, self._link.name
-        return access is not None and any(
-            access.role(name, person) is Role.OWNER for person in access.list_people(name)
-        )
+            self._strangers.add()
 
     async def _remind(self, access: KnowsPeople, inbound: Inbound) -> bool:
         """Tell a stranger once until when the code works; the fact and the notice are stored together."""
@@ -367,7 +281,7 @@ class InboundGate:
 
         async def send(reminder: CodeReminder) -> None:
             moments = (reminder.sent_at, reminder.expires_at, reminder.renewable_at)
-            sent, until, again = (f"{moment.astimezone(self._rules.zone):%H:%M}" for moment in moments)
+            sent, until, again = (f"{moment.astimezone(self._zone):%H:%M}" for moment in moments)
             text = self._texts_for(inbound.sender).say("pairing_reminder", sent=sent, until=until, again=again)
             parts = self._link.split(Outbound(inbound.channel, inbound.chat, text, inbound.thread, inbound.message))
             also = {
@@ -384,63 +298,18 @@ class InboundGate:
             await self._deliver(message)
         return is_due
 
-    async def admit(self, person: str | None = None) -> None:
-        """Tell people who may speak by now, one or all, that they were let in, and answer the messages that waited."""
-        if self._requests is None:
-            return
-        for inbound in await self._requests.find_admitted(person):
-            if not await self._inbox.has_fact(inbound.session, inbound.external_id):
-                await run_uninterrupted(self._admit(self._requests, inbound))
-
-    async def _admit(self, requests: AccessRequests, inbound: Inbound) -> None:
-        notice = requests.welcome(inbound, self._link.split)
-        if await self.accept(inbound, {self._outbox.tape_of(inbound.session): [notice]}, is_own=True) is None:
-            return  # another way of letting the person in was faster
-        if notice.key and (message := await self._outbox.find_intent(notice.key)) is not None:
-            await self._deliver(message)
-
-    async def _handle_added(self, event: BotAdded) -> None:
-        """Greet the group if an owner added the bot, and ask an owner who may speak there if nobody decided yet."""
-        admission, added = self._rules.admission, self._in_home_chat(event)
-        await self._greet_group(event)
-        if admission is None or self._groups is None or added.chat != event.chat or admission.is_open(added):
-            return
-        audience = admission.audience(added)
-        if audience != "known":
-            await self._groups.on_added(added, is_again=audience == "nobody")
-
-    async def _greet_group(self, event: BotAdded) -> None:
-        """Say in a group how to let it speak, if an owner added the bot; the fact and the message are stored together."""
-        admission, added = self._rules.admission, self._in_home_chat(event)
-        probe = Inbound(event.channel, "", event.chat, event.sender, "", event.time, direct=False)
-        if admission is None or admission.role(probe) is not Role.OWNER or added.chat != event.chat:
-            return  # a stranger's group learns nothing, and one that moved knows already
-        sentence = "group_added_open" if admission.is_open(event) else "group_added"
-        text = self._texts_for(event.sender).say(sentence, group=event.chat, channel=event.channel)
-        key, session = f"added:{event.external_id}", added.session
-        parts = tuple(self._link.split(Outbound(added.channel, added.chat, text, added.thread)))
-        intent = intent_entry(session, key, parts)
-        if await self._inbox.record_added(added, {self._outbox.tape_of(session): [intent]}):
-            await self._deliver(await self._outbox.enqueue(session, key, parts, {}))
-
-    def _count_stranger(self) -> None:
-        if self._rules.strangers is not None:
-            self._rules.strangers.add()
-
-    async def _handle_press(self, press: ButtonPress) -> str | None:
+    async def _on_press(self, press: ButtonPress) -> str | None:
         """Queue the command of a pressed button, or return why nothing happens, for the person who pressed."""
-        probe = Inbound(
-            press.channel, press.external_id, press.chat, press.sender, "", press.time, press.thread,
-            direct=press.direct, space=press.space,
-        )  # fmt: skip
-        decision = self._decide(probe)
+        press = self._in_home_chat(await self._with_language(press))
+        say, probe = self._texts_for(press.sender).say, _probe(press, direct=press.direct)
+        decision = self._admission.decide(probe) if self._admission is not None else Respond(Role.OWNER)
         if decision == Ignore("ignored"):
             return None
         if not isinstance(decision, Respond):  # a stranger, who learns nothing about the button and leaves no trace
-            self._count_stranger()
-            return self._texts_for(press.sender).say("press_foreign")
-        if self._exceeded(probe) is not None:  # before anything is written
-            return self._texts_for(press.sender).say("press_later")
+            self._strangers.add()
+            return say("press_foreign")
+        if self._limiter is not None and self._limiter.exceeded(probe) is not None:  # before anything is written
+            return say("press_later")
         found = await find_button(self._outbox, press)
         reason = refuse_press(press, found, decision.role)
         if reason is not None or found is None:
@@ -449,24 +318,22 @@ class InboundGate:
 
     async def _accept_press(self, press: ButtonPress, found: FoundButton) -> str | None:
         """Store a press and what it decides in one transaction; or with the change of its message, and queue its command."""
-        inbound = press_inbound(press, found)
-        if await self._inbox.find_press(found.button_set.key, inbound.session) is not None:
-            return await self._refuse_repeated(press, inbound)
-        reason = await self._rules.decide_press(inbound, self._inbox.pressed_entries(inbound))
+        inbound, key = press_inbound(press, found), found.button_set.key
+        if await self._inbox.find_press(key, inbound.session) is not None:
+            return await self._refuse_repeated(press, key)
+        reason = await self._decide_press(inbound, self._inbox.pressed_entries(inbound))
         if reason is not None:
-            is_second = reason and await self._inbox.find_press(found.button_set.key, inbound.session) is not None
-            return await self._refuse_repeated(press, inbound) if is_second else reason or None
-        cause = f"pressed:{found.button_set.key}"
-        edit = intent_entry(inbound.session, cause, (pressed_part(press, found, self._link.split),))
+            is_second = reason and await self._inbox.find_press(key, inbound.session) is not None
+            return await self._refuse_repeated(press, key) if is_second else reason or None
+        edit = intent_entry(inbound.session, f"pressed:{key}", (pressed_part(press, found, self._link.split),))
         if await self.accept(inbound, {self._outbox.tape_of(inbound.session): [edit]}) is None:
-            return await self._refuse_repeated(press, inbound)
-        if edit.key and (message := await self._outbox.find_intent(edit.key)) is not None:
-            await self._deliver(message)
+            return await self._refuse_repeated(press, key)
+        await self._deliver_intent(edit)
         return None
 
-    async def _refuse_repeated(self, press: ButtonPress, inbound: Inbound) -> str | None:
+    async def _refuse_repeated(self, press: ButtonPress, buttons: str) -> str | None:
         """Say nothing to a press that came before, and refuse one of a button set that was pressed before."""
-        first = await self._inbox.find_press(inbound.press.buttons, inbound.session) if inbound.press else None
+        first = await self._inbox.find_press(buttons, press.session)
         is_repeat = first is not None and first.id == press.external_id
         return None if is_repeat else await self._refuse_press(press, "taken")
 
@@ -481,96 +348,184 @@ class InboundGate:
             case "expired" | "forged":
                 return say("press_expired")
 
-    async def _note(self, event: Inbound | Edit | Deletion | Reaction) -> None:
+    async def _on_change(self, change: Edit | Deletion | Reaction) -> None:
+        """Record a change of a message that is known here, if the sender may speak."""
+        change, author = self._in_home_chat(change), None if isinstance(change, Deletion) else change
+        if author is not None and self._admission is not None and self._admission.role(_probe(author)) is Role.STRANGER:
+            return
+        is_known = await self._runtime.has_message(change.channel, change.session, change.message)
+        if not is_known and not (isinstance(change, Reaction) and await self._outbox.has_receipt(change.message)):
+            return
+        if author is not None and self._limiter is not None and self._limiter.exceeded(author) is not None:
+            return
+        await run_uninterrupted(self._record_change(change))
+
+    async def _record_change(self, event: Inbound | Edit | Deletion | Reaction) -> None:
         """Record an event that changes the session's tape without a turn."""
         change = await self._inbox.record_change(event)
         if change:
             self._runtime.submit_change(change)
             await self._inbox.write_checkpoint()
 
-    async def _handle_change(self, event: Edit | Deletion | Reaction) -> None:
-        """Record a change of a message that is known here, if the sender may speak."""
-        if isinstance(event, (Edit, Reaction)) and not self._may_speak(event):
+    async def _on_added(self, added: BotAdded) -> None:
+        """Greet the group if an owner added the bot, and ask an owner who may speak there if nobody decided yet."""
+        admission = self._admission
+        if admission is None or self._in_home_chat(added) != added:  # a group that moved knows already
             return
-        is_known = await self._runtime.has_message(event.channel, event.session, event.message)
-        is_known = is_known or (isinstance(event, Reaction) and await self._outbox.has_receipt(event.message))
-        if is_known and (isinstance(event, Deletion) or self._exceeded(event) is None):
-            await run_uninterrupted(self._note(event))
+        if admission.role(_probe(added)) is Role.OWNER:  # a stranger's group learns nothing
+            sentence = "group_added_open" if admission.is_open(added) else "group_added"
+            text = self._texts_for(added.sender).say(sentence, group=added.chat, channel=added.channel)
+            key, session = f"added:{added.external_id}", added.session
+            parts = tuple(self._link.split(Outbound(added.channel, added.chat, text, added.thread)))
+            intent = intent_entry(session, key, parts)
+            # The fact and the message are stored together.
+            if await self._inbox.record_added(added, {self._outbox.tape_of(session): [intent]}):
+                await self._deliver(await self._outbox.enqueue(session, key, parts, {}))
+        if self._groups is None or admission.is_open(added):
+            return
+        audience = admission.audience(added)
+        if audience != "known":
+            await self._groups.on_added(added, is_again=audience == "nobody")
 
-    def _storable(self, event: UnparsedUpdate) -> UnparsedUpdate | None:
-        """Return what to keep of an unparsed update.
+    async def _on_unparsed(self, event: UnparsedUpdate) -> None:
+        """Keep an update that could not be parsed.
 
         All of it if its sender may speak, nothing of a stranger's; if the sender is unknown, the reason and the length.
         """
-        admission = self._rules.admission
-        if admission is None:
-            return event
+        if self._admission is None:
+            await self._inbox.store_unparsed(event)
+            await self._tell(Outbound(event.channel, event.chat, self._texts.say("unparsed", reason=event.reason)))
+            return
         if not event.sender:
-            return replace(event, raw=b"", reason=f"{event.reason} ({len(event.raw)} bytes of an unknown sender)")
-        probe = Inbound(event.channel, "", event.chat, Sender(event.sender), "", "", direct=False)
-        return None if admission.role(probe) is Role.STRANGER else event
-
-    def _may_speak(self, event: Edit | Reaction) -> bool:
-        admission = self._rules.admission
-        if admission is None:
-            return True
-        probe = Inbound(
-            event.channel, "", event.chat, event.sender, "", event.time, event.thread, direct=False, space=event.space
-        )
-        return admission.role(probe) is not Role.STRANGER
-
-    async def _overtake(self, inbound: Inbound, *, running: bool, waiting: int) -> str | None:
-        """Run a stop or a status command at once; it is done in the transaction that stores its answer.
-
-        Return the answer, which may be empty; None if the command was accepted before.
-        """
-        accepted = await self._inbox.accept(inbound)
-        return None if accepted is None else await self._answer_at_once(accepted, running=running, waiting=waiting)
-
-    async def _answer_at_once(self, accepted: AcceptedInbound, *, running: bool, waiting: int) -> str:
-        if accepted.inbound.text.strip() == STOP:
-            say = self._texts_for(accepted.inbound.sender).say
-            text = "" if self._runtime.stop(accepted.inbound.session) else say("nothing_to_stop")
+            event = replace(event, raw=b"", reason=f"{event.reason} ({len(event.raw)} bytes of an unknown sender)")
         else:
-            text = await self._status(accepted.inbound, running=running, waiting=waiting)
+            probe = Inbound(event.channel, "", event.chat, Sender(event.sender), "", "", direct=False)
+            if self._admission.role(probe) is Role.STRANGER:
+                return
+        await self._inbox.store_unparsed(event)
+        log.warning(  # no notice to the sender, who may be a stranger
+            "unparseable update stored: %s",
+            event.reason,
+            extra={"action": "receive.unparsed", "channel": event.channel},
+        )
+
+    async def admit(self, person: str | None = None) -> None:
+        """Tell people who may speak by now, one or all, that they were let in, and answer the messages that waited."""
+        if self._requests is None:
+            return
+        for inbound in await self._requests.find_admitted(person):
+            if not await self._inbox.has_fact(inbound.session, inbound.external_id):
+                await run_uninterrupted(self._admit(self._requests, inbound))
+
+    async def _admit(self, requests: AccessRequests, inbound: Inbound) -> None:
+        notice = requests.welcome(inbound, self._link.split)
+        if await self.accept(inbound, {self._outbox.tape_of(inbound.session): [notice]}, is_own=True) is not None:
+            await self._deliver_intent(notice)  # else another way of letting the person in was faster
+
+    async def ask(self, inbound: Inbound) -> asyncio.Future[TurnResult] | None:
+        """Accept an inbound of a client that waits for its result; see `accept`. A client is no source of turns, and no button."""
+        return await self.accept(self._in_home_chat(replace(inbound, origin=HUMAN_ORIGIN, press=None)))
+
+    async def accept(
+        self,
+        inbound: Inbound,
+        extra_entries: Mapping[str, Sequence[TapeEntry]] = MappingProxyType({}),
+        *,
+        is_own: bool = False,
+    ) -> asyncio.Future[TurnResult] | None:
+        """Make an inbound durable and queue its turn; None if it was accepted before.
+
+        A command that overtakes the running turn is answered at once, and its result names no turn.
+
+        Args:
+            inbound: the inbound.
+            extra_entries: see `Inbox.accept`.
+            is_own: the bot makes it: it takes no place among what waits. A turn that makes one would else wait for itself.
+        """
+        if is_own:
+            inbound = await self._with_language(inbound)
+        overtaken = self._find_overtaken(inbound) if is_overtaking(inbound) else None
+        slots = None if is_own or overtaken else self._slots
+        if slots is not None:
+            await slots.acquire()
+        # Half of it would leave a durable inbound that nobody continues, and its repeat would count as a duplicate.
+        return await run_uninterrupted(self._accept(inbound, extra_entries, slots, overtaken))
+
+    async def _accept(
+        self,
+        inbound: Inbound,
+        also: Mapping[str, Sequence[TapeEntry]],
+        slots: asyncio.Semaphore | None,
+        overtaken: tuple[bool, int] | None,
+    ) -> asyncio.Future[TurnResult] | None:
+        result = None
+        try:
+            accepted = await self._inbox.accept(inbound, also)
+            if accepted is None:
+                return None
+            if is_overtaking(inbound):  # what came just before it was queued meanwhile
+                overtaken = self._find_overtaken(inbound) or overtaken
+            if overtaken is not None:
+                return _settled_result(await self._answer_at_once(accepted, *overtaken))
+            result = self._runtime.submit(accepted)
+        finally:
+            if slots is not None and result is None:
+                slots.release()
+        if slots is not None:
+            release = slots.release
+            result.add_done_callback(lambda _: release())
+        await self._inbox.write_checkpoint()
+        return result
+
+    def resume(self, accepted: AcceptedInbound) -> asyncio.Future[TurnResult]:
+        """Queue an inbound that an earlier process accepted."""
+        return self._runtime.submit(accepted)
+
+    def resume_change(self, change: TapeChange) -> None:
+        """Queue a change that an earlier process noted."""
+        self._runtime.submit_change(change)
+
+    def _find_overtaken(self, inbound: Inbound) -> tuple[bool, int] | None:
+        """Return the work that a stop or a status overtakes, as `AppRuntime.session_activity` does; None if there is none."""
+        running, waiting = self._runtime.session_activity(inbound.session)
+        return (running, waiting) if (running or waiting) and not self._runtime.is_too_old(inbound) else None
+
+    async def _answer_at_once(self, accepted: AcceptedInbound, running: bool, waiting: int) -> str:  # noqa: FBT001 - see `_find_overtaken`
+        """Run a stop or a status command; it is done in the transaction that stores its answer, which may be empty."""
+        inbound = accepted.inbound
+        texts = self._texts_for(inbound.sender)
+        if inbound.text.strip() == STOP:
+            text = "" if self._runtime.stop(inbound.session) else texts.say("nothing_to_stop")
+        else:
+            doing = describe_activity(texts, self._activity.get(inbound.session) if self._activity else None)
+            if not running:
+                line = texts.say("about_to_answer", count=waiting)
+            elif waiting:
+                line = texts.say("answering", doing=doing, count=waiting)
+            else:
+                line = texts.say("answering_alone", doing=doing)
+            # To those who may know, the health of the whole bot.
+            report = await self._report(self._link.role(inbound), direct=inbound.direct, texts=texts)
+            text = "\n".join([line, *report])
         await self._settle(accepted, "overtook", text)
         return text
 
-    async def _status(self, inbound: Inbound, *, running: bool, waiting: int) -> str:
-        """Describe the session's work, and, to those who may know, the health of the whole bot."""
-        texts, activity = self._texts_for(inbound.sender), self._rules.activity
-        say = texts.say
-        activity_text = describe_activity(texts, activity.get(inbound.session) if activity else None)
-        if not running:
-            session_line = say("about_to_answer", count=waiting)
-        elif waiting:
-            session_line = say("answering", doing=activity_text, count=waiting)
-        else:
-            session_line = say("answering_alone", doing=activity_text)
-        report = await self._rules.report(self._link.role(inbound), direct=inbound.direct, texts=texts)
-        return "\n".join([session_line, *report])
-
-    async def _drop(self, inbound: Inbound) -> bool | None:
-        """Accept a message without a turn, as the channel drops those that come during one; say so once a turn."""
-        accepted = await self._inbox.accept(inbound)
-        if accepted is None:
-            return False
-        text = "" if inbound.session in self._drop_notified else self._texts_for(inbound.sender).say("dropped")
-        self._drop_notified.add(inbound.session)
-        return await self._settle(accepted, "dropped", text)
-
-    async def _settle(self, accepted: AcceptedInbound, outcome: str, text: str) -> bool | None:
-        """Mark the inbound as done without a turn and send `text`, if any; return true if there is any."""
+    async def _settle(self, accepted: AcceptedInbound, outcome: str, text: str) -> None:
+        """Mark the inbound as done without a turn and send `text`, if any."""
         inbound, fact = accepted.inbound, done_entry([accepted.id], outcome=outcome)
         if not text:
             await self._inbox.append(fact, session=inbound.session)
-            return None
+            return
         replied_to = inbound.message or inbound.external_id  # a terminal's messages have no id of the platform
         outbound = Outbound(inbound.channel, inbound.chat, text, inbound.thread, replied_to)
         key, parts = f"{outcome}:{accepted.id}", tuple(self._link.split(outbound))
         also = {self._inbox.tape_of(inbound.session): [fact]}
         await self._deliver(await self._outbox.enqueue(inbound.session, key, parts, also, inbound=accepted.id))
-        return True
+
+    async def _deliver_intent(self, intent: TapeEntry) -> None:
+        """Deliver a message that was stored with an inbound."""
+        if intent.key and (message := await self._outbox.find_intent(intent.key)) is not None:
+            await self._deliver(message)
 
     def _texts_for(self, person: Sender) -> Texts:
         """Return the bot's own sentences in the language of a person."""
@@ -578,15 +533,23 @@ class InboundGate:
 
     async def _with_language(self, event: SpeakerT) -> SpeakerT:
         """Return the event with the language that the person had last, if the platform does not tell it this time."""
-        if event.sender.language or self._rules.admission is None:  # without admission the owner alone writes here
+        if event.sender.language or self._admission is None:  # without admission the owner alone writes here
             return event
         language = await self._inbox.languages.find(event.sender.id)
         return replace(event, sender=replace(event.sender, language=language)) if language else event
 
     def _in_home_chat(self, event: EventT) -> EventT:
         """Return the event in the chat in which its session began."""
-        home = self._rules.migrations.home(event.chat)
+        home = self._migrations.home(event.chat)
         return event if home == event.chat else replace(event, chat=home)
+
+
+def _probe(event: ButtonPress | Edit | Reaction | BotAdded, *, direct: bool = False) -> Inbound:
+    """Make an empty message from who caused an event, to ask who that is."""
+    return Inbound(
+        event.channel, event.external_id, event.chat, event.sender, "", event.time, event.thread,
+        direct=direct, space=event.space,
+    )  # fmt: skip
 
 
 def _settled_result(text: str) -> asyncio.Future[TurnResult]:

@@ -266,9 +266,11 @@ class Inbox:
 
     async def write_checkpoint(self) -> None:
         """Write a checkpoint if enough was accepted since the last one, so that recovery reads little."""
+        if len(self._open) == 1:
+            await self._open[0].write_checkpoint(self._newest_ids.get(self.name, 0))
+            return
         for tape, projected in zip(self.tapes, self._open, strict=True):
-            newest_id = self._newest_ids.get(tape, 0)
-            if newest_id or len(self._open) == 1:
+            if newest_id := self._newest_ids.get(tape, 0):
                 await projected.write_checkpoint(newest_id)
 
 

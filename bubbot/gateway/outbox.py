@@ -56,7 +56,7 @@ class Outbox:
         self._tape = tape
         self._leases = leases
         projections = projections or ProjectionRunner()
-        self._pending = [projections.project(OUTBOX_PROJECTION, shard) for shard in tape.shards()]
+        self._pending = {shard.name: projections.project(OUTBOX_PROJECTION, shard) for shard in tape.shards()}
 
     @property
     def name(self) -> str:
@@ -94,7 +94,7 @@ class Outbox:
         fact = event(RECEIPT, data, key=receipt_key(intent.id, place))
         tape = self._tape.shard(intent.session)
         (stored,) = await tape.append([fact], if_absent=True, lease=lease)
-        await self._pending[self.tapes.index(tape.name)].write_checkpoint(stored.id)
+        await self._pending[tape.name].write_checkpoint(stored.id)
 
     async def abandon(self, intent: OutboxMessage, reason: str) -> None:
         """Record that an intent is abandoned, and why."""
@@ -176,7 +176,7 @@ class Outbox:
     async def pending(self) -> tuple[OutboxMessage, ...]:
         """Return the intents with parts that have no receipt, oldest first."""
         found: list[list[OutboxMessage]] = []
-        for tape, projected in zip(self._tape.shards(), self._pending, strict=True):
+        for tape, projected in zip(self._tape.shards(), self._pending.values(), strict=True):
             if messages := await projected.catch_up():
                 (entries,) = await tape.fetch([TapeQuery(tape.name, IdRanges(tuple(spans_of(list(messages)))))])
                 found.append(
@@ -186,7 +186,7 @@ class Outbox:
 
     async def refresh(self, message: OutboxMessage) -> OutboxMessage:
         """Return a message with the parts that have a receipt by now; without parts if it is not pending any more."""
-        projected = self._pending[self.tapes.index(self.tape_of(message.session))]
+        projected = self._pending[self.tape_of(message.session)]
         found = (await projected.catch_up()).get(message.id)
         return replace(message, sent=found.sent) if found else replace(message, parts=())
 
@@ -201,7 +201,7 @@ class Outbox:
 
     async def write_checkpoint(self) -> None:
         """Write a checkpoint, so that the next start reads from here on."""
-        for projected in self._pending:
+        for projected in self._pending.values():
             await projected.write_checkpoint(force=len(self._pending) == 1 or projected.position > 0)
 
 

@@ -450,14 +450,6 @@ class TurnGate(Protocol):
         ...
 
 
-class OpenGate:
-    """Lets every message have its turn at once. See `TurnGate`."""
-
-    async def wait(self, batch: Sequence[AcceptedInbound], wake: asyncio.Event) -> ModelCallDenied | None:  # noqa: ARG002 - the port's signature
-        """Return at once."""
-        return None
-
-
 class GateChain:
     """Lets messages have their turn once every gate does, in order. See `TurnGate`."""
 

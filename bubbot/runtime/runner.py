@@ -118,7 +118,7 @@ class ModelRunner:
         on_preview: PreviewCallback = ignore_preview,
         *,
         lessons: ModelLessons,
-        around_model: Sequence[AroundModel] = (),
+        list_around_model: Callable[[], Sequence[AroundModel]] = tuple,
     ) -> None:
         """Set the parts of a step.
 
@@ -129,9 +129,9 @@ class ModelRunner:
             elapsed: a monotonic clock in seconds.
             on_preview: gets the text as it comes.
             lessons: what refusals taught about models.
-            around_model: wraps each call of a model.
+            list_around_model: returns what wraps the next call of a model.
         """
-        self._around_model = tuple(around_model)
+        self._list_around_model = list_around_model
         self._lessons = lessons
         self._composer = composer
         self._fitter = RequestFitter(composer, settings.timeout)
@@ -327,7 +327,7 @@ class ModelRunner:
             return replies[-1]
 
         try:
-            reply = await wrap(self._around_model, send)(call)
+            reply = await wrap(self._list_around_model(), send)(call)
         except asyncio.CancelledError:
             if call.is_sent:
                 attempts.on_stop(call.cost)

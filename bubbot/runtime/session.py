@@ -40,7 +40,6 @@ from bubbot.ports.outbox import INTENT, OutboxMessage, intent_entry, intent_from
 from bubbot.ports.text import clean
 from bubbot.ports.turn import (
     AcceptedInbound,
-    OpenGate,
     Status,
     TapeChange,
     Turn,
@@ -142,7 +141,7 @@ class SessionDeps:
         texts: the bot's own sentences.
         sources: the sources of turns that nobody typed, by the origin of their inbounds.
         intake: takes in attachments.
-        gate: decides when messages may have their turn.
+        gate: decides when messages may have their turn; None: at once.
         notify: sends a notice at once, outside any turn, to a channel.
         around_turn: wraps what answers a turn, between the opening of its fork and its merge.
         on_merged: called with the entries of each merge, in order; those of interrupted turns too.
@@ -159,7 +158,7 @@ class SessionDeps:
     texts: Texts = field(default_factory=Texts)
     sources: Mapping[str, TurnSource] = field(default_factory=dict)
     intake: TakesAttachments = field(default_factory=UnfetchedAttachments)
-    gate: TurnGate = field(default_factory=OpenGate)
+    gate: TurnGate | None = None
     notify: Callable[[str, Outbound], Awaitable[None]] = ignore_notice
     around_turn: Sequence[AroundTurn] = ()
     on_merged: Sequence[Callable[[MergeResult], Awaitable[None]]] = ()
@@ -326,7 +325,9 @@ class SessionRuntime:
             await self._take_attachments(
                 lambda: [a for a in self._queue.peek_batch(self._deps.now()) if not a.attempts]
             )
-            self._denial = await self._deps.gate.wait(self._queue.peek_batch(self._deps.now()), self._wake)
+            self._denial = None
+            if (gate := self._deps.gate) is not None:
+                self._denial = await gate.wait(self._queue.peek_batch(self._deps.now()), self._wake)
             async with (
                 self._link.chat_limit(self._tape.session),
                 self._deps.turn_limiter.acquire(self._notify_wait),

@@ -83,9 +83,9 @@ async def test_calls_that_take_all_that_was_reserved_go_over_by_one_of_them_at_m
 class Counted(BudgetMeter):
     """Reserves the same for every call."""
 
-    async def around_model(self, call: ModelCall, call_next: CallNext[ModelCall, ModelReply]) -> ModelReply:
-        """See `BudgetMeter.around_model`."""
-        return await super().around_model(replace(call, count_input=lambda: LARGE), call_next)
+    async def reserve_call(self, call: ModelCall, call_next: CallNext[ModelCall, ModelReply]) -> ModelReply:
+        """See `BudgetMeter.reserve_call`."""
+        return await super().reserve_call(replace(call, count_input=lambda: LARGE), call_next)
 
 
 async def test_tokens_and_people_have_their_own_budgets_in_a_race(sqlite_store: SqliteStore) -> None:

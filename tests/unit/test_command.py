@@ -16,7 +16,7 @@ from bubbot.errors import AccessError, CommandRefused, ConfigError, Confirmation
 from bubbot.ports.arguments import Args
 from bubbot.ports.channel import Role, Sender
 from bubbot.ports.command import CommandContext, CommandResult
-from bubbot.ports.tool import ADMINISTERS, READS_OWN, ArgumentsInvalid, CommandHelp, CommandPlace, HelpTopic, Tool
+from bubbot.ports.tool import ADMINISTERS, READS_OWN, ArgumentsInvalid, CommandHelp, HelpTopic, Tool
 from bubbot.ports.turn import Turn
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
@@ -105,7 +105,7 @@ class Lamps:
         role=Role.OWNER,
         effect=ADMINISTERS,
         ask=_ask_dark,
-        help=CommandHelp(place=CommandPlace.DIRECT),
+        is_direct=True,
     )
     async def dark(self, args: LampArgs) -> LampChange:
         """Leave a room in the dark."""

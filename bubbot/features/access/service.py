@@ -88,7 +88,7 @@ from bubbot.ports.access import (
 from bubbot.ports.channel import Role, Sender
 from bubbot.ports.session_names import keep_session, parse_session, require_user_tape
 from bubbot.ports.text import clean
-from bubbot.ports.tool import ADMINISTERS, READS_PEOPLE, CommandHelp, CommandPlace, HelpTopic
+from bubbot.ports.tool import ADMINISTERS, READS_PEOPLE, CommandHelp, HelpTopic
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.fact import Cited, Fact
 from bubbot.tape.handle import Clock, TapeHandle
@@ -142,15 +142,16 @@ RandomBytes: TypeAlias = Callable[[int], bytes]
 
 
 def _help(brief: str, *examples: str) -> CommandHelp:
-    """Return what people are told of a command of access, which works in a direct chat alone."""
-    return CommandHelp(HelpTopic.ADMIN, brief, examples, place=CommandPlace.DIRECT)
+    """Return what people are told of a command of access."""
+    return CommandHelp(HelpTopic.ADMIN, brief, examples)
 
 
-_CHANGES: Mapping[str, Any] = MappingProxyType({"role": Role.ADMIN, "effect": ADMINISTERS})
-"""Commands that let people in: up to the role of who gives it."""
-_GRANTS: Mapping[str, Any] = MappingProxyType({"role": Role.OWNER, "effect": ADMINISTERS})
+_CHANGES: Mapping[str, Any] = MappingProxyType({"role": Role.ADMIN, "effect": ADMINISTERS, "is_direct": True})
+"""Commands that let people in: admins may, up to their own role."""
+_GRANTS: Mapping[str, Any] = MappingProxyType({"role": Role.OWNER, "effect": ADMINISTERS, "is_direct": True})
 """Commands about which tapes are seen: for owners."""
-_LISTS: Mapping[str, Any] = MappingProxyType({"role": Role.OWNER, "effect": READS_PEOPLE})
+_LISTS: Mapping[str, Any] = MappingProxyType({"role": Role.OWNER, "effect": READS_PEOPLE, "is_direct": True})
+"""Commands that show who may do what, of all chats: for owners."""
 
 
 class AccessService:

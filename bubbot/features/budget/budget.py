@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import field, replace
 from datetime import datetime, timedelta, tzinfo
 from functools import partial
@@ -147,11 +147,13 @@ async def notify_nobody(key: str, write: Callable[[Texts], str], fact: TapeEntry
 
 @dataclass
 class MeteredCall:
-    """One model call. The caller records its outcome, as far as that is known.
+    """One model call: a block that settles it when it ends. The caller records its outcome, as far as that is known.
 
     Attributes:
-        reservation: the reservation.
-        started_at: when the call began, if nothing limits it and so no reservation on the tape has the time.
+        reservation: what is reserved for it; if nothing limits the call, nothing but its id, subject, model and day.
+        settle: counts the call once it is over.
+        count_input: returns the tokens of the request.
+        started_at: when the call began, if no reservation on the tape has the time.
         output_estimate: the output tokens that arrived, estimated.
         reply: the model's reply; None if it did not finish.
         status: `answered`, `failed`, `stopped` or `unknown`.
@@ -161,6 +163,8 @@ class MeteredCall:
     """
 
     reservation: Reservation
+    settle: Callable[[MeteredCall], None]
+    count_input: Callable[[], int]
     started_at: str = ""
     output_estimate: int = 0
     reply: ModelReply | None = None
@@ -168,6 +172,13 @@ class MeteredCall:
     cost_nanousd: int | None = None
     error: CallError | None = None
     lease: Lease | None = None
+
+    def __enter__(self) -> MeteredCall:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        self.end(error)
+        self.settle(self)
 
     def end(self, error: BaseException | None) -> None:
         """Record how the call ended, by the error that ended it."""
@@ -194,25 +205,7 @@ class MeteredCall:
             return reported, False
         if self.reply is None and self.status == "failed" and not self.output_estimate:
             return Usage(), False
-        return Usage(self.reservation.input, self.output_estimate), True
-
-
-class _CallInProgress:
-    """The block of a model call: reserved when it begins, settled when it ends."""
-
-    def __init__(self, reserve: Callable[[], Awaitable[MeteredCall]], settle: Callable[[MeteredCall], None]) -> None:
-        self._reserve = reserve
-        self._settle = settle
-        self._call: MeteredCall | None = None
-
-    async def __aenter__(self) -> MeteredCall:
-        self._call = await self._reserve()
-        return self._call
-
-    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if self._call is not None:
-            self._call.end(error)
-            self._settle(self._call)
+        return Usage(self.count_input(), self.output_estimate), True
 
 
 class Budget:
@@ -247,6 +240,8 @@ class Budget:
             self._projections.project(BUDGET_PROJECTION, shard, self._forget_written) for shard in tape.shards()
         ]
         self._open: dict[str, Reservation] = {}
+        self._unlimited: dict[str, MeteredCall] = {}
+        """The calls in progress that began while nothing was limited."""
         self._unwritten: dict[str, Reservation] = {}
         self._warned: set[BudgetWarning | str] = set()
         self._reporting: set[str] = set()
@@ -290,7 +285,7 @@ class Budget:
         Those count as spent in full, since nobody knows better.
         """
         unsettled = [
-            MeteredCall(hold, output_estimate=hold.output, status="unknown")
+            MeteredCall(hold, self._settle, partial(int, hold.input), output_estimate=hold.output, status="unknown")
             for projected in self._projected
             for hold in (await projected.load()).open.values()
         ]
@@ -303,26 +298,40 @@ class Budget:
             log.warning("interrupted model calls count in full: %d", len(unsettled), extra={"action": "budget.cut"})
         return len(unsettled)
 
-    def metered_call(
+    def apply_limits(self, limits: BudgetLimits) -> None:
+        """Apply other limits, also to calls that wait; what calls in progress may use counts towards them, too."""
+        self.limits = limits
+        self._call_ended.set()
+        if limits.limits:
+            self._open |= {
+                call: self._estimate(metered.reservation, metered.count_input())
+                for call, metered in self._unlimited.items()
+            }
+            self._unlimited.clear()
+
+    def begin_call(
+        self, subject: BudgetSubject, model: str, count_input: Callable[[], int], *, lease: Lease | None = None
+    ) -> MeteredCall:
+        """Begin a call while nothing is limited: it is counted when its block ends. See `metered_call`."""
+        hold = Reservation(self._new_id(), subject, model, self.today(), 0, 0, None)
+        call = MeteredCall(hold, self._settle, count_input, timestamp(self._now()), lease=lease)
+        self._unlimited[hold.call] = call
+        return call
+
+    @asynccontextmanager
+    async def metered_call(
         self, subject: BudgetSubject, model: str, input_tokens: int, *, lease: Lease | None = None
-    ) -> AbstractAsyncContextManager[MeteredCall]:
-        """Reserve a call, and settle it when the block ends, however it ends.
+    ) -> AsyncIterator[MeteredCall]:
+        """Reserve a call if anything is limited, and settle it when the block ends, however it ends.
 
-        If anything limits the call, the reservation is durable before the block begins. If only calls in progress use
-        up the rest of a budget, wait for them. The fact of what the call took is written later (see `written`), but not
-        after what the caller writes next.
-
-        Args:
-            subject: who calls.
-            model: the model.
-            input_tokens: those of the request.
-            lease: see `MeteredCall`; both facts are written under it.
-
-        Raises:
-            BudgetExceeded: a budget is used up.
-            LeaseLost: a reservation would be needed, and another holder has taken up the session since.
+        The fact of what the call took is written later (see `wait_written`), but not after what the caller writes next.
         """
-        return _CallInProgress(partial(self._reserve, subject, model, input_tokens, lease), self._settle)
+        if self.limits.limits:
+            call = await self.reserve(subject, model, input_tokens, lease)
+        else:
+            call = self.begin_call(subject, model, partial(int, input_tokens), lease=lease)
+        with call:
+            yield call
 
     async def wait_written(self) -> None:
         """Wait until all that was settled so far is on the tape, and its warnings are sent to the owner."""
@@ -339,39 +348,56 @@ class Budget:
             self._exhausted_measure(TotalKey(scope, name, period), ZERO_SPENT) is not None for period in (day, day[:7])
         )
 
-    async def _reserve(
-        self, payer: BudgetSubject, model: str, input_tokens: int, lease: Lease | None = None
+    async def reserve(
+        self, subject: BudgetSubject, model: str, input_tokens: int, lease: Lease | None = None
     ) -> MeteredCall:
-        """Wait until the call may begin, and reserve it: in memory, and on the tape if a limit applies."""
+        """Wait until a call may begin, and reserve it: in memory, and durably if a limit applies.
+
+        If only calls in progress use up the rest of a budget, wait for them. Enter the block of the call at once.
+
+        Args:
+            subject: who calls.
+            model: the model.
+            input_tokens: those of the request.
+            lease: see `MeteredCall`; both facts are written under it.
+
+        Raises:
+            BudgetExceeded: a budget is used up.
+            LeaseLost: a reservation would be needed, and another holder has taken up the session since.
+        """
         while True:
             self._call_ended.clear()
-            hold = self._estimate(payer, model, input_tokens)
+            hold = self._estimate(Reservation(self._new_id(), subject, model, self.today(), 0, 0, None), input_tokens)
             limited = self._limited_totals(hold)
             if not limited or not self._must_wait(hold, limited):
                 break
             await self._call_ended.wait()  # calls in progress have their own time limits
         self._open[hold.call] = hold
+        call = MeteredCall(hold, self._settle, partial(int, input_tokens), lease=lease)
         if not limited:
-            return MeteredCall(hold, timestamp(self._now()), lease=lease)
+            call.started_at = timestamp(self._now())
+            return call
         fact = event(RESERVED, hold.as_json() | _epoch(lease), key=f"reserved:{hold.call}")
-        writing = asyncio.ensure_future(self._append(fact, payer.session, lease))
+        writing = asyncio.ensure_future(self._append(fact, subject.session, lease))
         try:
             stored = await asyncio.shield(writing)
         except BaseException:
             await asyncio.wait([writing])
             if not writing.cancelled() and writing.exception() is None:
                 # The reservation is on the tape, and the call will not be made.
-                self._settle(MeteredCall(replace(hold, entry=writing.result().id), lease=lease))
+                call.reservation = replace(hold, entry=writing.result().id)
+                self._settle(call)
             else:
                 self._release(hold)
             raise
-        self._open[hold.call] = hold = replace(hold, entry=stored.id)
-        return MeteredCall(hold, lease=lease)
+        self._open[hold.call] = call.reservation = replace(hold, entry=stored.id)
+        return call
 
-    def _estimate(self, payer: BudgetSubject, model: str, input_tokens: int) -> Reservation:
-        output = max([self.limits.reserved_output_tokens(name) for name in self.limits.answering_models(model)])
-        nano = self.limits.max_cost(model, Usage(input_tokens, output))
-        return Reservation(self._new_id(), payer, model, self.today(), input_tokens, output, nano)
+    def _estimate(self, hold: Reservation, input_tokens: int) -> Reservation:
+        """Return a reservation of what a call may use at most."""
+        output = max([self.limits.reserved_output_tokens(name) for name in self.limits.answering_models(hold.model)])
+        cost = self.limits.max_cost(hold.model, Usage(input_tokens, output))
+        return replace(hold, input=input_tokens, output=output, cost_nanousd=cost)
 
     def _limited_totals(self, hold: Reservation) -> list[TotalKey]:
         """Return the totals of a call that have a limit."""
@@ -445,7 +471,7 @@ class Budget:
         except BubbotError as error:
             _log_unwritten(error)
             return
-        writing = asyncio.ensure_future(self._follow_up(took, tape, queued))
+        writing = asyncio.ensure_future(self._follow_up(took, tape, queued, has_failed=call.error is not None))
         self._writing.add(writing)
         writing.add_done_callback(self._writing.discard)
 
@@ -466,13 +492,20 @@ class Budget:
         return took, event(SETTLED, data, key=f"settled:{hold.call}")
 
     async def _follow_up(
-        self, took: Reservation, tape: TapeService, queued: Awaitable[Sequence[Sequence[TapeEntry]]]
+        self,
+        took: Reservation,
+        tape: TapeService,
+        queued: Awaitable[Sequence[Sequence[TapeEntry]]],
+        *,
+        has_failed: bool,
     ) -> None:
         """Once it is written what a call took, notify the owner if that brings a budget near its limit."""
         try:
             await self._follow(tape, (await queued)[0])
-            await self._send_warnings(took)
-            await self._report_outage(took.model)
+            if self.limits.limits:
+                await self._send_warnings(took)
+            if has_failed:
+                await self._report_outage(took.model)
             await self._projections.write_checkpoints(tape.name)
         except BubbotError as error:
             _log_unwritten(error)
@@ -495,6 +528,7 @@ class Budget:
         return price.cost_nanousd(usage) if price else None
 
     def _release(self, hold: Reservation) -> None:
+        self._unlimited.pop(hold.call, None)
         self._open.pop(hold.call, None)
         self._call_ended.set()
 

@@ -33,8 +33,7 @@ class BudgetFeature:
 
     Attributes:
         budget: reserves and settles the cost of calls.
-        meter: wraps calls into reservations.
-        gate: limits the rate of messages.
+        meter: counts calls, and reserves them if anything is limited.
     """
 
     def __init__(
@@ -70,15 +69,16 @@ class BudgetFeature:
             projections=kernel.projections,
         )
         self.meter = BudgetMeter(self.budget)
-        self.gate = RateGate(None, kernel.texts, kernel.notify)
+        self._rates = self._build_rates(settings)
 
     def feature(self) -> Feature:
-        """Build the record."""
+        """Build the record under the settings in force: it holds nothing of what they do not use."""
+        rates, has_limits = self._rates, bool(self.budget.limits.limits)
         return Feature(
             name="budget",
             around_model=(self.meter.around_model,),
-            around_choice=(self._choose_cheaper,),
-            gate=self.gate,
+            around_choice=(self._choose_cheaper,) if has_limits and self._settings.fallback_models else (),
+            gate=RateGate(rates, self._kernel.texts, self._kernel.notify) if rates is not None else None,
             lifespan=self._lifespan,
             health=self._report_health,
             metrics=BUDGET_METRICS,
@@ -106,7 +106,8 @@ class BudgetFeature:
     async def _lifespan(self) -> AsyncIterator[None]:
         """Settle calls that an earlier process left open; at the end wait until all is written."""
         await self.budget.load()
-        self.gate.rates = await self._load_rates(self._settings)
+        if self._rates is not None:
+            await self._rates.load(self._tape, self._kernel.projections)
         try:
             yield
         finally:
@@ -121,11 +122,9 @@ class BudgetFeature:
         failing, answered = self.budget.failing_models(), self.budget.answered_models()
         return model_outages(failing, answered, self._settings, self._models, context.at)
 
-    async def _load_rates(self, settings: BudgetSettings) -> RateLimiter:
-        kernel = self._kernel
-        rates = RateLimiter(message_rates(settings), kernel.now, kernel.zone, ALWAYS_NOTIFY, kernel.current_session)
-        await rates.load(self._tape, self._kernel.projections)
-        return rates
+    def _build_rates(self, settings: BudgetSettings) -> RateLimiter | None:
+        kernel, rates = self._kernel, message_rates(settings)
+        return RateLimiter(rates, kernel.now, kernel.zone, ALWAYS_NOTIFY, kernel.current_session) if rates else None
 
     def _choose_cheaper(self, find_model: FindModel) -> FindModel:
         names = self._settings.fallback_models
@@ -134,9 +133,11 @@ class BudgetFeature:
     async def _prepare(self, settings: tuple[BudgetSettings, ModelFacts]) -> Apply:
         budget, models = settings
         limits = budget_limits(budget, models, self._kernel.current_session)
-        rates = await self._load_rates(budget)
+        if (rates := self._build_rates(budget)) is not None:
+            await rates.load(self._tape, self._kernel.projections)
 
         def apply() -> None:
-            self._settings, self._models, self.budget.limits, self.gate.rates = budget, models, limits, rates
+            self._settings, self._models, self._rates = budget, models, rates
+            self.budget.apply_limits(limits)
 
         return apply

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from bubbot.errors import BudgetExceeded, ModelCallDenied, ModelEmptyAnswer, RateLimitExceeded
-from bubbot.features.budget.budget import Budget
+from bubbot.features.budget.budget import Budget, MeteredCall
 from bubbot.features.budget.rates import RateLimiter
 from bubbot.features.budget.state import CallError
 from bubbot.ports.channel import Inbound, Outbound
-from bubbot.ports.middleware import CallNext, ModelCall
+from bubbot.ports.middleware import AroundModel, CallNext, ModelCall
 from bubbot.ports.model import NANOS_PER_USD, Model, ModelReply, Transcript
 from bubbot.ports.text import clean
 from bubbot.ports.turn import AcceptedInbound, Turn
@@ -28,38 +28,35 @@ RETRY_COMMAND = ",retry"
 
 
 class BudgetMeter:
-    """Keeps the model calls of turns, and of transcriptions before them, within the budgets."""
+    """Counts the model calls of turns, and of transcriptions before them, and keeps them within the budgets."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
 
-    async def around_model(self, call: ModelCall, call_next: CallNext[ModelCall, ModelReply]) -> ModelReply:
-        """Wrap one model call; the reservation is durable before the call begins.
+    @property
+    def around_model(self) -> AroundModel:
+        """What stands around each model call: nothing is reserved while nothing is limited."""
+        return self.reserve_call if self._budget.limits.limits else self.count_call
+
+    async def reserve_call(self, call: ModelCall, call_next: CallNext[ModelCall, ModelReply]) -> ModelReply:
+        """Make a model call within the budgets; the reservation is durable before the call begins.
 
         Raises:
             BudgetExceeded: a budget is used up.
         """
-        metered = None
+        subject, tokens, lease = budget_subject(call.turn), call.count_input(), call.turn.tape.lease
         try:
-            async with self._budget.metered_call(
-                budget_subject(call.turn), call.model.name, call.count_input(), lease=call.turn.tape.lease
-            ) as metered:
-                try:
-                    reply = await call_next(call)
-                finally:
-                    metered.output_estimate = _estimate_output(call.streamed)
-                metered.output_estimate = max(metered.output_estimate, _estimate_output(reply.text))
-                metered.reply = reply
-                if not reply.calls and route_assistant(clean(reply.text)).empty:
-                    metered.error = CallError(ModelEmptyAnswer.kind)
-            return reply
+            metered = await self._budget.reserve(subject, call.model.name, tokens, lease)
         except ModelCallDenied as error:
             add_notice(error, call.turn.texts)
             raise
-        finally:
-            if metered is not None:
-                nano = metered.cost_nanousd
-                call.cost = None if nano is None else nano / NANOS_PER_USD
+        return await _make_call(call, call_next, metered)
+
+    async def count_call(self, call: ModelCall, call_next: CallNext[ModelCall, ModelReply]) -> ModelReply:
+        """Make a model call that nothing limits, and count what it took."""
+        subject, lease = budget_subject(call.turn), call.turn.tape.lease
+        metered = self._budget.begin_call(subject, call.model.name, call.count_input, lease=lease)
+        return await _make_call(call, call_next, metered)
 
     @asynccontextmanager
     async def transcription(self, inbound: Inbound, model: str) -> AsyncIterator[Callable[[Transcript], None]]:
@@ -77,8 +74,22 @@ class BudgetMeter:
             yield record
 
 
-def _estimate_output(text: str) -> int:
-    return estimate_tokens(text) if text else 0
+async def _make_call(call: ModelCall, call_next: CallNext[ModelCall, ModelReply], metered: MeteredCall) -> ModelReply:
+    try:
+        with metered:
+            try:
+                metered.reply = reply = await call_next(call)
+            finally:
+                streamed = call.streamed
+                metered.output_estimate = estimate_tokens(streamed) if streamed else 0
+            if reply.text != streamed:
+                metered.output_estimate = max(metered.output_estimate, estimate_tokens(reply.text) if reply.text else 0)
+            if not reply.calls and route_assistant(clean(reply.text)).empty:
+                metered.error = CallError(ModelEmptyAnswer.kind)
+        return reply
+    finally:
+        nanos = metered.cost_nanousd
+        call.cost = None if nanos is None else nanos / NANOS_PER_USD
 
 
 def budget_subject(turn: Turn) -> BudgetSubject:
@@ -104,8 +115,6 @@ class BudgetFallbackModel:
     async def find_model(self, turn: Turn) -> Model:
         """Return the model that the turn asks."""
         model = await self._models(turn)
-        if not self._cheaper:
-            return model
         for name in (model.name, *self._cheaper):
             if not self._budget.is_used_up("model", name):
                 return model if name == model.name else self._named(name)
@@ -118,22 +127,20 @@ class RateGate:
     `notify` sends a notice at once, outside any turn.
     """
 
-    def __init__(
-        self, rates: RateLimiter | None, texts: Texts, notify: Callable[[str, Outbound], Awaitable[None]]
-    ) -> None:
-        self.rates = rates
+    def __init__(self, rates: RateLimiter, texts: Texts, notify: Callable[[str, Outbound], Awaitable[None]]) -> None:
+        self._rates = rates
         self._texts = texts
         self._notify = notify
 
     async def wait(self, batch: Sequence[AcceptedInbound], wake: asyncio.Event) -> ModelCallDenied | None:
         """See `TurnGate.wait`."""
-        if not self.rates or not batch or batch[0].attempts or not _reaches_model(batch[0].inbound):
+        if not batch or batch[0].attempts or not _reaches_model(batch[0].inbound):
             return None
         inbound = batch[0].inbound
         texts = self._texts.in_language(inbound.sender.language)
         try:
             payer = BudgetSubject(inbound.session, user_key(inbound.session, inbound.sender.id))
-            seconds = self.rates.book(payer)
+            seconds = self._rates.book(payer)
         except RateLimitExceeded as denial:
             return add_notice(denial, texts)
         if seconds > SILENT_WAIT_SECONDS:

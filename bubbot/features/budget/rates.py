@@ -53,8 +53,6 @@ class RateLimiter:
 
     async def load(self, tape: TapeService, projections: ProjectionRunner | None = None) -> None:
         """Count the calls of earlier processes within the last hour, by the newest reservations on the budget tape."""
-        if not self.rates:
-            return
         now, runner = self.now(), projections or ProjectionRunner()
         shards = [await runner.project(RATES_PROJECTION, shard).catch_up() for shard in tape.shards()]
         turns = RATES_PROJECTION.combine_states(shards)
@@ -62,10 +60,6 @@ class RateLimiter:
             at = parse_moment(date)
             if at is not None and now - ONE_HOUR < at <= now + MAX_RATE_WAIT:
                 self._book(self._rates(payer), at)
-
-    def __bool__(self) -> bool:
-        """True if anything has a rate."""
-        return bool(self.rates)
 
     def book(self, subject: BudgetSubject) -> float:
         """Book the next place for a message. Return the seconds until then, mostly 0.

@@ -55,10 +55,10 @@ class OtelFeature:
         self.state = ExportState()
 
     def feature(self) -> Feature:
-        """Build the record."""
+        """Build the record under the settings in force."""
         return Feature(
             name="otel",
-            on_merged=(self._wake,),
+            on_merged=(self._wake,) if self._config.settings.url else (),
             background={"export of traces": self._run},
             health=lambda context: self.state.report(context, self._config.settings.url),
             metrics=OTEL_METRICS,

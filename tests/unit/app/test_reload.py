@@ -21,6 +21,7 @@ from bubbot.cli.run.command import _reload_when
 from bubbot.cli.run.server import attach_metrics
 from bubbot.concurrency import Backoff
 from bubbot.errors import ChannelRefused, ConfigError, StoreFull
+from bubbot.features.budget.settings import BudgetSettings, PersonLimitSettings
 from bubbot.gateway.manager import ShutdownTimeouts
 from bubbot.gateway.metrics import Metrics
 from bubbot.home import Home
@@ -302,6 +303,65 @@ async def test_a_turn_that_is_cut_off_with_its_channel_is_answered_once_when_tha
         await until(lambda: [one for made in platforms.made for one in made.acts("send")])
         await bot.daemon.bot.runtime.wait_idle()
         assert [one for made in platforms.made for one in made.acts("send")] == ["You said: hi"]
+
+
+class TestBudgets:
+    async def test_what_stands_around_turns_and_calls_follows_the_settings(
+        self, tmp_path: Path, platforms: Platforms
+    ) -> None:
+        free = configured(a={"debounce": 0})
+        limited = free.model_copy(
+            update={
+                "budget": BudgetSettings(
+                    tokens_day=10**9, users={"each": PersonLimitSettings(per_hour=9)}, fallback_models=["scripted"]
+                )
+            }
+        )
+        async with running(tmp_path, free) as bot:
+            features = bot.daemon.bot.features
+            assert features.budget is not None
+            count, reserve = features.budget.meter.count_call, features.budget.meter.reserve_call
+
+            def in_force() -> tuple[bool, bool, bool, bool]:
+                (record,) = [feature for feature in features.lasting if feature.name == "budget"]
+                around, gate = features.around_model, bot.daemon.bot.runtime._deps.gate
+                return count in around, reserve in around, gate is not None, bool(record.around_choice)
+
+            assert in_force() == (True, False, False, False)
+            await bot.reload(limited)
+            assert in_force() == (False, True, True, True)
+            await bot.reload(free)
+            assert in_force() == (True, False, False, False)
+            await bot.reload(free.model_copy(update={"budget": BudgetSettings(fallback_models=["scripted"])}))
+            assert in_force() == (True, False, False, False)
+            assert platforms.open() == ["a"]
+
+    async def test_a_limit_refuses_the_next_call_of_a_turn_under_way_and_none_once_it_is_removed(
+        self, tmp_path: Path, platforms: Platforms
+    ) -> None:
+        script = tmp_path / "script.json"
+        steps = [{"calls": [{"name": "tape_info"}], "delay": 0.4}, {"text": "never"}]
+        rules = [{"when": "long", "steps": steps}]
+        script.write_text(json.dumps({"rules": rules, "default": [{"text": "You said: {text}"}]}))
+        free = configured(a={"debounce": 0}).model_copy(update={"model": ModelSettings(name="scripted", script=script)})
+        async with running(tmp_path, free) as bot:
+            runtime, channel = bot.daemon.bot.runtime, bot.daemon.bot.channel_runtimes["a"]
+
+            async def say(number: int, text: str) -> None:
+                said = Inbound("a", str(number), "7", Sender("1", "Ada"), text, timestamp(now()), message=f"m{number}")
+                await channel.receive(said)
+
+            def has_sent(words: str) -> bool:
+                return any(words in one for made in platforms.made for one in made.acts("send"))
+
+            await say(1, "long")
+            await until(lambda: runtime.measure_load().running)
+            await bot.reload(free.model_copy(update={"budget": BudgetSettings(tokens_day=1)}))
+            await until(lambda: has_sent("The budget of the whole bot for today is used up"))
+            await bot.reload(free)
+            await say(2, "hello")
+            await until(lambda: has_sent("You said: hello"))
+            assert not has_sent("never")
 
 
 async def test_what_a_new_channel_does_is_counted(tmp_path: Path, platforms: Platforms) -> None:

@@ -239,6 +239,15 @@ class TestOvertaking:
             assert bench.channel.texts[1:] == ["slow"]
 
     @virtual
+    async def test_a_stop_takes_no_place_among_what_waits(self) -> None:
+        options = Options(rules=replace(rules(), queue_limit=1))
+        async with running(InMemoryStore(), Played(SLOW), options, channel=Stage()) as bench:
+            result = await slow(bench)  # it has the only place
+            async with asyncio.timeout(0.5):  # the turn takes longer
+                await bench.gate.receive(bench.inbound(",stop"))
+            assert (await result).status == "stopped"
+
+    @virtual
     async def test_a_stop_that_comes_while_a_message_is_accepted_stops_it(self) -> None:
         async with admitted(InMemoryStore(), Played(SLOW)) as bench:
             both = asyncio.gather(

@@ -10,7 +10,7 @@ from bubbot.gateway.inbox import Inbox, inbox_tape
 from bubbot.gateway.owner import OwnerChat
 from bubbot.gateway.requests import WriteNotice
 from bubbot.models.scripted import ScriptedModel
-from bubbot.ports.channel import BotAdded, Inbound, Sender
+from bubbot.ports.channel import BotAdded, ChatMigration, Inbound, Sender
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.service import TapeService
@@ -68,6 +68,29 @@ async def test_of_an_open_group_the_greeting_says_that() -> None:
         await bench.gate.receive(added("1"))
         await bench.quiet()
         assert "Everybody in this group -5 may talk to me" in bench.channel.texts[0]
+
+
+@virtual
+async def test_about_an_open_group_no_owner_is_asked() -> None:
+    async with bot(InMemoryStore(), owners={"1"}, groups={"-5"}) as bench:
+        with_owner_chat(bench)
+        await bench.line.receive(bench.inbound("hello"))
+        await bench.line.receive(added("9"))
+        await bench.line.receive(added("1", "a2"))
+        await bench.quiet()
+        answer, greeting = bench.channel.texts
+        assert answer == "You said: hello"
+        assert "Everybody in this group -5 may talk to me" in greeting
+
+
+@virtual
+async def test_in_a_group_that_moved_nothing_is_said_again() -> None:
+    async with bot(InMemoryStore()) as bench:
+        await bench.gate.receive(added("1"))
+        await bench.gate.receive(ChatMigration(CHANNEL, "mv", "-5", "-7", TIME))
+        await bench.gate.receive(added("1", "a2", "-7"))
+        await bench.quiet()
+        assert len(bench.channel.texts) == 1
 
 
 @virtual

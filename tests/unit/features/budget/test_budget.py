@@ -20,7 +20,7 @@ from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import event
 from bubbot.tape.shards import shard_tape
 from bubbot.tape.store import Batch, Lease, TapeStore
-from tests.budgets import ANN, Owner, books_of, facts, metering, names, opened, plan, read_books, spend, whole
+from tests.budgets import ANN, ANSWER, Owner, books_of, facts, metering, names, opened, plan, read_books, spend, whole
 from tests.doubles import SteppingClock
 from tests.tapes import note
 from tests.turns import Options, Played, running, says
@@ -77,6 +77,67 @@ async def test_a_call_that_nothing_limits_is_not_reserved_and_settled_as_well(st
     assert (await read_books(store)).spent == books_of(budget).spent
     assert budget.spent("user", "test:1", DAY).calls == 1
     assert len(await whole(store)) == 1
+
+
+async def test_while_nothing_is_limited_a_call_is_counted_and_its_request_only_if_it_is_estimated(
+    store: TapeStore,
+) -> None:
+    budget = await opened(store, plan())
+    counts: list[int] = []
+
+    def count() -> int:
+        counts.append(7)
+        return 7
+
+    with budget.begin_call(ANN, "m", count) as call:
+        assert budget.open_reservations() == ()
+        call.reply = ModelReply("ok", usage=Usage(4, 2), model="m")
+    assert (call.cost_nanousd, counts) == (6 * 10**9, [])
+    with budget.begin_call(ANN, "m", count) as call:
+        call.output_estimate, call.reply = 3, ModelReply("ok", model="m")
+    assert (call.cost_nanousd, counts) == (10 * 10**9, [7])
+    with pytest.raises(ModelUnavailable), budget.begin_call(ANN, "m", count):
+        raise ModelUnavailable("it rains")
+    await budget.wait_written()
+    settled = await facts(store, SETTLED)
+    assert [(one["input_tokens"], one["output_tokens"], one["status"]) for one in settled] == [
+        (4, 2, "answered"),
+        (7, 3, "answered"),
+        (0, 0, "failed"),
+    ]
+    assert [one.get("estimated", False) for one in settled] == [False, True, False]
+    assert all("asked" in one and "reserved" not in one for one in settled)
+    assert names(await whole(store)) == [SETTLED] * 3
+    assert (await read_books(store)).spent == books_of(budget).spent
+
+
+async def test_calls_in_progress_count_towards_a_limit_that_is_set_meanwhile(memory_store: InMemoryStore) -> None:
+    budget = await opened(memory_store, plan())
+    with budget.begin_call(ANN, "m", lambda: 20) as call:
+        budget.apply_limits(plan(tokens_day=30))
+        (hold,) = budget.open_reservations()
+        assert (hold.call, hold.tokens, hold.day) == (call.reservation.call, 20 + ANSWER, DAY)
+        waiting = asyncio.create_task(spend(budget, 1, 1))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not waiting.done()  # the whole budget is held by the call in progress
+        call.reply = ModelReply("x", usage=Usage(1, 1))
+    await waiting
+    assert budget.open_reservations() == ()
+    assert budget.spent("bot", "", DAY) == SpentTotal(2, 4, 4 * 10**9)
+
+
+async def test_a_call_that_waits_goes_on_once_the_limit_is_removed(memory_store: InMemoryStore) -> None:
+    budget = await opened(memory_store, plan(tokens_day=30))
+    async with budget.metered_call(ANN, "m", 20) as call:
+        waiting = asyncio.create_task(spend(budget, 1, 1))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        budget.apply_limits(plan())
+        await waiting
+        call.reply = ModelReply("x", usage=Usage(1, 1))
+    assert budget.spent("bot", "", DAY).calls == 2
 
 
 async def test_what_a_call_took_is_durable_no_later_than_what_is_written_after_it(sqlite_store: SqliteStore) -> None:
@@ -415,7 +476,7 @@ class TestAStart:
     async def test_what_was_not_settled_counts_in_full_and_says_so(self, store: TapeStore) -> None:
         budget = await opened(store, plan(day=100.0))
         await spend(budget, 1, 1)
-        hold = await budget._reserve(ANN, "m", 20)
+        hold = await budget.reserve(ANN, "m", 20)
         again = await opened(store, plan(None, day=100.0), life="second")  # the price is not known any more
         assert again.open_reservations() == ()
         assert again.spent("bot", "", DAY) == SpentTotal(2, 32, 32 * 10**9)

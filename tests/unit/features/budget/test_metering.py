@@ -84,6 +84,7 @@ async def test_each_step_is_a_call_of_its_turn_and_person(memory_store: InMemory
         assert all(one["input_tokens"] > 100 for one in reserved)
 
 
+@pytest.mark.parametrize("limit", [None, 10**9])
 @pytest.mark.parametrize(
     ("streamed", "ending", "output"),
     [
@@ -94,7 +95,7 @@ async def test_each_step_is_a_call_of_its_turn_and_person(memory_store: InMemory
     ],
 )
 async def test_a_call_whose_usage_nobody_tells_costs_what_arrived(
-    memory_store: InMemoryStore, streamed: str, ending: ModelReply | ModelRefused, output: int
+    memory_store: InMemoryStore, streamed: str, ending: ModelReply | ModelRefused, output: int, limit: int | None
 ) -> None:
     """A call that failed before anything arrived is free, whatever was sent."""
 
@@ -105,7 +106,8 @@ async def test_a_call_whose_usage_nobody_tells_costs_what_arrived(
             raise ending
         yield ending
 
-    async with metered(memory_store, plan(), Replying(stream)) as (bench, budget):
+    agreed = plan() if limit is None else plan(tokens_day=limit)
+    async with metered(memory_store, agreed, Replying(stream)) as (bench, budget):
         await bench.say("hello")
         await budget.wait_written()
         (settled,) = await facts(memory_store, SETTLED)
@@ -132,21 +134,26 @@ async def test_an_answer_of_nothing_is_an_error_of_its_provider(
         assert [one.get("error", {}).get("kind") for one in settled][: len(kinds)] == kinds
 
 
-async def test_an_answer_that_is_stopped_is_settled(memory_store: InMemoryStore) -> None:
+@pytest.mark.parametrize("limit", [None, 10**9])
+async def test_an_answer_that_is_stopped_is_settled(memory_store: InMemoryStore, limit: int | None) -> None:
     begun = asyncio.Event()
 
     async def before() -> None:
         begun.set()
         await asyncio.Event().wait()
 
-    async with metered(memory_store, plan(), costing(1, 1, before)) as (bench, budget):
+    agreed = plan() if limit is None else plan(tokens_day=limit)
+    async with metered(memory_store, agreed, costing(1, 1, before)) as (bench, budget):
         turn = await bench.post("hello")
         async with asyncio.timeout(WAIT):
             await begun.wait()
-            assert len(budget.open_reservations()) == 1
+            assert len(budget.open_reservations()) == (limit is not None)
             bench.app.stop(HOME)
             assert (await turn).status == "stopped"
-        assert [one["status"] for one in await facts(memory_store, SETTLED)] == ["stopped"]
+        await budget.wait_written()
+        (settled,) = await facts(memory_store, SETTLED)
+        assert (settled["status"], settled["estimated"], "reserved" in settled) == ("stopped", True, limit is not None)
+        assert settled["input_tokens"] > 100
         assert budget.open_reservations() == ()
 
 
@@ -187,7 +194,6 @@ async def test_where_a_models_budget_is_used_up_a_cheaper_one_is_asked(memory_st
         async with budget.metered_call(budget_subject(turn), "dear", 1) as call:
             call.reply = ModelReply("x", usage=Usage(1, 1))
         assert await thrifty.find_model(turn) is cheap
-        assert await BudgetFallbackModel(usual, named, budget, []).find_model(turn) is dear  # which is then refused
 
 
 async def _turn(bench: Bench) -> Turn:
@@ -233,6 +239,15 @@ async def test_one_that_would_wait_for_long_is_refused_once_and_kept(memory_stor
         ]
         assert texts_of(await bench.entries(), "user") == ["one", "two", "three", "hello"]
         assert (await bench.say(",retry")).status == "failed"  # it would ask the model too
+
+
+async def test_a_refusal_does_not_outlive_the_rate(memory_store: InMemoryStore) -> None:
+    async with running(memory_store, ScriptedModel()) as bench:
+        paced(bench, user=MessageRate(hour=1))
+        assert (await bench.say("one")).status == "answered"
+        assert (await bench.say("two")).status == "failed"
+        bench.app.reload({bench.channel.name: bench.line.link}, replace(bench.app._deps, gate=None))
+        assert (await bench.say("three")).status == "answered"
 
 
 async def test_what_is_no_message_to_the_model_or_begins_again_takes_no_place_in_the_rate() -> None:

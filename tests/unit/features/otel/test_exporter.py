@@ -25,7 +25,7 @@ from bubbot.tape.query import parse_moment
 from bubbot.texts import Texts
 from tests.fakes.otlp_server import Receiver, receiver
 from tests.raw import tamper
-from tests.traced import facts, say, settings_for, traced, until, written
+from tests.traced import facts, reload, say, settings_for, traced, until, written
 
 
 @pytest.fixture
@@ -200,13 +200,20 @@ async def test_a_reload_switches_it_on_and_off(tmp_path: Path) -> None:
     async with receiver() as taken:
         off = settings_for(tmp_path)
         async with traced(off, tmp_path, begun=False) as bot:
+
+            def hooks() -> int:
+                return sum(len(feature.on_merged) for feature in bot.features.lasting if feature.name == "otel")
+
             await say(bot, "before")
+            assert hooks() == 0
             on = settings_for(tmp_path, endpoint=taken.url, content="full")
-            (await bot.features.prepare(on))()
+            await reload(bot, on)
             await written(bot, "otel/began")
             await say(bot, "one")
             await written(bot, "otel/exported")
-            (await bot.features.prepare(off))()
+            assert hooks() == 1
+            await reload(bot, off)
+            assert hooks() == 0
             await written(bot, "otel/ended")
             await say(bot, "after")
     assert inputs(taken) == ["one"]
