@@ -442,6 +442,13 @@ class ConfirmationNeeded(CommandRefused):
 
     kind = "confirmation_needed"
 
+    @classmethod
+    def with_text(cls, question: str) -> ConfirmationNeeded:
+        """Make one whose text is the question itself, for a program that asks in its own way."""
+        error = cls("question")
+        error.args = (question,)
+        return error
+
 
 class AccessError(BubbotError):
     """A pairing code that does not work, nothing to revoke, or a giver who may not; the text says which."""

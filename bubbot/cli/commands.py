@@ -19,8 +19,8 @@ from bubbot.app.tapes import new_id, now, open_tapes, tape_service
 from bubbot.cli.files import open_output
 from bubbot.cli.output import drawing_width, show, show_on_stderr, show_record, show_table
 from bubbot.cli.setup import CommandSetup, load_setup
-from bubbot.errors import ConfigError, ControlError, StoreUnavailable, ToolRetry
-from bubbot.ports.arguments import AnyArgs, dump_given
+from bubbot.errors import ConfigError, ConfirmationNeeded, ControlError, StoreUnavailable, ToolRetry
+from bubbot.ports.arguments import AnyArgs, dump_given, fields_of
 from bubbot.ports.command import Command, CommandContext, CommandResult, RunCommand
 from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.ports.text import replace_controls
@@ -167,7 +167,7 @@ async def _write(
             return await run_here(_bind(context, command, setup.settings), arguments)
 
     async def in_the_bot(address: str) -> CommandResult:
-        body = {"name": command.name, "arguments": dump_given(arguments)}
+        body = {"name": command.name, "arguments": dump_given(arguments), "confirmed": True}  # the shell has asked
         async with connect(address) as bot:
             reply = await bot.request("command", body)
         return decode(reply.get("told"), CommandResult)
@@ -176,7 +176,13 @@ async def _write(
 
 
 async def answer_command(context: CommandContext, settings: Settings, body: JsonObject) -> JsonObject:
-    """Answer the request `command` in the running bot."""
+    """Answer the request `command` in the running bot: `name`, `arguments`, and `confirmed` after a question.
+
+    Raises:
+        ConfigError: the arguments are wrong, each in its sentence.
+        ConfirmationNeeded: the command asks first, and nobody has confirmed; its text is the question.
+        BubbotError: any error of the command.
+    """
     name = body.get("name")
     command = _find_write_command(name) if isinstance(name, str) else None
     if command is None:
@@ -184,11 +190,17 @@ async def answer_command(context: CommandContext, settings: Settings, body: Json
     arguments = body.get("arguments")
     if not isinstance(arguments, Mapping):
         raise ControlError(f"the arguments of {name} are {type(arguments).__name__}, not an object")
+    kind, bound = command.sent or command.args, _bind(context, command, settings)
+    is_confirmed = body.get("confirmed") is True or arguments.get("yes") is True
+    if "yes" not in fields_of(kind):
+        arguments = {key: value for key, value in arguments.items() if key != "yes"}
     try:
-        parsed = validate_args(command.name, command.sent or command.args, arguments)
+        parsed = validate_args(command.name, kind, arguments)
     except ToolRetry as error:
-        raise ControlError(f"{error}: restart the bot after an update") from error
-    return {"told": encode(await command.run(_bind(context, command, settings), parsed))}
+        raise ConfigError(f"{error} (if this comes from bubbot itself, restart the bot after an update)") from error
+    if command.question is not None and not is_confirmed and (question := (await command.question(bound, parsed)).text):
+        raise ConfirmationNeeded.with_text(question)
+    return {"told": encode(await command.run(bound, parsed))}
 
 
 @asynccontextmanager

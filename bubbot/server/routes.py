@@ -6,14 +6,15 @@ import logging
 import os
 import socket
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from types import MappingProxyType
 from typing import TypeAlias
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from bubbot.errors import BubbotError, ConfigError, ControlError, RequestInvalid
+from bubbot.errors import AccessError, BubbotError, ConfigError, ConfirmationNeeded, ControlError, RequestInvalid
 from bubbot.ports.channel import MessagePart, Preview, TextStreamed, ToolFinished, ToolStarted
 from bubbot.server.api import Api
 from bubbot.server.codec import JsonObject, encode, encode_error
@@ -48,7 +49,7 @@ MAX_CHATS = 200
 """Chats that are open at once."""
 ID_LIMIT = 200
 """Characters of the id that a client gives a part."""
-HTTP_BAD_REQUEST, HTTP_FORBIDDEN, HTTP_SERVER_ERROR, HTTP_UNAVAILABLE = 400, 403, 500, 503
+HTTP_BAD_REQUEST, HTTP_FORBIDDEN, HTTP_CONFLICT, HTTP_SERVER_ERROR, HTTP_UNAVAILABLE = 400, 403, 409, 500, 503
 SOCKET_LIMITS = HttpLimits(connections=256, request_seconds=30.0, shutdown_seconds=1.0, body_bytes=MESSAGE_LIMIT)
 
 
@@ -67,6 +68,12 @@ RenderError: TypeAlias = Callable[[web.Request, int, BubbotError], web.Response]
 """Return an error as the answer to a request."""
 
 
+_STATUSES: Mapping[type[BubbotError], int] = MappingProxyType(
+    {AccessError: HTTP_FORBIDDEN, ConfirmationNeeded: HTTP_CONFLICT, ControlError: HTTP_UNAVAILABLE}
+)
+"""The status of the answer with an error of these classes."""
+
+
 def errors_as(render: RenderError) -> Middleware:
     """Build a middleware that answers with the error that a handler raises; the server goes on."""
 
@@ -82,7 +89,8 @@ def errors_as(render: RenderError) -> Middleware:
         except (ConfigError, RequestInvalid) as error:
             return render(request, HTTP_BAD_REQUEST, error)
         except BubbotError as error:
-            return render(request, HTTP_UNAVAILABLE if isinstance(error, ControlError) else HTTP_SERVER_ERROR, error)
+            found = next((status for kind, status in _STATUSES.items() if isinstance(error, kind)), HTTP_SERVER_ERROR)
+            return render(request, found, error)
         except web.HTTPClientError as error:  # the library's: no such path or method, or no WebSocket
             response = render(request, error.status, ControlError(error.text or error.reason))
             if allowed := error.headers.get("Allow"):

@@ -7,6 +7,7 @@ import os
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -17,9 +18,9 @@ from bubbot.app.installed import OWN_WORDS
 from bubbot.app.tapes import new_id, now
 from bubbot.cli.commands import WRITE_COMMANDS, answer_command
 from bubbot.cli.main import COMMANDS
-from bubbot.errors import ConfigError, ControlError, EntryNotFound
+from bubbot.errors import ConfigError, ConfirmationNeeded, ControlError, EntryNotFound
 from bubbot.ports import command
-from bubbot.ports.command import Command, CommandContext, CommandGroup
+from bubbot.ports.command import Command, CommandContext, CommandGroup, no_exclusion
 from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.store import open_store
 from bubbot.tape.provenance import Source, source_of
@@ -137,10 +138,20 @@ async def test_what_is_no_writing_command_is_refused(desk: CommandContext) -> No
             await answer_command(desk, Settings(), {"name": name, "arguments": {}})
     wrong: tuple[object, ...] = ({"session": "work", "text": "tea", "else": 1}, {"session": 1}, [], None)
     for arguments in wrong:
-        with pytest.raises(ControlError, match="memory save"):
+        with pytest.raises((ConfigError, ControlError), match="memory save"):
             await answer_command(desk, Settings(), {"name": "memory save", "arguments": arguments})
-    with pytest.raises(ControlError, match="path"):
+    with pytest.raises(ConfigError, match="path"):
         await do(desk, "memory import", session="work", path="/etc/passwd")
+
+
+async def test_a_program_is_asked_before_and_confirms(desk: CommandContext) -> None:
+    desk = replace(desk, exclusive=no_exclusion)
+    request = {"name": "memory save", "arguments": {"session": "work", "text": "Likes tea."}}
+    assert await answer_command(desk, Settings(), request)
+    other = {**request, "arguments": {"session": "work", "text": "Likes water."}}
+    with pytest.raises(ConfirmationNeeded, match="- Likes tea"):
+        await answer_command(desk, Settings(), other)
+    assert await answer_command(desk, Settings(), {**other, "confirmed": True})
 
 
 def test_the_commands_that_belong_to_no_feature_are_there() -> None:
