@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, TypeAlias
 
 from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from bubbot.features.memory.facts import (
     ZONE_FACTS,
@@ -39,18 +39,12 @@ ZONE_EVENTS: Mapping[str, type[ZoneChange]] = MappingProxyType({fact.EVENTS[0]: 
 """The changes by the names of their events."""
 
 
-class ChangeOrigin(Struct, frozen=True):
-    """Where a change is made, and by whom; empty for the shell."""
+class LineOrigin(Struct, frozen=True):
+    """Where the change was made that brought a line, by whom, and how foreign its words are; empty for the shell."""
 
     session: str = ""
     channel: str = ""
     by: str = ""
-
-
-class LineOrigin(Struct, frozen=True):
-    """The change that brought a line, and how foreign its words are."""
-
-    change: ChangeOrigin = ChangeOrigin()
     source: Source = Source.OWN
 
 
@@ -132,7 +126,7 @@ def trace_lines(entries: Sequence[TapeEntry]) -> tuple[MemorySnapshot, LineOrigi
     for entry in entries:
         fact = ZONE_EVENTS[entry.name or ""].of(entry)
         state.apply([entry])
-        origin = LineOrigin(ChangeOrigin(fact.session, fact.channel, fact.by), source_of(entry))
+        origin = LineOrigin(fact.session, fact.channel, fact.by, source_of(entry))
         before = versions.get(fact.version, lines) if isinstance(fact, MemoryRestored) else lines
         noted = set[tuple[str, str]]()
         if isinstance(fact, MemoryNoted):
@@ -191,7 +185,7 @@ def _lines_without(text: str, day: str, lines: LineOrigins, session: str) -> lis
     kept: list[tuple[Sequence[LineOrigin], str]] = []
     is_gap = True
     for line in text.splitlines():
-        origins = [each for each in lines.get((day, line.strip()), ()) if each.change.session != session]
+        origins = [each for each in lines.get((day, line.strip()), ()) if each.session != session]
         if origins:
             kept.append((origins, line))
             is_gap = False
@@ -205,7 +199,8 @@ def _lines_without(text: str, day: str, lines: LineOrigins, session: str) -> lis
 
 
 def _restate(fact: ZoneChange, origin: LineOrigin) -> TapeEntry:
-    return replace(fact, **asdict(origin.change)).to_entry(**{PROVENANCE: str(origin.source)})
+    made = replace(fact, session=origin.session, channel=origin.channel, by=origin.by)
+    return made.to_entry(**{PROVENANCE: str(origin.source)})
 
 
 def _texts(memory: MemorySnapshot) -> list[tuple[str, str]]:

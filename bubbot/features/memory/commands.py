@@ -37,7 +37,6 @@ from bubbot.features.memory.results import (
     MemoryChanged,
     MemoryErased,
     MemoryInPrompt,
-    MemoryKept,
     MemoryPage,
     MemoryRecalled,
     MemoryResult,
@@ -271,16 +270,13 @@ class MemoryCommands:
         for_model=True,
         help=_help("Forget everything", ",memory.clear", ",memory.clear confirm=true"),
     )
-    async def clear(self, caller: Caller, args: ClearArgs) -> MemoryChange | MemoryKept:
+    async def clear(self, caller: Caller, args: ClearArgs) -> MemoryChange:
         """Empty the memory. Call it without confirm first: it shows what would be removed, and the person has to agree."""
         async with self._opener.open_to_write(caller, args) as opened:
-            before, texts = await opened.zone.read(), caller.texts
-            cited = cite(opened.scope, before, texts)
-            if before.is_empty:
-                return MemoryKept(cited)
-            if not args.confirm:
-                what = describe_content(before, texts)
-                raise ConfirmationNeeded("clear_asks", cited=cited, what=what, scope=scope_option(opened.scope))
+            before, texts, scope = await opened.zone.read(), caller.texts, opened.scope
+            if not before.is_empty and not args.confirm:
+                what, cited = describe_content(before, texts), cite(scope, before, texts)
+                raise ConfirmationNeeded("clear_asks", cited=cited, what=what, scope=scope_option(scope))
             return await self._change(caller, opened, lambda zone: zone.clear(), deed="cleared")
 
     @command(

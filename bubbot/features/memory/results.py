@@ -153,6 +153,8 @@ class MemoryChanged(MemoryChange, frozen=True, kw_only=True):
             answer = texts.say("note_added", day=self.day, version=version) + self.notes
             content = next((note.content for note in self.memory.dailies if note.date == self.day), "")
             return answer + _advise("note_large", content, texts)
+        if self.deed == "cleared" and not self.changed:
+            return texts.say("cleared_already", cited=cited)
         if self.deed == "cleared":
             what = describe_content(self.before, texts)
             return texts.say("cleared", version=version, what=what, way_back=way_back)
@@ -296,20 +298,6 @@ class MemoriesRecalled(Struct, frozen=True):
         if len(shown) > 1:
             shown = tuple(each for each in shown if each.find()) or shown[:1]
         return "\n\n".join(each.describe(caller) for each in shown)
-
-
-class MemoryKept(Struct, frozen=True):
-    """A memory that had nothing to remove.
-
-    Attributes:
-        cited: its version, in words.
-    """
-
-    cited: str
-
-    def describe(self, caller: Caller) -> str:
-        """Say so."""
-        return caller.texts.say("cleared_already", cited=self.cited)
 
 
 class MemoryInPrompt(Struct, frozen=True):

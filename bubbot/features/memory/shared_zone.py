@@ -7,13 +7,12 @@ from dataclasses import field
 from datetime import date, timedelta, tzinfo
 from typing import TypeAlias
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from bubbot.errors import EntryNotFound
 from bubbot.features.memory.block import ScopedMemory
 from bubbot.features.memory.changes import (
     ZONE_PROJECTION,
-    ChangeOrigin,
     ZoneChangesView,
     ZoneState,
     forget_lines,
@@ -127,7 +126,14 @@ class SharedZone:
     """
 
     def __init__(
-        self, scope: Scope, tapes: ZoneTapes, origin: ChangeOrigin, *, now: Clock, zone: tzinfo, retention_days: int
+        self,
+        scope: Scope,
+        tapes: ZoneTapes,
+        origin: Mapping[str, str],
+        *,
+        now: Clock,
+        zone: tzinfo,
+        retention_days: int,
     ) -> None:
         self.scope = scope
         self._tapes = tapes
@@ -229,7 +235,7 @@ class SharedZone:
         if version not in ids:
             raise EntryNotFound(missing_version_text(version, ids))
         older, lines = trace_lines([entry for entry in changes if entry.id <= version])
-        sessions = {origin.change.session for origins in lines.values() for origin in origins}
+        sessions = {origin.session for origins in lines.values() for origin in origins}
         current = (await self._read_tapes())[0][1]
         older = without_old_notes(older, self.today(), self._retention_days)
         if not older.has_same_content(current):
@@ -266,7 +272,7 @@ class SharedZone:
     async def _write(self, tape: str, fact: ZoneChange, copied: Source = Source.OWN) -> None:
         """Write a change. `copied`: how foreign the words are that it takes from the memory itself."""
         mark = stamp_of(most_foreign(copied, self._tapes.find_source()))
-        await self._tapes.write(tape, [replace(fact, **asdict(self._origin)).to_entry(**mark)])
+        await self._tapes.write(tape, [replace(fact, **self._origin).to_entry(**mark)])
 
 
 class SharedZones:
@@ -299,7 +305,7 @@ class SharedZones:
             turn.tape.stage(tape, entries)
 
         tapes = ZoneTapes(names, read, write, self._read_changes, lambda: turn.tape.source)
-        origin = ChangeOrigin(turn.session, turn.session.partition(":")[0], turn.sender.id)
+        origin = {"session": turn.session, "channel": turn.session.partition(":")[0], "by": turn.sender.id}
         return SharedZone(scope, tapes, origin, now=turn.now, zone=turn.zone, retention_days=retention_days)
 
     async def open_outside(
@@ -317,7 +323,7 @@ class SharedZones:
             return (await self._load(tape)).memory
 
         names = ZoneTapes(tapes, read, write, self._read_changes)
-        return SharedZone(scope, names, ChangeOrigin(), now=self._now, zone=zone, retention_days=retention_days)
+        return SharedZone(scope, names, {}, now=self._now, zone=zone, retention_days=retention_days)
 
     async def erase(self, tapes: Sequence[str]) -> int:
         """Erase these memories for good, with their older versions; return how many entries lost their content."""
