@@ -15,7 +15,7 @@ from bubbot.features.memory.scopes import read_facts
 from bubbot.features.memory.settings import MemorySettings, Scope
 from bubbot.features.memory.shared_zone import SharedZones
 from bubbot.features.memory.tools import memory_tools
-from bubbot.features.memory.views import MemoryView
+from bubbot.features.memory.views import MemorySnapshot, MemoryView
 from bubbot.ports.middleware import CallNext
 from bubbot.ports.model import ModelTraits
 from bubbot.ports.turn import Turn, TurnOutcome
@@ -73,11 +73,13 @@ class MemoryFeature(Memories):
         """Build the `<memory>` block; for small models it is empty if nothing is remembered."""
         self.context_tokens[turn.session] = traits.context_tokens
         facts = read_facts(turn)
-        sees_chat_only = self.shared is None or self.shared.sees_nothing(turn, facts)
-        if sees_chat_only and (await turn.tape.read(MemoryView())).is_empty:
-            return _EMPTY_SHORT if traits.short_prompt else _EMPTY
-        planned = await self.plan(turn)
-        if self.shared is not None and len(planned.memories) == 1 and planned.memories[0].scope is Scope.CHAT:
+        only: MemorySnapshot | None = None
+        if self.shared is None or self.shared.sees_nothing(turn, facts):
+            only = await turn.tape.read(MemoryView())
+            if only.is_empty:
+                return _EMPTY_SHORT if traits.short_prompt else _EMPTY
+        planned = await self.plan(turn, only)
+        if only is None and self.shared is not None and [each.scope for each in planned.memories] == [Scope.CHAT]:
             self.shared.note_unused(turn, facts)
         if traits.short_prompt and all(each.memory.is_empty for each in planned.memories):
             return _EMPTY_SHORT

@@ -6,6 +6,7 @@ from bubbot.features.memory.block import MAX_SECTION_CHARS, BlockPolicy, Planned
 from bubbot.features.memory.scopes import ZoneAccess, choose_zones, read_facts
 from bubbot.features.memory.settings import MemorySettings, Scope
 from bubbot.features.memory.shared_zone import AnyZone, SharedZone, SharedZones
+from bubbot.features.memory.views import MemorySnapshot
 from bubbot.features.memory.zone import MemoryZone
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.tokens import BYTES_PER_TOKEN
@@ -28,11 +29,19 @@ class Memories:
         self.shared = shared
         self.context_tokens: dict[str, int | None] = {}
 
-    async def plan(self, turn: Turn) -> PlannedBlock:
-        """Choose what the model is shown of the memory that the turn may see."""
+    async def plan(self, turn: Turn, only: MemorySnapshot | None = None) -> PlannedBlock:
+        """Choose what the model is shown of the memory that the turn may see.
+
+        Args:
+            turn: the turn.
+            only: the chat's own memory, if it is known that nothing else was kept.
+        """
         access = self.choose(turn)
-        scopes = [scope for scope in self.settings.scopes if scope in access.reads]
-        memories = [await self._read(turn, scope) for scope in scopes if not await self._is_unused(turn, scope)]
+        if only is not None:
+            memories = [self._of_chat(turn, only)]
+        else:
+            scopes = [scope for scope in self.settings.scopes if scope in access.reads]
+            memories = [await self._read(turn, scope) for scope in scopes if not await self._is_unused(turn, scope)]
         size = self.context_tokens.get(turn.session)
         section = MAX_SECTION_CHARS if size is None else min(MAX_SECTION_CHARS, size * BYTES_PER_TOKEN // MEMORY_SHARE)
         limit = self.settings.block_tokens * BYTES_PER_TOKEN
@@ -49,9 +58,11 @@ class Memories:
         zone = await self.open_scope(turn, scope)
         if isinstance(zone, SharedZone):
             return await zone.read_scoped()
-        memory = await zone.read()
+        return self._of_chat(turn, await zone.read())
+
+    def _of_chat(self, turn: Turn, memory: MemorySnapshot) -> ScopedMemory:
         entries = {turn.tape.name: ((memory.open_id, memory.seal_id),)} if memory.seal_id else {}
-        return ScopedMemory(scope, memory, entries, (turn.tape.name, memory.seal_id))
+        return ScopedMemory(Scope.CHAT, memory, entries, (turn.tape.name, memory.seal_id))
 
     def choose(self, turn: Turn) -> ZoneAccess:
         """Decide which memory the turn may see and change."""

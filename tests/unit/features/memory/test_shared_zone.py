@@ -580,9 +580,10 @@ class TestUnusedMemory:
         sessions: list[str] = []
         plan = MemoryFeature.plan
 
-        async def noted(feature: MemoryFeature, turn: Turn) -> PlannedBlock:
-            sessions.append(turn.session)
-            return await plan(feature, turn)
+        async def noted(feature: MemoryFeature, turn: Turn, only: MemorySnapshot | None = None) -> PlannedBlock:
+            if only is None:
+                sessions.append(turn.session)
+            return await plan(feature, turn, only)
 
         monkeypatch.setattr(MemoryFeature, "plan", noted)
         return sessions
@@ -605,10 +606,10 @@ class TestUnusedMemory:
         async with running(memory_store, played()) as bench:
             for _ in range(2):
                 await block(bench)
+            looked.clear()
             await bench.say(",memory.daily Paid the rent.")
             assert "Paid the rent." in await block(bench)
             await bench.say(",memory.clear confirm=true")
-            looked.clear()
             assert "Paid the rent." not in await block(bench)
             assert looked == []
 
