@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
-from datetime import date, timedelta, tzinfo
+from datetime import tzinfo
 from typing import TypeAlias
 
 from msgspec.structs import replace
@@ -15,6 +15,7 @@ from bubbot.features.memory.changes import (
     ZONE_PROJECTION,
     ZoneChangesView,
     ZoneState,
+    find_lost_lines,
     forget_lines,
     merge_lines,
     restate_without,
@@ -42,8 +43,8 @@ from bubbot.features.memory.scopes import (
     user_tape,
 )
 from bubbot.features.memory.settings import Scope
-from bubbot.features.memory.views import DailyNote, MemorySnapshot, MemoryVersion, parse_day, sort_by_day, tidy_text
-from bubbot.features.memory.zone import MemoryZone, check_size, missing_version_text
+from bubbot.features.memory.views import DailyNote, MemorySnapshot, MemoryVersion, sort_by_day, tidy_text
+from bubbot.features.memory.zone import DatedZone, MemoryZone, check_needle, check_size, missing_version_text
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.tape.entry import TapeEntry
@@ -51,7 +52,6 @@ from bubbot.tape.fork import MergeResult
 from bubbot.tape.handle import Clock
 from bubbot.tape.projection import ProjectedTape
 from bubbot.tape.provenance import Source, most_foreign, note_source, stamp_of
-from bubbot.tape.query import fold_text
 from bubbot.tape.service import TapeService
 
 AnyZone: TypeAlias = "MemoryZone | SharedZone"
@@ -115,7 +115,7 @@ class ZoneTapes:
     find_source: Callable[[], Source] = lambda: Source.OWN
 
 
-class SharedZone:
+class SharedZone(DatedZone):
     """The memory of a person or of the workspace; it has the operations of `MemoryZone`.
 
     A change says what it adds and removes; what others changed meanwhile stays. A person with several accounts has one
@@ -135,20 +135,10 @@ class SharedZone:
         zone: tzinfo,
         retention_days: int,
     ) -> None:
+        super().__init__(now, zone, retention_days)
         self.scope = scope
         self._tapes = tapes
         self._origin = origin
-        self._now = now
-        self._zone = zone
-        self._retention_days = retention_days
-
-    def today(self) -> date:
-        """Return the date in the chat's time zone."""
-        return self._now().astimezone(self._zone).date()
-
-    def last_day(self) -> str:
-        """Return the last day that may have a note: as far ahead as old notes are kept."""
-        return (self.today() + timedelta(days=self._retention_days)).isoformat()
 
     async def read(self) -> MemorySnapshot:
         """Return the memory, without notes that are too old; its version is that of the first tape."""
@@ -173,19 +163,17 @@ class SharedZone:
 
         A line that another account remembers stays there, so that it goes with the chat it came from.
         """
-        text, tapes = tidy_text(content), await self._read_tapes()
-        new_lines = stripped_lines(text)
+        whole, tapes = tidy_text(content), await self._read_tapes()
+        text = whole
         before = join_memories([memory for _, memory in tapes])
-        lost = [line for line in before.long_term.splitlines() if line.strip() and line.strip() not in new_lines]
+        lost = find_lost_lines(before.long_term, text)
         check_size(before, replace(before, long_term=text))
         others = stripped_lines("\n".join(memory.long_term for _, memory in tapes[1:]))
         others -= stripped_lines(tapes[0][1].long_term)
         if others:
             text = tidy_text("\n".join(line for line in text.splitlines() if line.strip() not in others))
         for place, (name, memory) in enumerate(tapes):
-            own_lost = [
-                line for line in memory.long_term.splitlines() if line.strip() and line.strip() not in new_lines
-            ]
+            own_lost = find_lost_lines(memory.long_term, whole)
             saved = merge_lines(memory.long_term, (), own_lost) if place else text
             if saved != memory.long_term and (own_lost or not place):
                 present = stripped_lines(memory.long_term)
@@ -200,12 +188,8 @@ class SharedZone:
         return lost
 
     async def append_daily(self, content: str, date: str | None = None) -> None:
-        """Add lines to the note of a day, by default today. Raise `ValueError` as `MemoryZone` does."""
-        day = self.today().isoformat() if date is None else parse_day(date)
-        if day is None:
-            raise ValueError(f"{date!r} is not a date such as 2026-11-21")
-        if day > self.last_day():
-            raise ValueError(f"{day} is more than {self._retention_days} days ahead, and notes are not kept so far")
+        """Add lines to the note of a day, by default today. Raise `ValueError` as `check_day` does."""
+        day = self.check_day(date)
         text = tidy_text(content)
         if not text:
             return
@@ -217,9 +201,7 @@ class SharedZone:
 
     async def forget(self, text: str) -> list[str]:
         """Remove every line that contains the text. Return the removed lines. Raise `ValueError` for an empty text."""
-        needle = fold_text(text).strip()
-        if not needle:
-            raise ValueError("the text to forget is empty: give words of the line that is to go")
+        needle = check_needle(text)
         removed: list[str] = []
         for name, memory in await self._read_tapes():
             lost = forget_lines(memory, needle, "")[1]
@@ -237,7 +219,7 @@ class SharedZone:
         older, lines = trace_lines([entry for entry in changes if entry.id <= version])
         sessions = {origin.session for origins in lines.values() for origin in origins}
         current = (await self._read_tapes())[0][1]
-        older = without_old_notes(older, self.today(), self._retention_days)
+        older = without_old_notes(older, self.today(), self.retention_days)
         if not older.has_same_content(current):
             check_size(current, older)
             sources = tuple(sorted(filter(None, sessions)))
@@ -266,7 +248,7 @@ class SharedZone:
         memories = [(name, await self._tapes.read(name)) for name in self._tapes.names]
         if not any(memory.dailies for _, memory in memories):
             return memories
-        today, days = self.today(), self._retention_days
+        today, days = self.today(), self.retention_days
         return [(name, without_old_notes(memory, today, days)) for name, memory in memories]
 
     async def _write(self, tape: str, fact: ZoneChange, copied: Source = Source.OWN) -> None:
