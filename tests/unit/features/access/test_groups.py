@@ -8,9 +8,12 @@ import pytest
 
 from bubbot.features.access.arguments import AudienceArgs, CodeArgs, GrantArgs, PersonArgs
 from bubbot.features.access.facts import AccessRequested
+from bubbot.features.access.results import AccessEvent
 from bubbot.features.access.service import ACCESS_TAPE, REQUEST_INTERVAL, AccessService
 from bubbot.features.access.state import ACCESS_PROJECTION, AccessHistoryView
+from bubbot.features.access.tools import access_tools
 from bubbot.gateway.admission import AdmissionPolicy, AdmissionSettings, Ignore, Respond
+from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.access import AccessRequest, ListedPeople
 from bubbot.ports.channel import Inbound, Role, Sender
 from bubbot.stores.inmemory import InMemoryStore
@@ -19,6 +22,7 @@ from bubbot.tape.projection import read_projection
 from bubbot.tape.service import TapeService
 from tests.callers import by, refused
 from tests.doubles import CountingIds, CountingSalt, SteppingClock
+from tests.turns import Options, running
 
 GROUP = "-1001"
 PEOPLE = {"chat": ListedPeople(frozenset({"1"}), frozenset({"2"}), frozenset({"3"}), frozenset({"-7"}))}
@@ -197,3 +201,22 @@ async def test_an_audience_of_a_later_version_lets_nobody_in() -> None:
     later = home.open()
     await later.load()
     assert later.audience("chat", GROUP) is None
+
+
+@pytest.mark.parametrize("typed", [",access.group", ",access.group -1001", ",access.group who=known"])
+async def test_a_group_or_an_audience_alone_changes_nothing_and_lists_what_was_decided(typed: str) -> None:
+    home = Home()
+    access = home.open()
+    await access.set_audience(by("terminal", "Family"), AudienceArgs(GROUP, "everybody", "chat"))
+    tools = access_tools(lambda: access, ...)  # type: ignore[arg-type]
+    async with running(home.store, ScriptedModel(), Options(tools=tools, role=Role.OWNER)) as bench:
+        answer = (await bench.say(typed)).text
+    assert answer.startswith("Family (chat:-1001): everybody\n,access.group GROUP everybody lets")
+    assert access.audience("chat", GROUP) == "everybody"
+
+
+def test_a_line_of_the_history_says_who_and_how() -> None:
+    data = {"channel": "chat", "id": "9", "role": "member", "by": "terminal", "how": "code", "name": "Eve"}
+    event_row = AccessEvent(3, "2026-11-21T20:21:00.000000+00:00", "granted", data)
+    line = "#3 2026-11-21T20:21:00 granted: chat 9 member by terminal (code) Eve"
+    assert event_row.describe(by("terminal")) == line
