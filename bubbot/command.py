@@ -104,6 +104,11 @@ class Caller:
         return cls(has_confirmed=has_confirmed, texts=context.texts, context=context)
 
     @property
+    def result_texts(self) -> Texts:
+        """The sentences for what a tool returns: people read their language, models English."""
+        return self.turn.result_texts if self.turn else self.texts
+
+    @property
     def channel(self) -> str:
         """The channel of the chat in which it is called; empty in a shell."""
         return self.turn.session.partition(":")[0] if self.turn else ""
@@ -114,7 +119,8 @@ class CommandSpec(Generic[S, A, R]):
     """A declared command.
 
     Attributes:
-        run: the method. Of the parameters `caller` and `args` it has those that it needs.
+        run: the method. Of the parameters `caller` and `args` it has those that it needs. If a shell has other arguments
+            than a chat, `args` is one of two classes, that of chats and models first.
         usage: how it is typed in a shell after `bubbot`: `access grant <channel> <id> <role>`. An argument in angle
             brackets has to be given there, one in square brackets may be; others are options.
         chat: its names in a chat: first that of its tool, then those that people type instead; none: not in a chat.
@@ -162,9 +168,20 @@ class CommandSpec(Generic[S, A, R]):
 
     @property
     def args(self) -> type[A]:
-        """The class of its arguments."""
-        found: type[A] = _hints(self.run).get("args", NoArguments)
+        """The class of its arguments in a chat."""
+        found: type[A] = self._args[0]
         return found
+
+    @property
+    def shell_args(self) -> type[A]:
+        """The class of its arguments in a shell."""
+        found: type[A] = self._args[-1]
+        return found
+
+    @property
+    def _args(self) -> Sequence[Any]:
+        found = _hints(self.run).get("args", NoArguments)
+        return get_args(found) or (found,)
 
     @property
     def result(self) -> Any:
@@ -397,6 +414,10 @@ OpenService: TypeAlias = Callable[[CommandContext], Awaitable[Any]]
 def make_command(spec: CommandSpec[Any, Any, Any], service: type, open_service: OpenService, **options: Any) -> Command:
     """Make the command of the shell.
 
+    `--json` prints the fields of the type that the method declares; a subclass may have more for its sentences. A result may
+    have `exit_code`, and `is_text` if it holds texts of people, which lose in a terminal only what that would obey; `is_raw`
+    if it is for other programs, and `file`, the new file that it is written to.
+
     Args:
         spec: the command.
         service: the class that declares it.
@@ -408,14 +429,22 @@ def make_command(spec: CommandSpec[Any, Any, Any], service: type, open_service: 
         caller = Caller.of_shell(context, has_confirmed=True)  # the shell has asked before
         with _report(spec, caller):
             result = await BoundCommand(spec, await open_service(context))(caller, args)
-        data = msgspec.to_builtins({spec.rows: result} if spec.rows else result, enc_hook=thaw)
+        data = _to_json(spec, result)
         listed = result if spec.rows else getattr(result, "rows", ())
         if listed and not hasattr(spec.row, "describe"):
             end = f"{spec.row.__name__}.end" if spec.rows else ""
             text = f"\n{caller.texts.say(end)}\n" if end in caller.texts else ""
             return CommandResult(text, data=data, rows=describe_rows(listed, caller))
-        text = printable(describe(spec, service, result, caller), keep="\n")
-        return CommandResult(f"{text}\n" if text else "", data=data)
+        text = describe(spec, service, result, caller)
+        if not getattr(result, "is_text", False):
+            text = printable(text, keep="\n")
+        return CommandResult(
+            f"{text}\n" if text else "",
+            getattr(result, "exit_code", 0),
+            getattr(result, "is_raw", False),
+            getattr(result, "file", None),
+            data=data,
+        )
 
     async def ask(context: CommandContext, args: Any) -> CommandResult:
         assert spec.ask is not None
@@ -431,7 +460,7 @@ def make_command(spec: CommandSpec[Any, Any, Any], service: type, open_service: 
         **{
             "name": spec.name,
             "run": run,
-            "args": spec.args,
+            "args": spec.shell_args,
             "form": spec.shell_form,
             "help": summary[:1].lower() + summary[1:].removesuffix("."),
             "description": summary,
@@ -445,6 +474,14 @@ def make_command(spec: CommandSpec[Any, Any, Any], service: type, open_service: 
             **options,
         }
     )
+
+
+def _to_json(spec: CommandSpec[Any, Any, Any], result: Any) -> Any:
+    """Return a result as JSON has it, with the fields of the declared type alone."""
+    if spec.rows or not isinstance(result, msgspec.Struct) or type(result) is spec.result:
+        return msgspec.to_builtins({spec.rows: result} if spec.rows else result, enc_hook=thaw)
+    declared = [field.name for field in msgspec.structs.fields(spec.result)]
+    return {name: msgspec.to_builtins(getattr(result, name), enc_hook=thaw) for name in declared}
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from bubbot.features.attachments.intake import AttachmentIntake
 from bubbot.features.attachments.tools import file_tools
 from bubbot.features.conversation.commands import find_no_traces
 from bubbot.features.conversation.feature import conversation_feature
-from bubbot.features.memory.events import ZONE_EVENTS
+from bubbot.features.memory.changes import ZONE_EVENTS
 from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.memory.scopes import FindsAccounts
 from bubbot.features.memory.settings import MemorySettings

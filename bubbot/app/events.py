@@ -12,7 +12,7 @@ from bubbot.features.attachments.events import ATTACHMENT_EVENTS
 from bubbot.features.budget.events import BUDGET_EVENTS
 from bubbot.features.explain.events import EXPLAIN_EVENTS
 from bubbot.features.files.events import FILE_EVENTS
-from bubbot.features.memory.events import MEMORY_EVENTS
+from bubbot.features.memory.facts import MEMORY_FACTS
 from bubbot.features.otel.events import OTEL_EVENTS
 from bubbot.features.replay.events import REPLAY_EVENTS
 from bubbot.features.schedule.events import SCHEDULE_EVENTS
@@ -20,10 +20,11 @@ from bubbot.features.strategies.events import STRATEGY_EVENTS
 from bubbot.features.topics.events import TOPIC_EVENTS
 from bubbot.features.web.events import WEB_EVENTS
 from bubbot.tape.events import KERNEL_REFERENCES
+from bubbot.tape.fact import models_of
 
 FEATURE_EVENTS: Mapping[str, type] = MappingProxyType(
     {
-        **MEMORY_EVENTS,
+        **models_of(*MEMORY_FACTS),
         **ATTACHMENT_EVENTS,
         **FILE_EVENTS,
         **SCHEDULE_EVENTS,

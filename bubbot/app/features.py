@@ -30,7 +30,7 @@ from bubbot.features.budget.feature import BudgetFeature
 from bubbot.features.conversation.feature import conversation_feature
 from bubbot.features.explain.feature import explain_feature
 from bubbot.features.files.feature import files_feature
-from bubbot.features.memory.events import ZONE_EVENTS
+from bubbot.features.memory.changes import ZONE_EVENTS
 from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.memory.shared_zone import SharedZones
 from bubbot.features.otel.feature import OtelConfig, OtelFeature

@@ -70,8 +70,6 @@ PASSED_ON = {
     "bubbot/features/conversation/tape.py:tape_handoff",  # a name that people and models choose
     "bubbot/features/topics/tools.py:_leave",  # `topic-left/` and the name of a topic, which people choose
     "bubbot/features/topics/tools.py:take_up",  # `topic/` and that name
-    "bubbot/features/memory/changes.py:_restate",  # one of ZONE_EVENTS
-    "bubbot/features/memory/shared_zone.py:_write",  # one of ZONE_EVENTS
     "bubbot/ports/turn.py:write_handoffs",
     "bubbot/tape/projection.py:write_checkpoint",
     "bubbot/features/agents/service.py:_answer",  # the kind of the error that ended a sub-task

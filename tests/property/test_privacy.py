@@ -17,7 +17,7 @@ from bubbot.feature import ReadSession
 from bubbot.features.access.links import AccountLinks
 from bubbot.features.access.service import AccessService
 from bubbot.features.files import roots as files
-from bubbot.features.memory import feature as memory_feature
+from bubbot.features.memory import memories
 from bubbot.features.memory.scopes import ChatFacts, ZoneAccess, choose_zones
 from bubbot.features.memory.settings import Scope
 from bubbot.features.strategies import recall, retrieval
@@ -158,9 +158,9 @@ GUARDS = {
     "taking a grant back": replaced(AccessService, "revoke_reading", _revoke_nothing, "grant", "model_reads", seed=6),
     "the chat of a thread": replaced(reading_rule, "_is_thread_of", lambda *_: True, seed=1),
     "the binding of a topic": Guard(_trust_bindings, ("open_topic", "model_reads", "remember"), seed=6),
-    "own memory in groups": replaced(memory_feature, "choose_zones", _choose_in_groups, seed=5),
+    "own memory in groups": replaced(memories, "choose_zones", _choose_in_groups, seed=5),
     "own memory elsewhere": replaced(
-        memory_feature, "choose_zones", _choose_elsewhere, "send_elsewhere", "keep", "link", seed=7
+        memories, "choose_zones", _choose_elsewhere, "send_elsewhere", "keep", "link", seed=7
     ),
     "whose accounts are linked": replaced(AccountLinks, "linked_accounts", _link_everybody, seed=10),
     "the workspace of a chat": replaced(

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from datetime import UTC
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import pytest
 from msgspec import Meta, Struct
@@ -15,7 +15,7 @@ from bubbot.command import BoundCommand, Caller, Surface, command, find_spec, li
 from bubbot.errors import AccessError, CommandRefused, ConfigError, ConfirmationNeeded, ToolRetry, ValueInvalid
 from bubbot.ports.arguments import Args
 from bubbot.ports.channel import Role, Sender
-from bubbot.ports.command import CommandContext, CommandResult
+from bubbot.ports.command import CommandContext, CommandGroup, CommandResult
 from bubbot.ports.tool import ADMINISTERS, READS_OWN, ArgumentsInvalid, CommandHelp, HelpTopic, Tool
 from bubbot.ports.turn import Turn
 from bubbot.stores.inmemory import InMemoryStore
@@ -347,3 +347,98 @@ def test_a_caller_of_a_turn_is_its_person() -> None:
     caller = Caller.of_turn(turn)
     assert (caller.role, caller.surface, caller.turn) == (Role.ADMIN, Surface.CHAT, turn)
     assert caller.id == f"{turn.session.partition(':')[0]}:{turn.sender.id}"
+
+
+class PageArgs(Args, frozen=True):
+    """A page, as a chat names it."""
+
+    title: str
+
+
+class FolderArgs(Args, frozen=True):
+    """A page, as a shell names it."""
+
+    folder: str
+    title: str = "today"
+
+
+class Page(Struct, frozen=True):
+    """A page of a diary: what programs are told.
+
+    Attributes:
+        title: its title.
+    """
+
+    title: str
+
+
+class WrittenPage(Page, frozen=True, kw_only=True):
+    """A page with what people are told."""
+
+    is_text: ClassVar = True
+    text: str
+
+    @property
+    def exit_code(self) -> int:
+        """Nothing is an exit code of its own."""
+        return 0 if self.text else 1
+
+    def describe(self, _caller: Caller) -> str:
+        """Show the text."""
+        return self.text
+
+
+class Export(WrittenPage, frozen=True, kw_only=True):
+    """A page for a file."""
+
+    is_raw: ClassVar = True
+    file: str | None = None
+
+
+class Diary:
+    """Pages that chats and shells name in different ways."""
+
+    @command("diary read [folder]", chat=("diary.read",), form="<title>", effect=READS_OWN)
+    async def read(self, args: PageArgs | FolderArgs) -> Page:
+        """Read a page."""
+        folder = args.folder if isinstance(args, FolderArgs) else "chat"
+        return WrittenPage(args.title, text=f"{folder}\t{args.title}" if args.title != "empty" else "")
+
+    @command("diary export <folder>", effect=READS_OWN)
+    async def export(self, args: FolderArgs) -> Page:
+        """Write a page to a file."""
+        return Export(args.title, text="\u200d", file=f"{args.folder}.md")
+
+
+class TestTwoKindsOfArguments:
+    @pytest.fixture
+    def group(self) -> CommandGroup:
+        async def open_diary(_context: CommandContext) -> Diary:
+            return Diary()
+
+        return make_group("diary", Diary, open_diary, "Pages.")
+
+    async def run(self, group: CommandGroup, name: str, **values: str) -> CommandResult:
+        found, context = group.find(name), CommandContext(InMemoryStore(), "", SteppingClock(), str)
+        assert found is not None
+        return await found.run(context, found.args(**values))
+
+    async def test_each_surface_has_its_own(self, group: CommandGroup, texts: Texts) -> None:
+        (tool,) = make_tools(Diary, Diary)
+        assert [*tool.fields] == ["title"]
+        assert await tool.run(bare_turn(Role.OWNER, texts), tool.validate({"title": "x"})) == "chat\tx"
+        assert [*group.commands[0].fields] == ["folder", "title"]
+        assert (await self.run(group, "diary read", folder="old")).text == "old\ttoday\n"
+
+    async def test_programs_get_the_declared_fields_and_the_code_of_the_result(self, group: CommandGroup) -> None:
+        result = await self.run(group, "diary read", folder="old", title="empty")
+        assert (result.data, result.code, result.text) == ({"title": "empty"}, 1, "")
+
+    async def test_a_result_may_be_written_to_a_file_as_it_is(self, group: CommandGroup) -> None:
+        result = await self.run(group, "diary export", folder="old")
+        assert (result.text, result.raw, result.file, result.code) == (
+            "\u200d\n",
+            True,
+            "old.md",
+            0,
+        )

@@ -17,6 +17,11 @@ class AccountLinks:
         self._projected = projections.project(ACCESS_PROJECTION, tape)
         self._is_loaded = False
 
+    @property
+    def links(self) -> object:
+        """Stand for all links, as an object that is another one once accounts were linked or unlinked."""
+        return self._projected.state.persons
+
     async def linked_accounts(self, account: AccountKey) -> tuple[AccountKey, ...]:
         """Return the accounts of the person with this one, in the order they were linked; at least the account."""
         await self._load()

@@ -7,43 +7,44 @@ then, and the fold applies them in that order: no change of another chat is lost
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
+from functools import singledispatchmethod
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
-from bubbot.features.memory.events import ZONE_EVENTS
+from msgspec import Struct
+from msgspec.structs import replace
+
+from bubbot.features.memory.facts import (
+    ZONE_FACTS,
+    MemoryCleared,
+    MemoryForgot,
+    MemoryNoted,
+    MemoryRestored,
+    MemorySaved,
+    ZoneChange,
+)
 from bubbot.features.memory.scopes import ZONE_TAPES
 from bubbot.features.memory.views import DailyNote, MemorySnapshot, remove_lines, sort_by_day
 from bubbot.records import dataclass
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry, event
+from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.fact import Cited, FactState
 from bubbot.tape.projection import Projection
 from bubbot.tape.provenance import PROVENANCE, Source, most_foreign, source_of
 from bubbot.tape.query import TapeQuery, fold_text
 from bubbot.tape.view import QueryAnswers
 
-SAVED = "memory/saved"
-NOTED = "memory/noted"
-FORGOT = "memory/forgot"
-RESTORED = "memory/restored"
-CLEARED = "memory/cleared"
+ZONE_EVENTS: Mapping[str, type[ZoneChange]] = MappingProxyType({fact.EVENTS[0]: fact for fact in ZONE_FACTS})
+"""The changes by the names of their events."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeOrigin:
-    """Where a change is made, and by whom; empty for the shell."""
+class LineOrigin(Struct, frozen=True):
+    """Where the change was made that brought a line, by whom, and how foreign its words are; empty for the shell."""
 
     session: str = ""
     channel: str = ""
     by: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class LineOrigin:
-    """The change that brought a line, and how foreign its words are."""
-
-    change: ChangeOrigin = ChangeOrigin()
     source: Source = Source.OWN
 
 
@@ -51,29 +52,68 @@ LineOrigins: TypeAlias = dict[tuple[str, str], tuple[LineOrigin, ...]]
 """The origins of each line of a memory, by the day of its note (empty for the long-term text) and the line, stripped."""
 
 
-@dataclass(frozen=True, slots=True)
-class ZoneState:
-    """The memory after the changes up to an entry. The version of the memory is the id of its newest change."""
+class ZoneState(FactState):
+    """The memory after the changes so far. The version of the memory is the id of its newest change."""
 
+    FACTS: ClassVar = ZONE_FACTS
     memory: MemorySnapshot = MemorySnapshot()
-    head: int = 0
 
-    def apply(self, entries: Sequence[TapeEntry]) -> ZoneState:
-        """Return the state after these entries, in the order of the tape. An erased one changes nothing."""
-        state = self
-        for entry in entries:
-            if not entry.erased and entry.kind == Kind.EVENT and entry.name and entry.name in _FOLDS:
-                data: JsonObject = entry.data
-                changed = _FOLDS[entry.name](state.memory, data, entry.date, source_of(entry))
-                state = ZoneState(replace(changed, version=entry.id, seal_id=entry.id))
-            state = replace(state, head=max(state.head, entry.id))
-        return state
+    @singledispatchmethod
+    def fold(self, fact: Any, cited: Cited[Any], /) -> None:
+        """Change the memory by one fact."""
+        raise NotImplementedError(type(fact).__name__)
 
-    def apply_staged(self, entries: Sequence[TapeEntry]) -> ZoneState:
-        """Return the state after entries that a fork has staged, as if nobody else wrote before its merge."""
-        if not entries:
-            return self
-        return self.apply([entry.with_id(self.head + place) for place, entry in enumerate(entries, 1)])
+    @fold.register
+    def _(self, fact: MemorySaved, cited: Cited[Any], /) -> None:
+        self._change(cited, **_save(self.memory, fact, cited.source), long_term_updated_at=cited.date)
+
+    @fold.register
+    def _(self, fact: MemoryNoted, cited: Cited[Any], /) -> None:
+        notes = {note.date: note for note in self.memory.dailies}
+        content, source = fact.content, cited.source
+        if (note := notes.get(fact.date)) is not None:
+            content, source = f"{note.content}\n{content}", most_foreign(source, note.provenance)
+        notes[fact.date] = DailyNote(fact.date, content, cited.date, source)
+        self._change(cited, dailies=sort_by_day(notes.values()))
+
+    @fold.register
+    def _(self, fact: MemoryForgot, cited: Cited[Any], /) -> None:
+        self.memory = forget_lines(self.memory, fold_text(fact.text).strip(), cited.date)[0]
+        self._change(cited)
+
+    @fold.register
+    def _(self, fact: MemoryRestored, cited: Cited[Any], /) -> None:
+        notes = sort_by_day(DailyNote(note.date, note.content, cited.date, cited.source) for note in fact.notes)
+        self._change(
+            cited,
+            long_term=fact.long_term,
+            long_term_updated_at=cited.date,
+            dailies=notes,
+            provenance=cited.source,
+        )
+
+    @fold.register
+    def _(self, _fact: MemoryCleared, cited: Cited[Any], /) -> None:
+        self.memory = MemorySnapshot()
+        self._change(cited)
+
+    def _change(self, cited: Cited[Any], **changes: Any) -> None:
+        self.memory = replace(self.memory, version=cited.id, seal_id=cited.id, **changes)
+
+
+def _save(memory: MemorySnapshot, fact: MemorySaved, source: Source) -> dict[str, Any]:
+    """Replace the long-term text; if others changed it meanwhile, only take over what the writer changed.
+
+    The version alone does not tell: after an erasure the numbers begin again.
+    """
+    content, lines, new = fact.content, fact.content.splitlines(), set(fact.new_lines)
+    known = [*fact.lost, *(line for number, line in enumerate(lines) if number not in new)]
+    is_known = stripped_lines("\n".join(known)) == stripped_lines(memory.long_term)
+    if not is_known or fact.base != memory.version:
+        source = most_foreign(source, memory.provenance)
+        if not is_known or fact.base:  # with 0 it says again what stays after an erasure
+            content = merge_lines(memory.long_term, [lines[number] for number in fact.new_lines], fact.lost)
+    return {"long_term": content, "provenance": source}
 
 
 def trace_lines(entries: Sequence[TapeEntry]) -> tuple[MemorySnapshot, LineOrigins]:
@@ -84,13 +124,13 @@ def trace_lines(entries: Sequence[TapeEntry]) -> tuple[MemorySnapshot, LineOrigi
     state, lines = ZoneState(), LineOrigins()
     versions: dict[int, LineOrigins] = {}
     for entry in entries:
-        state, data = state.apply([entry]), entry.data
-        change = ChangeOrigin(data.get("session", ""), data.get("channel", ""), data.get("by", ""))
-        origin = LineOrigin(change, source_of(entry))
-        before = versions.get(data.get("version", 0), lines)
-        noted = (
-            {(data["date"], line.strip()) for line in data["content"].splitlines()} if entry.name == NOTED else set()
-        )
+        fact = ZONE_EVENTS[entry.name or ""].of(entry)
+        state.apply([entry])
+        origin = LineOrigin(fact.session, fact.channel, fact.by, source_of(entry))
+        before = versions.get(fact.version, lines) if isinstance(fact, MemoryRestored) else lines
+        noted = set[tuple[str, str]]()
+        if isinstance(fact, MemoryNoted):
+            noted = {(fact.date, line.strip()) for line in fact.content.splitlines()}
         lines = LineOrigins()
         for day, text in _texts(state.memory):
             for line in filter(None, map(str.strip, text.splitlines())):
@@ -109,7 +149,7 @@ def restate_without(entries: Sequence[TapeEntry], session: str) -> list[TapeEntr
     """
     memory, lines = trace_lines(entries)
     long_term = _lines_without(memory.long_term, "", lines, session)
-    changes = _restate_long_term(long_term) or [_restate(CLEARED, {}, LineOrigin())]
+    changes = _restate_long_term(long_term) or [_restate(MemoryCleared(), LineOrigin())]
     for note in memory.dailies:
         parts: list[tuple[LineOrigin, list[str]]] = []
         for origins, line in _lines_without(note.content, note.date, lines, session):
@@ -117,7 +157,7 @@ def restate_without(entries: Sequence[TapeEntry], session: str) -> list[TapeEntr
                 parts[-1][1].append(line)
             else:
                 parts.append((origins[0], [line]))
-        changes += [_restate(NOTED, {"date": note.date, "content": "\n".join(part)}, origin) for origin, part in parts]
+        changes += [_restate(MemoryNoted(note.date, "\n".join(part)), origin) for origin, part in parts]
     return changes
 
 
@@ -130,11 +170,10 @@ def _restate_long_term(lines: Sequence[tuple[Sequence[LineOrigin], str]]) -> lis
         part = [(origins, line) for origins, line in lines if not origins or origins[0] in shown]
         while not part[-1][0]:
             part.pop()
-        data: dict[str, Any] = {"version": 0, "long_term": "\n".join(line for _, line in part), "notes": []}
-        if changes:
-            new = [number for number, (origins, _) in enumerate(part) if origins and origins[0] == added]
-            data = {"content": data["long_term"], "base": 0, "new_lines": new, "lost": []}
-        changes.append(_restate(SAVED if changes else RESTORED, data, added))
+        text = "\n".join(line for _, line in part)
+        new = tuple(number for number, (origins, _) in enumerate(part) if origins and origins[0] == added)
+        fact = MemorySaved(text, 0, new, ()) if changes else MemoryRestored(0, long_term=text)
+        changes.append(_restate(fact, added))
     return changes
 
 
@@ -146,7 +185,7 @@ def _lines_without(text: str, day: str, lines: LineOrigins, session: str) -> lis
     kept: list[tuple[Sequence[LineOrigin], str]] = []
     is_gap = True
     for line in text.splitlines():
-        origins = [each for each in lines.get((day, line.strip()), ()) if each.change.session != session]
+        origins = [each for each in lines.get((day, line.strip()), ()) if each.session != session]
         if origins:
             kept.append((origins, line))
             is_gap = False
@@ -159,8 +198,9 @@ def _lines_without(text: str, day: str, lines: LineOrigins, session: str) -> lis
     return kept
 
 
-def _restate(name: str, data: JsonObject, origin: LineOrigin) -> TapeEntry:
-    return event(name, {**data, **asdict(origin.change)}, **{PROVENANCE: str(origin.source)})
+def _restate(fact: ZoneChange, origin: LineOrigin) -> TapeEntry:
+    made = replace(fact, session=origin.session, channel=origin.channel, by=origin.by)
+    return made.to_entry(**{PROVENANCE: str(origin.source)})
 
 
 def _texts(memory: MemorySnapshot) -> list[tuple[str, str]]:
@@ -194,60 +234,15 @@ def stripped_lines(text: str) -> set[str]:
     return set(filter(None, map(str.strip, text.splitlines())))
 
 
+def list_lines(memory: MemorySnapshot) -> list[str]:
+    """List the lines of a memory that are not blank, as they are written."""
+    return [line for _, text in _texts(memory) for line in text.splitlines() if line.strip()]
+
+
 def find_lost_lines(before: str, after: str) -> list[str]:
     """List the lines of a text that a later one no longer has, as they are written."""
     kept = stripped_lines(after)
     return [line for line in before.splitlines() if line.strip() and line.strip() not in kept]
-
-
-def _fold_saved(memory: MemorySnapshot, data: JsonObject, moment: str, source: Source) -> MemorySnapshot:
-    """Replace the long-term text; if others changed it meanwhile, only take over what the writer changed.
-
-    The version alone does not tell: after an erasure the numbers begin again.
-    """
-    content: str = data["content"]
-    lines, new = content.splitlines(), set(data["new_lines"])
-    known = [*data["lost"], *(line for number, line in enumerate(lines) if number not in new)]
-    is_known = stripped_lines("\n".join(known)) == stripped_lines(memory.long_term)
-    if not is_known or data["base"] != memory.version:
-        source = most_foreign(source, memory.provenance)
-        if not is_known or data["base"]:  # with 0 it says again what stays after an erasure
-            content = merge_lines(memory.long_term, [lines[number] for number in data["new_lines"]], data["lost"])
-    return replace(memory, long_term=content, long_term_updated_at=moment, provenance=source)
-
-
-def _fold_noted(memory: MemorySnapshot, data: JsonObject, moment: str, source: Source) -> MemorySnapshot:
-    notes = {note.date: note for note in memory.dailies}
-    day, content = data["date"], data["content"]
-    if day in notes:
-        content, source = f"{notes[day].content}\n{content}", most_foreign(source, notes[day].provenance)
-    notes[day] = DailyNote(day, content, moment, source)
-    return replace(memory, dailies=sort_by_day(notes.values()))
-
-
-def _fold_forgot(memory: MemorySnapshot, data: JsonObject, moment: str, _source: Source) -> MemorySnapshot:
-    return forget_lines(memory, fold_text(data["text"]).strip(), moment)[0]
-
-
-def _fold_restored(memory: MemorySnapshot, data: JsonObject, moment: str, source: Source) -> MemorySnapshot:
-    notes = sort_by_day(DailyNote(note["date"], note["content"], moment, source) for note in data["notes"])
-    long_term = data["long_term"]
-    return replace(memory, long_term=long_term, long_term_updated_at=moment, dailies=notes, provenance=source)
-
-
-def _fold_cleared(_memory: MemorySnapshot, _data: JsonObject, _moment: str, _source: Source) -> MemorySnapshot:
-    return MemorySnapshot()
-
-
-_FOLDS: Mapping[str, Callable[[MemorySnapshot, JsonObject, str, Source], MemorySnapshot]] = MappingProxyType(
-    {
-        SAVED: _fold_saved,
-        NOTED: _fold_noted,
-        FORGOT: _fold_forgot,
-        RESTORED: _fold_restored,
-        CLEARED: _fold_cleared,
-    }
-)
 
 
 def forget_lines(memory: MemorySnapshot, needle: str, moment: str) -> tuple[MemorySnapshot, list[str]]:
@@ -289,7 +284,7 @@ ZONE_PROJECTION = Projection[ZoneState](
     tapes=ZONE_TAPES,
     events=tuple(ZONE_EVENTS),
     initial=ZoneState,
-    apply=ZoneState.apply,
+    apply=lambda before, entries: before.apply(entries),
     encode=_refuse_checkpoint,
     decode=_refuse_checkpoint,
     interval=1 << 62,

@@ -9,41 +9,35 @@ from pathlib import Path
 
 from bubbot.errors import TapeCorrupt
 from bubbot.feature import Apply, Feature
-from bubbot.features.memory.block import MAX_SECTION_CHARS, BlockPolicy, ScopedMemory, plan_block, render_block
-from bubbot.features.memory.scopes import ZoneAccess, choose_zones, read_facts
+from bubbot.features.memory.block import render_block
+from bubbot.features.memory.memories import Memories
+from bubbot.features.memory.scopes import read_facts
 from bubbot.features.memory.settings import MemorySettings, Scope
-from bubbot.features.memory.shared_zone import AnyZone, SharedZone, SharedZones
-from bubbot.features.memory.tools import PlannedBlock, memory_tools
-from bubbot.features.memory.zone import MemoryZone
+from bubbot.features.memory.shared_zone import SharedZones
+from bubbot.features.memory.tools import memory_tools
+from bubbot.features.memory.views import MemorySnapshot, MemoryView
 from bubbot.ports.middleware import CallNext
 from bubbot.ports.model import ModelTraits
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.runtime.compose import PromptText
-from bubbot.runtime.context.tokens import BYTES_PER_TOKEN
 from bubbot.tape.handle import Clock
 from bubbot.tape.provenance import Source
 from bubbot.tape.query import Span
 
-MEMORY_SHARE = 8
-"""Each section of the memory block takes at most one eighth of a model's context, all of them one half."""
 MEMORY_RULE = "When people tell you lasting facts or preferences, save them with memory_save or memory_daily, unasked."
 
 
-class MemoryFeature:
-    """The memory of every session, of people and of the workspace.
+_EMPTY = PromptText(render_block(()), foreign=())
+_EMPTY_SHORT = PromptText("", foreign=())
 
-    Attributes:
-        settings: the current settings.
-        shared: the memory of people and of the workspace; None for a bot without it.
-    """
+
+class MemoryFeature(Memories):
+    """The memory of every session, of people and of the workspace, and what it adds to turns and prompts."""
 
     def __init__(self, home: Path, now: Clock, settings: MemorySettings, shared: SharedZones | None = None) -> None:
-        self.settings = settings
-        self.shared = shared
+        super().__init__(settings, shared)
         self._home = home
         self._now = now
-        self._context_tokens: dict[str, int | None] = {}
-        """The context of the model that each session asked last, as far as this process knows."""
         self._pruned: set[str] = set()
         self._pruned_on: date | None = None
 
@@ -66,7 +60,7 @@ class MemoryFeature:
         today = turn.now().date()
         if today != self._pruned_on:
             self._pruned, self._pruned_on = set(), today
-            self._context_tokens.clear()
+            self.context_tokens.clear()
         if turn.session not in self._pruned:
             self._pruned.add(turn.session)
             zone = self.open_zone(turn)
@@ -77,10 +71,18 @@ class MemoryFeature:
 
     async def build_block(self, turn: Turn, traits: ModelTraits) -> PromptText:
         """Build the `<memory>` block; for small models it is empty if nothing is remembered."""
-        self._context_tokens[turn.session] = traits.context_tokens
-        planned = await self.plan(turn)
+        self.context_tokens[turn.session] = traits.context_tokens
+        facts = read_facts(turn)
+        only: MemorySnapshot | None = None
+        if self.shared is None or self.shared.sees_nothing(turn, facts):
+            only = await turn.tape.read(MemoryView())
+            if only.is_empty:
+                return _EMPTY_SHORT if traits.short_prompt else _EMPTY
+        planned = await self.plan(turn, only)
+        if only is None and self.shared is not None and [each.scope for each in planned.memories] == [Scope.CHAT]:
+            self.shared.note_unused(turn, facts)
         if traits.short_prompt and all(each.memory.is_empty for each in planned.memories):
-            return PromptText("", foreign=())
+            return _EMPTY_SHORT
         shown = {node.scope for node in planned.nodes if node.text}
         entries: dict[str, tuple[Span, ...]] = {}
         for each in planned.memories:
@@ -90,45 +92,6 @@ class MemoryFeature:
         nodes = [node for node in planned.nodes if node.text]
         foreign = [(newest[node.scope], node.provenance) for node in nodes if node.provenance is not Source.OWN]
         return PromptText(render_block(planned.nodes), entries, foreign)
-
-    async def plan(self, turn: Turn) -> PlannedBlock:
-        """Choose what the model is shown of the memory that the turn may see."""
-        access = self.choose(turn)
-        scopes = [scope for scope in self.settings.scopes if scope in access.reads]
-        memories = [await self._read(turn, scope) for scope in scopes if not await self._is_unused(turn, scope)]
-        size = self._context_tokens.get(turn.session)
-        section = MAX_SECTION_CHARS if size is None else min(MAX_SECTION_CHARS, size * BYTES_PER_TOKEN // MEMORY_SHARE)
-        limit = self.settings.block_tokens * BYTES_PER_TOKEN
-        if size is not None:
-            limit = min(limit, 4 * section)
-        policy = BlockPolicy(self.settings.scopes, self.settings.recent_days, section, limit)
-        nodes = plan_block(memories, policy, today=turn.now().astimezone(turn.zone).date())
-        return PlannedBlock(tuple(memories), tuple(nodes), access, limit)
-
-    async def _is_unused(self, turn: Turn, scope: Scope) -> bool:
-        return scope is not Scope.CHAT and self.shared is not None and await self.shared.is_unused(turn, scope)
-
-    async def _read(self, turn: Turn, scope: Scope) -> ScopedMemory:
-        zone = await self.open_scope(turn, scope)
-        if isinstance(zone, SharedZone):
-            return await zone.read_scoped()
-        memory = await zone.read()
-        entries = {turn.tape.name: ((memory.open_id, memory.seal_id),)} if memory.seal_id else {}
-        return ScopedMemory(scope, memory, entries, (turn.tape.name, memory.seal_id))
-
-    def choose(self, turn: Turn) -> ZoneAccess:
-        """Decide which memory the turn may see and change."""
-        return choose_zones(read_facts(turn), self.settings.scopes if self.shared else ())
-
-    async def open_scope(self, turn: Turn, scope: Scope) -> AnyZone:
-        """Open a memory that the turn has access to (see `choose`)."""
-        if scope is Scope.CHAT or self.shared is None:
-            return self.open_zone(turn)
-        return await self.shared.open_zone(turn, scope, self.settings.retention_days)
-
-    def open_zone(self, turn: Turn) -> MemoryZone:
-        """Open the zone of the turn's session."""
-        return MemoryZone(turn.tape, now=turn.now, zone=turn.zone, retention_days=self.settings.retention_days)
 
     async def export(self, turn: Turn) -> str:
         """Write the memory of the turn's session to its own file under `exports/` and return the path."""
@@ -149,5 +112,7 @@ class MemoryFeature:
     def _apply_later(self, settings: MemorySettings) -> Callable[[], None]:
         def apply() -> None:
             self.settings = settings
+            if self.shared is not None:
+                self.shared.forget_unused()
 
         return apply

@@ -117,14 +117,12 @@ async def _read_zone(reader: PanelReader, query: PanelQuery, name: str) -> list[
     if not changes:
         return []
     chosen = next((each for each in changes if str(each.id) == query.params.get("change")), changes[-1])
-    states, state = {0: MemorySnapshot()}, ZoneState()
-    for before, change in zip((0, *(each.id for each in changes)), changes, strict=False):
+    state, before = ZoneState(), MemorySnapshot()
+    for change in changes:
+        before = state.memory
+        state.apply([change])
         if change.id == chosen.id:
-            states[before] = state.memory
-            states[change.id] = state.apply([change]).memory
             break
-        state = state.apply([change])
-    previous = max(entry_id for entry_id in states if entry_id < chosen.id)
     title = texts.say("panel_zone_change", zone=_zone_name(reader, name), entry=chosen.id)
     link = TapeLink(f"#{chosen.id}", tape=name, entry=chosen.id)
     cursor = query.cursor_id()
@@ -133,7 +131,7 @@ async def _read_zone(reader: PanelReader, query: PanelQuery, name: str) -> list[
     more = str(shown[query.limit - 1].id) if len(shown) > query.limit else ""
     columns = tuple(map(texts.say, ("panel_change", "panel_when", "panel_chat", "panel_by", "panel_entry")))
     return [
-        Difference(title, _page(states[previous]), _page(states[chosen.id]), link),
+        Difference(title, _page(before), _page(state.memory), link),
         Table(texts.say("panel_zone_changes", zone=_zone_name(reader, name)), columns, rows, next_cursor=more),
     ]
 

@@ -33,7 +33,14 @@ _SHARED = (Scope.USER, Scope.WORKSPACE)
 
 
 class FindsAccounts(Protocol):
-    """Knows which accounts belong to one person."""
+    """Knows which accounts belong to one person.
+
+    Attributes:
+        links: stands for all links; another object once accounts were linked or unlinked.
+    """
+
+    @property
+    def links(self) -> object: ...
 
     async def linked_accounts(self, account: Account) -> tuple[Account, ...]:
         """Return the accounts of the person with this one, itself included; what is written goes to the first."""
@@ -46,6 +53,8 @@ class FindsAccounts(Protocol):
 
 class SeparateAccounts:
     """Knows of no account that belongs to the same person as another one. See `FindsAccounts`."""
+
+    links = None
 
     async def linked_accounts(self, account: Account) -> tuple[Account, ...]:
         """Return the account itself."""

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict, field, replace
-from datetime import date, timedelta, tzinfo
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import field
+from datetime import tzinfo
 from typing import TypeAlias
+
+from msgspec.structs import replace
 
 from bubbot.errors import EntryNotFound
 from bubbot.features.memory.block import ScopedMemory
 from bubbot.features.memory.changes import (
-    CLEARED,
-    FORGOT,
-    NOTED,
-    RESTORED,
-    SAVED,
     ZONE_PROJECTION,
-    ChangeOrigin,
     ZoneChangesView,
     ZoneState,
+    find_lost_lines,
     forget_lines,
     merge_lines,
     restate_without,
@@ -26,27 +23,36 @@ from bubbot.features.memory.changes import (
     trace_lines,
     without_old_notes,
 )
+from bubbot.features.memory.facts import (
+    MemoryCleared,
+    MemoryForgot,
+    MemoryNoted,
+    MemoryRestored,
+    MemorySaved,
+    RestoredNote,
+    ZoneChange,
+)
 from bubbot.features.memory.scopes import (
     WORKSPACE_TAPE,
+    ZONE_TAPES,
     Account,
+    ChatFacts,
     FindsAccounts,
     SeparateAccounts,
     read_facts,
     user_tape,
 )
 from bubbot.features.memory.settings import Scope
-from bubbot.features.memory.views import DailyNote, MemorySnapshot, MemoryVersion, parse_day, sort_by_day, tidy_text
-from bubbot.features.memory.zone import MemoryZone, check_size, missing_version_text
+from bubbot.features.memory.views import DailyNote, MemorySnapshot, MemoryVersion, sort_by_day, tidy_text
+from bubbot.features.memory.zone import DatedZone, MemoryZone, check_needle, check_size, missing_version_text
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
-from bubbot.tape.entry import JsonObject, TapeEntry, event
+from bubbot.tape.entry import TapeEntry
 from bubbot.tape.fork import MergeResult
 from bubbot.tape.handle import Clock
 from bubbot.tape.projection import ProjectedTape
 from bubbot.tape.provenance import Source, most_foreign, note_source, stamp_of
-from bubbot.tape.query import fold_text
 from bubbot.tape.service import TapeService
-from bubbot.texts import Texts
 
 AnyZone: TypeAlias = "MemoryZone | SharedZone"
 """The memory of a chat, of a person or of the workspace: the same operations on each."""
@@ -56,16 +62,38 @@ MAX_CACHED_ZONES = 1_000
 
 
 @dataclass(frozen=True, slots=True)
+class StoredMemory:
+    """What a tape of shared memory holds.
+
+    Attributes:
+        memory: the memory.
+        head: the newest entry of the tape; 0 if it has none.
+    """
+
+    memory: MemorySnapshot = field(default_factory=MemorySnapshot)
+    head: int = 0
+
+    def with_staged(self, entries: Sequence[TapeEntry]) -> MemorySnapshot:
+        """Return the memory after entries that a fork has staged, as if nobody else wrote before its merge."""
+        if not entries:
+            return self.memory
+        numbered = [entry.with_id(self.head + place) for place, entry in enumerate(entries, 1)]
+        return ZoneState(self.memory).apply(numbered).memory
+
+
+@dataclass(frozen=True, slots=True)
 class PinnedZones:
     """What a turn has read of shared memory: it sees the same until it ends, and its own changes.
 
     Attributes:
-        states: by tape.
+        memories: by tape.
         tapes: the tapes of each scope; the first one is written.
+        unused_by: nothing was kept in any memory that a turn with these facts may see; None if that is not known.
     """
 
-    states: dict[str, ZoneState] = field(default_factory=dict)
+    memories: dict[str, StoredMemory] = field(default_factory=dict)
     tapes: dict[Scope, tuple[str, ...]] = field(default_factory=dict)
+    unused_by: ChatFacts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,20 +102,20 @@ class ZoneTapes:
 
     Attributes:
         names: the tapes; the first one is written, all are read.
-        read: returns the state of one, with what was changed here already.
+        read: returns the memory of one, with what was changed here already.
         write: adds changes to one.
         fetch: returns all stored changes of one.
         find_source: returns how foreign the words of the writer are.
     """
 
     names: tuple[str, ...]
-    read: Callable[[str], Awaitable[ZoneState]]
+    read: Callable[[str], Awaitable[MemorySnapshot]]
     write: Callable[[str, Sequence[TapeEntry]], Awaitable[None]]
     fetch: Callable[[str], Awaitable[tuple[TapeEntry, ...]]]
     find_source: Callable[[], Source] = lambda: Source.OWN
 
 
-class SharedZone:
+class SharedZone(DatedZone):
     """The memory of a person or of the workspace; it has the operations of `MemoryZone`.
 
     A change says what it adds and removes; what others changed meanwhile stays. A person with several accounts has one
@@ -98,22 +126,19 @@ class SharedZone:
     """
 
     def __init__(
-        self, scope: Scope, tapes: ZoneTapes, origin: ChangeOrigin, *, now: Clock, zone: tzinfo, retention_days: int
+        self,
+        scope: Scope,
+        tapes: ZoneTapes,
+        origin: Mapping[str, str],
+        *,
+        now: Clock,
+        zone: tzinfo,
+        retention_days: int,
     ) -> None:
+        super().__init__(now, zone, retention_days)
         self.scope = scope
         self._tapes = tapes
         self._origin = origin
-        self._now = now
-        self._zone = zone
-        self._retention_days = retention_days
-
-    def today(self) -> date:
-        """Return the date in the chat's time zone."""
-        return self._now().astimezone(self._zone).date()
-
-    def last_day(self) -> str:
-        """Return the last day that may have a note: as far ahead as old notes are kept."""
-        return (self.today() + timedelta(days=self._retention_days)).isoformat()
 
     async def read(self) -> MemorySnapshot:
         """Return the memory, without notes that are too old; its version is that of the first tape."""
@@ -138,39 +163,33 @@ class SharedZone:
 
         A line that another account remembers stays there, so that it goes with the chat it came from.
         """
-        text, tapes = tidy_text(content), await self._read_tapes()
-        new_lines = stripped_lines(text)
+        whole, tapes = tidy_text(content), await self._read_tapes()
+        text = whole
         before = join_memories([memory for _, memory in tapes])
-        lost = [line for line in before.long_term.splitlines() if line.strip() and line.strip() not in new_lines]
+        lost = find_lost_lines(before.long_term, text)
         check_size(before, replace(before, long_term=text))
         others = stripped_lines("\n".join(memory.long_term for _, memory in tapes[1:]))
         others -= stripped_lines(tapes[0][1].long_term)
         if others:
             text = tidy_text("\n".join(line for line in text.splitlines() if line.strip() not in others))
         for place, (name, memory) in enumerate(tapes):
-            own_lost = [
-                line for line in memory.long_term.splitlines() if line.strip() and line.strip() not in new_lines
-            ]
+            own_lost = find_lost_lines(memory.long_term, whole)
             saved = merge_lines(memory.long_term, (), own_lost) if place else text
             if saved != memory.long_term and (own_lost or not place):
                 present = stripped_lines(memory.long_term)
-                added = [
+                added = tuple(
                     number
                     for number, line in enumerate(saved.splitlines())
                     if line.strip() and line.strip() not in present
-                ]
+                )
                 copied = memory.provenance if place else Source.OWN
-                data = {"content": saved, "base": memory.version, "new_lines": added, "lost": own_lost}
-                await self._write(name, SAVED, data, copied)
+                fact = MemorySaved(saved, memory.version, added, tuple(own_lost))
+                await self._write(name, fact, copied)
         return lost
 
     async def append_daily(self, content: str, date: str | None = None) -> None:
-        """Add lines to the note of a day, by default today. Raise `ValueError` as `MemoryZone` does."""
-        day = self.today().isoformat() if date is None else parse_day(date)
-        if day is None:
-            raise ValueError(f"{date!r} is not a date such as 2026-11-21")
-        if day > self.last_day():
-            raise ValueError(f"{day} is more than {self._retention_days} days ahead, and notes are not kept so far")
+        """Add lines to the note of a day, by default today. Raise `ValueError` as `check_day` does."""
+        day = self.check_day(date)
         text = tidy_text(content)
         if not text:
             return
@@ -178,18 +197,16 @@ class SharedZone:
         notes = {note.date: note.content for note in current.dailies}
         notes[day] = f"{notes[day]}\n{text}" if day in notes else text
         check_size(current, replace(current, dailies=tuple(DailyNote(*note) for note in sorted(notes.items()))))
-        await self._write(self._tapes.names[0], NOTED, {"date": day, "content": text})
+        await self._write(self._tapes.names[0], MemoryNoted(day, text))
 
     async def forget(self, text: str) -> list[str]:
         """Remove every line that contains the text. Return the removed lines. Raise `ValueError` for an empty text."""
-        needle = fold_text(text).strip()
-        if not needle:
-            raise ValueError("the text to forget is empty: give words of the line that is to go")
+        needle = check_needle(text)
         removed: list[str] = []
         for name, memory in await self._read_tapes():
             lost = forget_lines(memory, needle, "")[1]
             if lost:
-                await self._write(name, FORGOT, {"text": text})
+                await self._write(name, MemoryForgot(text))
                 removed += [line for line in lost if line not in removed]
         return removed
 
@@ -198,15 +215,16 @@ class SharedZone:
         changes = await self._tapes.fetch(self._tapes.names[0])
         ids = [entry.id for entry in changes]
         if version not in ids:
-            raise EntryNotFound(missing_version_text(version, ids, Texts()))
+            raise EntryNotFound(missing_version_text(version, ids))
         older, lines = trace_lines([entry for entry in changes if entry.id <= version])
-        sessions = {origin.change.session for origins in lines.values() for origin in origins}
+        sessions = {origin.session for origins in lines.values() for origin in origins}
         current = (await self._read_tapes())[0][1]
-        older = without_old_notes(older, self.today(), self._retention_days)
+        older = without_old_notes(older, self.today(), self.retention_days)
         if not older.has_same_content(current):
             check_size(current, older)
-            data = {"version": version, "sources": sorted(filter(None, sessions)), **_restored_data(older)}
-            await self._write(self._tapes.names[0], RESTORED, data, older.most_foreign)
+            sources = tuple(sorted(filter(None, sessions)))
+            fact = MemoryRestored(version, sources, older.long_term, _restored_notes(older))
+            await self._write(self._tapes.names[0], fact, older.most_foreign)
 
     async def import_snapshot(self, content: MemorySnapshot) -> None:
         """Replace the whole memory, on all its tapes; the changes before stay on them."""
@@ -214,28 +232,29 @@ class SharedZone:
         check_size(tapes[0][1], content)
         for name, memory in tapes[1:]:
             if not memory.is_empty:
-                await self._write(name, CLEARED, {})
+                await self._write(name, MemoryCleared())
         if not content.has_same_content(tapes[0][1]):
             # A file may hold words from anywhere.
-            await self._write(tapes[0][0], RESTORED, {"version": 0, **_restored_data(content)}, Source.WORLD)
+            fact = MemoryRestored(0, long_term=content.long_term, notes=_restored_notes(content))
+            await self._write(tapes[0][0], fact, Source.WORLD)
 
     async def clear(self) -> None:
         """Empty the memory; the changes before stay on the tapes."""
         for name, memory in await self._read_tapes():
             if not memory.is_empty:
-                await self._write(name, CLEARED, {})
+                await self._write(name, MemoryCleared())
 
     async def _read_tapes(self) -> list[tuple[str, MemorySnapshot]]:
-        memories = [(name, (await self._tapes.read(name)).memory) for name in self._tapes.names]
+        memories = [(name, await self._tapes.read(name)) for name in self._tapes.names]
         if not any(memory.dailies for _, memory in memories):
             return memories
-        today, days = self.today(), self._retention_days
+        today, days = self.today(), self.retention_days
         return [(name, without_old_notes(memory, today, days)) for name, memory in memories]
 
-    async def _write(self, tape: str, name: str, data: JsonObject, copied: Source = Source.OWN) -> None:
+    async def _write(self, tape: str, fact: ZoneChange, copied: Source = Source.OWN) -> None:
         """Write a change. `copied`: how foreign the words are that it takes from the memory itself."""
         mark = stamp_of(most_foreign(copied, self._tapes.find_source()))
-        await self._tapes.write(tape, [event(name, {**data, **asdict(self._origin)}, **mark)])
+        await self._tapes.write(tape, [replace(fact, **self._origin).to_entry(**mark)])
 
 
 class SharedZones:
@@ -254,19 +273,21 @@ class SharedZones:
         self._now = now
         self._accounts = accounts or SeparateAccounts()
         self._projected: dict[str, ProjectedTape[ZoneState]] = {}  # the one that was asked for last is the last
+        self._unused: dict[ChatFacts, tuple[object, Mapping[Scope, tuple[str, ...]]]] = {}
+        """Who sees no memory, as nothing was ever kept on any of these tapes, and the links of accounts at that time."""
 
     async def open_zone(self, turn: Turn, scope: Scope, retention_days: int) -> SharedZone:
         """Open a memory for a turn that has access to it (see `choose_zones`)."""
         names = await self._pin_tapes(turn, scope)
 
-        async def read(tape: str) -> ZoneState:
-            return (await self._pin_state(turn, tape)).apply_staged(turn.tape.staged_entries(tape))
+        async def read(tape: str) -> MemorySnapshot:
+            return (await self._pin_memory(turn, tape)).with_staged(turn.tape.staged_entries(tape))
 
         async def write(tape: str, entries: Sequence[TapeEntry]) -> None:
             turn.tape.stage(tape, entries)
 
         tapes = ZoneTapes(names, read, write, self._read_changes, lambda: turn.tape.source)
-        origin = ChangeOrigin(turn.session, turn.session.partition(":")[0], turn.sender.id)
+        origin = {"session": turn.session, "channel": turn.session.partition(":")[0], "by": turn.sender.id}
         return SharedZone(scope, tapes, origin, now=turn.now, zone=turn.zone, retention_days=retention_days)
 
     async def open_outside(
@@ -278,9 +299,13 @@ class SharedZones:
             stored = await self._open_tape(tape).append(entries)
             if projected := self._projected.get(tape):
                 await projected.follow(stored)
+            self._unused.clear()
 
-        names = ZoneTapes(tapes, self._load, write, self._read_changes)
-        return SharedZone(scope, names, ChangeOrigin(), now=self._now, zone=zone, retention_days=retention_days)
+        async def read(tape: str) -> MemorySnapshot:
+            return (await self._load(tape)).memory
+
+        names = ZoneTapes(tapes, read, write, self._read_changes)
+        return SharedZone(scope, names, {}, now=self._now, zone=zone, retention_days=retention_days)
 
     async def erase(self, tapes: Sequence[str]) -> int:
         """Erase these memories for good, with their older versions; return how many entries lost their content."""
@@ -291,6 +316,7 @@ class SharedZones:
                 await self._open_tape(tape).reset(archive=False)
                 count += changes
             self._projected.pop(tape, None)
+        self._unused.clear()
         return count
 
     async def find_user_tapes(self, account: Account) -> tuple[str, ...]:
@@ -301,10 +327,13 @@ class SharedZones:
         """Take over the changes of a merged turn; forget everything if it erased a tape."""
         if "tape/erased" in [entry.name for entry in merged.delta]:
             self._projected.clear()
+            self._unused.clear()
         else:
             for tape, entries in merged.staged.items():
                 if projected := self._projected.get(tape):
                     await projected.follow(entries)
+                if tape.startswith(ZONE_TAPES):
+                    self._unused.clear()
 
     async def find_traces(self, turn: Turn) -> list[str]:
         """Return the tapes with words from the turn's session, which is about to be erased.
@@ -324,12 +353,37 @@ class SharedZones:
                 found.append(tape)
         return found
 
+    def sees_nothing(self, turn: Turn, facts: ChatFacts) -> bool:
+        """Return true if it is known without reading that nothing was ever kept in any memory that the turn may see."""
+        pinned: PinnedZones | None = turn.metadata.get(PinnedZones)
+        if pinned is None:
+            known = self._unused.get(facts)
+            if known is None or known[0] is not self._accounts.links:
+                return False
+            tapes = known[1]
+            memories = {tape: StoredMemory() for names in tapes.values() for tape in names}
+            turn.metadata[PinnedZones] = pinned = PinnedZones(memories, dict(tapes), facts)
+        return pinned.unused_by == facts and not any(map(turn.tape.staged_entries, pinned.memories))
+
+    def note_unused(self, turn: Turn, facts: ChatFacts) -> None:
+        """Remember for further turns that nothing was ever kept in what this one has read, if that still is so."""
+        tapes = pin_zones(turn).tapes
+        known = [self._projected.get(tape) for names in tapes.values() for tape in names]
+        if all(projected is not None and not projected.position for projected in known):
+            if len(self._unused) >= MAX_CACHED_ZONES:
+                self._unused.clear()
+            self._unused[facts] = (self._accounts.links, dict(tapes))
+
+    def forget_unused(self) -> None:
+        """Forget who sees no memory, since other memory may be seen now."""
+        self._unused.clear()
+
     async def is_unused(self, turn: Turn, scope: Scope) -> bool:
         """Return true if nothing was ever kept in a memory that the turn has access to."""
         pinned = pin_zones(turn)
         for tape in pinned.tapes.get(scope) or await self._pin_tapes(turn, scope):
-            state = pinned.states.get(tape) or await self._pin_state(turn, tape)
-            if state.head or turn.tape.staged_entries(tape):
+            stored = pinned.memories.get(tape) or await self._pin_memory(turn, tape)
+            if stored.head or turn.tape.staged_entries(tape):
                 return False
         return True
 
@@ -340,12 +394,12 @@ class SharedZones:
             pinned.tapes[scope] = await self._find_tapes(turn, scope)
         return pinned.tapes[scope]
 
-    async def _pin_state(self, turn: Turn, tape: str) -> ZoneState:
+    async def _pin_memory(self, turn: Turn, tape: str) -> StoredMemory:
         """Return what a tape held when the turn first asked."""
-        states = pin_zones(turn).states
-        if tape not in states:
-            states[tape] = await self._load(tape)
-        return states[tape]
+        pinned = pin_zones(turn)
+        if tape not in pinned.memories:
+            pinned.memories[tape] = await self._load(tape)
+        return pinned.memories[tape]
 
     async def _find_tapes(self, turn: Turn, scope: Scope) -> tuple[str, ...]:
         if scope is Scope.WORKSPACE:
@@ -355,13 +409,13 @@ class SharedZones:
     async def _read_changes(self, tape: str) -> tuple[TapeEntry, ...]:
         return await self._open_tape(tape).read(ZoneChangesView())
 
-    async def _load(self, tape: str) -> ZoneState:
+    async def _load(self, tape: str) -> StoredMemory:
         projected = self._projected.pop(tape, None) or ProjectedTape(ZONE_PROJECTION, self._open_tape(tape))
         self._projected[tape] = projected  # before it is read: what is merged meanwhile must not be missed
         if len(self._projected) > MAX_CACHED_ZONES:
             del self._projected[next(iter(self._projected))]
         await projected.ensure_loaded()
-        return ZoneState(projected.state.memory, projected.position)
+        return StoredMemory(projected.state.memory, projected.position)
 
 
 def pin_zones(turn: Turn) -> PinnedZones:
@@ -390,6 +444,5 @@ def join_memories(memories: Sequence[MemorySnapshot]) -> MemorySnapshot:
     return joined
 
 
-def _restored_data(memory: MemorySnapshot) -> JsonObject:
-    notes = [{"date": note.date, "content": note.content} for note in memory.dailies]
-    return {"long_term": memory.long_term, "notes": notes}
+def _restored_notes(memory: MemorySnapshot) -> tuple[RestoredNote, ...]:
+    return tuple(RestoredNote(note.date, note.content) for note in memory.dailies)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from datetime import date
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import astuple
+
+from bubbot.features.memory.facts import DayText, LongTermText
 from bubbot.records import dataclass
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL
 from bubbot.tape.entry import Kind, TapeEntry
@@ -16,16 +19,14 @@ from bubbot.tape.query import IdRanges, Span, TapeQuery, ZoneSlice, fold_text
 from bubbot.tape.spelling import find_misspelt
 from bubbot.tape.view import QueryAnswers
 
-LONG_TERM = "memory.long_term"
-DAILY = "memory.daily"
+LONG_TERM, DAILY = LongTermText.EVENTS[0], DayText.EVENTS[0]
 
 _KINDS = (Kind.ANCHOR, Kind.EVENT)
 _NAMES = (MEMORY_OPEN, LONG_TERM, DAILY, MEMORY_SEAL)
 _HEADING = re.compile(r"^\\*(?:#\s+Memory|##\s+(?:Notes|Long-term memory)|###\s+\d{4}-\d\d-\d\d)\s*$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class DailyNote:
+class DailyNote(Struct, frozen=True, eq=False):
     """The note of one day.
 
     Attributes:
@@ -38,11 +39,18 @@ class DailyNote:
     date: str
     content: str
     updated_at: str = ""
-    provenance: Source = field(default=Source.OWN, compare=False)
+    provenance: Source = Source.OWN
+
+    def __eq__(self, other: object) -> bool:
+        """Compare all but how foreign the words are."""
+        if not isinstance(other, DailyNote):
+            return NotImplemented
+        return (self.date, self.content, self.updated_at) == (other.date, other.content, other.updated_at)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
-@dataclass(frozen=True, slots=True)
-class MemorySnapshot:
+class MemorySnapshot(Struct, frozen=True, eq=False):
     """One version of memory.
 
     Attributes:
@@ -61,8 +69,14 @@ class MemorySnapshot:
     long_term_updated_at: str = ""
     dailies: tuple[DailyNote, ...] = ()
     seal_id: int = 0
-    open_id: int = field(default=0, compare=False)
-    provenance: Source = field(default=Source.OWN, compare=False)
+    open_id: int = 0
+    provenance: Source = Source.OWN
+
+    def __eq__(self, other: object) -> bool:
+        """Compare all but how foreign the words are, and where the version begins."""
+        return astuple(self)[:5] == astuple(other)[:5] if isinstance(other, MemorySnapshot) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
 
     @property
     def most_foreign(self) -> Source:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from datetime import date, timedelta, tzinfo
+
+from msgspec.structs import replace
 
 from bubbot.errors import EntryNotFound, MemoryTooLarge
 from bubbot.features.memory.block import MAX_SECTION_CHARS, build_memory_block
+from bubbot.features.memory.changes import find_lost_lines, forget_lines
+from bubbot.features.memory.facts import DayText, LongTermText
 from bubbot.features.memory.views import (
-    DAILY,
-    LONG_TERM,
     DailyNote,
     MemorySnapshot,
     MemoryVersion,
@@ -19,12 +20,11 @@ from bubbot.features.memory.views import (
     MemoryView,
     format_memory_page,
     parse_day,
-    remove_lines,
     sort_by_day,
     tidy_text,
 )
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL, anchor
-from bubbot.tape.entry import TapeEntry, event, timestamp
+from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.handle import Clock, TapeHandle, spans_of
 from bubbot.tape.provenance import PROVENANCE, Source, most_foreign
 from bubbot.tape.query import fold_text
@@ -36,7 +36,49 @@ MEMORY_LIMIT_BYTES = 1_048_576
 """The largest size of all of memory: every change stores all of it again."""
 
 
-class MemoryZone:
+class DatedZone:
+    """What days mean to a memory.
+
+    Attributes:
+        retention_days: how long the notes of a day are kept, and how far ahead.
+    """
+
+    def __init__(self, now: Clock, zone: tzinfo, retention_days: int) -> None:
+        self._now = now
+        self._zone = zone
+        self.retention_days = retention_days
+
+    def today(self) -> date:
+        """Return the date in the chat's time zone."""
+        return self._now().astimezone(self._zone).date()
+
+    def last_day(self) -> str:
+        """Return the last day that may have a note: as far ahead as old notes are kept."""
+        return (self.today() + timedelta(days=self.retention_days)).isoformat()
+
+    def check_day(self, date: str | None) -> str:
+        """Return the day of a note, by default today.
+
+        Raise `ValueError` for a text that is not an ISO date, or a day further ahead than notes are kept.
+        """
+        day = self.today().isoformat() if date is None else parse_day(date)
+        if day is None:
+            raise ValueError(f"{date!r} is not a date such as 2026-11-21")
+        if day > self.last_day():
+            raise ValueError(
+                f"{day} is more than {self.retention_days} days ahead, and notes are not kept so far: schedule a reminder"
+            )
+        return day
+
+
+def check_needle(text: str) -> str:
+    """Return a text to look for in lines, folded. Raise `ValueError` for an empty one: it would be in every line."""
+    if needle := fold_text(text).strip():
+        return needle
+    raise ValueError("the text to forget is empty: give words of the line that is to go")
+
+
+class MemoryZone(DatedZone):
     """The memory of one tape: a long-term text and a note for each day.
 
     Give it the fork inside a turn and the tape outside. A change reads the newest version and appends a complete new
@@ -47,18 +89,8 @@ class MemoryZone:
     """
 
     def __init__(self, tape: TapeHandle, *, now: Clock, zone: tzinfo, retention_days: int = 30) -> None:
+        super().__init__(now, zone, retention_days)
         self._tape = tape
-        self._now = now
-        self._zone = zone
-        self._retention_days = retention_days
-
-    def today(self) -> date:
-        """Return the date in the chat's time zone."""
-        return self._now().astimezone(self._zone).date()
-
-    def last_day(self) -> str:
-        """Return the last day that may have a note: as far ahead as old notes are kept."""
-        return (self.today() + timedelta(days=self._retention_days)).isoformat()
 
     async def ensure(self) -> None:
         """Append an empty zone if the tape has none."""
@@ -88,21 +120,11 @@ class MemoryZone:
         text = tidy_text(content)
         saved = replace(current, long_term=text, long_term_updated_at=self._stamp(), provenance=self._tape.source)
         await self._update(current, saved)
-        new_lines = {line.strip() for line in text.splitlines()}
-        return [line for line in current.long_term.splitlines() if line.strip() and line.strip() not in new_lines]
+        return find_lost_lines(current.long_term, text)
 
     async def append_daily(self, content: str, date: str | None = None) -> None:
-        """Add lines to the note of a day, by default today.
-
-        Raise `ValueError` for a text that is not an ISO date, or a day further ahead than notes are kept.
-        """
-        day = self.today().isoformat() if date is None else parse_day(date)
-        if day is None:
-            raise ValueError(f"{date!r} is not a date such as 2026-11-21")
-        if day > self.last_day():
-            raise ValueError(
-                f"{day} is more than {self._retention_days} days ahead, and notes are not kept so far: schedule a reminder"
-            )
+        """Add lines to the note of a day, by default today. Raise `ValueError` as `check_day` does."""
+        day = self.check_day(date)
         text = tidy_text(content)
         if not text:
             return
@@ -119,19 +141,8 @@ class MemoryZone:
 
         Raise `ValueError` for an empty text: it would be in every line.
         """
-        needle = fold_text(text).strip()
-        if not needle:
-            raise ValueError("the text to forget is empty: give words of the line that is to go")
         current = await self.read()
-        long_term, removed = remove_lines(current.long_term, needle)
-        notes = []
-        for note in current.dailies:
-            content, lost = remove_lines(note.content, needle)
-            removed += lost
-            notes.append(replace(note, content=content, updated_at=self._stamp()) if lost else note)
-        changed = replace(current, long_term=long_term, dailies=sort_by_day(notes))
-        if long_term != current.long_term:
-            changed = replace(changed, long_term_updated_at=self._stamp())
+        changed, removed = forget_lines(current, check_needle(text), self._stamp())
         await self._update(current, changed)
         return removed
 
@@ -141,7 +152,7 @@ class MemoryZone:
         older = await self._find(version, versions)
         if older is None:
             others = {item.version for item in versions} - {version}
-            raise EntryNotFound(missing_version_text(version, others, Texts()))
+            raise EntryNotFound(missing_version_text(version, others))
         await self._update(await self.read(), older)
 
     async def import_snapshot(self, content: MemorySnapshot) -> None:
@@ -173,7 +184,7 @@ class MemoryZone:
         A note that was written later than now stays: the clock is behind, and its day only seems to be ahead.
         """
         current, now = await self.read(), self._stamp()
-        oldest, last = (self.today() - timedelta(days=self._retention_days)).isoformat(), self.last_day()
+        oldest, last = (self.today() - timedelta(days=self.retention_days)).isoformat(), self.last_day()
         notes = tuple(
             note for note in current.dailies if oldest <= note.date and (note.date <= last or note.updated_at > now)
         )
@@ -237,12 +248,18 @@ def format_versions(versions: Iterable[int], texts: Texts) -> str:
     return texts.say("version", number=listed) if listed.isdecimal() else texts.say("versions", listed=listed)
 
 
-def missing_version_text(number: int, others: Iterable[int], texts: Texts) -> str:
-    """Say that there is no such version, and which ones there are."""
+def missing_version(number: int, others: Iterable[int], texts: Texts) -> tuple[str, dict[str, object]]:
+    """Return the name of the sentence that there is no such version, and its values: which ones there are."""
     versions = set(others)
     if not versions:
-        return texts.say("restore_none", number=number)
-    return texts.say("restore_unknown", number=number, versions=format_versions(versions, texts))
+        return "restore_none", {"number": number}
+    return "restore_unknown", {"number": number, "versions": format_versions(versions, texts)}
+
+
+def missing_version_text(number: int, others: Iterable[int]) -> str:
+    """Say in English that there is no such version, and which ones there are."""
+    name, values = missing_version(number, others, Texts())
+    return Texts().say(name, **values)
 
 
 def _entries(snapshot: MemorySnapshot) -> list[TapeEntry]:
@@ -252,17 +269,15 @@ def _entries(snapshot: MemorySnapshot) -> list[TapeEntry]:
     them. The anchors are as foreign as the version.
     """
     state = {"version": snapshot.version}
-    long_term = {"content": snapshot.long_term, "updated_at": snapshot.long_term_updated_at}
+    long_term = LongTermText(snapshot.long_term, snapshot.long_term_updated_at)
     notes = [
-        event(
-            DAILY, {"date": note.date, "content": note.content, "updated_at": note.updated_at}, **_mark(note.provenance)
-        )
+        DayText(note.date, note.content, note.updated_at).to_entry(**_mark(note.provenance))
         for note in snapshot.dailies
     ]
     mark = _mark(snapshot.most_foreign)
     return [
         anchor(MEMORY_OPEN, state, window=False, meta=mark),
-        *([event(LONG_TERM, long_term, **_mark(snapshot.provenance))] if snapshot.long_term else []),
+        *([long_term.to_entry(**_mark(snapshot.provenance))] if snapshot.long_term else []),
         *notes,
         anchor(MEMORY_SEAL, state, window=False, meta=mark),
     ]

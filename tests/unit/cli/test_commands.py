@@ -136,7 +136,7 @@ async def test_what_is_no_writing_command_is_refused(desk: CommandContext) -> No
     for name in ("tape show", "memory show", "memory", "os.system", "", 7, None):
         with pytest.raises(ControlError, match="has no command"):
             await answer_command(desk, Settings(), {"name": name, "arguments": {}})
-    wrong: tuple[object, ...] = ({"session": "work"}, {"session": "work", "text": "tea", "else": 1}, [], None)
+    wrong: tuple[object, ...] = ({"session": "work", "text": "tea", "else": 1}, {"session": 1}, [], None)
     for arguments in wrong:
         with pytest.raises((ConfigError, ControlError), match="memory save"):
             await answer_command(desk, Settings(), {"name": "memory save", "arguments": arguments})

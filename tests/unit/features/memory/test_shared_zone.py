@@ -11,11 +11,13 @@ from itertools import product
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from bubbot.errors import EntryNotFound, MemoryTooLarge
 from bubbot.features.memory import shared_zone
-from bubbot.features.memory.block import BlockPolicy, ScopedMemory, plan_block, render_block
+from bubbot.features.memory.block import BlockPolicy, PlannedBlock, ScopedMemory, plan_block, render_block
 from bubbot.features.memory.changes import ZONE_PROJECTION, ZoneChangesView, ZoneState, merge_lines, restate_without
+from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.memory.scopes import WORKSPACE_TAPE, Account, ChatFacts, choose_zones, read_facts, user_tape
 from bubbot.features.memory.settings import MemorySettings, Scope
 from bubbot.features.memory.shared_zone import SharedZone, SharedZones
@@ -41,10 +43,10 @@ class Linked:
     """See `FindsAccounts`: the accounts of one person, in order."""
 
     def __init__(self, *accounts: Account) -> None:
-        self._accounts = accounts
+        self.links: tuple[Account, ...] = accounts
 
     async def linked_accounts(self, account: Account) -> tuple[Account, ...]:
-        return self._accounts if account in self._accounts else (account,)
+        return self.links if account in self.links else (account,)
 
     async def former_accounts(self, account: Account) -> tuple[Account, ...]:
         return ()
@@ -238,8 +240,9 @@ class TestOwnMemory:
             assert "65536" in (await bench.say(f",memory.save confirm=true scope=user {'x' * 70_000}")).text
             assert (await state(bench, user_tape(ANN))).is_empty
 
+    @pytest.mark.parametrize("turns_before", [0, 1])
     async def test_a_turn_sees_its_own_changes_and_the_next_one_those_of_others(
-        self, memory_store: InMemoryStore
+        self, memory_store: InMemoryStore, turns_before: int
     ) -> None:
         release, reached = asyncio.Event(), asyncio.Event()
 
@@ -252,12 +255,14 @@ class TestOwnMemory:
                 yield ModelReply("ok")
 
         async with running(memory_store, Replying(stream)) as bench:
+            for _ in range(turns_before):  # then it is known that nothing was kept
+                await bench.say("hello")
             slow = await bench.post("slow")
             await reached.wait()
             await bench.say(",memory.save confirm=true scope=user Likes tea.", chat="two")
             release.set()
             await slow
-            first, second = bench.requests[0].system, bench.requests[1].system
+            first, second = (request.system for request in bench.requests[turns_before:])
             assert "Likes tea." not in first + second
             assert "Rain." in second
             assert "Likes tea." in await block(bench)
@@ -566,6 +571,79 @@ class TestLinkedAccounts:
             assert "Said by the second." not in shown
 
 
+class TestUnusedMemory:
+    """While nothing was kept, one look tells so; as soon as something is, it is shown."""
+
+    @pytest.fixture
+    def looked(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """The sessions whose memories were all read for the prompt."""
+        sessions: list[str] = []
+        plan = MemoryFeature.plan
+
+        async def noted(feature: MemoryFeature, turn: Turn, only: MemorySnapshot | None = None) -> PlannedBlock:
+            if only is None:
+                sessions.append(turn.session)
+            return await plan(feature, turn, only)
+
+        monkeypatch.setattr(MemoryFeature, "plan", noted)
+        return sessions
+
+    @pytest.mark.parametrize("writer", ["user", "workspace"])
+    async def test_it_is_read_once_until_something_is_kept_in_another_chat(
+        self, memory_store: InMemoryStore, looked: list[str], writer: str
+    ) -> None:
+        async with running(memory_store, played(), Options(role=Role.OWNER)) as bench:
+            first = await block(bench)
+            assert [await block(bench), await block(bench)] == [first] * 2
+            assert looked == [HOME]
+            assert "<memory>" in first
+            await bench.say(f",memory.save scope={writer} Likes tea.", chat="two")
+            assert "Likes tea." in await block(bench)
+            await bench.say(f",memory.clear scope={writer} confirm=true", chat="two")
+            assert "Likes tea." not in await block(bench)
+
+    async def test_the_memory_of_the_chat_itself_ends_it(self, memory_store: InMemoryStore, looked: list[str]) -> None:
+        async with running(memory_store, played()) as bench:
+            for _ in range(2):
+                await block(bench)
+            looked.clear()
+            await bench.say(",memory.daily Paid the rent.")
+            assert "Paid the rent." in await block(bench)
+            await bench.say(",memory.clear confirm=true")
+            assert "Paid the rent." not in await block(bench)
+            assert looked == []
+
+    async def test_what_a_turn_keeps_itself_is_shown_in_its_next_request(self, memory_store: InMemoryStore) -> None:
+        model = Played(says("ok"), says("ok"), calls("memory_daily", content="Swam.", scope="user"), says("ok"))
+        async with running(memory_store, model) as bench:
+            for _ in range(3):
+                await bench.say("hello")
+            assert ["Swam." in request.system for request in bench.requests] == [False, False, False, True]
+
+    async def test_accounts_that_are_linked_later_are_read(self, memory_store: InMemoryStore) -> None:
+        accounts, second = Linked(), ("test", "2")
+        async with running(memory_store, played(), Options(accounts=accounts)) as bench:
+            await bench.say(",memory.save scope=user From the second.", sender="2", chat="two")
+            assert ["From the second." in await block(bench) for _ in range(2)] == [False, False]
+            accounts.links = (ANN, second)
+            assert "From the second." in await block(bench)
+
+    async def test_a_group_and_a_direct_chat_are_told_apart(self, memory_store: InMemoryStore) -> None:
+        async with running(memory_store, played()) as bench:
+            await bench.say(",memory.save scope=user Mine.", chat="two")
+            assert ["Mine." in await block(bench, **GROUP) for _ in range(2)] == [False, False]
+            assert "Mine." in await block(bench)
+
+    async def test_what_a_shell_keeps_is_shown(self, memory_store: InMemoryStore) -> None:
+        kept: list[SharedZones] = []
+        async with running(memory_store, played(), Options(on_shared=kept.append)) as bench:
+            for _ in range(2):
+                await block(bench)
+            zone = await kept[0].open_outside((user_tape(ANN),), Scope.USER, zone=UTC, retention_days=30)
+            await zone.save_long_term("From a shell.")
+            assert "From a shell." in await block(bench)
+
+
 class TestErasure:
     @pytest.mark.law("T17")
     async def test_a_chat_that_is_erased_takes_its_words_out_of_the_persons_memory(
@@ -742,8 +820,7 @@ class TestFold:
         assert merge_lines("a\nb\n\nc", [], [" b"]) == "a\n\nc"
 
     def test_foreign_entries_change_nothing(self) -> None:
-        state = ZoneState().apply([event("other", {"x": 1}).with_id(7)])
-        assert (state.memory, state.head) == (MemorySnapshot(), 7)
+        assert ZoneState().apply([event("other", {"x": 1}).with_id(7)]).memory == MemorySnapshot()
 
     async def test_dropping_what_is_in_memory_gives_the_same_answers(
         self, memory_store: InMemoryStore, clock: SteppingClock
@@ -816,13 +893,13 @@ class TestBlock:
             for day, source in (("2026-11-19", Source.WORLD), ("2026-11-20", Source.OWN), ("2026-11-21", Source.PEOPLE))
         )
         for provenance in Source:
-            memory = replace(_memory(long_term="y"), dailies=notes, provenance=provenance)
+            memory = structs.replace(_memory(long_term="y"), dailies=notes, provenance=provenance)
             nodes = plan_block([ScopedMemory(Scope.USER, memory)], BlockPolicy(), today=today())  # type: ignore[arg-type]
             assert [(node.part, node.provenance) for node in nodes] == [
                 ("long_term", provenance), ("today", Source.PEOPLE), ("recent", Source.WORLD),
             ]  # fmt: skip
             assert memory.most_foreign is Source.WORLD
-        assert replace(memory, dailies=notes[1:2], long_term="").most_foreign is Source.OWN
+        assert structs.replace(memory, dailies=notes[1:2], long_term="").most_foreign is Source.OWN
 
     def test_what_is_older_than_the_recent_days_is_named_and_not_shown(self, today: Callable[[], object]) -> None:
         memory = _memory(("2026-11-12", "a"), ("2026-11-13", "bb"), ("2026-11-14", "ccc"))

@@ -91,7 +91,7 @@ class TestSave:
         assert (await memory(turn).read()).long_term == text
 
     async def test_text_that_is_not_unicode_is_sent_back(self, turn: Turn) -> None:
-        with pytest.raises(ToolRetry, match="content"):
+        with pytest.raises(ToolRetry, match="not valid text"):
             await use(turn, "memory.save", content="\ud800")
         assert (await memory(turn).read()).is_empty
 

@@ -1,0 +1,378 @@
+"""The commands of memory, of chats, models and shells."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from msgspec.structs import replace
+
+from bubbot.command import Caller, command
+from bubbot.errors import CommandRefused, ConfirmationNeeded, EntryNotFound, MemoryTooLarge, ValueInvalid
+from bubbot.features.memory.arguments import (
+    ClearArgs,
+    DailyArgs,
+    EraseArgs,
+    ExportArgs,
+    ForgetArgs,
+    ForgetOwnerArgs,
+    ImportArgs,
+    ReadMemoryArgs,
+    RecallArgs,
+    RememberArgs,
+    RestoreArgs,
+    RestoreOwnerArgs,
+    SaveArgs,
+    SaveOwnerArgs,
+    ShowOwnerArgs,
+)
+from bubbot.features.memory.changes import find_lost_lines, forget_lines, list_lines
+from bubbot.features.memory.memories import Memories
+from bubbot.features.memory.opening import MemoryOpener, OpenMemory, find_shared, label_of, shared_zones
+from bubbot.features.memory.results import (
+    MemoriesRecalled,
+    MemoryChange,
+    MemoryChanged,
+    MemoryErased,
+    MemoryInPrompt,
+    MemoryPage,
+    MemoryRecalled,
+    MemoryResult,
+    MemoryShown,
+    bullet_list,
+    cite,
+    describe_content,
+    name_owner,
+    name_zone,
+    scope_option,
+    undo_hint,
+)
+from bubbot.features.memory.settings import Scope
+from bubbot.features.memory.shared_zone import AnyZone
+from bubbot.features.memory.views import DailyNote, MemorySnapshot, parse_day
+from bubbot.features.memory.zone import missing_version
+from bubbot.ports.arguments import NoArguments
+from bubbot.ports.tool import CLEARS_MEMORY, INSIDE, READS_PEOPLE, CommandHelp, HelpTopic
+from bubbot.tape.query import fold_text
+
+Act = Callable[[AnyZone], Awaitable[Sequence[str] | None]]
+"""Change a memory; return the lines that went, or None if a comparison tells."""
+
+
+def _help(brief: str, *examples: str, **more: Any) -> CommandHelp:
+    return CommandHelp(HelpTopic.MEMORY, brief, examples, **more)
+
+
+class MemoryCommands:
+    """The commands, for the turns of a bot and for a shell."""
+
+    def __init__(self, memories: Memories | None = None) -> None:
+        """Build them.
+
+        Args:
+            memories: those of the running bot, for its turns; None for a shell.
+        """
+        self._opener = MemoryOpener(memories)
+
+    @command(
+        "memory remember",
+        chat=("memory.remember", "remember"),
+        in_shell=False,
+        form="<text>",
+        effect=INSIDE,
+        help=_help(
+            "Remember something for good",
+            ",remember Ann is allergic to nuts.",
+            ',remember scope=user text="I like short answers."',
+            in_menu=True,
+        ),
+    )
+    async def remember(self, caller: Caller, args: RememberArgs) -> MemoryChange:
+        """Add lines to the long-term memory; what is there stays."""
+        if not args.text.strip():
+            raise CommandRefused("save_empty")
+
+        async def add(zone: AnyZone) -> Sequence[str]:
+            return await zone.save_long_term(f"{(await zone.read()).long_term}\n{args.text.strip()}")
+
+        async with self._opener.open_to_write(caller, args) as opened:
+            return await self._change(caller, opened, add, deed="remembered")
+
+    async def _ask_save(self, caller: Caller, args: SaveArgs | SaveOwnerArgs) -> ConfirmationNeeded | None:
+        """Ask before lines go."""
+        content = _require_text(args.content, "save_empty")
+        try:
+            async with self._opener.open_to_write(caller, args, only_asks=True) as opened:
+                lost = find_lost_lines((await opened.zone.read()).long_term, content)
+        except EntryNotFound:  # a session that is missing has nothing to lose
+            return None
+        option = f"{scope_option(opened.scope)} confirm=true"
+        return ConfirmationNeeded("memory_would_go", lines=bullet_list(lost), option=option) if lost else None
+
+    @command(
+        "memory save [session] [text]",
+        chat=("memory.save",),
+        form="<content>",
+        example="default 'Likes green tea.'",
+        effect=INSIDE,
+        for_model=True,
+        ask=_ask_save,
+        help=_help(
+            "Replace what I remember",
+            ",memory.save Ann is allergic to nuts.",
+            ",memory.save scope=user I like short answers.",
+        ),
+    )
+    async def save(self, caller: Caller, args: SaveArgs | SaveOwnerArgs) -> MemoryChange:
+        """Replace the long-term memory of this chat: lasting preferences and facts. Lines you leave out are lost."""
+        content = _require_text(args.content, "save_empty")
+        async with self._opener.open_to_write(caller, args, create=True) as opened:
+            return await self._change(caller, opened, lambda zone: zone.save_long_term(content), deed="saved")
+
+    @command(
+        "memory daily",
+        chat=("memory.daily",),
+        in_shell=False,
+        form="<content>",
+        effect=INSIDE,
+        for_model=True,
+        help=_help(
+            "Add to a day's notes",
+            ",memory.daily Paid the rent.",
+            ',memory.daily date=2026-11-20 content="Ann called."',
+        ),
+    )
+    async def daily(self, caller: Caller, args: DailyArgs) -> MemoryChange:
+        """Add to the notes of a day, today by default: what was done, decided or left open."""
+        content, days = _require_text(args.content, "note_empty"), self._opener.settings(caller).retention_days
+        async with self._opener.open_to_write(caller, args) as opened:
+            zone = opened.zone
+            day = parse_day(args.date) if args.date else zone.today().isoformat()
+            if day is None:
+                raise ValueInvalid("note_no_date", text=args.date)
+            if day > zone.last_day():
+                raise ValueInvalid("note_too_far", day=day, number=days)
+            is_old = day < (zone.today() - timedelta(days=days)).isoformat()
+            notes = caller.texts.say("note_goes", count=days) if is_old else ""
+            add = partial(_note, content=content, day=day)
+            return await self._change(caller, opened, add, deed="noted", day=day, notes=notes)
+
+    @command(
+        "memory recall",
+        chat=("memory.recall",),
+        in_shell=False,
+        form="[query]",
+        effect=READS_PEOPLE,
+        for_model=True,
+        help=_help("Search memory and recent notes", ",memory.recall", ",memory.recall allergic"),
+    )
+    async def recall(self, caller: Caller, args: RecallArgs) -> MemoriesRecalled:
+        """Search long-term memory and the notes of the last days; without a query it gives all of them."""
+        async with self._opener.open_to_read(caller, args) as found:
+            return MemoriesRecalled(
+                tuple(
+                    [
+                        MemoryRecalled(each.scope, await each.zone.read(), each.zone.today(), args.days, args.query)
+                        for each in found
+                    ]
+                )
+            )
+
+    @command(
+        "memory show [session]",
+        chat=("memory.show", "memory"),
+        example="default",
+        effect=READS_PEOPLE,
+        for_model=True,
+        help=_help("What I remember here", ",memory", ",memory scope=user", in_menu=True),
+    )
+    async def show(self, caller: Caller, args: ReadMemoryArgs | ShowOwnerArgs) -> MemoryResult:
+        """Show what memory holds: its long-term text, the days it has notes of, and the versions on the tape."""
+        async with self._opener.open_to_read(caller, args) as found:
+            further: tuple[MemoryShown, ...] = ()
+            for each in reversed(found):
+                versions = sorted({version.version for version in await each.zone.versions()})
+                shown = MemoryShown(
+                    each.label,
+                    await each.zone.read(),
+                    tuple(versions),
+                    scope=each.scope,
+                    reference=each.reference,
+                    settings=self._opener.settings(caller),
+                    further=further,
+                )
+                further = (shown, *further)
+        return further[0]
+
+    @command(
+        "memory forget [session] [text]",
+        chat=("memory.forget", "memory.forget", "forget"),
+        form="<text>",
+        example="default 'green tea'",
+        effect=INSIDE,
+        for_model=True,
+        help=_help("Forget every line with a text", ",memory.forget nuts", ",memory.forget allergic to"),
+    )
+    async def forget(self, caller: Caller, args: ForgetArgs | ForgetOwnerArgs) -> MemoryChange:
+        """Remove every line of long-term memory and of the daily notes that contains a text."""
+        text = _require_text(args.text, "forget_empty")
+        async with self._opener.open_to_write(caller, args) as opened:
+            result = await self._change(caller, opened, lambda zone: zone.forget(text), deed="forgot", text=text)
+            if result.lost or caller.turn is None:
+                return result
+            hint = caller.texts.say("forget_by_line") if "\n" in text.strip() else ""
+            for scope in await self._find_scopes_with(caller, text):
+                zone = name_zone(scope, caller.texts)
+                hint += caller.texts.say("forget_elsewhere", zone=zone, scope=scope_option(scope))
+            return replace(result, notes=hint)
+
+    async def _find_scopes_with(self, caller: Caller, text: str) -> list[Scope]:
+        """Find the memories that this turn may change and that have a line with a text."""
+        assert caller.turn is not None
+        assert self._opener.memories is not None
+        needle, writes = fold_text(text).strip(), self._opener.memories.choose(caller.turn).writes
+        async with self._opener.open_to_read(caller, ReadMemoryArgs()) as found:
+            zones = [(each.scope, await each.zone.read()) for each in found if each.scope in writes]
+        return [scope for scope, memory in zones if forget_lines(memory, needle, "")[1]]
+
+    @command(
+        "memory restore [session] [version]",
+        chat=("memory.restore",),
+        form="<version>",
+        example="default 3",
+        effect=INSIDE,
+        for_model=True,
+        help=_help("Bring back an older memory", ",memory.restore 3", ",memory.restore version=3", words=("undo",)),
+    )
+    async def restore(self, caller: Caller, args: RestoreArgs | RestoreOwnerArgs) -> MemoryChange:
+        """Bring an older version of memory back as the newest one."""
+        number = args.version or 0
+        async with self._opener.open_to_write(caller, args) as opened:
+            try:
+                return await self._change(
+                    caller, opened, lambda zone: zone.restore(number), deed="restored", number=number
+                )
+            except EntryNotFound as error:
+                others = {version.version for version in await opened.zone.versions()} - {number}
+                name, values = missing_version(number, others, caller.result_texts)
+                if caller.turn is None:  # programs know the error by its kind
+                    raise EntryNotFound(caller.texts.say(name, **values)) from error
+                raise CommandRefused(name, **values) from error
+
+    @command(
+        "memory clear",
+        chat=("memory.clear",),
+        in_shell=False,
+        form="[confirm]",
+        effect=CLEARS_MEMORY,
+        for_model=True,
+        help=_help("Forget everything", ",memory.clear", ",memory.clear confirm=true"),
+    )
+    async def clear(self, caller: Caller, args: ClearArgs) -> MemoryChange:
+        """Empty the memory. Call it without confirm first: it shows what would be removed, and the person has to agree."""
+        async with self._opener.open_to_write(caller, args) as opened:
+            before, texts, scope = await opened.zone.read(), caller.texts, opened.scope
+            if not before.is_empty and not args.confirm:
+                what, cited = describe_content(before, texts), cite(scope, before, texts)
+                raise ConfirmationNeeded("clear_asks", cited=cited, what=what, scope=scope_option(scope))
+            return await self._change(caller, opened, lambda zone: zone.clear(), deed="cleared")
+
+    @command(
+        "memory why",
+        chat=("memory.why",),
+        in_shell=False,
+        effect=READS_PEOPLE,
+        help=_help("What of it the model is shown", ",memory.why"),
+    )
+    async def why(self, caller: Caller, args: NoArguments) -> MemoryInPrompt:  # noqa: ARG002 - its words are refused
+        """Say what of memory the model is shown here, from which entries, and what is left out and why."""
+        assert caller.turn is not None
+        assert self._opener.memories is not None
+        planned = await self._opener.memories.plan(caller.turn)
+        return MemoryInPrompt(planned, self._opener.settings(caller).recent_days)
+
+    @command("memory export [session] [file]", example="default memory.md", effect=READS_PEOPLE)
+    async def export(self, caller: Caller, args: ExportArgs) -> MemoryPage:
+        """Write what is remembered as Markdown."""
+        async with self._opener.open_to_read(caller, args) as (opened,):
+            return MemoryPage(await opened.zone.read(), args.file)
+
+    @command("memory import [session] [path]", example="default my-bot/memory", effect=INSIDE)
+    async def import_files(self, caller: Caller, args: ImportArgs) -> MemoryChange:
+        """Take memory from a file or a nanobot folder."""
+        content = MemorySnapshot(
+            long_term=args.long_term, dailies=tuple(DailyNote(date, text) for date, text in args.notes)
+        )
+        async with self._opener.open_to_write(caller, args, create=True) as opened:
+            zone = opened.zone
+            if not args.replace and not (await zone.read()).is_empty:
+                raise ValueInvalid("memory_not_empty", owner=opened.label)
+            changed = await self._change(caller, opened, lambda zone: zone.import_snapshot(content), deed="imported")
+            days = self._opener.settings(caller).retention_days
+            oldest, last = (zone.today() - timedelta(days=days)).isoformat(), zone.last_day()
+        notes, dailies = "", changed.memory.dailies
+        if args.left_out:
+            notes += "\n" + caller.texts.say("import_left_out", names=", ".join(args.left_out))
+        if old := sum(not oldest <= note.date <= last for note in dailies):
+            notes += "\n" + caller.texts.say("import_old_notes", number=old, total=len(dailies), days=days)
+        return replace(changed, left_out=args.left_out, notes=notes)
+
+    async def _ask_erase(self, caller: Caller, args: EraseArgs) -> ConfirmationNeeded | None:
+        """Ask before it is too late."""
+        if (args.user is None) is not args.workspace:
+            return None  # the command itself refuses
+        return ConfirmationNeeded("memory_erase_asks", owner=name_owner(args.user, caller.texts))
+
+    @command("memory erase", example="--user telegram:42", writes=True, ask=_ask_erase)
+    async def erase(self, caller: Caller, args: EraseArgs) -> MemoryErased:
+        """Erase the memory of a person or of the workspace for good, with its older versions."""
+        if (args.user is None) is not args.workspace:
+            raise ValueInvalid("memory_erase_whose")
+        _, tapes = await find_shared(caller, args)
+        return MemoryErased(label_of(args), await shared_zones(caller).erase(tapes))
+
+    async def _change(self, caller: Caller, opened: OpenMemory, act: Act, **told: Any) -> MemoryChanged:
+        """Change a memory, and compare it with what it was; tell people of lines that went, whatever a model says."""
+        zone, texts = opened.zone, caller.texts
+        before = await zone.read()
+        try:
+            lost = await act(zone)
+        except MemoryTooLarge as error:
+            names = {"long_term": "too_large_long_term", "all": "too_large_all"}
+            what = caller.result_texts.say(names.get(error.part, "too_large_note"), day=error.part)
+            raise ValueInvalid("memory_too_large", what=what, size=error.size, limit=error.limit) from error
+        after = await zone.read()
+        removed = tuple(line.strip() for line in lost or ())
+        if lost is None:
+            kept = {line.strip() for line in list_lines(after)}
+            lost = [line for line in list_lines(before) if line.strip() not in kept]
+        if lost and caller.turn is not None:
+            way_back, name = undo_hint(opened.scope, before, texts), name_zone(opened.scope, texts)
+            caller.turn.alert(texts.say("memory_alert", count=len(lost), zone=name, way_back=way_back))
+        return MemoryChanged(
+            opened.label,
+            after.seal_id != before.seal_id,
+            after,
+            before.version,
+            removed,
+            scope=opened.scope,
+            reference=opened.reference,
+            before=before,
+            lost=tuple(lost),
+            **told,
+        )
+
+
+async def _note(zone: AnyZone, content: str, day: str) -> Sequence[str]:
+    """Add to the note of a day, which takes nothing away."""
+    await zone.append_daily(content, day)
+    return ()
+
+
+def _require_text(text: str | None, refusal: str) -> str:
+    """Return a text that was given. Raise `ValueInvalid` if it is blank."""
+    if not fold_text(text or "").strip():
+        raise ValueInvalid(refusal)
+    return text or ""
