@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -11,15 +10,12 @@ from typing import Any
 
 import pytest
 
-from bubbot.errors import ValueInvalid
 from bubbot.feature import draft_nothing, find_nothing_sent
 from bubbot.features.approvals.decider import Decider
 from bubbot.features.approvals.facts import Answer
 from bubbot.features.approvals.service import (
     ID_ALPHABET,
     ApprovalService,
-    asked_key,
-    opened_key,
 )
 from bubbot.features.approvals.settings import ApprovalSettings
 from bubbot.features.approvals.state import APPROVALS_PROJECTION, APPROVALS_TAPE, ApprovalState, covers
@@ -28,52 +24,11 @@ from bubbot.ports.tool import GrantKind, GrantTarget
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.projection import read_projection
-from bubbot.tape.query import TapeQuery
-from bubbot.tape.service import TapeService
-from tests.approval_facts import make_asked, make_grant, make_opened
-from tests.doubles import CountingIds, SteppingClock
+from tests.approval_facts import ServiceBench, make_grant, make_opened
+from tests.doubles import SteppingClock
 
 OWNER = Decider("telegram", "1", "Ann", Role.OWNER, "telegram:1", has_power=True, surface="command")
 MEMBER = Decider("telegram", "2", "Bob", Role.MEMBER, "telegram:-9", has_power=False, surface="button")
-
-
-class ServiceBench:
-    """A service over a store in memory; what waits is written as a turn would write it."""
-
-    def __init__(self, store: InMemoryStore, clock: SteppingClock, **settings: Any) -> None:
-        self.clock, self._store = clock, store
-        numbers = itertools.count()
-        self.service = ApprovalService(
-            self.open_tape, clock, lambda size: bytes([next(numbers) % 256] * size), ApprovalSettings(**settings)
-        )
-
-    def open_tape(self, name: str) -> TapeService:
-        """Open a tape."""
-        return TapeService(self._store, name, now=self.clock, new_id=CountingIds("t"))
-
-    async def ask(
-        self, number: str = "AAAAA", *, verdict: str = "ask", scopes: tuple[str, ...] = ("once", "chat", "always")
-    ) -> str:
-        """Write an open card of a member's turn."""
-        opened = make_opened(
-            id=number, session="telegram:-9", card="telegram:-9", chat="-9", asker="2", asker_name="Bob",
-            verdict=verdict, scopes=scopes, expires=self.service.expires,
-        )  # fmt: skip
-        await self.open_tape("chat").append([make_asked(id=number).to_entry(key=asked_key(number))])
-        await self.open_tape(APPROVALS_TAPE).append([opened.to_entry(key=opened_key(number))])
-        return number
-
-    async def answer(self, decider: Decider, number: str = "AAAAA", **options: Any) -> str | None:
-        """Say yes; return why that does not count."""
-        try:
-            await self.service.answer(number, "approved", decider, **options)
-        except ValueInvalid as error:
-            return error.code.removeprefix("approval_")
-        return None
-
-    async def names(self) -> list[str | None]:
-        """The names of the facts on the access tape."""
-        return [entry.name for entry in (await self._store.fetch([TapeQuery(APPROVALS_TAPE)]))[0]]
 
 
 @pytest.fixture
