@@ -16,9 +16,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from msgspec.structs import replace as replace_fields
+
 from bubbot.app.bot import Bot, PortWrappers, open_app
 from bubbot.features.approvals.decision import CallFacts, Place, decide
-from bubbot.features.approvals.events import GRANTED
+from bubbot.features.approvals.facts import ToolGranted
 from bubbot.features.approvals.service import find_window
 from bubbot.features.approvals.state import APPROVALS_TAPE, ApprovalState
 from bubbot.home import Home
@@ -40,7 +42,7 @@ from bubbot.ports.tool import (
 )
 from bubbot.ports.turn import Turn
 from bubbot.settings.loader import ModelSettings, Settings
-from bubbot.tape.entry import TapeEntry, event, timestamp
+from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.query import OpeningAnchor, TapeQuery
 
 DEPTH = 8
@@ -52,15 +54,8 @@ TARGET = GrantTarget(GrantKind.FOLDER, "/srv/77" + "/deeper" * DEPTH)
 
 def grant_entry(number: int) -> TapeEntry:
     """Make the fact of a grant for a folder of its own."""
-    data = {
-        "tool": TOOL,
-        "kind": "folder",
-        "value": f"/srv/{number}",
-        "approval": "22222",
-        "by": "1",
-        "channel": "telegram",
-    }
-    return replace(event(GRANTED, data), date="2026-11-24T00:00:00+00:00").with_id(number)
+    fact = ToolGranted(tool=TOOL, kind="folder", value=f"/srv/{number}", approval="22222", by="1", channel="telegram")
+    return replace(fact.to_entry(), date="2026-11-24T00:00:00+00:00").with_id(number)
 
 
 def measure(work: Callable[[], object], rounds: int) -> float:
@@ -124,8 +119,8 @@ async def measure_home(home: Path, rounds: int) -> None:
         tape = bot.tape("stdin:default")
         (window,) = (await tape.fetch([TapeQuery(tape.name, OpeningAnchor())]))[0]
         grants = [grant_entry(number) for number in range(1, MOST + 1)]
-        place = {"session": "stdin:default", "window": [tape.name, window.id]}
-        grants[76] = event(GRANTED, {**grants[76].payload["data"], "value": TARGET.value, **place})
+        place = {"session": "stdin:default", "window": (tape.name, window.id)}
+        grants[76] = replace_fields(ToolGranted.of(grants[76]), value=TARGET.value, **place).to_entry()
         for start in range(0, MOST, 500):
             await bot.channel_factory.open_tape(APPROVALS_TAPE).append(grants[start : start + 500])
         await bot.recover_all()

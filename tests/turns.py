@@ -16,7 +16,7 @@ from bubbot.errors import ConfigError, DeliveryFailed, FetchFailed
 from bubbot.feature import Feature, ReadSession, read_no_session, wait_for_nothing
 from bubbot.features.agents.feature import agents_feature
 from bubbot.features.agents.settings import AgentsSettings
-from bubbot.features.approvals.events import SESSION_TRACE_EVENTS
+from bubbot.features.approvals.facts import SESSION_TRACE_EVENTS
 from bubbot.features.attachments.intake import AttachmentIntake
 from bubbot.features.attachments.tools import file_tools
 from bubbot.features.conversation.commands import find_no_traces

@@ -110,7 +110,7 @@ OWN_COMMANDS: Mapping[str, OwnCommands] = MappingProxyType(
         "tape": OwnCommands("bubbot.features.search.shell", lambda settings: settings.search),
         "memory": OwnCommands("bubbot.features.memory.shell", _memory_options),
         "schedule": OwnCommands("bubbot.features.schedule.shell", lambda settings: settings.schedule),
-        "approvals": OwnCommands("bubbot.features.approvals.shell", lambda settings: settings.approvals),
+        "approvals": OwnCommands("bubbot.features.approvals.commands", lambda settings: settings.approvals),
         "access": OwnCommands("bubbot.features.access.shell", configured_people),
         "context": OwnCommands("bubbot.features.strategies.shell", _compare_deps),
         "why": OwnCommands("bubbot.features.why.shell", lambda _: None),

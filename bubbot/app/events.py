@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from bubbot.features.access.state import ACCESS_EVENTS
 from bubbot.features.agents.events import AGENT_EVENTS
-from bubbot.features.approvals.events import APPROVAL_EVENTS
+from bubbot.features.approvals.state import APPROVAL_EVENTS
 from bubbot.features.attachments.events import ATTACHMENT_EVENTS
 from bubbot.features.budget.events import BUDGET_EVENTS
 from bubbot.features.explain.events import EXPLAIN_EVENTS

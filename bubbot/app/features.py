@@ -21,7 +21,7 @@ from bubbot.feature import Apply, Feature, FeatureFactory, FindModel, Kernel
 from bubbot.features.access.links import AccountLinks
 from bubbot.features.access.service import ACCESS_TAPE
 from bubbot.features.agents.feature import agents_feature
-from bubbot.features.approvals.events import SESSION_TRACE_EVENTS
+from bubbot.features.approvals.facts import SESSION_TRACE_EVENTS
 from bubbot.features.approvals.feature import ApprovalsFeature
 from bubbot.features.attachments.feature import Transcriber, attachments_feature
 from bubbot.features.attachments.intake import PdfText

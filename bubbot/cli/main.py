@@ -84,7 +84,7 @@ COMMANDS: Mapping[str, ShellCommand] = {
         "schedule prompts, commands and texts, and see their results", "bubbot.features.schedule.shell", "Change"
     ),
     "approvals": ShellCommand(
-        "answer what the bot asks, and see what it may do", "bubbot.features.approvals.shell", "Change"
+        "answer what the bot asks, and see what it may do", "bubbot.features.approvals.commands", "Change"
     ),
     "access": ShellCommand("manage who may talk to the bot", "bubbot.features.access.shell", "Change"),
     "init": ShellCommand("set up a bot: name, model, accounts", "bubbot.cli.init", "Set up"),

@@ -23,7 +23,7 @@ from bubbot.features.access.tools import access_tools
 from bubbot.features.agents.service import SubTaskService
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.agents.tools import agent_tools
-from bubbot.features.approvals.tools import approval_tools
+from bubbot.features.approvals.commands import ApprovalCommands, approval_tools
 from bubbot.features.attachments.tools import file_tools
 from bubbot.features.config.tools import config_tools
 from bubbot.features.conversation.feature import conversation_feature
@@ -159,7 +159,7 @@ def _tools() -> list[Tool]:
         *schedule_tools(unused),
         *access_tools(unused, unused),
         *config_tools(unused),
-        *approval_tools(unused),
+        *approval_tools(ApprovalCommands(unused)),
         *agent_tools(SubTaskService(AgentsSettings(), tuple, KERNEL_STRATEGIES)),
     ]
 

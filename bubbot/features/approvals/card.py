@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 from datetime import datetime, tzinfo
 
-from bubbot.ports.channel import Button, ButtonSet, Outbound, OutboundFile, Role, Sender
+from bubbot.features.approvals.facts import ApprovalAsked, ApprovalDecided, ApprovalOpened
+from bubbot.ports.channel import Button, ButtonSet, Outbound, OutboundFile, Role
 from bubbot.ports.text import replace_controls
 from bubbot.records import dataclass
 from bubbot.runtime.context.quoting import clean_name
-from bubbot.tape.entry import JsonObject
 from bubbot.texts import COMMAND_PREFIX, Texts
 
 MAX_DETAILS_CHARS = 1_200
@@ -51,35 +51,31 @@ class ApprovalCard:
     """A card.
 
     Attributes:
-        id: what people type.
-        asked: the data of `approval.asked`.
-        session: the chat in which it came up.
-        asker: the person for whom the turn ran.
+        asked: what it asks for.
+        opened: where, and by whom.
         texts: the bot's own sentences.
         zone: of the times in it; None for UTC.
-        chat: what people call that chat; empty if the card is shown there.
+        chat: what people call the chat in which it came up; empty if the card is shown there.
     """
 
-    id: str
-    asked: JsonObject
-    session: str
-    asker: Sender
+    asked: ApprovalAsked
+    opened: ApprovalOpened
     texts: Texts
     zone: tzinfo | None = None
     chat: str = ""
 
-    def message(self, chat: str, role: str, *, seconds: int) -> Outbound:
-        """Build the message with buttons for a chat, a session id.
+    def message(self, session: str, role: str, *, seconds: int) -> Outbound:
+        """Build the message with buttons for a chat.
 
         Args:
-            chat: the chat that gets it.
+            session: the chat that gets it.
             role: the least role that may answer if the asker may not.
             seconds: how long its buttons count.
         """
-        place, is_confirm = find_chat(chat), self.asked["verdict"] == "confirm"
+        place, is_confirm = find_chat(session), self.asked.verdict == "confirm"
         buttons = ButtonSet(
             tuple(self._buttons()),
-            person=self.asker.id if is_confirm else "",
+            person=self.opened.asker if is_confirm else "",
             role=Role.MEMBER if is_confirm else Role(role),
             lifetime_seconds=seconds,
         )
@@ -89,85 +85,83 @@ class ApprovalCard:
 
     def format_open(self) -> str:
         """Format the card as it is asked."""
-        say, until = self.texts.say, datetime.fromisoformat(self.asked["expires"])
-        moment = f"{until.astimezone(self.zone):%Y-%m-%d %H:%M}"
-        lines = [self._describe(), say("approval_how", id=self.id, until=moment)]
-        if self.asked.get("cut_off"):
-            lines[1] = say("approval_how_cut_off", id=self.id, until=moment)
-        return "\n\n".join(lines)
+        name = "approval_how_cut_off" if self.asked.is_cut_off else "approval_how"
+        until = self._moment(datetime.fromisoformat(self.asked.expires))
+        return "\n\n".join([self._describe(), self.texts.say(name, id=self.asked.id, until=until)])
 
-    def format_decided(self, verdict: str, scope: str, by: str, at: datetime, left: Sequence[str] = ()) -> str:
+    def format_decided(self, decided: ApprovalDecided, at: datetime, left: Sequence[str] = ()) -> str:
         """Format the card after the answer: who, when, and what; and which of its calls, by their tools, did not run."""
-        name = f"approval_line_{scope or 'once'}" if verdict == "approved" else "approval_line_denied"
-        moment = f"{at.astimezone(self.zone):%Y-%m-%d %H:%M}"
-        lines = [self.texts.say(name, by=escape_markdown(by), moment=moment)]
+        name = f"approval_line_{decided.scope or 'once'}" if decided.verdict == "approved" else "approval_line_denied"
+        lines = [self.texts.say(name, by=escape_markdown(decided.person), moment=self._moment(at))]
         if left:
             tools = ", ".join(map(code, dict.fromkeys(left)))
-            is_all = len(left) == len(self.asked["calls"])
+            is_all = len(left) == len(self.asked.calls)
             lines.append(self.texts.say("approval_line_not_run" if is_all else "approval_line_left", tools=tools))
         return "\n\n".join([self._describe(), "\n".join(lines)])
 
-    def format_details(self) -> str:
-        """Format exactly what would happen, as plain text: what a card's file holds."""
-        return "\n\n".join(f"{call['tool']}\n{show_details(call['details'])}" for call in self.asked["calls"])
+    def _moment(self, at: datetime) -> str:
+        return f"{at.astimezone(self.zone):%Y-%m-%d %H:%M}"
 
     def _describe(self) -> str:
-        say, calls = self.texts.say, self.asked["calls"]
-        who = escape_markdown(f"{clean_name(self.asker.name)} ({self.asker.id})" if self.asker.name else self.asker.id)
+        say, asked, name = self.texts.say, self.asked, clean_name(self.opened.asker_name)
+        who = escape_markdown(f"{name} ({self.opened.asker})" if self.opened.asker_name else self.opened.asker)
         if self.chat:
             who = say("approval_who_elsewhere", who=who, chat=code(self.chat))
-        title = "approval_title_cut_off" if self.asked.get("cut_off") else "approval_title"
-        parts = [say(title, id=self.id, who=who)]
-        parts += [say("approval_why", reason=say(f"approval_why_{reason}")) for reason in self.asked["why"]]
-        if tainted := self.asked["tainted_by"]:
-            entries = ", ".join(f"#{entry}" for _, entry in tainted)
+        title = "approval_title_cut_off" if asked.is_cut_off else "approval_title"
+        parts = [say(title, id=asked.id, who=who)]
+        parts += [say("approval_why", reason=say(f"approval_why_{reason}")) for reason in asked.why]
+        if asked.tainted_by:
+            entries = ", ".join(f"#{entry}" for _, entry in asked.tainted_by)
             parts.append(say("approval_tainted", entries=entries))
         if self._is_long:
-            tools = dict.fromkeys(call["tool"] for call in calls)
+            tools = dict.fromkeys(call.tool for call in asked.calls)
             parts += [say("approval_call_in_file", tool=code(tool)) for tool in tools]
         else:
             parts += [
-                f"{say('approval_call', tool=code(call['tool']))}\n{fence(show_details(call['details']))}"
-                for call in calls
+                f"{say('approval_call', tool=code(call.tool))}\n{fence(show_details(call.details))}"
+                for call in asked.calls
             ]
-        if len(sites := {call.get("site", "") for call in calls}) == 1 and (site := sites.pop()):
-            parts.append(say("approval_opens", site=code(site)))
-        if "always" in self.asked["scopes"]:
-            named = dict.fromkeys((call["tool"], *call["target"].values()) for call in calls if call["target"])
+        if asked.site:
+            parts.append(say("approval_opens", site=code(asked.site)))
+        if "always" in asked.scopes:
+            named = dict.fromkeys((call.tool, call.target) for call in asked.calls if call.target)
             parts += dict.fromkeys(
                 say(
-                    f"approval_always_{kind}",
+                    f"approval_always_{target.kind}",
                     tool=code(tool),
-                    value=code(show_details(value)[:MAX_VALUE_CHARS]),
+                    value=code(show_details(target.value)[:MAX_VALUE_CHARS]),
                 )
-                for tool, kind, value in named
+                for tool, target in named
             )
-            if rest := dict.fromkeys(call["tool"] for call in calls if not call["target"]):
+            if rest := dict.fromkeys(call.tool for call in asked.calls if not call.target):
                 parts.append(say("approval_always_rest", tools=", ".join(map(code, rest))))
         return "\n\n".join(parts)
 
     @property
     def _is_long(self) -> bool:
-        shown = "\n".join(f"{call['tool']}\n{fence(show_details(call['details']))}" for call in self.asked["calls"])
+        shown = "\n".join(f"{call.tool}\n{fence(show_details(call.details))}" for call in self.asked.calls)
         return len(shown) > MAX_DETAILS_CHARS or shown.count("\n") > MAX_DETAILS_LINES
 
     def _files(self) -> tuple[OutboundFile, ...]:
         if not self._is_long:
             return ()
-        return (OutboundFile(f"approval-{self.id}.txt", text=self.format_details()),)
+        return (OutboundFile(f"approval-{self.asked.id}.txt", text=format_details(self.asked)),)
 
     def _buttons(self) -> list[Button]:
-        say, is_cut_off = self.texts.say, self.asked.get("cut_off")
+        say, asked = self.texts.say, self.asked
         labels = {
-            "once": say("approval_button_again" if is_cut_off else "approval_button_once"),
+            "once": say("approval_button_again" if asked.is_cut_off else "approval_button_once"),
             "chat": say("approval_button_chat"),
             "always": say("approval_button_always"),
         }
-        buttons = [
-            Button(labels[scope], f"{COMMAND_PREFIX}approve {self.id} {scope}") for scope in self.asked["scopes"]
-        ]
-        deny = say("approval_button_leave" if is_cut_off else "approval_button_deny")
-        return [*buttons, Button(deny, f"{COMMAND_PREFIX}deny {self.id}")]
+        buttons = [Button(labels[scope], f"{COMMAND_PREFIX}approve {asked.id} {scope}") for scope in asked.scopes]
+        deny = say("approval_button_leave" if asked.is_cut_off else "approval_button_deny")
+        return [*buttons, Button(deny, f"{COMMAND_PREFIX}deny {asked.id}")]
+
+
+def format_details(asked: ApprovalAsked) -> str:
+    """Format exactly what would happen, as plain text: what a card's file holds."""
+    return "\n\n".join(f"{call.tool}\n{show_details(call.details)}" for call in asked.calls)
 
 
 def show_details(details: str) -> str:

@@ -5,17 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 
+from bubbot.command import Surface, explain
+from bubbot.errors import CommandRefused
 from bubbot.feature import Apply, Feature, Kernel
+from bubbot.features.approvals.commands import ApprovalCommands, approval_tools
+from bubbot.features.approvals.decider import Decider
+from bubbot.features.approvals.facts import Answer, Scope
 from bubbot.features.approvals.gate import CallGate, FindJobGrants
-from bubbot.features.approvals.service import ApprovalPorts, ApprovalService
+from bubbot.features.approvals.service import ApprovalService
 from bubbot.features.approvals.settings import ApprovalSettings
 from bubbot.features.approvals.source import ApprovalTurns
 from bubbot.features.approvals.state import APPROVALS_TAPE
-from bubbot.features.approvals.tools import approval_tools, decider_of_press, format_rejection, read_press
 from bubbot.features.approvals.workspace import WorkspaceGuard
 from bubbot.ports.channel import APPROVAL_ORIGIN, Inbound
 from bubbot.ports.tool import Tool
 from bubbot.tape.entry import TapeEntry
+from bubbot.texts import COMMAND_PREFIX
 
 
 class ApprovalsFeature:
@@ -40,11 +45,8 @@ class ApprovalsFeature:
             list_tools: returns all tools.
             find_job_grants: returns what a job may do.
         """
-        ports = ApprovalPorts(
-            kernel.accept, kernel.send, kernel.draft, kernel.find_sent, kernel.find_texts, kernel.zone
-        )
         self.service = ApprovalService(
-            kernel.open_tape, kernel.now, os.urandom, settings, projections=kernel.projections, ports=ports
+            kernel.open_tape, kernel.now, os.urandom, settings, projections=kernel.projections, kernel=kernel
         )
         self._gate = CallGate(self.service, kernel.stage, list_tools, find_job_grants)
         self._workspace = WorkspaceGuard(self.service, list_tools)
@@ -55,7 +57,7 @@ class ApprovalsFeature:
         """Build the record."""
         return Feature(
             name="approvals",
-            tools=approval_tools(self.service),
+            tools=approval_tools(ApprovalCommands(self.service)),
             services=(self.service,),
             sources={APPROVAL_ORIGIN: self._turns},
             traces=(APPROVALS_TAPE,),
@@ -80,9 +82,12 @@ class ApprovalsFeature:
         if answer is None:
             return None
         number, verdict, scope = answer
-        decider = decider_of_press(inbound, self._role_of(inbound))
-        result = await self.service.answer(number, verdict, decider, scope=scope, facts=facts)
-        return format_rejection(self._texts.in_language(inbound.sender.language), number, result)
+        decider = Decider.of_press(inbound, self._role_of(inbound))
+        try:
+            await self.service.answer(number, verdict, decider, scope=scope, facts=facts)
+        except CommandRefused as error:
+            return explain(error, "", self._texts.in_language(inbound.sender.language), Surface.CHAT)
+        return ""
 
     async def _recover(self) -> None:
         await self.service.load()
@@ -93,3 +98,13 @@ class ApprovalsFeature:
             self.service.settings = settings
 
         return apply
+
+
+def read_press(text: str) -> tuple[str, Answer, Scope] | None:
+    """Return the card, the answer and the scope that a button of a card stands for; None for another button."""
+    match text.removeprefix(COMMAND_PREFIX).split():
+        case ["approve", number, ("once" | "chat" | "always") as scope]:
+            return number, "approved", scope
+        case ["deny", number]:
+            return number, "denied", "once"
+    return None

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import field, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import field
+from dataclasses import replace as replace_fields
 from typing import Protocol, TypeAlias
+
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from bubbot.concurrency import run_uninterrupted
 from bubbot.errors import ToolFailed, ToolRefused, ToolSignal
@@ -21,17 +25,23 @@ from bubbot.features.approvals.decision import (
     Verdict,
     decide,
 )
-from bubbot.features.approvals.events import ASKED, CHECKED, OPENED, REJECTED
+from bubbot.features.approvals.facts import (
+    AnswerRejected,
+    ApprovalAsked,
+    ApprovalOpened,
+    CallChecked,
+    StoredCall,
+)
 from bubbot.features.approvals.service import (
     ApprovalService,
     asked_key,
     card_key,
+    find_fact,
     find_window,
     opened_key,
 )
 from bubbot.features.approvals.state import APPROVALS_TAPE, covers
-from bubbot.gateway.names import name_chat
-from bubbot.ports.arguments import write_given
+from bubbot.ports.arguments import AnyArgs, write_given
 from bubbot.ports.channel import APPROVAL_ORIGIN, HUMAN_ORIGIN, Outbound, Role
 from bubbot.ports.middleware import CallNext, ToolInvocation
 from bubbot.ports.model import ToolCall
@@ -42,7 +52,8 @@ from bubbot.records import dataclass
 from bubbot.runtime.effects import EFFECT_BEGIN, EFFECT_END
 from bubbot.runtime.session import MAX_ATTEMPTS
 from bubbot.runtime.tool_list import unwrap_call
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry, event
+from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.fact import Cited
 from bubbot.tape.provenance import Source, source_of
 from bubbot.tape.query import IdRanges, TapeQuery, WholeTape
 
@@ -75,65 +86,69 @@ FindJobGrants = Callable[[Turn], Sequence[AllowedItem]]
 
 @dataclass(frozen=True, slots=True)
 class WaitingCall:
-    """A call that needs a yes, as it is stored.
+    """A call that needs a yes.
 
     Attributes:
-        tool: its tool.
-        arguments: as JSON.
-        digest: of the tool and its arguments.
-        plan: what it would do.
+        stored: the call, still without the id under which it will run.
         decision: why it does not run.
-        used_before: see `ToolInvocation`.
+        why: the ends of the names of the sentences that say why it needs a yes.
         is_cut_off: it began before an interruption, and nobody knows whether it happened.
     """
 
-    tool: Tool
-    arguments: str
-    digest: str
-    plan: CallPlan
+    stored: StoredCall
     decision: Decision
-    used_before: bool = False
+    why: tuple[str, ...] = ()
     is_cut_off: bool = False
 
-    def as_json(self, call_id: str, target: GrantTarget | None) -> JsonObject:
-        """Build its stored form. `target` is what a yes for longer than once would cover; None for nothing."""
-        stored: JsonObject = {
-            "id": call_id,
-            "tool": self.tool.name,
-            "name": self.tool.provider_name,
-            "arguments": self.arguments,
-            "digest": self.digest,
-            "details": clean(self.plan.details),
-            "state": self.plan.state,
-            "target": {"kind": target.kind.value, "value": target.value} if target else None,
-        }
-        return {**stored, "site": self.plan.site} if self.is_over_budget and self.plan.site else stored
 
-    @property
-    def is_over_budget(self) -> bool:
-        """True if it reads what was shown, and the choice would tell more than the window may."""
-        decision = self.decision
-        is_alone = Caller.NOBODY in decision.callers
-        return decision.row is EffectRow.READS_WORLD and bool(decision.tainted_by) and not is_alone
+_STANDING_ROWS = (
+    EffectRow.READS_COMPOSED,
+    EffectRow.READS_WORLD,
+    EffectRow.FOLDERS,
+    EffectRow.SANDBOXED,
+    EffectRow.OUTSIDE,
+)
+"""A grant may stand for calls in these rows: they act outside, change a folder or read an address."""
 
-    @property
-    def has_standing(self) -> bool:
-        """True if a grant may stand for it: it acts outside, changes a folder or reads an address, and names it."""
-        acting = (EffectRow.FOLDERS, EffectRow.SANDBOXED, EffectRow.OUTSIDE)
-        return self.plan.target is not None and self.decision.row in (
-            EffectRow.READS_COMPOSED,
-            EffectRow.READS_WORLD,
-            *acting,
-        )
 
-    def list_reasons(self) -> list[str]:
-        """List why it needs a yes; each is the end of the name of a sentence."""
-        row = self.decision.row
-        reason = "choice" if self.is_over_budget else row.value
-        if row is EffectRow.READS_COMPOSED and self.plan.query:
-            reason = "query"
-        reasons = ["cut_off"] if self.is_cut_off else [reason]
-        return [*reasons, "used_before"] if self.used_before else reasons
+def make_waiting(
+    tool: Tool,
+    args: AnyArgs,
+    plan: CallPlan,
+    decision: Decision,
+    *,
+    used_before: bool = False,
+    is_cut_off: bool = False,
+) -> WaitingCall:
+    """Make a call that needs a yes.
+
+    Args:
+        tool: its tool.
+        args: its arguments.
+        plan: what it would do.
+        decision: why it does not run.
+        used_before: see `ToolInvocation`.
+        is_cut_off: see `WaitingCall`.
+    """
+    row, is_alone = decision.row, Caller.NOBODY in decision.callers
+    # It reads what was shown, and the choice would tell more than the window may.
+    is_over_budget = row is EffectRow.READS_WORLD and bool(decision.tainted_by) and not is_alone
+    reason = "choice" if is_over_budget else row.value
+    if row is EffectRow.READS_COMPOSED and plan.query:
+        reason = "query"
+    stored = StoredCall(
+        "",
+        tool.name,
+        tool.provider_name,
+        write_given(args),
+        digest_call(tool, args),
+        clean(plan.details),
+        plan.state,
+        plan.target if row in _STANDING_ROWS else None,
+        plan.site if is_over_budget and plan.site else UNSET,
+    )
+    why = ("cut_off" if is_cut_off else reason, *(["used_before"] if used_before else []))
+    return WaitingCall(stored, decision, why, is_cut_off)
 
 
 @dataclass
@@ -167,30 +182,29 @@ class TurnApprovals:
 
 @dataclass
 class ApprovedCalls:
-    """The calls that a person has allowed in this turn, by id: each runs once, exactly as it was stored.
+    """The calls that a person has allowed in this turn: each runs once, exactly as it was stored.
 
     Attributes:
-        approval: the card.
-        calls: those that did not come yet.
-        tools: the tools of all, by the ids of the calls.
+        asked: the card.
         begun: the ids of those that began, in an interrupted attempt or in this one.
-        site: the registrable domain that the yes opens until the turn ends, for addresses that were shown; empty for none.
+        taken: the ids of those that came.
     """
 
-    approval: str
-    calls: dict[str, JsonObject]
-    tools: Mapping[str, str] = field(default_factory=dict)
+    asked: ApprovalAsked
     begun: set[str] = field(default_factory=set)
-    site: str = ""
+    taken: set[str] = field(default_factory=set)
 
     def list_tools(self, *, begun: bool) -> list[str]:
         """List the tools of the calls that began, or of those that did not, one for each call."""
-        return [tool for call, tool in self.tools.items() if (call in self.begun) is begun]
+        return [call.tool for call in self.asked.calls if (call.id in self.begun) is begun]
 
-    def take(self, call: ToolCall, digest: str) -> JsonObject | None:
+    def take(self, call: ToolCall, digest: str) -> StoredCall | None:
         """Take out the stored call with this id and digest; None if a model made this one."""
-        stored = self.calls.get(call.id)
-        return self.calls.pop(call.id) if stored is not None and stored["digest"] == digest else None
+        for stored in self.asked.calls:
+            if (stored.id, stored.digest) == (call.id, digest) and stored.id not in self.taken:
+                self.taken.add(stored.id)
+                return stored
+        return None
 
 
 class CallGate:
@@ -254,35 +268,33 @@ class CallGate:
         decision = decide(facts)
         acts = facts.effect.kind is EffectKind.OUTSIDE or facts.effect.power is Power.FOLDERS
         if acts and not await self._service.may_act():
-            await self._record(call, digest, facts, replace(decision, verdict=Verdict.REFUSE, grant=None))
+            await self._record(call, digest, facts, replace_fields(decision, verdict=Verdict.REFUSE, grant=None))
             raise ToolRefused(
                 f"{call.tool.name} was not run: this bot is a copy that was restored from a backup, and acts on nothing "
                 "until its owner releases it. Go on without it, and say so."
             )
         approved = call.turn.find_metadata(ApprovedCalls)
         if approved is not None and (stored := approved.take(made, digest)) is not None:
-            if stored["state"] != plan.state:
+            if stored.state != plan.state:
                 raise ToolFailed(
                     f"{call.tool.name} was not run: what it rests on has changed since it was allowed. If it is still "
                     "wanted, call it again: a person is asked anew."
                 )
-            allowed = replace(decision, verdict=Verdict.RUN, grant=None)
-            await self._record(call, digest, facts, allowed, approved.approval)
+            allowed = replace_fields(decision, verdict=Verdict.RUN, grant=None)
+            await self._record(call, digest, facts, allowed, approved.asked.id)
             approved.begun.add(made.id)
             return None
         match decision.verdict:
             case Verdict.RUN:
                 if decision.row not in _SILENT_ROWS:
-                    await self._record(
-                        call, digest, facts, decision, approved.approval if approved and facts.is_opened else ""
-                    )
+                    number = approved.asked.id if approved and facts.is_opened else ""
+                    await self._record(call, digest, facts, decision, number)
                 return None
             case Verdict.REFUSE:
                 await self._record(call, digest, facts, decision)
                 await self._tell_of_job(call)
                 raise ToolRefused(refusal_text(call.tool, facts))
-        arguments = write_given(call.args)
-        waiting = WaitingCall(call.tool, arguments, digest, plan, decision, call.used_before)
+        waiting = make_waiting(call.tool, call.args, plan, decision, used_before=call.used_before)
         number, is_new = await self._add(call.turn, waiting)
         await self._record(call, digest, facts, decision, number)
         return asked_text(number, is_new=is_new)
@@ -296,14 +308,14 @@ class CallGate:
         cost = spent = 0.0
         if shown.world and (plan.address or plan.query):
             checks = await _read_window_checks(turn)
-            spent = sum(_told_bits(check.data) for check in checks)
+            spent = sum(check.fact.told_bits for check in checks)
             answered = min(turn.root.message_ids, default=0)
-            ran = [each.data for each in checks if each.id > answered and each.data["verdict"] == Verdict.RUN]
+            ran = [check.fact for check in checks if check.id > answered and check.fact.verdict == Verdict.RUN]
             if plan.query:
-                earlier = sum(each["tool"] == tool.name for each in ran)
+                earlier = sum(each.tool == tool.name for each in ran)
                 query_bits = shown.weigh_query(plan.query, earlier)
                 cost = query_bits or min(earlier, 1)  # how often something is looked for tells something, too
-            is_repeated = any(each["digest"] == digest for each in ran)
+            is_repeated = any(each.digest == digest for each in ran)
             if quote is not None and (is_repeated or not quote.is_asked):
                 cost = math.log2(quote.choices + 1)
         approved = turn.find_metadata(ApprovedCalls)
@@ -317,7 +329,7 @@ class CallGate:
             quote=quote.entry if quote is not None else None,
             cost=round(cost, 4),
             spent=round(spent, 4),
-            is_opened=approved is not None and bool(plan.site) and plan.site == approved.site,
+            is_opened=approved is not None and bool(plan.site) and plan.site == approved.asked.site,
             world=shown.world[0] if shown.world else None,
             people=people,
             grant=await self._find_grant(turn, tool, plan.target),
@@ -340,33 +352,29 @@ class CallGate:
         self, call: ToolInvocation, digest: str, facts: CallFacts, decision: Decision, number: str = ""
     ) -> None:
         """Write down what a decision rests on."""
-        data: dict[str, object] = {
-            "call": call.call.id if call.call else "",
-            "tool": call.tool.name,
-            "digest": digest,
-            "verdict": decision.verdict.value,
-            "effect": str(facts.effect),
-            "row": decision.row.value,
-            "columns": [caller.value for caller in decision.callers],
-            "role": facts.role.value,
-            "place": facts.place.value,
-            "tainted_by": [list(entry) for entry in decision.tainted_by],
-        }
-        if facts.quote is not None:
-            data["quote"] = list(facts.quote)
-        if decision.grant is not None:
-            data["grant"] = decision.grant
-        if number:
-            data["approval"] = number
-        if facts.was_used:
-            data["used_before"] = True
+        checked = CallChecked(
+            call=call.call.id if call.call else "",
+            tool=call.tool.name,
+            digest=digest,
+            verdict=decision.verdict.value,
+            effect=str(facts.effect),
+            row=decision.row.value,
+            columns=tuple(caller.value for caller in decision.callers),
+            role=facts.role.value,
+            place=facts.place.value,
+            tainted_by=decision.tainted_by,
+            quote=facts.quote or UNSET,
+            grant=UNSET if decision.grant is None else decision.grant,
+            approval=number or UNSET,
+            used_before=facts.was_used or UNSET,
+        )
         if not facts.cost or decision.row is not EffectRow.READS_WORLD:
-            await call.turn.tape.append([event(CHECKED, data)])
+            await call.turn.tape.append([checked.to_entry()])
             return
         # On the tape of the turn, and durable before anything is read: neither a sub-task that is dropped nor a crash
         # gives the window back what it has told.
         root = call.turn.root.tape
-        await root.append([event(CHECKED, data | {"bits": facts.cost, "spent": facts.spent})])
+        await root.append([replace(checked, bits=facts.cost, spent=facts.spent).to_entry()])
         await root.save()
 
     async def _add(self, turn: Turn, waiting: WaitingCall, number: str = "") -> tuple[str, bool]:
@@ -379,11 +387,9 @@ class CallGate:
         """
         approvals = turn.find_metadata(TurnApprovals)
         if approvals is None:  # the turn has no middleware around it
-            raise ToolRefused(f"{waiting.tool.name} was not run: nobody can be asked here. Do not try it again.")
-        earlier = approvals.asked.get(waiting.digest)
-        if earlier is None and (found := await self._service.find_open_call(turn.session, waiting.digest)):
-            earlier = found.id
-        if earlier is not None:
+            raise ToolRefused(f"{waiting.stored.tool} was not run: nobody can be asked here. Do not try it again.")
+        digest = waiting.stored.digest
+        if earlier := approvals.asked.get(digest) or await self._service.find_open_call(turn.session, digest):
             return earlier, False
         key = find_card_key(turn, waiting, Role(self._service.settings.role))
         card = approvals.cards.get(key)
@@ -391,7 +397,7 @@ class CallGate:
             card = approvals.cards.setdefault(key, TurnCard(number or await self._service.new_id()))
             if turn.is_subtask:
                 turn.after_results.append(self._write_cards)
-        approvals.asked[waiting.digest] = card.id
+        approvals.asked[digest] = card.id
         card.calls.append(waiting)
         return card.id, True
 
@@ -411,77 +417,75 @@ class CallGate:
             await turn.root.tape.save()  # the result of the sub-task says that it was asked
 
     async def _write_card(self, turn: Turn, card: TurnCard) -> None:
-        service = self._service
-        first = turn.inbounds[0].inbound
-        asked = await self._asked_data(turn, card)
-        chat = self._card_chat(turn, asked["verdict"])
-        calls = asked["calls"]
-        opened = {
-            "id": card.id,
-            "session": turn.session,
-            "tape": turn.tape.name,
-            "verdict": asked["verdict"],
-            "tools": [call["tool"] for call in calls],
-            "targets": [list(call["target"].values()) if call["target"] else [] for call in calls],
-            "scopes": asked["scopes"],
-            "expires": asked["expires"],
-            "channel": first.channel,
-            "chat": first.chat,
-            "thread": first.thread,
-            "direct": first.direct,
-            "space": first.space,
-            "asker": turn.sender.id,
-            "asker_name": clean(turn.sender.name),
-            "asker_roles": list(turn.sender.roles),
-            "card": chat,
-            "window": [turn.tape.name, asked["window"]],
-            "digests": [call["digest"] for call in calls],
-        }
-        texts = turn.texts if chat == turn.session else await service.find_texts(chat, turn.session, turn.sender)
-        elsewhere = await name_chat(turn.tape, texts, turn.session) if chat != turn.session else ""
-        message = ApprovalCard(card.id, asked, turn.session, turn.sender, texts, turn.zone, elsewhere).message(
-            chat, service.settings.role, seconds=int(service.settings.hours * HOUR_SECONDS)
+        service, first, tape = self._service, turn.inbounds[0].inbound, turn.tape
+        asked = await self._ask(turn, card)
+        opened = ApprovalOpened(
+            card.id,
+            turn.session,
+            tape.name,
+            asked.verdict,
+            tuple(call.tool for call in asked.calls),
+            tuple((call.target.kind.value, call.target.value) if call.target else () for call in asked.calls),
+            asked.scopes,
+            asked.expires,
+            first.channel,
+            first.chat,
+            first.thread,
+            first.direct,
+            first.space,
+            turn.sender.id,
+            clean(turn.sender.name),
+            tuple(turn.sender.roles),
+            self._card_chat(turn, asked.verdict),
+            (tape.name, asked.window),
+            tuple(call.digest for call in asked.calls),
         )
-        if not self._stage(turn, card_key(card.id), message) and chat != turn.session:
-            opened["card"] = turn.session
-            home = find_chat(turn.session)
-            self._stage(turn, card_key(card.id), _to_chat(message, home.channel, home.chat, home.thread))
-        await turn.tape.append([event(ASKED, asked, key=asked_key(card.id))])
-        turn.tape.stage(APPROVALS_TAPE, [event(OPENED, opened, key=opened_key(card.id))])
+        is_here = opened.card == turn.session
+        texts = turn.texts if is_here else await service.find_texts(opened)
+        drawn = ApprovalCard(asked, opened, texts, turn.zone, await service.name_elsewhere(tape, opened, texts))
+        seconds = int(service.settings.hours * HOUR_SECONDS)
+        message = drawn.message(opened.card, service.settings.role, seconds=seconds)
+        if not self._stage(turn, card_key(card.id), message) and not is_here:
+            opened, home = replace(opened, card=turn.session), find_chat(turn.session)
+            moved = replace_fields(message, channel=home.channel, chat=home.chat, thread=home.thread)
+            self._stage(turn, card_key(card.id), moved)
+        await tape.append([asked.to_entry(key=asked_key(card.id))])
+        tape.stage(APPROVALS_TAPE, [opened.to_entry(key=opened_key(card.id))])
 
-    async def _asked_data(self, turn: Turn, card: TurnCard) -> JsonObject:
+    async def _ask(self, turn: Turn, card: TurnCard) -> ApprovalAsked:
         verdict = Verdict.CONFIRM
         for call in card.calls:
             verdict = verdict.stricter(call.decision.verdict)
         is_cut_off = any(call.is_cut_off for call in card.calls)
-        once_only = {call.tool.name for call in card.calls if not call.has_standing}
-        named = {(call.tool.name, call.plan.target) for call in card.calls if call.tool.name not in once_only}
+        stored = [call.stored for call in card.calls]
+        once_only = {call.tool for call in stored if call.target is None}
+        named = {(call.tool, call.target) for call in stored if call.tool not in once_only}
         can_stand = verdict is Verdict.ASK and not is_cut_off and 0 < len(named) <= MAX_NAMED
         can_stand = can_stand and not is_job(turn)  # a job has grants of its own
-        head = await turn.tape.head()
+        head, first = await turn.tape.head(), turn.inbounds[0].inbound
         tainted = dict.fromkeys(
             (tape, entry)
             for call in card.calls
             for tape, entry in call.decision.tainted_by
             if tape != turn.tape.name or entry <= head
         )
-        asked: dict[str, object] = {
-            "id": card.id,
-            "calls": [
-                call.as_json(f"approved{card.id}{place}", None if call.tool.name in once_only else call.plan.target)
-                for place, call in enumerate(card.calls)
-            ],
-            "verdict": verdict.value,
-            "why": list(dict.fromkeys(reason for call in card.calls for reason in call.list_reasons())),
-            "tainted_by": [list(entry) for entry in tainted],
-            "scopes": ["once", "chat", "always"] if can_stand else ["once"],
-            "expires": self._service.expires,
-            "asker": turn.sender.id,
-            "channel": turn.inbounds[0].inbound.channel,
-            "chat": turn.inbounds[0].inbound.chat,
-            "window": await find_window(turn),
-        }
-        return asked | {"cut_off": True} if is_cut_off else asked
+        return ApprovalAsked(
+            card.id,
+            tuple(
+                replace(call, id=f"approved{card.id}{place}", target=None if call.tool in once_only else call.target)
+                for place, call in enumerate(stored)
+            ),
+            verdict.value,
+            tuple(dict.fromkeys(reason for call in card.calls for reason in call.why)),
+            tuple(tainted),
+            ("once", "chat", "always") if can_stand else ("once",),
+            self._service.expires,
+            turn.sender.id,
+            first.channel,
+            first.chat,
+            await find_window(turn),
+            is_cut_off or UNSET,
+        )
 
     def _card_chat(self, turn: Turn, verdict: str) -> str:
         """Return the session of the chat that gets a card: cards that a group or a job asks go where the settings say."""
@@ -491,30 +495,25 @@ class CallGate:
     async def _prepare_continuation(self, turn: Turn, facts: Sequence[TapeEntry]) -> None:
         """Give a turn that an answer started the calls that were stored. `facts` are those of interrupted attempts."""
         number = turn.inbounds[0].inbound.external_id.removeprefix(f"{APPROVAL_ORIGIN}:")
-        query = TapeQuery(turn.tape.name, keys=(asked_key(number),))
-        found = (await turn.tape.fetch([query]))[0]
-        decided = await self._service.read_decision(number)
-        if decided is None or not found or found[0].erased or found[0].name != ASKED:  # a reset came before this turn
+        asked = await find_fact(turn.tape, ApprovalAsked, asked_key(number))
+        decided = await self._service.find_decision(number)
+        if decided is None or asked is None:  # a reset came before this turn
             turn.fixed_reply = turn.texts.say("approval_gone", id=number)
             await self._correct_card(turn, number, ())
             return
-        if decided["verdict"] != "approved":
+        if decided.fact.verdict != "approved":
             return
-        calls = found[0].payload["data"]["calls"]
-        tools = {call["id"]: call["tool"] for call in calls}
-        sites = {call.get("site", "") for call in calls}
-        site = sites.pop() if len(sites) == 1 else ""
-        begun = _find_begun(facts) & set(tools)
-        approved = ApprovedCalls(number, {call["id"]: call for call in calls}, tools, begun, site)
+        calls = asked.fact.calls
+        approved = ApprovedCalls(asked.fact, _find_begun(facts) & {call.id for call in calls})
         turn.metadata[ApprovedCalls] = approved
         if not await self._service.may_act():
             turn.fixed_reply = turn.texts.say("approval_restored", id=number)
             return
-        if decided_at := await self._service.find_late(number):
+        if decided_at := self._service.find_late(decided):
             moment = f"{decided_at.astimezone(turn.zone):%Y-%m-%d %H:%M}"
             turn.fixed_reply = _end_text(turn, approved, turn.texts.say("approval_late", id=number, moment=moment))
             return
-        turn.stored_calls = [ToolCall(call["id"], call["name"], call["arguments"]) for call in calls]
+        turn.stored_calls = [ToolCall(call.id, call.name, call.arguments) for call in calls]
 
     async def _finish_continuation(self, turn: Turn, outcome: TurnOutcome) -> TurnOutcome:
         """Correct the card of an answer if not all of what it allowed has begun, and say so if the turn is given up."""
@@ -522,11 +521,11 @@ class CallGate:
         if approved is None:
             return outcome
         if left := approved.list_tools(begun=False):
-            await self._correct_card(turn, approved.approval, left)
+            await self._correct_card(turn, approved.asked.id, left)
         if outcome.status != "failed" or max(accepted.attempts for accepted in turn.inbounds) < MAX_ATTEMPTS:
             return outcome
-        reason = turn.texts.say("approval_gave_up", id=approved.approval)
-        return replace(outcome, text=turn.texts.add_trace(_end_text(turn, approved, reason), turn.id))
+        reason = turn.texts.say("approval_gave_up", id=approved.asked.id)
+        return replace_fields(outcome, text=turn.texts.add_trace(_end_text(turn, approved, reason), turn.id))
 
     async def _correct_card(self, turn: Turn, number: str, left: Sequence[str]) -> None:
         if (card := await self._service.draw_unfinished(number, left)) is not None:
@@ -537,7 +536,7 @@ class CallGate:
         interrupted = {accepted.interrupted_turn for accepted in turn.inbounds} - {""}
         if not interrupted:
             return ()
-        names = (EFFECT_BEGIN, EFFECT_END, CHECKED, TURN_START)
+        names = (EFFECT_BEGIN, EFFECT_END, *CallChecked.EVENTS, TURN_START)
         query = TapeQuery(turn.tape.name, WholeTape(), kinds=(Kind.EVENT,), names=names, newest=True, limit=MAX_LEFT)
         found = [entry for entry in (await turn.tape.fetch([query]))[0] if not entry.erased]
         attempts = _list_attempts(found, interrupted)
@@ -548,45 +547,57 @@ class CallGate:
         card they did not come to write, with what this attempt asks."""
         if not facts or turn.role is Role.STRANGER:
             return
-        ended = {data["call"] for fact in facts if (data := _data(fact, EFFECT_END))}
+        ended = {fact.data["call"] for fact in facts if fact.name == EFFECT_END}
         for fact in facts:
-            data = fact.payload["data"]
             waiting, number = None, ""
-            if fact.name == EFFECT_BEGIN and data["call"] not in ended and data["once"] == Repeat.NEVER:
-                waiting = await self._find_left(turn, fact, is_cut_off=True)
-            elif fact.name == CHECKED and await self._is_unwritten(turn, data):
-                waiting, number = await self._find_left(turn, fact, is_cut_off=False), data["approval"]
+            if fact.name == EFFECT_BEGIN and fact.data["call"] not in ended and fact.data["once"] == Repeat.NEVER:
+                decision = Decision(Verdict.ASK, EffectRow.OUTSIDE, ())
+                waiting = await self._find_left(turn, fact, decision, is_cut_off=True)
+            elif (check := _read_check(fact)) and await self._is_unwritten(turn, check):
+                tainted = tuple((tape, entry) for tape, entry in check.tainted_by)
+                decision = Decision(Verdict(check.verdict), EffectRow(check.row), (), tainted)
+                waiting = await self._find_left(turn, fact, decision, used_before=bool(check.used_before))
+                number = check.approval or ""
             if waiting is not None:
                 turn.tape.raise_source(source_of(fact))
                 await self._add(turn, waiting, number)
         await self._write_cards(turn, only_cut_off=True)
 
-    async def _is_unwritten(self, turn: Turn, data: JsonObject) -> bool:
+    async def _is_unwritten(self, turn: Turn, check: CallChecked) -> bool:
         """Return true if a call was to be asked, and the turn ended before its card was written."""
-        if data["verdict"] not in (Verdict.ASK, Verdict.CONFIRM):
+        if check.verdict not in (Verdict.ASK, Verdict.CONFIRM):
             return False
-        query = TapeQuery(turn.tape.name, keys=(asked_key(data["approval"]),))
+        query = TapeQuery(turn.tape.name, keys=(asked_key(check.approval or ""),))
         return not (await turn.tape.fetch([query]))[0]
 
-    async def _find_left(self, turn: Turn, fact: TapeEntry, *, is_cut_off: bool) -> WaitingCall | None:
+    async def _find_left(
+        self,
+        turn: Turn,
+        fact: TapeEntry,
+        decision: Decision,
+        *,
+        used_before: bool = False,
+        is_cut_off: bool = False,
+    ) -> WaitingCall | None:
         """Return the call of a begin without an end, or of a check; None if it is not found, or fits no more."""
-        data = fact.payload["data"]
+        data = fact.data
         tool = next((tool for tool in self._list_tools() if tool.name == data["tool"]), None)
-        query = TapeQuery(turn.tape.name, WholeTape(), kinds=(Kind.TOOL_CALL,), newest=True, limit=MAX_LEFT)
-        for entry in (await turn.tape.fetch([query]))[0] if tool is not None else ():
-            for call in entry.payload["calls"] if entry.id < fact.id else ():
-                made = ToolCall(call["id"], call["function"]["name"], call["function"]["arguments"])
-                if tool is None or made.id != data["call"]:
-                    continue
-                if is_cut_off:
-                    decision = Decision(Verdict.ASK, EffectRow.OUTSIDE, ())
-                else:
-                    tainted = tuple((tape, number) for tape, number in data["tainted_by"])
-                    decision = Decision(Verdict(data["verdict"]), EffectRow(data["row"]), (), tainted)
-                arguments = unwrap_call(made).arguments
-                left = await _left_call(turn, tool, arguments, data["digest"], decision, is_cut_off=is_cut_off)
-                return left and replace(left, used_before=bool(data.get("used_before")))
-        return None
+        if tool is None or (made := await _find_made(turn, fact)) is None:
+            return None
+        try:
+            args = tool.parse(unwrap_call(made).arguments)
+        except ToolSignal:
+            return None
+        if digest_call(tool, args) != data["digest"]:
+            return None
+        try:
+            plan = await plan_call(turn, tool, args)
+        except ToolSignal:
+            if not is_cut_off:
+                return None
+            # What was cut off may have changed what its plan looks at: people learn of it all the same.
+            plan = CallPlan(tool.effect, write_given(args, indent=2))
+        return make_waiting(tool, args, plan, decision, used_before=used_before, is_cut_off=is_cut_off)
 
     async def _tell_of_job(self, call: ToolInvocation) -> None:
         """Say once in the chat of a job that it has no grant for what it tried."""
@@ -599,10 +610,8 @@ class CallGate:
         if key in staged or (await turn.tape.fetch([query]))[0]:
             return
         first = turn.inbounds[0].inbound
-        data = {
-            "id": turn.cause, "reason": "job", "by": turn.sender.id, "channel": first.channel, "session": turn.session,
-        }  # fmt: skip
-        root.tape.stage(APPROVALS_TAPE, [event(REJECTED, data, key=key)], if_absent=True)
+        rejected = AnswerRejected(turn.cause, "job", turn.sender.id, first.channel, turn.session)
+        root.tape.stage(APPROVALS_TAPE, [rejected.to_entry(key=key)], if_absent=True)
         root.notices.append(turn.texts.say("approval_job_refused", tool=call.tool.name, job=turn.cause))
 
 
@@ -615,7 +624,7 @@ def find_card_key(turn: Turn, waiting: WaitingCall, role: Role) -> CardKey:
     return turn.tape.id, verdict, waiting.is_cut_off
 
 
-async def _read_window_checks(turn: Turn) -> list[TapeEntry]:
+async def _read_window_checks(turn: Turn) -> list[Cited[CallChecked]]:
     """Read the checks since a window was opened that no foreign words led to.
 
     A window that the model opened while it was shown such words goes on with the one before: else a page could have
@@ -625,8 +634,8 @@ async def _read_window_checks(turn: Turn) -> list[TapeEntry]:
     query = TapeQuery(tape.name, WholeTape(), kinds=(Kind.ANCHOR,), newest=True, limit=MAX_ANCHORS)
     anchors = (await tape.fetch([query]))[0]
     start = next((each.id for each in anchors if _opens_clean_window(each)), 0)
-    checks = TapeQuery(tape.name, IdRanges(((start + 1, None),)), kinds=(Kind.EVENT,), names=(CHECKED,))
-    return [entry for entry in (await tape.fetch([checks]))[0] if not entry.erased]
+    checks = TapeQuery(tape.name, IdRanges(((start + 1, None),)), kinds=(Kind.EVENT,), names=CallChecked.EVENTS)
+    return [Cited.of(CallChecked, entry) for entry in (await tape.fetch([checks]))[0] if not entry.erased]
 
 
 def _opens_clean_window(anchor: TapeEntry) -> bool:
@@ -635,21 +644,26 @@ def _opens_clean_window(anchor: TapeEntry) -> bool:
     return source_of(anchor) is not Source.WORLD
 
 
-def _told_bits(check: JsonObject) -> float:
-    """Return the bits that the choice of a checked call told: none if it did not run, or a person allowed it."""
-    is_free = check["verdict"] != Verdict.RUN or "grant" in check or "approval" in check
-    return 0.0 if is_free else float(check.get("bits", 0.0))
+async def _find_made(turn: Turn, fact: TapeEntry) -> ToolCall | None:
+    """Return the call of a model, as it made it, that a begin or a check is about."""
+    query = TapeQuery(turn.tape.name, WholeTape(), kinds=(Kind.TOOL_CALL,), newest=True, limit=MAX_LEFT)
+    for entry in (await turn.tape.fetch([query]))[0]:
+        for call in entry.payload["calls"] if entry.id < fact.id else ():
+            if call["id"] == fact.data["call"]:
+                return ToolCall(call["id"], call["function"]["name"], call["function"]["arguments"])
+    return None
 
 
-def _data(entry: TapeEntry, name: str) -> JsonObject | None:
-    return entry.payload["data"] if entry.name == name else None
+def _read_check(entry: TapeEntry) -> CallChecked | None:
+    return CallChecked.of(entry) if entry.name in CallChecked.EVENTS else None
 
 
 def _find_begun(facts: Sequence[TapeEntry]) -> set[str]:
     """Return the ids of the calls that may have done something: outside after their begin, inside once they may run."""
-    allowed = (data for fact in facts if (data := _data(fact, CHECKED)) and data["verdict"] == Verdict.RUN)
-    inside = {data["call"] for data in allowed if not data["effect"].startswith(EffectKind.OUTSIDE)}
-    return inside | {data["call"] for fact in facts if (data := _data(fact, EFFECT_BEGIN))}
+    checks = filter(None, map(_read_check, facts))
+    allowed = [check for check in checks if check.verdict == Verdict.RUN]
+    inside = {check.call for check in allowed if not check.effect.startswith(EffectKind.OUTSIDE)}
+    return inside | {fact.data["call"] for fact in facts if fact.name == EFFECT_BEGIN}
 
 
 def _end_text(turn: Turn, approved: ApprovedCalls, reason: str) -> str:
@@ -661,7 +675,7 @@ def _end_text(turn: Turn, approved: ApprovedCalls, reason: str) -> str:
 
 def _list_attempts(facts: Sequence[TapeEntry], interrupted: Collection[str]) -> set[str]:
     """Return the ids of these attempts at a turn, and of those that they ran again."""
-    again = {entry.meta.get("turn"): data.get("again", "") for entry in facts if (data := _data(entry, TURN_START))}
+    again = {entry.meta.get("turn"): entry.data.get("again", "") for entry in facts if entry.name == TURN_START}
     found: set[str] = set()
     for newest in interrupted:
         turn = newest
@@ -711,28 +725,3 @@ def _allows(value: str, target: GrantTarget | None) -> bool:
     if not value:
         return True
     return target is not None and covers(GrantTarget(target.kind, value), target)
-
-
-async def _left_call(
-    turn: Turn, tool: Tool, arguments: str, digest: str, decision: Decision, *, is_cut_off: bool
-) -> WaitingCall | None:
-    """Build a call that was left; None if its arguments are not those of the digest, or if it cannot be done any more."""
-    try:
-        args = tool.parse(arguments)
-    except ToolSignal:
-        return None
-    if digest_call(tool, args) != digest:
-        return None
-    try:
-        plan = await plan_call(turn, tool, args)
-    except ToolSignal:
-        if not is_cut_off:
-            return None
-        # What was cut off may have changed what its plan looks at: people learn of it all the same.
-        plan = CallPlan(tool.effect, write_given(args, indent=2))
-    stored = write_given(args)
-    return WaitingCall(tool, stored, digest, plan, decision, is_cut_off=is_cut_off)
-
-
-def _to_chat(message: Outbound, channel: str, chat: str, thread: str) -> Outbound:
-    return replace(message, channel=channel, chat=chat, thread=thread)

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bubbot.features.approvals.events import ASKED, CHECKED, DECIDED, GRANTED, OPENED, REJECTED, REVOKED
+from bubbot.features.approvals.facts import (
+    AnswerRejected,
+    ApprovalAsked,
+    ApprovalDecided,
+    ApprovalOpened,
+    CallChecked,
+    Card,
+    GrantRevoked,
+    ToolGranted,
+)
 from bubbot.features.approvals.service import asked_key
-from bubbot.features.approvals.state import APPROVALS_PROJECTION, APPROVALS_TAPE, ApprovalState, OpenApproval
+from bubbot.features.approvals.state import APPROVALS_PROJECTION, APPROVALS_TAPE, ApprovalState
 from bubbot.ports.panel import (
     Block,
     Cell,
@@ -25,7 +34,13 @@ from bubbot.tape.handle import TapeHandle
 from bubbot.tape.projection import read_projection
 from bubbot.tape.query import IdRanges, TapeQuery
 
-ANSWERS = (OPENED, DECIDED, REJECTED, GRANTED, REVOKED)
+ANSWERS = (
+    *ApprovalOpened.EVENTS,
+    *ApprovalDecided.EVENTS,
+    *AnswerRejected.EVENTS,
+    *ToolGranted.EVENTS,
+    *GrantRevoked.EVENTS,
+)
 APPROVALS = SharedTape(APPROVALS_TAPE, facts=ANSWERS)
 EFFECT_BEGIN, EFFECT_END = "effect.begin", "effect.end"
 MAX_ENDS_READ = 2_000
@@ -34,7 +49,7 @@ MAX_ENDS_READ = 2_000
 async def read_effects(reader: PanelReader, query: PanelQuery) -> list[Block]:
     """Show what was decided about the calls of a chat, and what began and ended outside."""
     texts, tape = reader.texts, reader.tapes.open_tape(query.tape, query.session)
-    facts, more = await query.read_page(tape, CHECKED, ASKED, EFFECT_BEGIN)
+    facts, more = await query.read_page(tape, *CallChecked.EVENTS, *ApprovalAsked.EVENTS, EFFECT_BEGIN)
     ends = await _read_ends(tape, facts)
     rows = tuple(_effect_row(reader, query.tape, entry, ends) for entry in facts)
     columns = tuple(map(texts.say, ("panel_fact", "panel_when", "panel_tool", "panel_result", "panel_why")))
@@ -63,12 +78,13 @@ def _effect_row(reader: PanelReader, tape: str, entry: TapeEntry, ends: Mapping[
     data, texts = entry.data, reader.texts
     if entry.name == EFFECT_BEGIN:
         tool, result, why = str(data["tool"]), ends.get(_call(entry)) or texts.say("panel_unknown"), str(data["once"])
-    elif entry.name == ASKED:
-        tool = ", ".join(str(call["tool"]) for call in data["calls"])
-        result, why = f"{data['id']}: {data['verdict']}", " ".join(map(str, data["why"]))
+    elif entry.name in ApprovalAsked.EVENTS:
+        asked = ApprovalAsked.of(entry)
+        tool = ", ".join(call.tool for call in asked.calls)
+        result, why = f"{asked.id}: {asked.verdict}", " ".join(asked.why)
     else:
-        tool, result = str(data["tool"]), str(data["verdict"])
-        why = " ".join((str(data["effect"]), str(data["row"]), *map(str, data["columns"])))
+        check = CallChecked.of(entry)
+        tool, result, why = check.tool, check.verdict, " ".join((check.effect, check.row, *check.columns))
     return (TapeLink(entry.name or "", tape=tape, entry=entry.id), Moment(entry.date), tool, result, why)
 
 
@@ -78,24 +94,24 @@ async def read_approvals(reader: PanelReader, query: PanelQuery) -> list[Block]:
     state = await read_projection(APPROVALS_PROJECTION, tape)
     cards: list[tuple[Cell, ...]] = [
         (
-            TapeLink(card.id, tape=APPROVALS_TAPE, entry=card.entry),
-            TapeLink(card.session, session=card.session),
-            ", ".join(card.tools),
-            PersonName(f"{card.channel}:{card.asker.id}"),
-            Moment(timestamp(card.expires)),
+            TapeLink(card.fact.id, tape=APPROVALS_TAPE, entry=card.id),
+            TapeLink(card.fact.session, session=card.fact.session),
+            ", ".join(card.fact.tools),
+            PersonName(card.fact.account),
+            Moment(timestamp(card.fact.ends_at)),
         )
         for card in await _find_waiting(reader, state)
     ]
     grants: list[tuple[Cell, ...]] = [
         (
-            TapeLink(f"#{grant.entry}", tape=APPROVALS_TAPE, entry=grant.entry),
-            grant.tool,
-            f"{grant.target.kind.value} {grant.target.value}",
-            TapeLink(grant.session, session=grant.session) if grant.session else "",
-            PersonName(grant.giver),
+            TapeLink(f"#{grant.id}", tape=APPROVALS_TAPE, entry=grant.id),
+            grant.fact.tool,
+            f"{grant.fact.kind} {grant.fact.value}",
+            TapeLink(grant.fact.session, session=grant.fact.session) if grant.fact.session else "",
+            PersonName(grant.fact.giver),
             Moment(grant.date),
         )
-        for grant in state.grants.values()
+        for grant in state.grants
     ]
     facts, more = await query.read_page(tape, *ANSWERS)
 
@@ -109,14 +125,14 @@ async def read_approvals(reader: PanelReader, query: PanelQuery) -> list[Block]:
     ]  # fmt: skip
 
 
-async def _find_waiting(reader: PanelReader, state: ApprovalState) -> list[OpenApproval]:
+async def _find_waiting(reader: PanelReader, state: ApprovalState) -> list[Card]:
     """Return the cards that wait for an answer, as `ApprovalService.list_open` does: none of a chat that was reset."""
-    cards = [card for card in state.open.values() if card.expires > reader.now and reader.tapes.may_read(card.tape)]
-    asked = await reader.tapes.fetch([TapeQuery(card.tape, keys=(asked_key(card.id),)) for card in cards])
+    cards = [card for card in state.open if card.fact.ends_at > reader.now and reader.tapes.may_read(card.fact.tape)]
+    queries = [TapeQuery(card.fact.tape, keys=(asked_key(card.fact.id),)) for card in cards]
     return [
         card
-        for card, found in zip(cards, asked, strict=True)
-        if found and found[0].name == ASKED and not found[0].erased
+        for card, found in zip(cards, await reader.tapes.fetch(queries), strict=True)
+        if found and found[0].name in ApprovalAsked.EVENTS and not found[0].erased
     ]
 
 

@@ -5,39 +5,48 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from datetime import datetime, timedelta, tzinfo
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime, timedelta
 from types import MappingProxyType
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
-from bubbot.errors import ConfigError
-from bubbot.features.approvals.card import ApprovalCard, code, find_chat
+from bubbot.errors import ConfigError, ValueInvalid
+from bubbot.features.approvals.card import ApprovalCard, code, escape_markdown, find_chat
+from bubbot.features.approvals.decider import Decider, decided_key
 from bubbot.features.approvals.decision import MatchedGrant
-from bubbot.features.approvals.events import ASKED, CONTINUED, DECIDED, GRANTED, OPENED, REJECTED, REVOKED
-from bubbot.features.approvals.settings import ApprovalSettings
-from bubbot.features.approvals.state import (
-    APPROVALS_PROJECTION,
-    APPROVALS_TAPE,
-    ApprovalState,
-    OpenApproval,
-    StandingGrant,
-    opened_from,
+from bubbot.features.approvals.facts import (
+    Answer,
+    AnswerRejected,
+    ApprovalAsked,
+    ApprovalContinued,
+    ApprovalDecided,
+    ApprovalOpened,
+    Card,
+    GrantRevoked,
+    Scope,
+    ToolGranted,
 )
+from bubbot.features.approvals.results import CardAnswer
+from bubbot.features.approvals.settings import ApprovalSettings
+from bubbot.features.approvals.state import APPROVALS_PROJECTION, APPROVALS_TAPE, ApprovalState
 from bubbot.gateway.names import name_chat
 from bubbot.gateway.quarantine_view import QuarantineView
-from bubbot.ports.channel import APPROVAL_ORIGIN, Inbound, Outbound, Role, Sender
+from bubbot.ports.channel import APPROVAL_ORIGIN, Inbound, Outbound, Role
 from bubbot.ports.tool import GrantKind, GrantTarget
 from bubbot.ports.turn import Turn
-from bubbot.records import dataclass
-from bubbot.tape.entry import JsonObject, TapeEntry, event, timestamp
+from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.erasure import HOME_TAPE
+from bubbot.tape.fact import Cited, Fact
 from bubbot.tape.fork import MergeResult
-from bubbot.tape.handle import Clock
+from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.provenance import Source, most_foreign
 from bubbot.tape.query import OpeningAnchor, TapeQuery, parse_moment
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
+
+if TYPE_CHECKING:
+    from bubbot.feature import Kernel
 
 log = logging.getLogger(__name__)
 
@@ -48,88 +57,11 @@ MAX_REASON_CHARS = 500
 MAX_NAMED_CHARS = 120
 """Characters of a command in a sentence about it."""
 
-Scope: TypeAlias = Literal["once", "chat", "always"]
-Answer: TypeAlias = Literal["approved", "denied"]
 Rejection: TypeAlias = Literal["unknown", "expired", "decided", "foreign", "scope", "gone", "restored"]
 """Why an answer does not count."""
 NO_FACTS: Mapping[str, Sequence[TapeEntry]] = MappingProxyType({})
 OpenTape: TypeAlias = Callable[[str], TapeService]
-AcceptInbound: TypeAlias = Callable[[Inbound, Mapping[str, Sequence[TapeEntry]]], Awaitable[bool]]
-SendMessage: TypeAlias = Callable[[str, str, Outbound, Mapping[str, Sequence[TapeEntry]]], Awaitable[None]]
-DraftMessage: TypeAlias = Callable[[str, str, Outbound], Mapping[str, Sequence[TapeEntry]]]
-FindSent: TypeAlias = Callable[[str, str, str], Awaitable[str | None]]
-
-
-@dataclass(frozen=True, slots=True)
-class Decider:
-    """The person who answers.
-
-    Attributes:
-        channel: the channel of the answer.
-        id: the numeric id there; `terminal` for a shell.
-        name: the shown name, which proves nothing.
-        role: the role there.
-        session: the chat of the answer.
-        has_power: an owner in a direct chat or at a shell, who may answer what came up in other chats.
-        surface: `button`, `command` or `shell`.
-        moment: when it was pressed or typed, which is what counts; None for now.
-        card: the platform's id of the message that was pressed.
-    """
-
-    channel: str
-    id: str
-    name: str
-    role: Role
-    session: str
-    has_power: bool
-    surface: str
-    moment: datetime | None = None
-    card: str = ""
-
-    @property
-    def is_shell(self) -> bool:
-        """True if the operating system's user answers."""
-        return self.surface == "shell"
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerResult:
-    """What became of an answer.
-
-    Attributes:
-        approval: the card; None if there is none of this id.
-        rejection: why it does not count; None if it counts.
-        by: who has answered before, if it was decided.
-        verdict: what was answered then.
-        is_waiting: the call runs when the bot is started with the channel of its chat.
-    """
-
-    approval: OpenApproval | None = None
-    rejection: Rejection | None = None
-    by: str = ""
-    verdict: str = ""
-    is_waiting: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ApprovalPorts:
-    """What answers act on in a running bot.
-
-    Attributes:
-        accept: see `Kernel.accept`.
-        send: see `Kernel.send`.
-        draft: see `Kernel.draft`.
-        find_sent: see `Kernel.find_sent`.
-        find_texts: see `Kernel`.
-        zone: the time zone of the deployment.
-    """
-
-    accept: AcceptInbound
-    send: SendMessage
-    draft: DraftMessage
-    find_sent: FindSent
-    find_texts: Callable[[str, str, str], Awaitable[Texts]]
-    zone: tzinfo
+F = TypeVar("F", bound=Fact)
 
 
 class ApprovalService:
@@ -147,7 +79,7 @@ class ApprovalService:
         settings: ApprovalSettings,
         *,
         projections: ProjectionRunner | None = None,
-        ports: ApprovalPorts | None = None,
+        kernel: Kernel | None = None,
     ) -> None:
         """Build it without reading anything.
 
@@ -157,14 +89,14 @@ class ApprovalService:
             random: returns that many random bytes.
             settings: see there.
             projections: keeps the state.
-            ports: what answers act on; None if no bot runs: what was allowed runs at its next start.
+            kernel: what answers act on; None if no bot runs: what was allowed runs at its next start.
         """
         self.settings = settings
         self._open_tape = open_tape
         self._tape = open_tape(APPROVALS_TAPE)
         self._now = now
         self._random = random
-        self._ports = ports
+        self._kernel = kernel
         self._projected = (projections or ProjectionRunner()).project(APPROVALS_PROJECTION, self._tape)
         self._lock = asyncio.Lock()
         self._may_act = False
@@ -194,41 +126,33 @@ class ApprovalService:
         elif facts := result.staged.get(APPROVALS_TAPE):
             await self._projected.follow(facts)
 
-    def list_unanswered(self) -> list[OpenApproval]:
+    def list_unanswered(self) -> list[Card]:
         """List the cards that nobody has answered and that have not expired, oldest first."""
         now = self._now()
-        return [each for each in self.state.open.values() if each.expires > now]
+        return [card for card in self.state.open if card.fact.ends_at > now]
 
-    async def list_open(self) -> list[OpenApproval]:
+    async def list_open(self) -> list[Card]:
         """List the cards that wait for an answer, oldest first: unanswered ones whose chat was not reset meanwhile."""
-        return [each for each in self.list_unanswered() if await self.read_asked(each) is not None]
+        return [card for card in self.list_unanswered() if await self.read_asked(card.fact) is not None]
 
-    def list_grants(self) -> list[StandingGrant]:
-        """List the grants, oldest first. That of a chat whose window has closed is still there, and covers nothing."""
-        return list(self.state.grants.values())
+    async def find_open_call(self, session: str, digest: str) -> str:
+        """Return the id of the open card of a chat that holds a call with this digest; empty for none."""
+        for card in self.list_unanswered():
+            is_same = card.fact.session == session and digest in card.fact.digests
+            if is_same and await self.read_asked(card.fact) is not None:
+                return card.fact.id
+        return ""
 
-    async def find_open_call(self, session: str, digest: str) -> OpenApproval | None:
-        """Return the open card of a chat that holds a call with this digest."""
-        for each in self.list_unanswered():
-            is_same = each.session == session and digest in each.digests
-            if is_same and await self.read_asked(each) is not None:
-                return each
-        return None
-
-    async def read_arguments(self, grant: StandingGrant) -> str:
+    async def read_arguments(self, grant: ToolGranted) -> str:
         """Read what a grant for exact arguments covers, as the card showed it.
 
         Empty if it covers something that it names itself, or if the chat in which it was asked is no longer there.
         """
-        if grant.target.kind is not GrantKind.ARGUMENTS:
+        if grant.kind != GrantKind.ARGUMENTS or (opened := await self._find_opened(grant.approval)) is None:
             return ""
-        opened = await self._find_opened(grant.approval)
-        if opened is None:
-            return ""
-        asked = await self._read_asked(opened.payload["data"]["tape"], grant.approval)
-        wanted = {"kind": grant.target.kind.value, "value": grant.target.value}
-        calls = asked["calls"] if asked else ()
-        return next((call["details"] for call in calls if (call["tool"], call["target"]) == (grant.tool, wanted)), "")
+        asked = await self.read_asked(opened.fact)
+        calls = asked.calls if asked else ()
+        return next((call.details for call in calls if (call.tool, call.target) == (grant.tool, grant.target)), "")
 
     async def match_grant(self, turn: Turn, tool: str, target: GrantTarget | None) -> MatchedGrant | None:
         """Return the best grant that covers a call: an exact one before one of a folder around it.
@@ -237,7 +161,7 @@ class ApprovalService:
         """
         found = sorted(self.state.find_grants(tool, target), key=lambda pair: not pair[1].is_exact)
         for grant, matched in found:
-            if not grant.session or (grant.session == turn.session and grant.window == await find_window(turn)):
+            if await _is_in_force(grant.fact, turn):
                 return matched
         return None
 
@@ -245,8 +169,7 @@ class ApprovalService:
         """Return an id that no card has had."""
         while True:
             number = "".join(ID_ALPHABET[byte % len(ID_ALPHABET)] for byte in self._random(ID_LENGTH))
-            query = TapeQuery(APPROVALS_TAPE, keys=(opened_key(number),))
-            if not (await self._tape.fetch([query]))[0]:
+            if not (await self._tape.fetch([TapeQuery(APPROVALS_TAPE, keys=(opened_key(number),))]))[0]:
                 return number
 
     @property
@@ -254,13 +177,13 @@ class ApprovalService:
         """The moment at which a card that is written now means no."""
         return timestamp(self._now() + timedelta(hours=self.settings.hours))
 
-    def may_answer(self, approval: OpenApproval, decider: Decider) -> bool:
+    def may_answer(self, card: ApprovalOpened, decider: Decider) -> bool:
         """Return true if this person may say yes or no to a card, from this chat."""
         if decider.is_shell:
             return True
-        is_here = decider.session in (approval.session, approval.card) or decider.has_power
-        is_asker = (decider.channel, decider.id) == (approval.channel, approval.asker.id)
-        if approval.verdict == "confirm":
+        is_here = decider.session in (card.session, card.card) or decider.has_power
+        is_asker = (decider.channel, decider.id) == (card.channel, card.asker)
+        if card.verdict == "confirm":
             return is_here and (is_asker or decider.role is Role.OWNER)
         return is_here and decider.role.at_least(Role(self.settings.role))
 
@@ -273,164 +196,156 @@ class ApprovalService:
         scope: Scope = "once",
         reason: str = "",
         facts: Mapping[str, Sequence[TapeEntry]] = NO_FACTS,
-    ) -> AnswerResult:
+    ) -> CardAnswer:
         """Answer a card. The first answer counts; one that does not count leaves a fact.
 
         Nothing is written to the tape of a session, where a turn may be running.
 
         Args:
-            number: the id of the card, in any case.
+            number: the id of the card, as it was typed.
             verdict: yes or no.
             decider: who answers.
             scope: what the yes covers.
             reason: why not.
             facts: those of other tapes that are stored with the decision.
 
-        Returns:
-            What became of it.
+        Raises:
+            ValueInvalid: it does not count; the sentence says why.
         """
-        number = "".join(number.upper().split())
+        number = read_id(number)
         async with self._lock:
             await self._projected.catch_up()
-            approval = self.state.open.get(number)
-            approval = approval or await self._read_opened(number)  # it may have ended while the answer waited
-            rejection, earlier = await self._find_rejection(number, approval, verdict, decider, scope)
-            if rejection is not None:
-                await self._reject(number, approval, rejection, decider)
-                return AnswerResult(approval, rejection, *earlier)
-            assert approval is not None
-            decided = decided_entry(approval, verdict, decider, scope, reason[:MAX_REASON_CHARS])
-            granted = grant_entries(approval, decider, scope) if verdict == "approved" and scope != "once" else []
-            is_waiting = not await self._continue(approval, decided, granted, facts, decider.card)
+            card = self.state.open.find(number) or await self._find_opened(number)  # it may have ended meanwhile
+            earlier = await self.find_decision(number)
+            rejection = "decided" if earlier else await self._find_rejection(card, verdict, decider, scope)
+            if rejection:
+                await self._reject(number, card, rejection, decider)
+                raise _refuse(number, rejection, earlier.fact if earlier else None, decider)
+            assert card is not None
+            decided = decider.decide(card.fact, verdict, scope, reason[:MAX_REASON_CHARS])
+            granted = decider.grant(card.fact, scope) if verdict == "approved" and scope != "once" else []
+            new = [decided.to_entry(key=decided_key(number)), *granted]
+            is_waiting = not await self._continue(
+                card, decided, self._now(), new=new, facts=facts, pressed=decider.card
+            )
             if is_waiting:  # its channel does not run here: the next start goes on
-                await self._write(decided, *granted, other_tapes=facts)
+                await self._write(*new, other_tapes=facts)
         log.info("approval decided", extra={"action": "approval.decided", "approval": number, "verdict": verdict})
-        return AnswerResult(approval, verdict=verdict, is_waiting=is_waiting)
+        return CardAnswer(number, verdict, is_waiting)
 
     async def _find_rejection(
-        self, number: str, approval: OpenApproval | None, verdict: Answer, decider: Decider, scope: Scope
-    ) -> tuple[Rejection | None, tuple[str, str]]:
-        """Return why an answer does not count, and who has given which answer before."""
-        query = TapeQuery(APPROVALS_TAPE, keys=(decided_key(number), opened_key(number)))
-        known = {entry.name: entry for entry in (await self._tape.fetch([query]))[0] if not entry.erased}
-        if (decided := known.get(DECIDED)) is not None:
-            data = decided.payload["data"]
-            return "decided", (data["by_name"] or data["by"], data["verdict"])
-        if approval is None:
-            return ("expired" if OPENED in known else "unknown"), ("", "")
-        if self._is_late(approval, decider.moment):
-            return "expired", ("", "")
-        if not self.may_answer(approval, decider):
-            return "foreign", ("", "")
-        if verdict == "approved" and scope not in approval.scopes:
-            return "scope", ("", "")
-        if verdict == "approved" and await self.read_asked(approval) is None:
-            return "gone", ("", "")
+        self, card: Card | None, verdict: Answer, decider: Decider, scope: Scope
+    ) -> Rejection | None:
+        """Return why the first answer to a card does not count."""
+        if card is None:
+            return "unknown"
+        if self._is_late(card.fact, decider.moment):
+            return "expired"
+        if not self.may_answer(card.fact, decider):
+            return "foreign"
+        if verdict == "approved" and scope not in card.fact.scopes:
+            return "scope"
+        if verdict == "approved" and await self.read_asked(card.fact) is None:
+            return "gone"
         if verdict == "approved" and not await self.may_act():
-            return "restored", ("", "")
-        return None, ("", "")
+            return "restored"
+        return None
 
-    def _is_late(self, approval: OpenApproval, moment: datetime | None) -> bool:
+    def _is_late(self, card: ApprovalOpened, moment: datetime | None) -> bool:
         """Return true if an answer was given after the end of its card, or got here so late that it may be wrong now."""
         now = self._now()
         given = min(moment or now, now)
-        return approval.expires <= given or given + timedelta(hours=self.settings.hours) <= now
+        return card.ends_at <= given or given + timedelta(hours=self.settings.hours) <= now
 
-    async def _read_opened(self, number: str) -> OpenApproval | None:
-        found = (await self._tape.fetch([TapeQuery(APPROVALS_TAPE, keys=(opened_key(number),))]))[0]
-        is_card = found and not found[0].erased and found[0].name == OPENED
-        return opened_from(found[0]) if is_card else None
-
-    async def _reject(self, number: str, approval: OpenApproval | None, rejection: Rejection, decider: Decider) -> None:
-        if approval is None and rejection == "unknown":
+    async def _reject(self, number: str, card: Card | None, rejection: Rejection, decider: Decider) -> None:
+        if card is None and rejection == "unknown":
             return  # made up, or a typing error: nothing happened
-        session = approval.session if approval else decider.session
-        data = {
-            "id": number, "reason": rejection, "by": decider.id, "channel": decider.channel, "session": session,
-        }  # fmt: skip
-        await self._write(event(REJECTED, data))
+        session = card.fact.session if card else decider.session
+        await self._write(AnswerRejected(number, rejection, decider.id, decider.channel, session).to_entry())
 
-    async def read_asked(self, approval: OpenApproval) -> JsonObject | None:
+    async def read_asked(self, card: ApprovalOpened) -> ApprovalAsked | None:
         """Read the calls of a card from the tape of its chat; None if they were put aside or erased."""
-        return await self._read_asked(approval.tape, approval.id)
+        found = await find_fact(self._open_tape(card.tape), ApprovalAsked, asked_key(card.id))
+        return found.fact if found else None
 
-    async def _read_asked(self, tape: str, number: str) -> JsonObject | None:
-        found = (await self._open_tape(tape).fetch([TapeQuery(tape, keys=(asked_key(number),))]))[0]
-        return found[0].payload["data"] if found and not found[0].erased and found[0].name == ASKED else None
+    async def find_decision(self, number: str) -> Cited[ApprovalDecided] | None:
+        """Return the answer to a card; None without one."""
+        return await find_fact(self._tape, ApprovalDecided, decided_key(number))
 
-    async def read_decision(self, number: str) -> JsonObject | None:
-        """Return the data of the answer to a card; None without one."""
-        found = await self._find_decision(number)
-        return found.payload["data"] if found else None
+    async def _find_opened(self, number: str) -> Card | None:
+        return await find_fact(self._tape, ApprovalOpened, opened_key(number))
 
-    async def find_late(self, number: str) -> datetime | None:
+    def find_late(self, decided: Cited[ApprovalDecided]) -> datetime | None:
         """Return when a card was answered, if that is longer ago than an answer may take; None if it is not.
 
         So long a bot was stopped after the answer: what was right then may be wrong now.
         """
-        found = await self._find_decision(number)
-        decided = parse_moment(found.date) if found else None
-        is_late = decided is not None and decided + timedelta(hours=self.settings.hours) <= self._now()
-        return decided if is_late else None
-
-    async def _find_decision(self, number: str) -> TapeEntry | None:
-        query = TapeQuery(APPROVALS_TAPE, keys=(decided_key(number),))
-        found = (await self._tape.fetch([query]))[0]
-        return found[0] if found and not found[0].erased else None
+        moment = parse_moment(decided.date)
+        is_late = moment is not None and moment + timedelta(hours=self.settings.hours) <= self._now()
+        return moment if is_late else None
 
     async def _continue(
         self,
-        approval: OpenApproval,
-        decided: TapeEntry,
-        granted: Sequence[TapeEntry] = (),
+        card: Card,
+        decided: ApprovalDecided,
+        at: datetime,
+        *,
+        new: Sequence[TapeEntry] = (),
         facts: Mapping[str, Sequence[TapeEntry]] = NO_FACTS,
         pressed: str = "",
     ) -> bool:
         """Write a decision, the inbound that goes on after it and the changed card, in one transaction (T3).
 
-        What is written already stays as it is. False if the channel of the chat does not run here: nothing is written.
+        False if the channel of the chat does not run here: nothing is written.
+
+        Args:
+            card: the card.
+            decided: the answer.
+            at: when it was given.
+            new: the facts of the answer that are not written yet.
+            facts: those of other tapes that are stored with them.
+            pressed: see `_draw_card`.
         """
-        if self._ports is None:
+        if (kernel := self._kernel) is None:
             return False
-        data = decided.payload["data"]
-        now, key = self._now(), f"decided:{approval.id}"
-        inbound = continuation_inbound(approval, data["verdict"], data["scope"], data["reason"], timestamp(now))
-        card = await self._draw_card(self._ports, approval, data, parse_moment(decided.date) or now, pressed=pressed)
+        number, session, key = card.fact.id, card.fact.session, f"decided:{card.fact.id}"
+        inbound = continuation_inbound(card, decided, timestamp(self._now()))
+        drawn = await self._draw_card(kernel, card.fact, decided, at, pressed=pressed)
         try:
-            drawn = self._ports.draft(approval.session, key, card) if card else NO_FACTS
+            drafted = kernel.draft(session, key, drawn) if drawn else NO_FACTS
         except ConfigError:
             log.info("card not edited: its channel does not run here", extra={"action": "approval.unedited"})
-            card, drawn = None, NO_FACTS
-        own = [*([] if decided.id else [decided, *granted]), continued_entry(approval.id)]
+            drawn, drafted = None, NO_FACTS
+        own = [*new, continued_entry(number)]
         try:
-            is_new = await self._ports.accept(inbound, {**facts, **drawn, APPROVALS_TAPE: own})
+            is_new = await kernel.accept(inbound, {**facts, **drafted, APPROVALS_TAPE: own})
         except ConfigError:
             return False
         if not is_new:
             await self._write(*own)
         await self._projected.catch_up()
-        if card is not None:
-            await self._ports.send(approval.session, key, card, {})
+        if drawn is not None:
+            await kernel.send(session, key, drawn, {})
         return True
 
     async def continue_decided(self) -> None:
         """Queue the turns of decisions that were taken while the bot, or the channel of a chat, did not run."""
-        if self._ports is None or not await self.may_act():
+        if self._kernel is None or not await self.may_act():
             return
         async with self._lock:
             await self._projected.catch_up()
-            for decision in list(self.state.decided.values()):
-                if decided := await self._find_decision(decision.id):
-                    await self._continue(decision.opened, decided)
+            for answered in self.state.decided:
+                if decided := await self.find_decision(answered.decided.fact.id):
+                    await self._continue(answered.opened, decided.fact, parse_moment(decided.date) or self._now())
 
-    async def revoke(self, entry: int, by: str, channel: str) -> StandingGrant | None:
-        """Take a grant back; None if there is none of this number. The next call under it asks again."""
+    async def revoke(self, number: int, by: str, channel: str) -> bool:
+        """Take a grant back; false if there is none of this number. The next call under it asks again."""
         async with self._lock:
             await self._projected.catch_up()
-            grant = self.state.grants.get(entry)
-            if grant is not None:
-                await self._write(event(REVOKED, {"grant": entry, "by": by, "channel": channel}))
-            return grant
+            is_there = number in self.state.by_number
+            if is_there:
+                await self._write(GrantRevoked(number, by, channel).to_entry())
+            return is_there
 
     async def end_workspace_grants(self, turn: Turn, tools: Collection[str], because: str) -> None:
         """Take back what these tools may run in the workspace of a turn without asking, and say so in its chat.
@@ -441,47 +356,43 @@ class ApprovalService:
             await self._projected.catch_up()
             ended = [
                 grant
-                for grant in self.state.grants.values()
-                if grant.tool in tools and await self._find_session(grant) in (turn.session, "")
+                for grant in [*self.state.grants]  # which another turn may change meanwhile
+                if grant.fact.tool in tools and await self._find_session(grant.fact) in (turn.session, "")
             ]
             if not ended:
                 return
-            by = {"by": turn.sender.id, "channel": turn.inbounds[0].inbound.channel, "because": because}
-            facts = [event(REVOKED, {"grant": grant.entry, **by}) for grant in ended]
-            commands = ", ".join(dict.fromkeys([await self._name_command(grant) for grant in ended]))
+            channel = turn.inbounds[0].inbound.channel
+            facts = [GrantRevoked(grant.id, turn.sender.id, channel, because).to_entry() for grant in ended]
+            commands = ", ".join(dict.fromkeys([await self._name_command(grant.fact) for grant in ended]))
             chat = find_chat(turn.session)
             text = turn.texts.say("approval_files_changed", commands=commands)
             message = Outbound(chat.channel, chat.chat, text, chat.thread)
             try:
-                if self._ports is None:
+                if self._kernel is None:
                     raise ConfigError("no bot runs")
-                key = f"grants_ended:{ended[-1].entry}"
-                await self._ports.send(turn.session, key, message, {APPROVALS_TAPE: facts})
+                key = f"grants_ended:{ended[-1].id}"
+                await self._kernel.send(turn.session, key, message, {APPROVALS_TAPE: facts})
             except ConfigError:
                 await self._write(*facts)
             else:
                 await self._projected.catch_up()
 
-    async def _find_session(self, grant: StandingGrant) -> str:
+    async def _find_session(self, grant: ToolGranted) -> str:
         """Return the session in which a grant was asked; empty if that is no longer known."""
         if grant.session:
             return grant.session
         opened = await self._find_opened(grant.approval)
-        return str(opened.payload["data"]["session"]) if opened else ""
+        return opened.fact.session if opened else ""
 
-    async def _name_command(self, grant: StandingGrant) -> str:
+    async def _name_command(self, grant: ToolGranted) -> str:
         arguments = await self.read_arguments(grant)
         return code((arguments.partition("\n")[0] or grant.tool)[:MAX_NAMED_CHARS])
 
-    async def _find_opened(self, number: str) -> TapeEntry | None:
-        found = (await self._tape.fetch([TapeQuery(APPROVALS_TAPE, keys=(opened_key(number),))]))[0]
-        return found[0] if found and not found[0].erased and found[0].name == OPENED else None
-
     async def _draw_card(
         self,
-        ports: ApprovalPorts,
-        approval: OpenApproval,
-        decided: JsonObject,
+        kernel: Kernel,
+        card: ApprovalOpened,
+        decided: ApprovalDecided,
         at: datetime,
         left: Sequence[str] = (),
         *,
@@ -492,45 +403,43 @@ class ApprovalService:
         None if there is nothing to change.
 
         Args:
-            ports: what answers act on.
-            approval: the card.
-            decided: the data of the answer.
+            kernel: what answers act on.
+            card: the card.
+            decided: the answer.
             at: when it was given.
             left: the tools of its calls that did not run, if it is known.
             pressed: the platform's id of the message that was pressed; empty: the receipt names it.
         """
-        chat = find_chat(approval.card)
-        message = pressed or await ports.find_sent(approval.session, chat.channel, card_key(approval.id))
+        chat = find_chat(card.card)
+        message = pressed or await kernel.find_sent(card.session, chat.channel, card_key(card.id))
         if not message:
             return None
-        asked, texts = (
-            await self.read_asked(approval),
-            await self.find_texts(approval.card, approval.session, approval.asker),
-        )
+        asked, texts = await self.read_asked(card), await self.find_texts(card)
         if asked is None:  # a reset put the calls aside
-            text = texts.say("approval_gone", id=approval.id)
+            text = texts.say("approval_gone", id=card.id)
         else:
-            is_here = approval.card == approval.session
-            elsewhere = "" if is_here else await name_chat(self._tape, texts, approval.session)
-            card = ApprovalCard(approval.id, asked, approval.session, approval.asker, texts, ports.zone, elsewhere)
-            by = decided["by_name"] or decided["by"]
-            text = card.format_decided(decided["verdict"], decided["scope"], by, at, left)
+            drawn = ApprovalCard(asked, card, texts, kernel.zone, await self.name_elsewhere(self._tape, card, texts))
+            text = drawn.format_decided(decided, at, left)
         return Outbound(chat.channel, chat.chat, text, chat.thread, edits=message)
 
-    async def find_texts(self, card: str, session: str, asker: Sender) -> Texts:
+    async def find_texts(self, card: ApprovalOpened) -> Texts:
         """Return the sentences of a card: for its asker in the chat of the turn, elsewhere for whoever wrote there last."""
-        if self._ports is None:
+        if self._kernel is None:
             return Texts()
-        chat = find_chat(card)
-        return await self._ports.find_texts(chat.channel, asker.id if card == session else "", chat.chat)
+        chat = find_chat(card.card)
+        return await self._kernel.find_texts(chat.channel, card.asker if card.card == card.session else "", chat.chat)
+
+    async def name_elsewhere(self, tape: TapeHandle, card: ApprovalOpened, texts: Texts) -> str:
+        """Return what people call the chat in which a card came up; empty if the card is shown there."""
+        return await name_chat(tape, texts, card.session) if card.card != card.session else ""
 
     async def draw_unfinished(self, number: str, left: Sequence[str]) -> Outbound | None:
         """Draw the card of an answer again, which says that these tools of it did not run; None if it cannot be changed."""
-        approval, decided = await self._read_opened(number), await self._find_decision(number)
-        if self._ports is None or approval is None or decided is None:
+        card, decided = await self._find_opened(number), await self.find_decision(number)
+        if self._kernel is None or card is None or decided is None:
             return None
         at = parse_moment(decided.date) or self._now()
-        return await self._draw_card(self._ports, approval, decided.payload["data"], at, left)
+        return await self._draw_card(self._kernel, card.fact, decided.fact, at, left)
 
     async def _write(self, *facts: TapeEntry, other_tapes: Mapping[str, Sequence[TapeEntry]] = NO_FACTS) -> None:
         await self._projected.write_checkpoint()
@@ -544,6 +453,33 @@ async def find_window(turn: Turn) -> int:
     return found[0].id if found else 0
 
 
+async def _is_in_force(grant: ToolGranted, turn: Turn) -> bool:
+    """Return true if a grant counts in a turn: everywhere, or in the window of its chat in which it was given."""
+    if not grant.session:
+        return True
+    return grant.session == turn.session and grant.anchor == await find_window(turn)
+
+
+async def find_fact(tape: TapeHandle, kind: type[F], key: str) -> Cited[F] | None:
+    """Return the fact of this key on a tape; None if there is none, or if it was erased."""
+    found = (await tape.fetch([TapeQuery(tape.name, keys=(key,))]))[0]
+    is_there = found and not found[0].erased and found[0].name in kind.EVENTS
+    return Cited.of(kind, found[0]) if is_there else None
+
+
+def read_id(number: str) -> str:
+    """Return the id of a card as it is written on the card."""
+    return "".join(number.upper().split())
+
+
+def _refuse(number: str, rejection: Rejection, earlier: ApprovalDecided | None, decider: Decider) -> ValueInvalid:
+    """Make the error that says why an answer does not count; what people wrote stays words in a chat."""
+    show = str if decider.is_shell else escape_markdown
+    if earlier is None:
+        return ValueInvalid(f"approval_{rejection}", id=show(number))
+    return ValueInvalid(f"approval_was_{earlier.verdict}", id=number, by=show(earlier.person))
+
+
 def opened_key(number: str) -> str:
     """Return the key of the fact on the access tape that a card was asked."""
     return f"opened:{number}"
@@ -554,81 +490,42 @@ def asked_key(number: str) -> str:
     return f"asked:{number}"
 
 
-def decided_key(number: str) -> str:
-    """Return the key of the answer to a card: the first one counts."""
-    return f"{APPROVAL_ORIGIN}:{number}"
-
-
 def card_key(number: str) -> str:
     """Return the key of the message with a card."""
     return f"card:{number}"
 
 
-def decided_entry(approval: OpenApproval, verdict: Answer, decider: Decider, scope: Scope, reason: str) -> TapeEntry:
-    """Make the fact that a card was answered."""
-    data = {
-        "id": approval.id,
-        "session": approval.session,
-        "verdict": verdict,
-        "scope": scope if verdict == "approved" else "",
-        "reason": reason,
-        "by": decider.id,
-        "by_name": decider.name,
-        "channel": decider.channel,
-        "surface": decider.surface,
-    }
-    return event(DECIDED, data, key=decided_key(approval.id))
-
-
 def continued_entry(number: str) -> TapeEntry:
     """Make the fact that the turn of an answer was queued."""
-    return event(CONTINUED, {"id": number}, key=f"continued:{number}")
+    return ApprovalContinued(number).to_entry(key=f"continued:{number}")
 
 
-def grant_entries(approval: OpenApproval, decider: Decider, scope: Scope) -> list[TapeEntry]:
-    """Make the grants of a yes that covers more than once: one for each thing that the calls act on."""
-    place = {"session": approval.session, "window": [approval.tape, approval.window]} if scope == "chat" else {}
-    named = dict.fromkeys(
-        (tool, *target) for tool, target in zip(approval.tools, approval.targets, strict=True) if target
-    )
-    return [
-        event(
-            GRANTED,
-            {
-                "tool": tool, "kind": kind, "value": value, **place,
-                "approval": approval.id, "by": decider.id, "channel": decider.channel,
-            },
-            key=f"grant:{approval.id}:{number}",
-        )
-        for number, (tool, kind, value) in enumerate(named)
-    ]  # fmt: skip
-
-
-def continuation_inbound(approval: OpenApproval, verdict: str, scope: str, reason: str, time: str) -> Inbound:
+def continuation_inbound(card: Card, decided: ApprovalDecided, time: str) -> Inbound:
     """Build the inbound with which a chat goes on after an answer. Its text is for the model."""
-    if verdict == "approved":
+    opened = card.fact
+    if decided.verdict == "approved":
         text = (
-            f"[Approval {approval.id}: allowed ({scope}). The calls that were waiting run now, as they were stored; their "
-            "results follow. Go on with the task.]"
+            f"[Approval {opened.id}: allowed ({decided.scope}). The calls that were waiting run now, as they were stored; "
+            "their results follow. Go on with the task.]"
         )
     else:
         text = (
-            f"[Approval {approval.id}: denied. The calls that were waiting do not run. Do not try them again in another "
+            f"[Approval {opened.id}: denied. The calls that were waiting do not run. Do not try them again in another "
             "form; tell the person briefly what is left undone.]"
         )
-        if reason:
-            text += f"\nReason given, as a quotation: {json.dumps(reason, ensure_ascii=False)}"
+        if decided.reason:
+            text += f"\nReason given, as a quotation: {json.dumps(decided.reason, ensure_ascii=False)}"
     return Inbound(
-        approval.channel,
-        decided_key(approval.id),
-        approval.chat,
-        approval.asker,
+        opened.channel,
+        decided_key(opened.id),
+        opened.chat,
+        opened.sender,
         text,
         time,
-        thread=approval.thread,
-        direct=approval.is_direct,
-        space=approval.space,
+        thread=opened.thread,
+        direct=opened.direct,
+        space=opened.space,
         origin=APPROVAL_ORIGIN,
         # The calls are as foreign as what made the model write them, and a reason is somebody's words.
-        provenance=str(most_foreign(approval.provenance, Source.PEOPLE if reason else Source.OWN)),
+        provenance=str(most_foreign(card.source, Source.PEOPLE if decided.reason else Source.OWN)),
     )

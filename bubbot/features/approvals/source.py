@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from bubbot.command import TERMINAL
 from bubbot.ports.channel import Inbound, Outbound, Role
 from bubbot.ports.turn import SourcedReply, Turn, TurnOutcome
 from bubbot.tape.entry import TapeEntry
-
-TERMINAL_PERSON = "terminal"
-"""The id of the operating system's user, who makes jobs from a shell."""
 
 
 class ApprovalTurns:
@@ -23,7 +21,7 @@ class ApprovalTurns:
 
     def prepare(self, turn: Turn, inbound: Inbound) -> None:
         """Let the turn run in the role that its person has now. What was stored is read when it begins."""
-        turn.role = Role.OWNER if inbound.sender.id == TERMINAL_PERSON else self._role_of(inbound)
+        turn.role = Role.OWNER if inbound.sender.id == TERMINAL else self._role_of(inbound)
         turn.cause = inbound.external_id
 
     def build_reply(self, turn: Turn, inbound: Inbound, outcome: TurnOutcome) -> SourcedReply:  # noqa: ARG002 - the port's

@@ -41,7 +41,7 @@ from bubbot.features.access.tools import access_tools
 from bubbot.features.agents.service import SubTaskService
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.agents.tools import agent_tools
-from bubbot.features.approvals.tools import approval_tools
+from bubbot.features.approvals.commands import ApprovalCommands, approval_tools
 from bubbot.features.config.tools import config_tools
 from bubbot.features.explain.tools import explain_tools
 from bubbot.features.replay.tools import replay_tool
@@ -136,7 +136,7 @@ def list_translated_tools() -> list[Tool]:
         usage_tool(unused),
         *access_tools(unused, unused),
         *config_tools(unused),
-        *approval_tools(unused),
+        *approval_tools(ApprovalCommands(unused)),
         *further_strategy_tools(),
         *hand_tools(),
         *explain_tools(unused, unused, ""),

@@ -17,7 +17,8 @@ from bubbot.ports.model import ModelEvent, ModelRequest
 from bubbot.ports.tool import CallPlan, Effect, NoArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.tape.provenance import Source, source_of
-from tests.approving import ApprovalBench, PostArgs, acting_tools, approving
+from tests.approval_facts import make_call
+from tests.approving import ApprovalBench, PostArgs, approving
 from tests.turns import Played, calls, says
 
 POST: dict[str, Any] = calls("post_send", to="bob", text="hello")
@@ -119,13 +120,8 @@ class TestOneCard:
         self, begin: Any, role: Role, *, are_apart: bool
     ) -> None:
         turn: Turn = await begin(role=role)
-        post = acting_tools(lambda _name, _text: None)[0]
         keys = {
-            find_card_key(
-                turn,
-                WaitingCall(post, "{}", "", CallPlan(post.effect, ""), Decision(verdict, EffectRow.OUTSIDE, ())),
-                Role.OWNER,
-            )
+            find_card_key(turn, WaitingCall(make_call(), Decision(verdict, EffectRow.OUTSIDE, ())), Role.OWNER)
             for verdict in (Verdict.CONFIRM, Verdict.ASK)
         }
         assert len(keys) == (2 if are_apart else 1)

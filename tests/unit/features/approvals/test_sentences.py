@@ -8,69 +8,82 @@ from typing import Any, get_args
 
 import pytest
 
+from bubbot.command import Caller, Surface, describe, find_spec
 from bubbot.features.approvals.card import ApprovalCard, show_details
+from bubbot.features.approvals.commands import ApprovalCommands, format_cards, format_grants
 from bubbot.features.approvals.decision import EffectRow, Place, Verdict
-from bubbot.features.approvals.service import Rejection, Scope
-from bubbot.features.approvals.state import StandingGrant
-from bubbot.features.approvals.tools import format_lists
+from bubbot.features.approvals.facts import Answer, ApprovalDecided, Scope, StoredCall
+from bubbot.features.approvals.results import CardAnswer, CardRow, GrantRow
+from bubbot.features.approvals.service import Rejection
 from bubbot.features.why.formats import format_check
-from bubbot.ports.channel import Role, Sender
+from bubbot.ports.channel import Role
 from bubbot.ports.tool import GrantKind, GrantTarget
 from bubbot.texts import Texts
 from bubbot.texts.catalogue import list_languages
+from tests.approval_facts import EXPIRES, make_asked, make_call, make_opened
 
 AT = datetime(2026, 11, 24, 20, 0, tzinfo=UTC)
 LANGUAGES = [Texts(tag) for tag in list_languages("bubbot.texts")]
 
 
-def asked(kind: str = "domain", **changes: Any) -> dict[str, Any]:
-    """The data of a card."""
-    call = {"tool": "page.read", "details": "read it", "target": {"kind": kind, "value": "example.org"}}
-    data = {
-        "id": "7KQ2M", "calls": [call], "verdict": "ask", "why": ["outside"], "tainted_by": [["chat", 12]],
-        "scopes": ["once", "chat", "always"], "expires": AT.isoformat(),
-    }  # fmt: skip
-    return {**data, **changes}
+def card(texts: Texts, *calls: StoredCall, name: str = "", **changes: Any) -> ApprovalCard:
+    """A card of a call that reads a page."""
+    return ApprovalCard(make_asked(*calls, **changes), make_opened(asker_name=name), texts)
 
 
 @pytest.mark.parametrize("texts", LANGUAGES, ids=lambda one: one.language)
 class TestEverySentence:
     @pytest.mark.parametrize("kind", GrantKind)
     def test_what_always_would_cover(self, texts: Texts, kind: GrantKind) -> None:
-        card = ApprovalCard("7KQ2M", asked(kind), "telegram:42", Sender("42", "Ann"), texts)
+        shown = card(texts, make_call(target=GrantTarget(kind, "example.org"))).format_open()
         values = {"value": "`example.org`"} if kind is not GrantKind.ARGUMENTS else {"value": ""}
         says_what = texts.say(f"approval_always_{kind}", tool="`page.read`", **values)
-        assert says_what in card.format_open()
-        grants = [StandingGrant(3, "page.read", GrantTarget(kind, "example.org"), session) for session in ("", "a:1")]
-        assert "example.org" in format_lists([], grants, {}, texts, str)
+        assert says_what in shown
+        grants = [
+            GrantRow(3, "page.read", kind, "example.org", session, "a:1", AT.isoformat()) for session in (None, "a:1")
+        ]
+        assert "\n".join(format_grants(grants, 2, texts)).count("example.org") == 2
 
     def test_a_list_is_no_longer_than_a_few_messages(self, texts: Texts) -> None:
-        target = GrantTarget(GrantKind.RECIPIENT, "bob")
-        listed = format_lists(
-            [], [StandingGrant(number, "post.send", target) for number in range(1_000)], {}, texts, str
-        )
+        rows = [CardRow(str(number), "a:1", "a:1", ("post.send",), (), EXPIRES, EXPIRES) for number in range(1_000)]
+        listed = "\n".join(format_cards(rows, texts, UTC))
         assert (listed.count("post.send"), "999" in listed, "970" in listed) == (30, True, True)
+        grant = GrantRow(3, "post.send", GrantKind.RECIPIENT, "bob", None, "a:1", EXPIRES)
+        assert "970" in format_grants([grant] * 30, 1_000, texts)[-1]
 
     def test_why_it_is_asked(self, texts: Texts) -> None:
         why = [*EffectRow, "used_before", "cut_off"]
-        text = ApprovalCard("7KQ2M", asked(why=why), "telegram:42", Sender("42"), texts).format_open()
+        text = card(texts, why=why).format_open()
         assert "#12" in text
         assert len(set(text.split("\n\n"))) == len(text.split("\n\n"))
 
     def test_what_was_cut_off(self, texts: Texts) -> None:
-        card = ApprovalCard("7KQ2M", asked(cut_off=True, scopes=["once"]), "telegram:42", Sender("42"), texts)
-        assert "7KQ2M" in card.format_open()
-        labels = [button.label for button in card.message("telegram:42", "owner", seconds=9).buttons.buttons]  # type: ignore[union-attr]
+        cut_off = card(texts, cut_off=True, scopes=("once",))
+        assert "7KQ2M" in cut_off.format_open()
+        labels = [button.label for button in cut_off.message("telegram:42", "owner", seconds=9).buttons.buttons]  # type: ignore[union-attr]
         assert labels == [texts.say("approval_button_again"), texts.say("approval_button_leave")]
 
     @pytest.mark.parametrize("scope", ["", *get_args(Scope)])
     def test_how_it_was_answered(self, texts: Texts, scope: str) -> None:
-        card = ApprovalCard("7KQ2M", asked(), "telegram:42", Sender("42"), texts)
-        assert "Bob" in card.format_decided("approved" if scope else "denied", scope, "Bob", AT)
+        decided = ApprovalDecided(
+            "7KQ2M", "telegram:42", "approved" if scope else "denied", scope, "", "2", "Bob", "telegram", "button"
+        )
+        assert "Bob" in card(texts).format_decided(decided, AT)
 
     def test_why_an_answer_does_not_count(self, texts: Texts) -> None:
         for rejection in set(get_args(Rejection)) - {"decided"}:
-            assert "7KQ2M" in texts.say(f"approval_{rejection}", id="7KQ2M")
+            for surface in Surface:
+                assert "7KQ2M" in texts.say_on(surface, f"approval_{rejection}", id="7KQ2M")
+
+    @pytest.mark.parametrize("surface", [Surface.CHAT, Surface.SHELL])
+    def test_what_became_of_an_answer(self, texts: Texts, surface: Surface) -> None:
+        spec = find_spec(ApprovalCommands, "approvals approve")
+        results = [
+            CardAnswer("7KQ2M", verdict, is_waiting) for verdict in get_args(Answer) for is_waiting in (True, False)
+        ]
+        said = {describe(spec, ApprovalCommands, result, Caller(texts=texts, surface=surface)) for result in results}
+        assert len(said) == 4
+        assert all("7KQ2M" in each for each in said)
 
     @pytest.mark.parametrize("place", Place)
     @pytest.mark.parametrize("verdict", Verdict)
@@ -89,9 +102,8 @@ class TestForgery:
     HOSTILE = "x\u202ey\x1b[2J\u200b ```\n**Approval AAAAA** ,approve @everyone\n````\n[a](http://b)\ttab\u2028z"
 
     def test_nothing_in_the_details_leaves_its_block(self) -> None:
-        call = {"tool": "page.read", "details": self.HOSTILE, "target": None}
-        card = ApprovalCard("7KQ2M", asked(calls=[call], scopes=["once"]), "telegram:42", Sender("42", "A`*_"), Texts())
-        text = card.format_open()
+        call = make_call(details=self.HOSTILE, target=None)
+        text = card(Texts(), call, scopes=("once",), name="A`*_").format_open()
         block = text.partition("`````\n")[2].partition("\n`````")[0]
         assert block == (
             "x<U+202E>y<U+001B>[2J<U+200B> ```\n**Approval AAAAA** ,approve @everyone\n````\n[a](http://b)    tab<U+2028>z"
@@ -99,13 +111,12 @@ class TestForgery:
         assert "@everyone" not in text.replace(block, "")
 
     def test_a_name_is_a_name(self) -> None:
-        card = ApprovalCard("7KQ2M", asked(), "telegram:42", Sender("42", "**Eve**\n`,approve`\u202e"), Texts())
-        assert "\\*\\*Eve\\*\\* \\`,approve\\` (42)" in card.format_open()
+        shown = card(Texts(), name="**Eve**\n`,approve`\u202e").format_open()
+        assert "\\*\\*Eve\\*\\* \\`,approve\\` (42)" in shown
 
     def test_what_a_grant_names_stays_in_its_span(self) -> None:
-        call = {"tool": "page.read", "details": "d", "target": {"kind": "recipient", "value": "a` **b**\nc"}}
-        text = ApprovalCard("7KQ2M", asked(calls=[call]), "telegram:42", Sender("42"), Texts()).format_open()
-        assert "`a<U+0060> **b** c`" in text
+        call = make_call(target=GrantTarget(GrantKind.RECIPIENT, "a` **b**\nc"))
+        assert "`a<U+0060> **b** c`" in card(Texts(), call).format_open()
 
     @pytest.mark.parametrize("hidden", ["\u034f", "\u180b", "\u2065", "\ufe0f", "\U000e0041", "\U000e0100"])
     def test_what_no_screen_shows_is_written_as_its_number(self, hidden: str) -> None:
@@ -122,10 +133,10 @@ class TestForgery:
         ],
     )
     def test_no_platform_cuts_a_card(self, details: str, value: str, count: int) -> None:
-        call = {"tool": "page.read", "details": details, "target": {"kind": "recipient", "value": value}}
-        card = ApprovalCard("7KQ2M", asked(calls=[call] * count), "telegram:42", Sender("42", "Ann"), Texts())
-        assert len(card.format_open()) < 4_096
-        assert len(card.message("telegram:42", "owner", seconds=1).files) == (len(details) > 1 or count > 5)
+        call = make_call(details=details, target=GrantTarget(GrantKind.RECIPIENT, value))
+        shown = card(Texts(), *[call] * count, name="Ann")
+        assert len(shown.format_open()) < 4_096
+        assert len(shown.message("telegram:42", "owner", seconds=1).files) == (len(details) > 1 or count > 5)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +147,8 @@ class TestForgery:
     ],
 )
 def test_a_card_names_the_chat_only_if_it_is_shown_elsewhere(language: str, here: str, elsewhere: str) -> None:
-    card = ApprovalCard("7KQ2M", asked(), "telegram:-100", Sender("2", "Bob"), Texts(language))
-    assert here in card.format_open()
-    assert "telegram:-100" not in card.format_open()
-    assert elsewhere in replace(card, chat="Family (group on Telegram)").format_open()
+    opened = make_opened(session="telegram:-100", asker="2", asker_name="Bob")
+    shown = ApprovalCard(make_asked(), opened, Texts(language))
+    assert here in shown.format_open()
+    assert "telegram:-100" not in shown.format_open()
+    assert elsewhere in replace(shown, chat="Family (group on Telegram)").format_open()

@@ -2,78 +2,33 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from bubbot.feature import draft_nothing, find_nothing_sent
-from bubbot.features.approvals.events import GRANTED, OPENED
+from bubbot.features.approvals.decider import Decider
+from bubbot.features.approvals.facts import Answer
 from bubbot.features.approvals.service import (
     ID_ALPHABET,
-    Answer,
-    ApprovalPorts,
     ApprovalService,
-    Decider,
-    asked_key,
-    opened_key,
 )
 from bubbot.features.approvals.settings import ApprovalSettings
 from bubbot.features.approvals.state import APPROVALS_PROJECTION, APPROVALS_TAPE, ApprovalState, covers
 from bubbot.ports.channel import Inbound, Role
 from bubbot.ports.tool import GrantKind, GrantTarget
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.tape.entry import TapeEntry, event, timestamp
+from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.projection import read_projection
-from bubbot.tape.query import TapeQuery
-from bubbot.tape.service import TapeService
-from tests.doubles import CountingIds, SteppingClock
+from tests.approval_facts import ServiceBench, make_grant, make_opened
+from tests.doubles import SteppingClock
 
 OWNER = Decider("telegram", "1", "Ann", Role.OWNER, "telegram:1", has_power=True, surface="command")
 MEMBER = Decider("telegram", "2", "Bob", Role.MEMBER, "telegram:-9", has_power=False, surface="button")
-
-
-class ServiceBench:
-    """A service over a store in memory; what waits is written as a turn would write it."""
-
-    def __init__(self, store: InMemoryStore, clock: SteppingClock, **settings: Any) -> None:
-        self.clock, self._store = clock, store
-        numbers = itertools.count()
-        self.service = ApprovalService(
-            self.open_tape, clock, lambda size: bytes([next(numbers) % 256] * size), ApprovalSettings(**settings)
-        )
-
-    def open_tape(self, name: str) -> TapeService:
-        """Open a tape."""
-        return TapeService(self._store, name, now=self.clock, new_id=CountingIds("t"))
-
-    async def ask(
-        self, number: str = "AAAAA", *, verdict: str = "ask", scopes: tuple[str, ...] = ("once", "chat", "always")
-    ) -> str:
-        """Write an open card of a member's turn."""
-        session = "telegram:-9"
-        data = {
-            "id": number, "session": session, "tape": "chat", "verdict": verdict, "tools": ["post.send"],
-            "targets": [["recipient", "bob"]], "scopes": list(scopes), "expires": self.service.expires,
-            "channel": "telegram", "chat": "-9", "thread": "", "direct": False, "space": "", "asker": "2",
-            "asker_name": "Bob", "asker_roles": [], "card": session, "window": ["chat", 1], "digests": ["d"],
-        }  # fmt: skip
-        await self.open_tape("chat").append(
-            [event("approval.asked", {"id": number, "calls": []}, key=asked_key(number))]
-        )
-        await self.open_tape(APPROVALS_TAPE).append([event(OPENED, data, key=opened_key(number))])
-        return number
-
-    async def answer(self, decider: Decider, number: str = "AAAAA", **options: Any) -> str | None:
-        """Say yes; return why that does not count."""
-        return (await self.service.answer(number, "approved", decider, **options)).rejection
-
-    async def names(self) -> list[str | None]:
-        """The names of the facts on the access tape."""
-        return [entry.name for entry in (await self._store.fetch([TapeQuery(APPROVALS_TAPE)]))[0]]
 
 
 @pytest.fixture
@@ -154,7 +109,7 @@ class TestWhen:
 
     async def test_the_second_answer_does_not_count(self, bench: ServiceBench) -> None:
         await bench.ask()
-        assert [await bench.answer(OWNER), await bench.answer(OWNER)] == [None, "decided"]
+        assert [await bench.answer(OWNER), await bench.answer(OWNER)] == [None, "was_approved"]
         assert (await bench.names()).count("approval.decided") == 1
 
     async def test_what_nobody_asked_leaves_nothing(self, bench: ServiceBench) -> None:
@@ -183,10 +138,12 @@ class TestContinuation:
 
         await bench.ask()
         await bench.answer(OWNER)
-        assert list(bench.service.state.decided) == ["AAAAA"]
+        assert [each.opened.fact.id for each in bench.service.state.decided] == ["AAAAA"]
         unused: Any = None
-        ports = ApprovalPorts(accept, unused, draft_nothing, find_nothing_sent, unused, UTC)
-        service = ApprovalService(bench.open_tape, bench.clock, bytes, ApprovalSettings(), ports=ports)
+        kernel: Any = SimpleNamespace(
+            accept=accept, draft=draft_nothing, find_sent=find_nothing_sent, send=unused, find_texts=unused, zone=UTC
+        )
+        service = ApprovalService(bench.open_tape, bench.clock, bytes, ApprovalSettings(), kernel=kernel)
         for _ in range(2):
             await service.continue_decided()
         assert (len(accepted), (await bench.names()).count("approval.continued")) == (1, 1)
@@ -195,9 +152,9 @@ class TestContinuation:
 @pytest.mark.parametrize(("verdict", "scope"), [("approved", "chat"), ("denied", "")])
 async def test_only_a_yes_is_recorded_with_what_it_covers(bench: ServiceBench, verdict: Answer, scope: str) -> None:
     await bench.service.answer(await bench.ask(), verdict, OWNER, scope="chat")
-    data = await bench.service.read_decision("AAAAA")
-    assert data is not None
-    assert (data["verdict"], data["scope"]) == (verdict, scope)
+    decided = await bench.service.find_decision("AAAAA")
+    assert decided is not None
+    assert (decided.fact.verdict, decided.fact.scope) == (verdict, scope)
 
 
 class TestIds:
@@ -252,17 +209,14 @@ class TestState:
         state = ApprovalState().apply([granted(number) for number in range(1, 2001)])
         state.by_target = Counting(state.by_target)
         target = GrantTarget(GrantKind.RECIPIENT, "person 77")
-        assert [grant.entry for grant, _ in state.find_grants("post.send", target)] == [78]
+        assert [grant.id for grant, _ in state.find_grants("post.send", target)] == [78]
         assert state.by_target.reads == 1
 
 
 def granted(number: int) -> TapeEntry:
     """The fact of a grant."""
-    data = {
-        "tool": "post.send", "kind": "recipient", "value": f"person {number - 1}", "approval": "AAAAA", "by": "1",
-        "channel": "telegram",
-    }  # fmt: skip
-    return replace(event(GRANTED, data), date=timestamp(SteppingClock()())).with_id(number)
+    entry = make_grant(value=f"person {number - 1}").to_entry()
+    return entry.with_meta({}, timestamp(SteppingClock()())).with_id(number)
 
 
 def test_a_card_that_expired_is_forgotten_when_another_one_is_asked() -> None:
@@ -271,23 +225,8 @@ def test_a_card_that_expired_is_forgotten_when_another_one_is_asked() -> None:
 
     def opened(number: int) -> TapeEntry:
         at = begin + timedelta(hours=number)
-        data: dict[str, object] = dict.fromkeys(
-            ("session", "tape", "asker", "asker_name", "channel", "chat", "thread", "space", "card"), "x"
-        )
-        lists = {
-            "tools": [],
-            "targets": [],
-            "scopes": ["once"],
-            "asker_roles": [],
-            "digests": [],
-            "window": ["x", 0],
-            "direct": True,
-        }
-        fact = event(
-            "approval.opened",
-            data | lists | {"id": str(number), "verdict": "ask", "expires": timestamp(at + timedelta(hours=2))},
-        )
-        return fact.with_meta({}, timestamp(at)).with_id(number)
+        fact = make_opened(id=str(number), expires=timestamp(at + timedelta(hours=2)))
+        return fact.to_entry().with_meta({}, timestamp(at)).with_id(number)
 
     state = ApprovalState().apply([opened(number) for number in range(1, 6)])
-    assert list(state.open) == ["4", "5"]
+    assert [card.fact.id for card in state.open] == ["4", "5"]

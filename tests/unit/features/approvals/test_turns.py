@@ -14,9 +14,9 @@ from pydantic import BaseModel
 from bubbot.app.bot import Bot
 from bubbot.app.panels import load_panels, open_boundary
 from bubbot.errors import ToolRetry
+from bubbot.features.approvals.commands import ApprovalCommands, approval_tools
 from bubbot.features.approvals.gate import ApprovedCalls
 from bubbot.features.approvals.state import APPROVALS_TAPE
-from bubbot.features.approvals.tools import approval_tools
 from bubbot.ports.channel import Inbound, Role, Sender
 from bubbot.ports.model import ToolCall
 from bubbot.ports.panel import PanelQuery, Table, TapeLink
@@ -27,6 +27,7 @@ from bubbot.tape.boundary import OWNER
 from bubbot.tape.entry import timestamp
 from bubbot.tape.query import TapeQuery
 from bubbot.texts import Texts
+from tests.approval_facts import make_asked, make_call
 from tests.approving import approving
 from tests.e2e import inside
 from tests.e2e.test_json import check
@@ -268,7 +269,7 @@ class TestScopes:
     async def test_a_grant_that_is_taken_back_counts_no_more_in_mid_turn(self, tmp_path: Path) -> None:
         async def revoke(turn: Turn, args: NoArgs) -> str:
             """Take every grant back."""
-            for number in list(service.state.grants):
+            for number in list(service.state.by_number):
                 await service.revoke(number, "1", "stdin")
             return "done"
 
@@ -414,7 +415,7 @@ class TestWords:
     @pytest.mark.parametrize("place", range(2))
     async def test_a_turn_that_nobody_typed_cannot_answer(self, begin: Any, place: int) -> None:
         unused: Any = None
-        answering = approval_tools(unused)[place]
+        answering = approval_tools(ApprovalCommands(unused))[place]
         inbound = Inbound("stdin", "e1", "default", Sender("1"), ",approve 22222", "2026-11-21T20:21:00+00:00")
         turn = await begin(
             role=Role.OWNER, origin="schedule", runs_command=True, inbounds=[AcceptedInbound(1, inbound)]
@@ -423,7 +424,7 @@ class TestWords:
             await answering.run(turn, answering.validate({"id": "22222"}))
 
     def test_a_stored_call_is_taken_once_and_as_it_was_stored(self) -> None:
-        approved = ApprovedCalls("22222", {"approved1": {"digest": "a"}})
+        approved = ApprovedCalls(make_asked(make_call(id="approved1", digest="a")))
         call = ToolCall("approved1", "post_send", "{}")
         assert approved.take(call, "b") is None
-        assert [approved.take(call, "a"), approved.take(call, "a")] == [{"digest": "a"}, None]
+        assert [approved.take(call, "a"), approved.take(call, "a")] == [*approved.asked.calls, None]
