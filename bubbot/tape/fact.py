@@ -195,12 +195,12 @@ class FactState(Struct):
 
     def apply(self, entries: Sequence[TapeEntry]) -> Self:
         """Fold these entries in the order of the tape, and return the state. Erased ones and other events are ignored."""
-        kinds = _models(type(self).FACTS)
+        kinds, fold = _models(type(self).FACTS), self.fold
         for entry in entries:
             kind = kinds.get(entry.name or "")
             if kind is not None and not entry.erased:
                 cited = Cited.of(kind, entry)
-                self.fold(cited.fact, cited)
+                fold(cited.fact, cited)
         return self
 
 

@@ -95,18 +95,23 @@ class ApprovalState(FactState, dict=True):
     def _(self, fact: ToolGranted, cited: Cited[Any], /) -> None:
         # A kind unknown to this version is ignored: its writer meant something that cannot be checked here.
         if fact.kind in KNOWN_KINDS:
+            if (earlier := self.grants.find(fact.subject)) is not None:
+                self._drop(earlier)
             self.grants.put(cited)
             self._index(cited)
 
     @fold.register
     def _(self, fact: GrantRevoked, _cited: Cited[Any], /) -> None:
-        grant = self.by_number.pop(fact.grant, None)
-        if grant is not None:
-            self.grants.drop(grant.fact.subject)
-            key = _key(grant.fact)
-            self.by_target[key].remove(grant)
-            if not self.by_target[key]:
-                del self.by_target[key]
+        if (grant := self.by_number.get(fact.grant)) is not None:
+            self._drop(grant)
+
+    def _drop(self, grant: Grant) -> None:
+        self.grants.drop(grant.fact.subject)
+        del self.by_number[grant.id]
+        key = _key(grant.fact)
+        self.by_target[key].remove(grant)
+        if not self.by_target[key]:
+            del self.by_target[key]
 
     def _index(self, grant: Grant) -> None:
         self.by_number[grant.id] = grant
