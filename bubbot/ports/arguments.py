@@ -80,10 +80,16 @@ class ArgumentProblem(Struct, frozen=True):
 
 
 @cache
+def _declared(args: type[Args]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """Return the fields of a class. To find them leaves objects in cycles, so it is done once for each class."""
+    return msgspec.structs.fields(args)
+
+
+@cache
 def fields_of(args: type[AnyArgs]) -> Mapping[str, ArgumentField]:
     """Return the declared arguments of a class, by their names, in its order."""
     if issubclass(args, Args):
-        return {field.encode_name: _field_of(field) for field in msgspec.structs.fields(args)}
+        return {field.encode_name: _field_of(field) for field in _declared(args)}
     return {
         name: ArgumentField(
             name, field.annotation, field.is_required(), field.description or "", marks=tuple(field.metadata)
@@ -121,7 +127,7 @@ def parse_args(kind: type[Args], values: Mapping[str, Any]) -> tuple[dict[str, A
     Each field is converted alone, since msgspec stops at the first error.
     """
     fields, problems = fields_of(kind), list[ArgumentProblem]()
-    names = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+    names = {field.encode_name: field for field in _declared(kind)}
     parsed: dict[str, Any] = {}
     for name, field in fields.items():
         if name not in values:
@@ -207,7 +213,7 @@ def dump_given(args: AnyArgs) -> dict[str, Any]:
     """Return the arguments that were given as JSON values; of an `Args` those that differ from their default."""
     if not isinstance(args, Args):
         return args.model_dump(mode="json", exclude_unset=True)
-    default = {field.encode_name: field.default for field in msgspec.structs.fields(type(args))}
+    default = {field.encode_name: field.default for field in _declared(type(args))}
     return {
         name: value for name, value in dump_args(args).items() if default[name] is NODEFAULT or value != default[name]
     }
