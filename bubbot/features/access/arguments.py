@@ -57,4 +57,4 @@ class AuditArgs(Args, frozen=True):
 class HistoryArgs(Args, frozen=True):
     """How many facts."""
 
-    limit: Annotated[int, Meta(description="how many (default: 50)")] = 50
+    limit: Annotated[int, Meta(description="how many (default: 50)", ge=1)] = 50

@@ -561,7 +561,7 @@ class AccessService:
     @command("access history", example="--limit 20", rows="events", **_LISTS)
     async def list_history(self, args: HistoryArgs) -> list[AccessEvent]:
         """Show every grant, revocation and code, newest first."""
-        entries = await self._tape.read(AccessHistoryView(max(args.limit, 0)))
+        entries = await self._tape.read(AccessHistoryView(args.limit))
         return [
             AccessEvent(entry.id, entry.date, (entry.name or "").removeprefix("access/"), entry.data)
             for entry in entries
