@@ -9,6 +9,7 @@ import tarfile
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,8 +37,9 @@ HELD = (
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     folder = tmp_path / "home"
+    options: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # Python 3.11.4 has it
     with tarfile.open(ARCHIVE) as packed:
-        packed.extractall(folder, filter="data")
+        packed.extractall(folder, **options)
     return folder
 
 
