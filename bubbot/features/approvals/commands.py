@@ -50,13 +50,13 @@ class DenyArgs(CardArgs, frozen=True):
     reason: Annotated[str, Meta(description="why not, which I am told", max_length=2_000)] = ""
 
 
-class GrantArgs(Args, frozen=True):
+class GrantNumberArgs(Args, frozen=True):
     """A grant."""
 
     number: Annotated[int, Meta(description="the number of the grant; grants shows them")]
 
 
-class ListArgs(Args, frozen=True):
+class ApprovalListArgs(Args, frozen=True):
     """What to do with what is listed."""
 
     action: Annotated[Literal["list", "revoke"], Meta(description="list, or revoke to take a grant back")] = "list"
@@ -123,7 +123,7 @@ class ApprovalCommands:
         return await self.read_rows(self.service.state.grants)
 
     @command("approvals revoke <number>", example="12", effect=ADMINISTERS)
-    async def revoke(self, args: GrantArgs) -> GrantList:
+    async def revoke(self, args: GrantNumberArgs) -> GrantList:
         """Take a grant back; the next call under it asks again."""
         if not await self.service.revoke(args.number, TERMINAL, TERMINAL):
             raise ValueInvalid("approval_no_grant", number=args.number)
@@ -189,7 +189,7 @@ def approval_tools(commands: ApprovalCommands) -> tuple[Tool, ...]:
             HelpTopic.SETTINGS, "What waits for a yes, and what may run", (",approvals", ",approvals revoke 12")
         ),
     )
-    async def approval_list(turn: Turn, args: ListArgs) -> str:
+    async def approval_list(turn: Turn, args: ApprovalListArgs) -> str:
         """List what waits for a yes here and what runs without asking, or take a grant back. An owner in a direct chat sees
         those of all chats."""
         await commands.service.load()
