@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from hashlib import shake_256
 from itertools import count
 
@@ -24,6 +24,25 @@ class SteppingClock:
     def advance(self, by: timedelta) -> None:
         """Lets time pass."""
         self.moment += by
+
+
+class FixedClock:
+    """Tells `START` until a test lets time pass, as a function or in place of the class `datetime`."""
+
+    def __init__(self) -> None:
+        self.moment = START
+
+    def __call__(self) -> datetime:
+        """Return the moment."""
+        return self.moment
+
+    def now(self, zone: tzinfo) -> datetime:
+        """Return the moment in a time zone."""
+        return self.moment.astimezone(zone)
+
+    def advance(self, **by: float) -> None:
+        """Let time pass: `hours=2`, as `timedelta` has it."""
+        self.moment += timedelta(**by)
 
 
 class CountingIds:

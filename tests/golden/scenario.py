@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import timedelta
 from itertools import count
 
 from bubbot.errors import ConfigError, DeliveryFailed, ModelRefused
@@ -170,7 +169,7 @@ async def schedule(stage: Stage) -> None:
     await stage.say(OWNER, f",schedule.resume {jobs[1]}")
     for job in jobs[2:4]:  # no model holds these back, so the order of their last facts would depend on tasks
         await stage.say(OWNER, f",schedule.remove {job}")
-    stage.clock.advance(timedelta(days=3))
+    stage.clock.advance(days=3)
     for job in stage.jobs():
         await stage.fire(job)
     await stage.say(OWNER, please("schedule_add", when="every 1h", prompt="Say hello"))
@@ -224,7 +223,7 @@ async def fail_jobs(stage: Stage) -> None:
     await stage.say(OWNER, ",schedule in 1h: Say hello")
     failed = stage.jobs()[-1]
     await stage.say(OWNER, ",access.revoke 21")
-    stage.clock.advance(timedelta(hours=2))
+    stage.clock.advance(hours=2)
     await stage.fire(refused)
     stage.model.failure = ModelRefused("the model does not answer that")
     await stage.fire(failed)

@@ -12,7 +12,6 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
-from datetime import datetime, timedelta
 from hashlib import shake_256
 from itertools import count
 from pathlib import Path
@@ -37,7 +36,7 @@ from bubbot.settings.loader import Settings
 from bubbot.tape.entry import timestamp
 from bubbot.tape.store import TapeStore
 from tests.approving import acting_tools
-from tests.doubles import START
+from tests.doubles import FixedClock
 from tests.e2e import inside
 from tests.privacy.model import LeakyModel
 
@@ -60,21 +59,6 @@ SETTINGS: Mapping[str, Any] = {
     },
 }  # fmt: skip
 """The settings of the recorded bot."""
-
-
-class FixedClock:
-    """Stands still until somebody acts."""
-
-    def __init__(self, moment: datetime = START) -> None:
-        self.moment = moment
-
-    def __call__(self) -> datetime:
-        """Return the moment."""
-        return self.moment
-
-    def advance(self, by: timedelta) -> None:
-        """Let time pass."""
-        self.moment += by
 
 
 class CountedBytes:
@@ -268,7 +252,7 @@ class Stage:
 
     def time(self) -> str:
         """Let a minute pass, and return the time."""
-        self.clock.advance(timedelta(minutes=1))
+        self.clock.advance(minutes=1)
         return timestamp(self.clock.moment)
 
     async def say(self, chat: str, text: str, sender: str = "", **fields: Any) -> str:
@@ -356,10 +340,13 @@ class Stage:
         return f"e{next(self._acts)}"
 
     async def quiet(self) -> None:
-        """Return when no turn runs and nothing is delivered."""
+        """Return when no turn runs, the owner knows of every budget that is nearly used up, and nothing is delivered."""
+        budget = self.daemon.bot.features.budget
+        assert budget is not None
         async with asyncio.timeout(WAIT):
             for _ in range(2):
                 await self.daemon.bot.runtime.wait_idle()
+                await budget.budget.wait_written()
                 for runtime in self.daemon.bot.channel_runtimes.values():
                     await runtime.deliverer.wait_until_idle()
 

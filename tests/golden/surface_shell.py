@@ -18,7 +18,8 @@ from typing import Any
 from unittest.mock import patch
 
 from bubbot.cli.main import main
-from tests.golden.surface_stage import CHANNELS, FixedClock, fixed_world, golden_stage
+from tests.doubles import FixedClock
+from tests.golden.surface_stage import CHANNELS, fixed_world, golden_stage
 
 CONFIG = """
 [model]

@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from datetime import UTC, datetime, timedelta, tzinfo
 from hashlib import shake_256
 from itertools import count
 from pathlib import Path
@@ -33,9 +32,9 @@ from bubbot.settings.loader import ModelSettings, Settings, ToolSettings
 from bubbot.tape.entry import Kind, timestamp
 from bubbot.tape.query import TapeQuery
 from tests.approving import acting_tools
+from tests.doubles import FixedClock
 
 WAIT = 20.0
-START = datetime(2026, 11, 21, 20, 21, tzinfo=UTC)
 GROUP = "-100"
 PEOPLE: Mapping[str, str] = {"1": "Ada", "2": "Bob", "3": "Cy", "7": "Robo"}
 """The owner, an admin and a member on both platforms, and a bot that may speak; everybody else is a stranger."""
@@ -87,21 +86,6 @@ async def ring_bell(turn: Turn, args: RingArgs) -> str:
     return "ding " * args.times
 
 
-class FixedClock:
-    """The time as this module sets it, in place of `datetime` in `bubbot.app.tapes`."""
-
-    def __init__(self) -> None:
-        self.moment = START
-
-    def now(self, zone: tzinfo) -> datetime:
-        """Return the time, which stands still until somebody moves it."""
-        return self.moment.astimezone(zone)
-
-    def advance(self, **by: float) -> None:
-        """Let time pass."""
-        self.moment += timedelta(**by)
-
-
 class FixedRandom:
     """Bytes in place of `os.urandom`. Each size has its own sequence: who draws ids does not change the codes."""
 
@@ -121,7 +105,7 @@ def fixed_world() -> Iterator[FixedClock]:
         yield clock
 
 
-class KeptPlatform:
+class ShownPlatform:
     """A platform that keeps what people read, as text, with the buttons below it."""
 
     def __init__(self, name: str, said: list[tuple[str, str]]) -> None:
@@ -277,7 +261,7 @@ async def golden_stage(
         memory: the section `[memory]`.
     """
     said = list[tuple[str, str]]()
-    channels = {name: KeptPlatform(name, said) for name in CHANNELS}
+    channels = {name: ShownPlatform(name, said) for name in CHANNELS}
     chosen = Settings(
         model=ModelSettings(name="scripted"),
         channels={name: dict(table) for name, table in CHANNELS.items()},

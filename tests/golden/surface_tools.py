@@ -18,7 +18,8 @@ from bubbot.ports.arguments import write_given
 from bubbot.ports.tool import READS_OWN, Tool, ToolArgs, Toolbox, digest_call, plan_call, tool
 from bubbot.ports.turn import Turn
 from bubbot.settings.loader import ToolSettings
-from tests.golden.surface_stage import START, fixed_world, golden_stage
+from tests.doubles import START
+from tests.golden.surface_stage import fixed_world, golden_stage
 
 ON = ToolSettings.model_validate({name: {"enabled": True} for name in ("files", "shell", "web")})
 """The tools that are off by default."""
