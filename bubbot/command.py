@@ -135,7 +135,6 @@ class CommandSpec(Generic[S, A, R]):
         ask: a method that returns the question that is asked first, or None; it only reads.
         undo: the name of the command that takes it back, with arguments of the same names as the fields of the result.
         rows: the key of `--json` if the result is a list.
-        progress: what long work does and the unit that it counts, for a shell.
         writes: the running bot carries it out, or a shell if none runs; None: if its effect is not to read.
     """
 
@@ -153,7 +152,6 @@ class CommandSpec(Generic[S, A, R]):
     ask: Callable[[S, Caller, A], Awaitable[ConfirmationNeeded | None]] | None = None
     undo: str = ""
     rows: str = ""
-    progress: tuple[str, str] | None = None
     writes: bool | None = None
 
     @property
@@ -319,13 +317,13 @@ def _values(result: Any, caller: Caller) -> dict[str, Any]:
 
 def describe_rows(rows: Sequence[Any], caller: Caller) -> tuple[tuple[str, ...], ...]:
     """Return the cells of a table for a shell: those of a sentence are two spaces apart."""
-    return tuple(
-        tuple(
-            printable(cell.format_map(_values(row, caller)))
-            for cell in caller.texts.template_on(caller.surface, _sentence(row)).split("  ")
-        )
-        for row in rows
-    )
+    return tuple(_cells(row, caller) for row in rows)
+
+
+def _cells(row: Any, caller: Caller) -> tuple[str, ...]:
+    values = _values(row, caller)
+    template = caller.texts.template_on(caller.surface, _sentence(row))
+    return tuple(printable(cell.format_map(values)) for cell in template.split("  "))
 
 
 def explain(error: CommandRefused, command_name: str, texts: Texts, surface: Surface) -> str:
@@ -455,7 +453,6 @@ def make_command(spec: CommandSpec[Any, Any, Any], service: type, open_service: 
         return CommandResult(printable(text, keep="\n"))
 
     summary = spec.summary
-    words = " ".join(["bubbot", spec.name, spec.example]).strip().removeprefix("bubbot ")
     return Command(
         **{
             "name": spec.name,
@@ -464,11 +461,10 @@ def make_command(spec: CommandSpec[Any, Any, Any], service: type, open_service: 
             "form": spec.shell_form,
             "help": summary[:1].lower() + summary[1:].removesuffix("."),
             "description": summary,
-            "example": words,
+            "example": f"{spec.name} {spec.example}".strip(),
             "writes": spec.is_write,
             "is_answered_without_home": not spec.is_write,
             "question": ask if spec.ask else None,
-            "progress": spec.progress,
             "result": spec.result,
             "rows": spec.rows,
             **options,

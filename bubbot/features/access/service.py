@@ -486,7 +486,7 @@ class AccessService:
     async def grant_reading(self, caller: Caller, args: ReadingArgs) -> ReadingChange:
         """Let everybody in one chat read what was said in another one. Both are ids of sessions; ,grants lists them."""
         fact = await self._parse_reading(caller, args)
-        changed = await self._put(caller, fact)
+        changed = await self._set(caller, fact, granted=True)
         return ReadingChange(fact.source, fact.reader, granted=True, changed=changed)
 
     @command(
@@ -507,7 +507,7 @@ class AccessService:
         typed = Reading(args.source, args.reader, caller.id)
         if typed.subject in self._state.readings:  # granted by another id of the chat, before ids led to its session
             fact = typed
-        if not await self._take_back(caller, fact):
+        if not await self._set(caller, fact, granted=False):
             raise CommandRefused("reading_unknown", source=fact.source, reader=fact.reader)
         return ReadingChange(fact.source, fact.reader, granted=False)
 
@@ -536,7 +536,7 @@ class AccessService:
         fact = await self._parse_audit(caller, args)
         if fact.channel:
             self._check_channel(fact.channel)
-        changed = await self._put(caller, fact)
+        changed = await self._set(caller, fact, granted=True)
         return AuditChange(fact.auditor, fact.session, granted=True, changed=changed)
 
     @command(
@@ -554,7 +554,7 @@ class AccessService:
     async def revoke_audit(self, caller: Caller, args: AuditArgs) -> AuditChange:
         """Take back that an auditor sees the tape of a chat; the next page shows nothing of it."""
         fact = await self._parse_audit(caller, args)
-        if not await self._take_back(caller, fact):
+        if not await self._set(caller, fact, granted=False):
             raise CommandRefused("audit_unknown", auditor=fact.auditor, session=fact.session)
         return AuditChange(fact.auditor, fact.session, granted=False)
 
@@ -584,23 +584,15 @@ class AccessService:
             fact.channel in self._configured,
         )
 
-    async def _put(self, caller: Caller, grant: Reading | Audit) -> bool:
-        """Append a grant of an owner; return false if it is in force already."""
-        return await self._append_if(caller, grant, 0, is_in_force=False)
-
-    async def _take_back(self, caller: Caller, grant: Reading | Audit) -> bool:
-        """Append that a grant was taken back; return false if it is not in force."""
-        return await self._append_if(caller, grant, 1, is_in_force=True)
-
-    async def _append_if(self, caller: Caller, grant: Reading | Audit, name: int, *, is_in_force: bool) -> bool:
-        """Append a grant under one of its names if it is in force, or not; return whether it was appended."""
+    async def _set(self, caller: Caller, grant: Reading | Audit, *, granted: bool) -> bool:
+        """Append that an owner granted it, or took it back; return false if it is so already."""
         async with self._lock:
             await self._refresh()
             self._check_giver(caller, Role.OWNER)
             current = self._state.readings if isinstance(grant, Reading) else self._state.audits
-            if (grant.subject in current) is not is_in_force:
+            if (grant.subject in current) is granted:
                 return False
-            event = grant.EVENTS[name]
+            event = grant.EVENTS[0 if granted else 1]
             await self._write(grant.to_entry(event))
             log.info(
                 event.replace("/", " ").replace("_", " "), extra={"action": event.replace("/", "."), **grant.payload()}
