@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import Field
 
 from bubbot.app.bot import Bot, PortWrappers, open_app
+from bubbot.app.settings import make_settings
 from bubbot.features.approvals.settings import ApprovalSettings
 from bubbot.home import Home
 from bubbot.models.scripted import ScriptedModel
@@ -29,7 +30,7 @@ from bubbot.ports.tool import (
     tool,
 )
 from bubbot.ports.turn import Turn, TurnResult
-from bubbot.settings.loader import ModelSettings, Settings
+from bubbot.settings.loader import ModelSettings
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, timestamp
 from bubbot.tape.provenance import Source
 from bubbot.tape.query import TapeQuery
@@ -191,7 +192,7 @@ async def approving(
         model=lambda _: model,
         tools=[*acting_tools(lambda name, text: acted.append((name, text)), pages), *tools],
     )
-    chosen = Settings(model=ModelSettings(name="scripted"), approvals=ApprovalSettings(**settings))
+    chosen = make_settings(ApprovalSettings(**settings), model=ModelSettings(name="scripted"))
     async with open_app(chosen, Home(home), wrappers=wrappers) as app:
         await app.recover_all()
         yield ApprovalBench(app, channel, acted)

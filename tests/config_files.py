@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from bubbot.app.settings import load
 from bubbot.errors import ConfigError
-from bubbot.settings.loader import load
 
 CANARY = "sk-canary-7f3a91"
 """A secret that may appear nowhere."""

@@ -17,9 +17,10 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeVar
 
+from bubbot.app.settings import load
 from bubbot.home import Home
 from bubbot.ports.checks import Finding, HomeReader
-from bubbot.settings.loader import Settings, load
+from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.store import SqliteStore, open_store
 from tests.doubles import START, CountingSalt
 from tests.e2e import forked

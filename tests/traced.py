@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bubbot.app.bot import Bot, PortWrappers, open_app
+from bubbot.app.settings import make_settings
 from bubbot.app.turns import build_session_deps
 from bubbot.features.otel.events import OTEL_TAPE
 from bubbot.features.otel.settings import OtelSettings
@@ -31,7 +32,7 @@ def settings_for(home: Path, script: Mapping[str, Any] | None = None, **otel: An
     home.mkdir(parents=True, exist_ok=True)
     (home / "script.json").write_text(json.dumps(script or {}))
     model = ModelSettings(name="scripted", script=home / "script.json")
-    return Settings(model=model, otel=OtelSettings.model_validate(otel))
+    return make_settings(OtelSettings.model_validate(otel), model=model)
 
 
 @asynccontextmanager

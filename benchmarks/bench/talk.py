@@ -14,11 +14,11 @@ from benchmarks.soak.direct import CHANNEL, NoChannel
 from bubbot.app.bot import Bot, PortWrappers, open_bot
 from bubbot.app.channel_factory import ChannelFactory
 from bubbot.app.daemon import rare_collections
+from bubbot.app.settings import load
 from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, Sender
 from bubbot.ports.turn import AcceptedInbound, TurnResult
-from bubbot.settings.loader import load
 from bubbot.tape.service import TapeService
 
 SENT = "2026-11-22T10:00:00+00:00"

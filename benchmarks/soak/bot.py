@@ -21,11 +21,11 @@ from benchmarks.soak.lag import Lag
 from benchmarks.soak.talk import Message, asked, tell
 from bubbot.app.bot import PortWrappers
 from bubbot.app.daemon import open_daemon
+from bubbot.app.settings import load
 from bubbot.gateway.manager import ShutdownTimeouts
 from bubbot.home import Home
 from bubbot.log import setup
 from bubbot.ports.model import Model, ModelEvent, ModelReply, ModelRequest, ModelTraits, TextDelta
-from bubbot.settings.loader import load
 
 SHOWN = 12
 """Lines of code that hold the most memory, where it is counted."""

@@ -19,12 +19,12 @@ from benchmarks.soak import words
 from benchmarks.soak.talk import Message, asked, tell
 from bubbot.app.bot import Bot, PortWrappers, open_bot
 from bubbot.app.channel_factory import ChannelFactory
+from bubbot.app.settings import load
 from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime
 from bubbot.home import Home
 from bubbot.log import setup
 from bubbot.ports.channel import Inbound, MessagePart, Outbound, Receipt, Receive, Sender
 from bubbot.ports.turn import AcceptedInbound, TurnResult
-from bubbot.settings.loader import load
 
 CHANNEL = "direct"
 

@@ -17,8 +17,9 @@ from bubbot.app.channels import STDIN
 from bubbot.app.features import BotFeatures
 from bubbot.app.guard import GuardTimeouts
 from bubbot.app.health import HealthCollector, HealthSources
-from bubbot.app.installed import FEATURES, load_features, load_strategies
+from bubbot.app.installed import load_features, load_strategies
 from bubbot.app.models import ModelSet, choose_models, turns_at_once
+from bubbot.app.own_features import FEATURES
 from bubbot.app.reading import copy_opener, session_reader
 from bubbot.app.search import open_indexing
 from bubbot.app.stores import find_workspace, open_home_store, room_waiter
@@ -30,6 +31,7 @@ from bubbot.feature import Kernel
 from bubbot.features.access.service import ACCESS_TAPE, AccessService
 from bubbot.features.conversation.commands import list_commands
 from bubbot.features.schedule.store import ScheduleStore
+from bubbot.features.search.settings import SearchSettings
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime
 from bubbot.gateway.directory import ChannelDirectory
@@ -320,7 +322,7 @@ async def open_bot(
         stack.push_async_callback(_close, models)
         feature_stack = await stack.enter_async_context(AsyncExitStack())  # closed after the turns have ended
         group = await stack.enter_async_context(task_group())
-        await stack.enter_async_context(open_indexing(base_store, settings.search, group))
+        await stack.enter_async_context(open_indexing(base_store, settings.section(SearchSettings), group))
         commands: list[CommandInfo] = []
         clock_and_ids, texts = Deps(now, new_id), _texts(settings)
         leases = InProcessLease(store, partial(session_tape, workspace))

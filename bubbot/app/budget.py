@@ -10,7 +10,7 @@ from bubbot.settings.loader import Settings
 
 def budget_settings(settings: Settings) -> tuple[BudgetSettings, ModelFacts]:
     """Return what the feature takes of these settings."""
-    return settings.budget, model_facts(settings)
+    return settings.section(BudgetSettings), model_facts(settings)
 
 
 def model_facts(settings: Settings) -> ModelFacts:

@@ -12,6 +12,11 @@ from zoneinfo import ZoneInfo
 
 from bubbot import plugins
 from bubbot.errors import ConfigError, ToolRetry
+from bubbot.features.approvals.settings import ApprovalSettings
+from bubbot.features.budget.settings import BudgetSettings
+from bubbot.features.memory.settings import MemorySettings
+from bubbot.features.schedule.settings import ScheduleSettings
+from bubbot.features.search.settings import SearchSettings
 from bubbot.ports.access import ListedPeople
 from bubbot.ports.command import Command, CommandContext, CommandGroup
 from bubbot.ports.settings import SettingsSection
@@ -70,12 +75,12 @@ def _usage_reporter(settings: Settings) -> Callable[..., UsageReporter]:
     from bubbot.features.usage.reporter import UsageReporter
 
     facts = model_facts(settings)
-    currency = Currency(settings.budget.currency, settings.budget.usd_rate or 1.0)
+    currency = Currency(settings.section(BudgetSettings).currency, settings.section(BudgetSettings).usd_rate or 1.0)
 
     def build(
         tape: TapeService, now: Clock, zone: ZoneInfo, current_session: Callable[[str], str] = lambda session: session
     ) -> UsageReporter:
-        limits = budget_limits(settings.budget, facts, current_session)
+        limits = budget_limits(settings.section(BudgetSettings), facts, current_session)
         reporter = LimitReporter(tape, limits, lambda: now().astimezone(zone).strftime("%Y-%m-%d"), currency)
         return UsageReporter(tape, now, zone, reporter.report_limits, limits.find_cost_limit, currency)
 
@@ -89,7 +94,9 @@ def _compare_deps(settings: Settings) -> CompareDeps:
     from bubbot.features.budget.limits import budget_limits
     from bubbot.features.strategies.compare import CompareDeps
 
-    return CompareDeps(load_strategies(), budget_limits(settings.budget, model_facts(settings)).find_price)
+    return CompareDeps(
+        load_strategies(), budget_limits(settings.section(BudgetSettings), model_facts(settings)).find_price
+    )
 
 
 def _memory_options(settings: Settings) -> MemoryCommandOptions:
@@ -102,15 +109,17 @@ def _memory_options(settings: Settings) -> MemoryCommandOptions:
     def find_accounts(open_tape: Callable[[str], TapeService]) -> AccountLinks:
         return AccountLinks(open_tape(ACCESS_PROJECTION.tapes), ProjectionRunner())
 
-    return MemoryCommandOptions(settings.memory, find_accounts)
+    return MemoryCommandOptions(settings.section(MemorySettings), find_accounts)
 
 
 OWN_COMMANDS: Mapping[str, OwnCommands] = MappingProxyType(
     {
-        "tape": OwnCommands("bubbot.features.search.shell", lambda settings: settings.search),
+        "tape": OwnCommands("bubbot.features.search.shell", lambda settings: settings.section(SearchSettings)),
         "memory": OwnCommands("bubbot.features.memory.shell", _memory_options),
-        "schedule": OwnCommands("bubbot.features.schedule.shell", lambda settings: settings.schedule),
-        "approvals": OwnCommands("bubbot.features.approvals.commands", lambda settings: settings.approvals),
+        "schedule": OwnCommands("bubbot.features.schedule.shell", lambda settings: settings.section(ScheduleSettings)),
+        "approvals": OwnCommands(
+            "bubbot.features.approvals.commands", lambda settings: settings.section(ApprovalSettings)
+        ),
         "access": OwnCommands("bubbot.features.access.shell", configured_people),
         "context": OwnCommands("bubbot.features.strategies.shell", _compare_deps),
         "why": OwnCommands("bubbot.features.why.shell", lambda _: None),

@@ -13,8 +13,13 @@ from typing import Any
 from bubbot import plugins
 from bubbot.app.budget import budget_settings
 from bubbot.features.budget.health import read_budget_health
+from bubbot.features.files.settings import FileSettings
+from bubbot.features.otel.settings import OtelSettings
 from bubbot.features.otel.state import read_otel_health
 from bubbot.features.schedule.health import read_schedule_health
+from bubbot.features.schedule.settings import ScheduleSettings
+from bubbot.features.shell.settings import ShellSettings
+from bubbot.features.web.settings import WebSettings
 from bubbot.plugins import FEATURE_GROUP
 from bubbot.ports.checks import Check, HomeReader
 from bubbot.ports.health import FeatureHealth, HealthContext
@@ -48,9 +53,9 @@ class Diagnostics:
 
 
 OWN_HEALTH = (
-    Diagnostics("schedule", lambda settings: settings.schedule, read_schedule_health),
+    Diagnostics("schedule", lambda settings: settings.section(ScheduleSettings), read_schedule_health),
     Diagnostics("budget", budget_settings, read_budget_health),
-    Diagnostics("otel", lambda settings: settings.otel, read_otel_health),
+    Diagnostics("otel", lambda settings: settings.section(OtelSettings), read_otel_health),
 )
 """The features of bubbot that report their health, in the order of their reports."""
 
@@ -70,16 +75,16 @@ def list_checks() -> list[Diagnostics]:
     from bubbot.gateway.quarantine import QUARANTINE_CHECKS
 
     return [
-        Diagnostics("schedule", lambda settings: settings.schedule, checks=SCHEDULE_CHECKS),
+        Diagnostics("schedule", lambda settings: settings.section(ScheduleSettings), checks=SCHEDULE_CHECKS),
         Diagnostics("access", checks=ACCESS_CHECKS),
         Diagnostics("quarantine", checks=QUARANTINE_CHECKS),
         Diagnostics("conversation", checks=CONVERSATION_CHECKS),
-        Diagnostics("files", lambda settings: settings.tools.files, checks=FILE_CHECKS),
+        Diagnostics("files", lambda settings: settings.section(FileSettings), checks=FILE_CHECKS),
         Diagnostics("budget", budget_settings, checks=BUDGET_CHECKS),
-        Diagnostics("web", lambda settings: settings.tools.web, checks=WEB_CHECKS),
-        Diagnostics("shell", lambda settings: settings.tools.shell, checks=SHELL_CHECKS),
+        Diagnostics("web", lambda settings: settings.section(WebSettings), checks=WEB_CHECKS),
+        Diagnostics("shell", lambda settings: settings.section(ShellSettings), checks=SHELL_CHECKS),
         Diagnostics("trace", lambda settings: settings.trace, checks=TRACE_CHECKS),
-        Diagnostics("otel", lambda settings: settings.otel, checks=OTEL_CHECKS),
+        Diagnostics("otel", lambda settings: settings.section(OtelSettings), checks=OTEL_CHECKS),
         *_installed_diagnostics(),
     ]
 

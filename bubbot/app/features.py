@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from bubbot.app.budget import budget_settings
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.guard import FeatureGuard, FeatureProblems, GuardTimeouts
-from bubbot.app.installed import FEATURES, feature_section
+from bubbot.app.installed import feature_section
 from bubbot.app.models import ModelSet
+from bubbot.app.own_features import FEATURES
 from bubbot.app.search import find_entries
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import BubbotError, ConfigError
@@ -21,31 +22,42 @@ from bubbot.feature import Apply, Feature, FeatureFactory, FindModel, Kernel
 from bubbot.features.access.links import AccountLinks
 from bubbot.features.access.service import ACCESS_TAPE
 from bubbot.features.agents.feature import agents_feature
+from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.approvals.facts import SESSION_TRACE_EVENTS
 from bubbot.features.approvals.feature import ApprovalsFeature
+from bubbot.features.approvals.settings import ApprovalSettings
 from bubbot.features.attachments.feature import Transcriber, attachments_feature
 from bubbot.features.attachments.intake import PdfText
+from bubbot.features.attachments.settings import AttachmentSettings
 from bubbot.features.budget.budget import NotifyOwner
 from bubbot.features.budget.feature import BudgetFeature
 from bubbot.features.conversation.feature import conversation_feature
 from bubbot.features.explain.feature import explain_feature
 from bubbot.features.files.feature import files_feature
+from bubbot.features.files.settings import FileSettings
 from bubbot.features.memory.changes import ZONE_EVENTS
 from bubbot.features.memory.feature import MemoryFeature
+from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.memory.shared_zone import SharedZones
 from bubbot.features.otel.feature import OtelConfig, OtelFeature
+from bubbot.features.otel.settings import OtelSettings
 from bubbot.features.replay.events import REPLAY_TAPE, REPLAYED
 from bubbot.features.replay.feature import replay_feature
 from bubbot.features.schedule.feature import ScheduleFeature
+from bubbot.features.schedule.settings import ScheduleSettings
 from bubbot.features.schedule.state import JOB_TEXT_EVENTS
 from bubbot.features.search.feature import search_feature
 from bubbot.features.shell.feature import ShellFeature
+from bubbot.features.shell.settings import ShellSettings
 from bubbot.features.strategies.feature import StrategiesFeature
+from bubbot.features.strategies.settings import ContextSettings
 from bubbot.features.topics.feature import topics_feature
 from bubbot.features.topics.names import RESERVED_PREFIXES
+from bubbot.features.topics.settings import TopicSettings
 from bubbot.features.usage.feature import usage_feature
 from bubbot.features.usage.reporter import UsageReporter
 from bubbot.features.web.feature import web_feature
+from bubbot.features.web.settings import WebSettings
 from bubbot.features.why.feature import why_feature
 from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.home import Home
@@ -168,10 +180,14 @@ class BotFeatures:
         own_events = (*JOB_TEXT_EVENTS, *ZONE_EVENTS, *SESSION_TRACE_EVENTS, REPLAYED)
         self._trace_events = (*own_events, *_list_session_events(factories))
         self._check_selector(settings)
-        self.schedule = ScheduleFeature(kernel, settings.schedule) if "schedule" in names else None
+        self.schedule = ScheduleFeature(kernel, settings.section(ScheduleSettings)) if "schedule" in names else None
         links = AccountLinks(kernel.open_tape(ACCESS_TAPE), kernel.projections)
         shared = SharedZones(kernel.open_tape, kernel.now, links)
-        self.memory = MemoryFeature(kernel.home, kernel.now, settings.memory, shared) if "memory" in names else None
+        self.memory = (
+            MemoryFeature(kernel.home, kernel.now, settings.section(MemorySettings), shared)
+            if "memory" in names
+            else None
+        )
         self.budget = (
             BudgetFeature(kernel, *budget_settings(settings), load_model=load_model, notify_owner=notify_owner)
             if "budget" in names
@@ -182,7 +198,7 @@ class BotFeatures:
         self.approvals = (
             ApprovalsFeature(
                 kernel,
-                settings.approvals,
+                settings.section(ApprovalSettings),
                 lambda: self._list_tools(),  # noqa: PLW0108 - each reload builds them anew
                 self.schedule.list_allowed if self.schedule else lambda _turn: (),
             )
@@ -202,23 +218,29 @@ class BotFeatures:
                 self._lasting[factory.name] = LastingFeature(feature, partial(feature_section, factory))
                 self._sections[factory.name] = section
         if self.memory:
-            self._lasting["memory"] = LastingFeature(self.memory.feature(), lambda settings: settings.memory)
+            self._lasting["memory"] = LastingFeature(
+                self.memory.feature(), lambda settings: settings.section(MemorySettings)
+            )
         if "strategies" in names:
             kept = StrategiesFeature(
                 kernel,
-                settings.context,
+                settings.section(ContextSettings),
                 find_entries=find_entries,
                 find_model=find_model,
                 strategies=strategies,
                 lessons=lessons,
                 passages=EmbeddingIndex(kernel.home / PASSAGES_FILE) if embeddings_are_installed() else None,
             )
-            self._lasting["strategies"] = LastingFeature(kept.feature(), lambda settings: settings.context)
+            self._lasting["strategies"] = LastingFeature(
+                kept.feature(), lambda settings: settings.section(ContextSettings)
+            )
         if self.schedule:
-            self._lasting["schedule"] = LastingFeature(self.schedule.feature(), lambda settings: settings.schedule)
+            self._lasting["schedule"] = LastingFeature(
+                self.schedule.feature(), lambda settings: settings.section(ScheduleSettings)
+            )
         if "shell" in names:
             self._lasting["shell"] = LastingFeature(
-                self.shell.feature(settings.tools.shell), lambda settings: settings.tools.shell
+                self.shell.feature(settings.section(ShellSettings)), lambda settings: settings.section(ShellSettings)
             )
         if self.budget:
             self._lasting["budget"] = LastingFeature(self.budget.feature(), budget_settings, self.budget.feature)
@@ -228,7 +250,9 @@ class BotFeatures:
             )
             self._lasting["otel"] = LastingFeature(otel.feature(), otel_config, otel.feature)
         if self.approvals:
-            self._lasting["approvals"] = LastingFeature(self.approvals.feature(), lambda settings: settings.approvals)
+            self._lasting["approvals"] = LastingFeature(
+                self.approvals.feature(), lambda settings: settings.section(ApprovalSettings)
+            )
 
     @property
     def lasting(self) -> Iterator[Feature]:
@@ -295,19 +319,21 @@ class BotFeatures:
                 bot_name=settings.bot.name,
             ),
             "search": search_feature,
-            "files": lambda: files_feature(self._home.path, settings.tools.files),
-            "agents": lambda: agents_feature(settings.agents, list_tools, self.strategies),
-            "topics": lambda: topics_feature(settings.topics, self._kernel.read_session),
+            "files": lambda: files_feature(self._home.path, settings.section(FileSettings)),
+            "agents": lambda: agents_feature(settings.section(AgentsSettings), list_tools, self.strategies),
+            "topics": lambda: topics_feature(settings.section(TopicSettings), self._kernel.read_session),
             "why": lambda: why_feature(self.strategies, settings.trace.address),
             "explain": lambda: explain_feature(
                 self._kernel.read_session, self._kernel.open_copy, settings.trace.address
             ),
             "replay": lambda: replay_feature(self._kernel, self.strategies, recompose),
             "usage": lambda: usage_feature(self._usage_reporter()),
-            "shell": lambda: self.shell.feature(settings.tools.shell),  # lasts; its tools follow the settings
-            "web": lambda: web_feature(settings.tools.web),
+            "shell": lambda: self.shell.feature(
+                settings.section(ShellSettings)
+            ),  # lasts; its tools follow the settings
+            "web": lambda: web_feature(settings.section(WebSettings)),
             "attachments": lambda: attachments_feature(
-                settings.attachments,
+                settings.section(AttachmentSettings),
                 self._kernel.texts,
                 Transcriber(transcriber.name, transcriber) if transcriber else None,
                 self.budget.meter.transcription if self.budget else None,
@@ -390,8 +416,8 @@ class BotFeatures:
 
     def _check_selector(self, settings: Settings) -> None:
         """Raise `ConfigError` if no context strategy has the configured name, or if it cannot be loaded."""
-        if settings.context.selector != AUTO_SELECTOR:
-            self.strategies.find(settings.context.selector)
+        if settings.section(ContextSettings).selector != AUTO_SELECTOR:
+            self.strategies.find(settings.section(ContextSettings).selector)
 
     def _usage_reporter(self) -> UsageReporter:
         kernel, budget = self._kernel, self.budget
@@ -413,7 +439,7 @@ class BotFeatures:
 
 def otel_config(settings: Settings) -> OtelConfig:
     """Return what the export of traces takes of these settings."""
-    return OtelConfig(settings.otel, settings.secrets(), settings.bot.name)
+    return OtelConfig(settings.section(OtelSettings), settings.secrets(), settings.bot.name)
 
 
 async def _prepare(name: str, feature: Feature, settings: Any) -> Apply:

@@ -8,6 +8,7 @@ from dataclasses import field
 from bubbot import plugins
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.guard import guard_strategy
+from bubbot.app.own_features import FEATURES, settings_schema
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import ConfigError, EntryInvalid
 from bubbot.feature import FeatureFactory
@@ -17,17 +18,10 @@ from bubbot.ports.command import CommandGroup
 from bubbot.ports.settings import SettingsSection
 from bubbot.records import dataclass
 from bubbot.runtime.context.strategy import ContextStrategies, ContextStrategy
-from bubbot.settings.loader import CORE_SCHEMA, FEATURE_NAME, Settings
+from bubbot.settings.loader import FEATURE_NAME, Settings
 from bubbot.tape.references import ReferenceRegistry, declared_references
 from bubbot.tape.store import SYSTEM_TAPE_PREFIX
 
-FEATURES = (
-    "conversation", "search", "topics", "why", "explain", "replay", "memory", "strategies", "usage", "attachments", "files", "schedule", "agents",
-    "budget", "web", "shell", "otel", "approvals",
-)  # fmt: skip
-"""The features of bubbot, in the order of their tools, prompts and middleware. Those of packages come before.
-
-Approvals are last: whatever others change in a call, it is decided as it will run."""
 STRATEGY_GROUP = "bubbot.context"
 COMMAND_GROUP = "bubbot.commands"
 OWN_WORDS = (
@@ -82,7 +76,7 @@ def load_feature(name: str) -> FeatureFactory:
         raise ConfigError(f"{label} is {type(factory).__name__}, not a FeatureFactory.")
     if factory.name != name:
         raise ConfigError(f"{label} makes a feature with another name: {factory.name!r}.")
-    if name in FEATURES or name == "channels" or hasattr(CORE_SCHEMA.model, name) or name in CORE_SCHEMA.sections:
+    if name in FEATURES or name in settings_schema().tables or hasattr(settings_schema().model, name):
         raise ConfigError(f"{label} has a name that bubbot uses itself.")
     if not FEATURE_NAME.fullmatch(name):
         raise ConfigError(f"{label} needs another name: small letters, digits and single underscores.")
@@ -167,4 +161,4 @@ def feature_section(factory: FeatureFactory, settings: Settings) -> SettingsSect
     """Return the settings of a package's feature: its section, which is loaded only if it is written, or its defaults."""
     if factory.settings is None:
         return None
-    return settings.section(factory.name) if factory.name in type(settings).model_fields else factory.settings()
+    return settings.section(factory.settings)

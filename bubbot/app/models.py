@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from bubbot import plugins
 from bubbot.errors import ConfigError
+from bubbot.features.attachments.settings import AttachmentSettings
 from bubbot.home import Home
 from bubbot.models.catalogue import keys, names, sizes
 from bubbot.models.lazy import LazyModel
@@ -255,7 +256,7 @@ def choose_transcriber(settings: Settings, home: Home, *, is_quarantined: bool =
     Raises:
         ConfigError: no model can have this name.
     """
-    name = settings.attachments.transcription
+    name = settings.section(AttachmentSettings).transcription
     if not name or (is_quarantined and has_address_of_backup(settings, name)):
         return None
     provider, plugin_names = name.partition("/")[0], plugins.list_names("bubbot.models")

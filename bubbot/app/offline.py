@@ -12,7 +12,10 @@ from zoneinfo import ZoneInfo
 
 from bubbot import __version__
 from bubbot.app.diagnostics import read_health
-from bubbot.app.stores import unused_clock
+from bubbot.app.stores import open_home_tape, unused_clock
+from bubbot.errors import ConfigError, StoreError
+from bubbot.features.access.service import ACCESS_TAPE
+from bubbot.features.access.state import ACCESS_PROJECTION
 from bubbot.gateway.health.snapshot import (
     BackupStatus,
     DatabaseStatus,
@@ -30,9 +33,11 @@ from bubbot.ports.checks import HomeReader
 from bubbot.ports.health import FeatureProblem, HealthContext, RuntimeLoad
 from bubbot.ports.store import CountsEntries
 from bubbot.settings.loader import Settings
+from bubbot.settings.sections import SQLITE_STORE, StoreSettings
 from bubbot.tape.entry import timestamp
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.handle import Clock
+from bubbot.tape.projection import read_projection
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
@@ -99,6 +104,18 @@ async def offline_snapshot(
         ),
         features=unowned_sections(settings),
     )
+
+
+async def has_grant(channel: str, home: Home, store_settings: StoreSettings) -> bool:
+    """Return true if somebody has a role on this channel, or if a fault, reported elsewhere, hides that."""
+    if store_settings.kind == SQLITE_STORE and not home.has_database:
+        return False
+    try:
+        async with open_home_tape(store_settings, home, ACCESS_TAPE) as tape:
+            state = await read_projection(ACCESS_PROJECTION, tape)
+    except (ConfigError, StoreError):
+        return True
+    return any(grant.fact.channel == channel for grant in state.grants)
 
 
 def blank_snapshot(settings: Settings, home: Home, now: Clock) -> HealthSnapshot:

@@ -25,6 +25,7 @@ from bubbot.app.turns import build_session_deps
 from bubbot.concurrency import run_uninterrupted
 from bubbot.errors import ChannelError, ChannelRefused, ConfigError, StoreError
 from bubbot.feature import Apply
+from bubbot.features.attachments.settings import AttachmentSettings
 from bubbot.features.conversation.commands import list_commands
 from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.gateway.manager import ShutdownTimeouts
@@ -157,7 +158,9 @@ class Reloader:
         """Build the plan. Raise `ConfigError` for the first error, with nothing left open."""
         app, tables = self._daemon.bot, self._channels(settings)
         settings.bot.read_persona()
-        models_changed = settings.model != self.current.model or settings.attachments != self.current.attachments
+        models_changed = settings.model != self.current.model or settings.section(
+            AttachmentSettings
+        ) != self.current.section(AttachmentSettings)
         is_quarantined = self._daemon.quarantine is not None
         models = (
             choose_models(

@@ -13,6 +13,8 @@ from bubbot.app.guard import GuardedIntake
 from bubbot.app.models import ModelSet
 from bubbot.errors import ModelError
 from bubbot.feature import Feature, FindModel
+from bubbot.features.attachments.settings import AttachmentSettings
+from bubbot.features.strategies.settings import ContextSettings
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.gateway.directory import ChannelDirectory
@@ -140,11 +142,11 @@ def _chain_intakes(features: Sequence[Feature]) -> TakesAttachments:
 
 def _context_policy(settings: Settings, features: Sequence[Feature], host: BotFeatures) -> ContextPolicy:
     return ContextPolicy(
-        settings.context.selector,
+        settings.section(ContextSettings).selector,
         PromptSettings(settings.bot.name, settings.bot.read_persona()),
         sections=[section for feature in features for section in feature.prompt],
         rules=[rule for feature in features for rule in feature.rules],
-        images=MAX_IMAGES if settings.attachments.images else 0,
+        images=MAX_IMAGES if settings.section(AttachmentSettings).images else 0,
         strategies=host.strategies,
         on_strategy_failure=host.problems.record_strategy,
         choices=[feature.choose_selector for feature in features if feature.choose_selector],

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
+from bubbot.app.settings import find_attachment_limit
 from bubbot.app.tapes import new_id, now
 from bubbot.cli.arguments import add_json_option, usage_error
 from bubbot.cli.chat_connection import with_chat
@@ -208,7 +209,7 @@ def _check_name(name: str) -> None:
 
 def _read_attachment(name: str, setup: CommandSetup) -> SentFile:
     """Read a file to send. Raises `ConfigError` if it cannot be read, or is larger than the bot takes."""
-    limit = setup.settings.attachments.max_bytes
+    limit = find_attachment_limit(setup.settings)
     data = _read_stdin(limit) if name == STDIN else _read_file(name, limit, setup.home)
     # Imported here: most questions have no files.
     from mimetypes import guess_type

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from bubbot import log
-from bubbot.app.extensions import EXTENSIONS
 from bubbot.app.models import has_address_of_backup, keyless_models
+from bubbot.app.settings import load_with_missing_secrets
 from bubbot.app.stores import refuse_unusable_database
 from bubbot.app.tapes import new_id, now
 from bubbot.cli.init_service import NO_SERVICE, SERVICE_KINDS, RequestedService, choose_home
@@ -35,7 +35,7 @@ from bubbot.ops.onboarding.write import write
 from bubbot.ports.channel import Channel
 from bubbot.settings.environment import environment_secrets, read_variables, read_zone_variable
 from bubbot.settings.language import read_language
-from bubbot.settings.loader import Settings, load_with_missing_secrets
+from bubbot.settings.loader import Settings
 from bubbot.settings.sections import SQLITE_STORE
 from bubbot.settings.sources import MissingSecret, read_secret
 from bubbot.tape.entry import timestamp
@@ -266,13 +266,13 @@ class _InitCommand:
             self.console.tell(self.console.say("init_written", path=path))
         for path in backups:
             self.console.tell(self.console.say("init_backup", path=path))
-        return load_with_missing_secrets(home=self._home.path, config=existing.path, extensions=EXTENSIONS)
+        return load_with_missing_secrets(home=self._home.path, config=existing.path)
 
     def _check(self, candidate: Path) -> None:
         """Raise `ConfigError` if a configuration does not load, or an adapter refuses its keys."""
         missing = {secret.setting for secret in self._existing.settings.missing_secrets}
         try:
-            settings = load_with_missing_secrets(home=self._home.path, config=candidate, extensions=EXTENSIONS)
+            settings = load_with_missing_secrets(home=self._home.path, config=candidate)
             if any(secret.setting not in missing for secret in settings.missing_secrets):
                 settings.require_secrets()
             for name, table in settings.channels.items():

@@ -8,13 +8,13 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from bubbot import log
-from bubbot.app.extensions import EXTENSIONS
+from bubbot.app.settings import load, load_with_missing_secrets
 from bubbot.cli.arguments import decode_text
 from bubbot.errors import UsageError
 from bubbot.home import Home
 from bubbot.records import dataclass
 from bubbot.settings.environment import default_home, environment_secrets, terminal_style
-from bubbot.settings.loader import Settings, load, load_with_missing_secrets
+from bubbot.settings.loader import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +38,18 @@ class CommandSetup:
 
     def read_settings(self) -> Settings:
         """Read the settings again from their sources. Raises `ConfigError`."""
-        return load(home=self.home.path, config=self.config, extensions=EXTENSIONS)
+        return load(home=self.home.path, config=self.config)
 
     def read_settings_without_secrets(self) -> Settings:
         """Read the settings again, without the secrets whose files cannot be used."""
-        return load_with_missing_secrets(home=self.home.path, config=self.config, extensions=EXTENSIONS)
+        return load_with_missing_secrets(home=self.home.path, config=self.config)
 
 
 def load_setup(args: argparse.Namespace, *, quiet: bool = True) -> CommandSetup:
     """Load the settings and set up the log; if `quiet`, the level `info` shows warnings only."""
     home = Home(getattr(args, "home", None) or default_home())
     config: Path | None = getattr(args, "config", None)
-    settings = load_with_missing_secrets(home=home.path, config=config, extensions=EXTENSIONS)
+    settings = load_with_missing_secrets(home=home.path, config=config)
     setup = CommandSetup(settings, home, config, getattr(args, "json", False), is_plain(args))
     level, log_format = setup.settings.log.level, setup.settings.log.format
     secrets = (*setup.settings.secrets(), *environment_secrets())

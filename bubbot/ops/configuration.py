@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bubbot.app.extensions import EXTENSIONS
+from bubbot.app.own_features import settings_schema
+from bubbot.app.settings import load_with_missing_secrets
 from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.ops.onboarding.changes import PendingEdits, apply_edits, new_secrets
@@ -19,7 +20,7 @@ from bubbot.ops.onboarding.write import write
 from bubbot.ports.settings import SettingValue, format_setting
 from bubbot.settings.channels import split_channel_settings
 from bubbot.settings.environment import ENVIRONMENT_PREFIX, SECRET_KEY, read_variables
-from bubbot.settings.loader import CORE_SCHEMA, Settings, load_with_missing_secrets
+from bubbot.settings.loader import Settings
 
 HIDDEN = "[secret]"
 """What is printed in place of a secret."""
@@ -145,7 +146,7 @@ class ConfigEditor:
     def _load(self, candidate: Path) -> Settings:
         missing = {secret.setting for secret in self.existing.settings.missing_secrets}
         try:
-            settings = load_with_missing_secrets(home=self._home.path, config=candidate, extensions=EXTENSIONS)
+            settings = load_with_missing_secrets(home=self._home.path, config=candidate)
             if any(secret.setting not in missing for secret in settings.missing_secrets):
                 settings.require_secrets()
             known = {section.name for section in self.existing.settings.unowned_sections}
@@ -205,7 +206,7 @@ def is_secret(table: Table, key: str) -> bool:
     """Return true if a setting is a secret."""
     if table[0] == "channels":
         return SECRET_KEY.search(key) is not None and not key.endswith("_file")
-    return CORE_SCHEMA.is_secret((*table, key))
+    return settings_schema().is_secret((*table, key))
 
 
 def _readings(text: str) -> Iterator[Value]:

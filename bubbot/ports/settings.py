@@ -145,9 +145,18 @@ Names = Annotated[list[str], BeforeValidator(split_items)]
 
 
 class SettingsSection(BaseModel):
-    """A table of the settings. Its validator is built when such a table is read: few are written."""
+    """A table of the settings. Its validator is built when such a table is read: few are written.
+
+    Attributes:
+        renamed_keys: the new key of each old one, which still works.
+        named_tables: the tables within it that people name, such as `channels.<name>`.
+        needs_restart: a change takes effect at the next start, not at a reload.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
+    renamed_keys: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    named_tables: ClassVar[Mapping[str, type[SettingsSection]]] = MappingProxyType({})
+    needs_restart: ClassVar[bool] = False
 
     @classmethod
     def describe_wrong_value(cls, value: object, expected: str) -> str:

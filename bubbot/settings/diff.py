@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from pydantic import SecretStr
 
+from bubbot.ports.settings import nested_sections
 from bubbot.records import dataclass
 from bubbot.settings.loader import Settings
 
@@ -21,11 +22,10 @@ RESTART_REQUIRED = frozenset(
         "health",
         "server",
         "trace",
-        "search",
         "log.format",
     }
 )
-"""Keys, and entire sections, that are read once, at the start. A reload applies all others."""
+"""Keys, and entire sections of bubbot itself, that are read once, at the start; features declare theirs. A reload applies all others."""
 MAX_SHOWN_VALUE = 200
 """Characters of a value in a fact; a longer one (a persona) is cut."""
 
@@ -52,6 +52,7 @@ def compare(old: Settings, new: Settings, fixed: Collection[str] = ()) -> Settin
         new: the settings after.
         fixed: sections of installed features that take effect at the next start only.
     """
+    fixed = _list_fixed(old, fixed)
     before, after = dict(_leaves(old)), dict(_leaves(new))
     before, after = dict(_defaults_missing_in(old, new)) | before, dict(_defaults_missing_in(new, old)) | after
     keys = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
@@ -64,7 +65,14 @@ def compare(old: Settings, new: Settings, fixed: Collection[str] = ()) -> Settin
 def _defaults_missing_in(settings: Settings, other: Settings) -> Iterator[tuple[str, Any]]:
     """Yield the defaults of sections that only the other settings have: those of an installed feature."""
     for section in type(other).model_fields.keys() - type(settings).model_fields.keys():
-        yield from _nested_leaves(dict(type(other.section(section))()), section)
+        yield from _nested_leaves(dict(type(getattr(other, section))()), section)
+
+
+def _list_fixed(settings: Settings, fixed: Collection[str]) -> frozenset[str]:
+    """Add the sections that say themselves that they are read once, at the start."""
+    return frozenset(fixed) | {
+        name for name, section in nested_sections(type(settings)).items() if section.needs_restart
+    }
 
 
 def is_restart_required(key: str, fixed: Collection[str] = ()) -> bool:
@@ -75,6 +83,7 @@ def is_restart_required(key: str, fixed: Collection[str] = ()) -> bool:
 
 def apply_reloadable(old: Settings, new: Settings, fixed: Collection[str] = ()) -> Settings:
     """Return the new settings, except those that take effect at the next start."""
+    fixed = _list_fixed(old, fixed)
     retained: dict[str, Any] = {section: getattr(old, section) for section in fixed if hasattr(old, section)}
     for name in RESTART_REQUIRED:
         section, _, key = name.partition(".")

@@ -5,9 +5,9 @@ Later sources win: the file, then credentials, then the environment.
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, get_args
+from typing import Any, Self, TypeVar, get_args
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -22,16 +22,6 @@ from pydantic import (
 )
 
 from bubbot.errors import ConfigError
-from bubbot.features.agents.settings import AgentsSettings
-from bubbot.features.approvals.settings import ApprovalSettings
-from bubbot.features.attachments.settings import AttachmentSettings
-from bubbot.features.budget.settings import BUDGET_TABLES, BudgetSettings
-from bubbot.features.memory.settings import MemorySettings
-from bubbot.features.otel.settings import OtelSettings
-from bubbot.features.schedule.settings import ScheduleSettings
-from bubbot.features.search.settings import SearchSettings
-from bubbot.features.strategies.settings import ContextSettings
-from bubbot.features.topics.settings import TopicSettings
 from bubbot.ports.settings import (
     Keys,
     Name,
@@ -68,12 +58,13 @@ from bubbot.settings.sources import (
     read_text,
     read_toml,
 )
-from bubbot.settings.values import Language, OptionalPath, Zone, check_selector
+from bubbot.settings.values import Language, OptionalPath, Zone
 
 FEATURE_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 """The names of features and of their sections: variables hold them, in capitals, before two underscores."""
 MIN_TOKEN_CHARS = 16
 """Characters of the owner's token; a shorter one can be guessed."""
+S = TypeVar("S", bound=SettingsSection)
 MAX_PERSONA_BYTES = 256_000
 """The largest persona file, in bytes."""
 
@@ -136,22 +127,12 @@ class Settings(BaseModel):
 
     bot: BotSettings = BotSettings.model_construct()
     model: ModelSettings = ModelSettings.model_construct()
-    context: ContextSettings = ContextSettings.model_construct()
-    memory: MemorySettings = MemorySettings.model_construct()
     store: StoreSettings = StoreSettings.model_construct()
     tools: ToolSettings = ToolSettings.model_construct()
-    approvals: ApprovalSettings = ApprovalSettings.model_construct()
-    attachments: AttachmentSettings = AttachmentSettings.model_construct()
-    schedule: ScheduleSettings = ScheduleSettings.model_construct()
-    agents: AgentsSettings = AgentsSettings.model_construct()
-    budget: BudgetSettings = BudgetSettings.model_construct()
-    search: SearchSettings = SearchSettings.model_construct()
-    topics: TopicSettings = TopicSettings.model_construct()
     http: HttpSettings = HttpSettings.model_construct()
     health: HealthSettings = HealthSettings.model_construct()
     server: ServerSettings = ServerSettings.model_construct()
     trace: TraceSettings = TraceSettings.model_construct()
-    otel: OtelSettings = OtelSettings.model_construct()
     log: LogSettings = LogSettings.model_construct()
     # Not parsed here: see `settings.channels`; each adapter knows its own keys. Not in `repr`: it holds tokens.
     channels: dict[str, dict[str, Any]] = Field(default={}, repr=False)
@@ -180,12 +161,13 @@ class Settings(BaseModel):
         """The sections of features that are not installed, which are not read."""
         return self._unowned_sections
 
-    def section(self, name: str) -> SettingsSection:
-        """Return a section by its name. Raise `ConfigError` if there is none."""
-        section = getattr(self, name, None)
-        if not isinstance(section, SettingsSection):
-            raise ConfigError(f"[{name}] is not a section of the settings.")
-        return section
+    def section(self, kind: type[S]) -> S:
+        """Return the section of a feature by its class; its defaults if these settings were loaded without it."""
+        sections = (getattr(self, name) for name in type(self).model_fields)
+        for section in (inner for outer in sections for inner in (outer, *_inner_sections(outer))):
+            if isinstance(section, kind):
+                return section
+        return kind()
 
     def missing_secret(self, *setting: str) -> MissingSecret | None:
         """Find a missing secret by its section and key."""
@@ -225,18 +207,32 @@ class Settings(BaseModel):
         return (*secrets, *_secrets_in(self.channels))
 
 
+def _inner_sections(section: object) -> Iterator[SettingsSection]:
+    """Yield the sections within a section."""
+    if isinstance(section, SettingsSection):
+        yield from (getattr(section, name) for name in nested_sections(type(section)))
+
+
 @dataclass(frozen=True, slots=True)
-class SettingsExtensions:
-    """What installed packages add to the settings. Each is called only if the settings name what bubbot itself lacks.
+class SettingProblem:
+    """A value that a feature cannot use.
 
     Attributes:
-        find_sections: returns the sections of installed features by name; None for one whose package is broken: what is
-            written there is not read.
-        list_selectors: returns the names of installed context strategies.
+        path: the setting.
+        predicate: what is wrong, after the name of the setting.
     """
 
-    find_sections: Callable[[], Mapping[str, type[SettingsSection] | None]] = dict
-    list_selectors: Callable[[], Collection[str]] = tuple
+    path: Keys
+    predicate: str
+
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def _add_fields(model: type[M], sections: Mapping[str, type[SettingsSection]]) -> type[M]:
+    """Return a subclass of a model with sections as further fields."""
+    fields: dict[str, Any] = {name: (section, section.model_construct()) for name, section in sections.items()}
+    return create_model(model.__name__, __base__=model, __doc__=model.__doc__, **fields) if fields else model
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,9 +250,12 @@ class SettingsSchema:
     def extend(self, sections: Mapping[str, type[SettingsSection] | None]) -> Self:
         """Return a schema with further sections, each with defaults for all its keys; None: ignored."""
         known = {name: model for name, model in sections.items() if model is not None}
-        fields: dict[str, Any] = {name: (model, model()) for name, model in known.items()}
-        model = create_model("Settings", __base__=self.model, **fields) if fields else self.model
-        return type(self)(model, self.ignored | (sections.keys() - known.keys()))
+        outer: dict[str, type[SettingsSection]] = {name: model for name, model in known.items() if "." not in name}
+        for path, model in known.items():
+            name, _, key = path.partition(".")
+            if key:
+                outer[name] = _add_fields(outer.get(name) or self.sections[name], {key: model})
+        return type(self)(_add_fields(self.model, outer), self.ignored | (sections.keys() - known.keys()))
 
     @property
     def sections(self) -> Mapping[str, type[SettingsSection]]:
@@ -274,6 +273,11 @@ class SettingsSchema:
     def tables(self) -> tuple[str, ...]:
         """The names of all sections."""
         return (*self.sections, "channels")
+
+    @property
+    def renamed_keys(self) -> Mapping[str, Mapping[str, str]]:
+        """The new key of each old one, by section."""
+        return {name: model.renamed_keys for name, model in self.sections.items()}
 
     def type_of(self, path: Keys) -> object:
         """Return the type of a setting; None if there is no such setting."""
@@ -304,14 +308,27 @@ CORE_SCHEMA = SettingsSchema(Settings)
 """The settings of bubbot itself."""
 
 
-def describe_settings() -> Iterator[SettingDescription]:
+@dataclass(frozen=True, slots=True)
+class SettingsExtensions:
+    """What features add to the settings.
+
+    Attributes:
+        schema: the sections of bubbot with those of its features.
+        find_sections: returns the sections of installed features by name; None for one whose package is broken: what is
+            written there is not read. Called only if the settings name a section that bubbot lacks.
+        find_problems: returns values that no type shows to be wrong, such as a strategy that nobody installed.
+    """
+
+    schema: SettingsSchema = CORE_SCHEMA
+    find_sections: Callable[[], Mapping[str, type[SettingsSection] | None]] = dict
+    find_problems: Callable[[Settings], Iterable[SettingProblem]] = lambda _: ()
+
+
+def describe_settings(schema: SettingsSchema) -> Iterator[SettingDescription]:
     """Yield every setting in the order of the reference; the tables of channels appear as `channels.<name>`."""
-    named = {"budget": BUDGET_TABLES}
-    tables = {
-        name: kind
-        for section, model in CORE_SCHEMA.sections.items()
-        for name, kind in {section: model, **named.get(section, {})}.items()
-    }
+    tables: dict[str, type[SettingsSection]] = {}
+    for section, model in schema.sections.items():
+        tables |= {section: model, **{f"{section}.{name}": inner for name, inner in model.named_tables.items()}}
     tables |= {"channels.<name>": ChannelSettings, "channels.<name>.guilds.<id>": GuildSettings}
     for section, model in tables.items():
         yield from describe_table(section, model)
@@ -359,7 +376,7 @@ def _load(
     """Read every source. The settings are None if a value is invalid, which is then one of the problems."""
     path = config or home / "config.toml"
     tables = read_toml(path, is_required=config is not None)
-    schema = CORE_SCHEMA
+    schema = extensions.schema
     if not {*tables, *_variable_sections()} <= {*schema.tables}:
         schema = schema.extend(extensions.find_sections())
     unowned = tuple(_find_unowned(schema, tables, path))
@@ -371,7 +388,9 @@ def _load(
 
     def read(tables: Mapping[str, Any], origin: Callable[[Keys], str]) -> dict[Keys, SourcedValue]:
         known = {name: table for name, table in tables.items() if name not in schema.ignored}
-        leaves, found = rename_keys(flatten(known, origin, sections=schema.tables, problems=problems), problems)
+        leaves, found = rename_keys(
+            flatten(known, origin, sections=schema.tables, problems=problems), schema.renamed_keys, problems
+        )
         renamed.extend(found)
         return leaves
 
@@ -404,10 +423,10 @@ def _load(
     if len(problems) > count:
         return None, problems, missing
     settings = schema.model.model_construct(**sections)
-    try:
-        check_selector(settings.context.selector, extensions.list_selectors)
-    except ConfigError as error:
-        problems.append(f"{leaves['context', 'selector'].origin}: [context] selector is {error}.")
+    problems += [
+        f"{leaves[problem.path].origin}: {format_setting(problem.path)} {problem.predicate}."
+        for problem in extensions.find_problems(settings)
+    ]
     settings._renamed_settings = tuple(renamed)  # noqa: SLF001 - its own
     settings._unowned_sections = unowned  # noqa: SLF001 - its own
     return settings, problems, missing

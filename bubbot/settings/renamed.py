@@ -12,17 +12,8 @@ from bubbot.ports.settings import Keys, format_setting
 from bubbot.records import dataclass
 from bubbot.settings.sources import SourcedValue
 
-_CHANNEL_KEYS = MappingProxyType(
-    {"called": "trigger_names", "always": "respond_to_all", "listen": "record_only"}  # also in tables of `guilds`
-)
-RENAMED_KEYS: Mapping[str, Mapping[str, str]] = MappingProxyType(
-    {
-        "budget": {"dollar": "usd_rate", "cheaper": "fallback_models", "answer_tokens": "reserved_output_tokens"},
-        "schedule": {"endless": "min_unbounded_interval", "failures": "max_failures", "per_chat": "max_jobs_per_chat"},
-        "channels": _CHANNEL_KEYS,
-    }
-)
-"""By section: the new key of each old one."""
+CHANNEL_KEYS = MappingProxyType({"called": "trigger_names", "always": "respond_to_all", "listen": "record_only"})
+"""The new key of each old one in the tables of channels, and of guilds within them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +37,13 @@ class RenamedSetting:
 
 
 def rename_keys(
-    leaves: dict[Keys, SourcedValue], problems: list[str]
+    leaves: dict[Keys, SourcedValue], renamed_keys: Mapping[str, Mapping[str, str]], problems: list[str]
 ) -> tuple[dict[Keys, SourcedValue], list[RenamedSetting]]:
     """Put the values of one source under today's names.
 
     Args:
         leaves: the values by path.
+        renamed_keys: the new key of each old one, by section; those of channels are known here.
         problems: receives a sentence for each setting that is there under both names.
 
     Returns:
@@ -61,7 +53,7 @@ def rename_keys(
     current: dict[Keys, SourcedValue] = {}
     for path, written in leaves.items():
         leaf = SourcedValue(_parse_servers(path, written.value), written.origin)
-        found = list(_renames_within(path, leaf))
+        found = list(_renames_within(path, leaf, {**renamed_keys, "channels": CHANNEL_KEYS}))
         renamed += found
         problems += [
             f"{leaf.origin}: {format_setting(one.old)} and {one.new[-1]} are both set: keep {one.new[-1]}."
@@ -73,15 +65,17 @@ def rename_keys(
     return current, renamed
 
 
-def _renames_within(path: Keys, leaf: SourcedValue) -> Iterator[RenamedSetting]:
+def _renames_within(
+    path: Keys, leaf: SourcedValue, renamed_keys: Mapping[str, Mapping[str, str]]
+) -> Iterator[RenamedSetting]:
     """Yield the old names in a path, or in the tables of Discord servers at it."""
-    new = RENAMED_KEYS.get(path[0], {}).get(path[-1])
+    new = renamed_keys.get(path[0], {}).get(path[-1])
     if new is not None and len(path) == (3 if path[0] == "channels" else 2):
         yield RenamedSetting(path, (*path[:-1], new), leaf.origin, leaf.value)
     for server, table in _server_tables(path, leaf.value):
-        for key in filter(_CHANNEL_KEYS.__contains__, table):
+        for key in filter(CHANNEL_KEYS.__contains__, table):
             old = (*path, server, key)
-            yield RenamedSetting(old, (*old[:-1], _CHANNEL_KEYS[key]), leaf.origin, table[key])
+            yield RenamedSetting(old, (*old[:-1], CHANNEL_KEYS[key]), leaf.origin, table[key])
 
 
 def _server_tables(path: Keys, value: object) -> list[tuple[str, Mapping[str, object]]]:
@@ -102,7 +96,7 @@ def _with_new_keys(path: Keys, value: object) -> object:
     tables = _server_tables(path, value)
     if not tables or not isinstance(value, Mapping):
         return value
-    new = {server: {_CHANNEL_KEYS.get(key, key): item for key, item in table.items()} for server, table in tables}
+    new = {server: {CHANNEL_KEYS.get(key, key): item for key, item in table.items()} for server, table in tables}
     return {server: new.get(str(server), table) for server, table in value.items()}
 
 

@@ -5,9 +5,6 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from bubbot.features.files.settings import FileSettings
-from bubbot.features.shell.settings import ShellSettings
-from bubbot.features.web.settings import WebSettings
 from bubbot.ports.settings import (
     AdapterSettings,
     Name,
@@ -176,9 +173,6 @@ class ToolSettings(SettingsSection):
         le=1_000_000,
         description="Estimated tokens of tool schemas in a request at most; the model finds the other tools by words.",
     )
-    web: WebSettings = WebSettings.model_construct()
-    files: FileSettings = FileSettings.model_construct()
-    shell: ShellSettings = ShellSettings.model_construct()
 
 
 class HttpSettings(SettingsSection):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -10,9 +9,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import AfterValidator, BeforeValidator, SecretStr
 
-from bubbot.errors import ConfigError
-from bubbot.ports.settings import AUTO_SELECTOR, blank_to_none, matches, quote_value
-from bubbot.ports.text import did_you_mean
+from bubbot.ports.settings import blank_to_none, matches
 
 DAY_SECONDS = 86400.0
 """The longest time limit, in seconds."""
@@ -44,28 +41,6 @@ def _check_host(address: str | None) -> str | None:
     except ValueError:
         raise ValueError("a web address with a host and, if it has one, a port up to 65535") from None
     return address
-
-
-def check_selector(name: str, list_installed: Callable[[], Collection[str]] = tuple) -> None:
-    """Check the name of a context strategy. Raise `ConfigError`, whose text follows "selector is".
-
-    Args:
-        name: of the strategy.
-        list_installed: returns the selectors of features and the names of installed strategies; called only for a name that is not
-            the kernel's.
-    """
-    if name == AUTO_SELECTOR:
-        return
-    # Imported here: every command reads the settings, and few homes name a strategy.
-    from bubbot.runtime.context.strategy import KERNEL_STRATEGIES
-
-    if any(strategy.matches(name) for strategy in KERNEL_STRATEGIES.own):
-        return
-    installed = list_installed()
-    if name.partition(":")[0] not in installed:
-        names = dict.fromkeys((AUTO_SELECTOR, *KERNEL_STRATEGIES.selectors, *installed))
-        hint = did_you_mean(name, names, before="; ")
-        raise ConfigError(f"{quote_value(name)}, but must be one of {', '.join(names)}{hint}")
 
 
 OptionalPath = Annotated[Path | None, BeforeValidator(blank_to_none)]

@@ -15,6 +15,7 @@ import aiohttp
 import pytest
 
 from bubbot.app.bot import PortWrappers, open_app
+from bubbot.app.settings import make_settings
 from bubbot.app.tapes import new_id, now
 from bubbot.cli.chat_service import chat_service
 from bubbot.features.approvals.settings import ApprovalSettings
@@ -26,7 +27,7 @@ from bubbot.server.api import Api
 from bubbot.server.completions import TAINTED_HEADER, Completions
 from bubbot.server.network import NetworkSettings, serve_network
 from bubbot.server.remote import RemoteChannel
-from bubbot.settings.loader import ModelSettings, Settings
+from bubbot.settings.loader import ModelSettings
 from channels.terminal.view import render_markdown
 from tests.approving import acting_tools, approving
 from tests.fakes.discord_sending import outgoing
@@ -75,7 +76,7 @@ async def completing(
     wrappers = PortWrappers(
         channel=channel, model=lambda _: Played(*steps), tools=acting_tools(lambda _name, _text: None)
     )
-    settings = Settings(model=ModelSettings(name="scripted"), approvals=ApprovalSettings())
+    settings = make_settings(ApprovalSettings(), model=ModelSettings(name="scripted"))
     async with AsyncExitStack() as stack:
         app = await stack.enter_async_context(open_app(settings, Home(home), wrappers=wrappers))
         await app.recover_all()

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from bubbot import plugins
+from bubbot.app.own_features import settings_schema
+from bubbot.app.settings import describe_settings
 from bubbot.ops.onboarding.edit import format_toml
 from bubbot.ports.channel import Channel, ChannelAdapter
 from bubbot.ports.settings import AdapterSettings
-from bubbot.settings.loader import CORE_SCHEMA, describe_settings
 from bubbot.settings.sections import SettingDescription, describe_table
 from tests.docs.pages import ROOT
 
@@ -62,7 +63,7 @@ def write_example() -> str:
     tables = {(setting.section, setting.key): setting.description for setting in settings if setting.default == {}}
     lines = list(_comment(_INTRODUCTION))
     for section, keys in groupby(settings, lambda setting: setting.section):
-        core = CORE_SCHEMA.sections.get(section)
+        core = settings_schema().sections.get(section)
         parent, _, key = re.sub(r"\.<\w+>$", "", section).rpartition(".")
         if core is not None:
             about = re.sub(r"^`.*?`: ", "", " ".join((core.__doc__ or "").split()))

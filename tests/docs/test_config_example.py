@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from bubbot.app.settings import load, make_settings
 from bubbot.models import scripted
 from bubbot.ports.model import ModelOptions, ModelReply, ModelRequest
 from bubbot.settings.channels import ChannelSettings, GuildSettings, split_channel_settings
-from bubbot.settings.loader import Settings, load
 from tests.docs.settings_pages import EXAMPLE, REFERENCE, all_settings, channel_adapters, write_example, write_reference
 
 pytestmark = pytest.mark.usefixtures("no_settings_from_outside")
@@ -72,7 +72,7 @@ def test_what_has_no_default_says_so_in_the_example() -> None:
 
 
 def test_the_example_as_it_is_changes_nothing(tmp_path: Path) -> None:
-    assert load(home=tmp_path, config=EXAMPLE) == Settings()
+    assert load(home=tmp_path, config=EXAMPLE) == make_settings()
 
 
 def test_the_example_switched_on_loads(tmp_path: Path) -> None:

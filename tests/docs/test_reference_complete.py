@@ -15,6 +15,7 @@ import pytest
 from bubbot import errors
 from bubbot.app.bot import Bot, open_app
 from bubbot.app.events import OWN_REFERENCES
+from bubbot.app.settings import make_settings
 from bubbot.app.strategies import SELECTORS
 from bubbot.cli.main import COMMANDS, EXIT_CODES, CommandParser, load_command
 from bubbot.errors import BubbotError
@@ -277,12 +278,8 @@ async def test_what_a_bot_really_writes_is_in_the_reference(tmp_path: Path) -> N
 
 
 async def test_the_tools_of_the_bot_are_those_the_reference_is_checked_for(tmp_path: Path) -> None:
-    on = ToolSettings(
-        web=WebSettings(enabled=True),
-        files=FileSettings(enabled=True),
-        shell=ShellSettings(enabled=True, sandbox="none"),
-    )
-    settings = Settings(model=ModelSettings(name="scripted"), tools=on)
+    on = WebSettings(enabled=True), FileSettings(enabled=True), ShellSettings(enabled=True, sandbox="none")
+    settings = make_settings(*on, model=ModelSettings(name="scripted"))
     async with open_app(settings, Home(tmp_path / "home"), channel_settings={"write": lambda _: None}) as app:
         result = await app.ask(
             Inbound("stdin", "1", "default", Sender("0", "owner"), ",help all", "2026-11-21T20:21:00Z")

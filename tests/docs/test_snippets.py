@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.app.extensions import EXTENSIONS
+from bubbot.app.settings import load_with_missing_secrets
 from bubbot.home import Home
 from bubbot.ops.configuration import ConfigEditor
 from bubbot.ops.onboarding.existing import NEW_FILE
-from bubbot.settings.loader import load_with_missing_secrets
 from tests.docs.pages import ROOT, Block, blocks, pages
 
 ANSWERED = """\
@@ -49,7 +48,7 @@ COMMANDS = {
 def test_a_snippet_can_be_appended_to_the_file_of_init(block: Block, tmp_path: Path) -> None:
     answered = "" if block.page == REFERENCE else ANSWERED
     (tmp_path / "config.toml").write_text(f"{NEW_FILE}\n{answered}\n{block.text}", encoding="utf-8")
-    load_with_missing_secrets(home=tmp_path, extensions=EXTENSIONS)
+    load_with_missing_secrets(home=tmp_path)
 
 
 @pytest.mark.parametrize("page", COMMANDS, ids=lambda page: str(page.relative_to(ROOT)))

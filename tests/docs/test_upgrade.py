@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from bubbot.settings.renamed import RENAMED_KEYS
+from bubbot.app.own_features import settings_schema
+from bubbot.settings.renamed import CHANNEL_KEYS
 from tests.docs.pages import ROOT, read_source
 
 PAGE = (ROOT / "docs" / "howto" / "upgrade.md").read_text(encoding="utf-8")
@@ -21,7 +22,7 @@ def rows(heading: str) -> list[tuple[str, ...]]:
 
 def test_the_renamed_settings_are_on_the_page() -> None:
     found = {(old.strip("`"), new.strip("`")) for _, old, new in rows("section | old | new")}
-    assert found == {pair for keys in RENAMED_KEYS.values() for pair in keys.items()}
+    assert found == {pair for keys in (*settings_schema().renamed_keys.values(), CHANNEL_KEYS) for pair in keys.items()}
 
 
 @pytest.mark.parametrize(("old", "new"), rows("old module | new module"))

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from bubbot.app.bot import PortWrappers, open_app
-from bubbot.app.installed import FEATURES
+from bubbot.app.own_features import FEATURES
+from bubbot.app.settings import load
 from bubbot.home import Home
 from bubbot.ports.channel import Channel, MessagePart, Receipt
 from bubbot.ports.model import Model, ModelEvent, ModelRequest
 from bubbot.ports.tool import INSIDE, NoArgs, Tool, tool
 from bubbot.ports.turn import Turn
-from bubbot.settings.loader import load
 from bubbot.tape.store import Batch, ResetBatch, TapeStore
 
 

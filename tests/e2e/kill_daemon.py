@@ -20,6 +20,7 @@ from typing import Any
 
 from bubbot.app.bot import PortWrappers
 from bubbot.app.daemon import open_daemon
+from bubbot.app.settings import load
 from bubbot.cli.chat_service import chat_service
 from bubbot.gateway import live
 from bubbot.gateway.manager import ShutdownTimeouts
@@ -40,7 +41,6 @@ from bubbot.ports.channel import (
 from bubbot.ports.tool import Tool
 from bubbot.server.api import Api
 from bubbot.server.local import serve_socket
-from bubbot.settings.loader import load
 from channels.discord.backfill import Backfill
 from tests.e2e import forked
 from tests.e2e.hurried import hurry

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from bubbot.app.bot import Bot, PortWrappers, open_app
+from bubbot.app.settings import make_settings
 from bubbot.app.tapes import new_id
 from bubbot.errors import ModelRateLimited, ModelRefused
 from bubbot.features.attachments.settings import AttachmentSettings
@@ -47,7 +48,7 @@ class Platform(KeptChannel):
 
 def settings(address: str, *, name: str = "openai/gpt-4o", **attachments: Any) -> Settings:
     model = ModelSettings(name=name, api_base=address, api_key="sk-x", retries=1, retry_wait=0.01, via=via())  # type: ignore[arg-type]
-    return Settings(model=model, attachments=AttachmentSettings(**attachments))
+    return make_settings(AttachmentSettings(**attachments), model=model)
 
 
 def wrapped(made: list[Platform], **files: bytes) -> PortWrappers:

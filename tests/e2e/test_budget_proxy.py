@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from bubbot.app.budget import model_facts
+from bubbot.app.settings import load
 from bubbot.features.budget.budget import Budget
 from bubbot.features.budget.limits import budget_limits
+from bubbot.features.budget.settings import BudgetSettings
 from bubbot.ports.model import NANOS_PER_USD, Model, ModelOptions
 from bubbot.ports.usage import SETTLED
-from bubbot.settings.loader import load
 from bubbot.stores.sqlite.store import SqliteStore
 from tests.budgets import facts, metering, opened
 from tests.e2e.anthropic_server import AnthropicServer, says, text, thinks
@@ -38,7 +39,7 @@ async def budget_for(store: SqliteStore, home: Path, address: str) -> Budget:
     """A budget as these settings have it, with the model behind an address of one's own."""
     (home / "config.toml").write_text(f'[model]\nname = "{NAME}"\napi_base = "{address}"\n{BUDGET}')
     settings = load(home=home)
-    return await opened(store, budget_limits(settings.budget, model_facts(settings)))
+    return await opened(store, budget_limits(settings.section(BudgetSettings), model_facts(settings)))
 
 
 def proxied(address: str) -> Model:

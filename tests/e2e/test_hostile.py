@@ -18,7 +18,7 @@ FULL_DISK = """
 import asyncio, sys
 from pathlib import Path
 from bubbot.home import Home
-from bubbot.settings.loader import load
+from bubbot.app.settings import load
 from bubbot.app.bot import open_app
 
 async def main():

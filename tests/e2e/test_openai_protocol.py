@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from bubbot.app.bot import open_app
+from bubbot.app.settings import make_settings
 from bubbot.errors import ModelError, ModelOverflow, ModelRateLimited, ModelRefused, ModelUnavailable
 from bubbot.features.budget.settings import BudgetSettings, ModelLimitSettings
 from bubbot.home import Home
@@ -356,7 +357,7 @@ async def test_a_bot_names_the_model_that_failed_the_one_that_answered_and_the_c
             via=via(),
         )
         prices = {"each": ModelLimitSettings(input_price=100.0, output_price=1000.0)}
-        settings = Settings(model=model, budget=BudgetSettings(models=prices))
+        settings = make_settings(BudgetSettings(models=prices), model=model)
         given = {"write": lambda _: None}
         async with open_app(settings, Home(tmp_path / "home"), channel_settings=given) as app:
             made = [

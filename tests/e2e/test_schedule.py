@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from bubbot.app.commands import bind_context, find_command
+from bubbot.app.settings import load
 from bubbot.app.tapes import new_id, now, open_tapes
 from bubbot.features.schedule.changes import SCHEDULE_TAPE
 from bubbot.features.schedule.shell import AddJob
@@ -18,7 +19,6 @@ from bubbot.gateway.inbox import inbox_tape
 from bubbot.gateway.outbox import outbox_tape
 from bubbot.home import Home
 from bubbot.ports.command import CommandContext
-from bubbot.settings.loader import load
 from tests.e2e.bot import run
 from tests.e2e.daemon import Daemon, configured, running, started
 from tests.e2e.kill_harness import KILLED, SCRIPT, damage, entries_of

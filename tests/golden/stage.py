@@ -24,6 +24,7 @@ from bubbot.app import tapes
 from bubbot.app.bot import PortWrappers
 from bubbot.app.channel_factory import ChannelFactory
 from bubbot.app.daemon import Daemon, open_daemon
+from bubbot.app.own_features import settings_schema
 from bubbot.app.reload import Reloader
 from bubbot.app.stores import find_workspace
 from bubbot.features.schedule.timer import JobTimer
@@ -32,7 +33,6 @@ from bubbot.home import Home
 from bubbot.ports.channel import ChannelEvent, Inbound, MessagePart, Outbound, Receipt, Receive, Sender
 from bubbot.ports.model import ModelEvent, ModelRequest, ModelTraits
 from bubbot.ports.store import LabelsWorkspace
-from bubbot.settings.loader import Settings
 from bubbot.tape.entry import timestamp
 from bubbot.tape.store import TapeStore
 from tests.approving import acting_tools
@@ -238,7 +238,7 @@ class Stage:
         platforms = {name: KeptPlatform(name, self) for name in ("tg", "dc")}
         tools = acting_tools(lambda *done: self.done.append(done)) if self.acts_outside else ()
         wrappers = PortWrappers(model=lambda model: self._models.get(model.name, self.model), tools=tools)
-        chosen = Settings.model_validate(settings)
+        chosen = settings_schema().model.model_validate(settings)
         with (
             self.fixed(),
             patch.object(ChannelFactory, "build_adapter", lambda _, name, *_rest, **_more: platforms[name]),
@@ -289,13 +289,13 @@ class Stage:
 
     async def reload(self, settings: Mapping[str, Any]) -> None:
         """Let the bot, which runs by `SETTINGS`, apply others."""
-        current = Settings.model_validate(SETTINGS)
-        reloader = Reloader(self.daemon, current, lambda: Settings.model_validate(settings))
+        current = settings_schema().model.model_validate(SETTINGS)
+        reloader = Reloader(self.daemon, current, lambda: settings_schema().model.model_validate(settings))
         await reloader.record_changes()
         try:
             await reloader.reload("command")
         finally:
-            for name in Settings.model_validate(SETTINGS).channels:  # a reload starts them
+            for name in settings_schema().model.model_validate(SETTINGS).channels:  # a reload starts them
                 await self.daemon.manager.stop_channel(name, WAIT)
 
     def copy_home(self, folder: Path) -> None:

@@ -504,9 +504,9 @@ SCRIPTS: Mapping[str, Sequence[str]] = {
 async def record_chat(folder: Path, name: str) -> dict[str, Any]:
     """Say the lines of a script; return the answers by line."""
     recorded: dict[str, Any] = {}
-    memory = MemorySettings(zones=["chat"]) if name == "off" else MemorySettings()
+    memory = [MemorySettings(zones=["chat"])] if name == "off" else []
     with fixed_world() as clock:
-        async with golden_stage(folder / f"chat-{name}", clock, memory=memory) as stage:
+        async with golden_stage(folder / f"chat-{name}", clock, sections=memory) as stage:
             for line in filter(None, SCRIPTS[name]):
                 who, _, text = line.partition(" | ")
                 if who == "wait":

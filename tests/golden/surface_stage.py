@@ -20,15 +20,15 @@ from bubbot.app import tapes
 from bubbot.app.bot import PortWrappers
 from bubbot.app.channel_factory import ChannelFactory
 from bubbot.app.daemon import Daemon, open_daemon
+from bubbot.app.settings import make_settings
 from bubbot.errors import DeliveryFailed
-from bubbot.features.memory.settings import MemorySettings
 from bubbot.home import Home
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Inbound, MessagePart, Outbound, Receipt, Receive, Sender
-from bubbot.ports.settings import ChangesSettings
+from bubbot.ports.settings import ChangesSettings, SettingsSection
 from bubbot.ports.tool import Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
-from bubbot.settings.loader import ModelSettings, Settings, ToolSettings
+from bubbot.settings.loader import ModelSettings, Settings
 from bubbot.tape.entry import Kind, timestamp
 from bubbot.tape.query import TapeQuery
 from tests.approving import acting_tools
@@ -247,8 +247,7 @@ async def golden_stage(
     *,
     tools: Sequence[Tool] = (),
     running: ChangesSettings | None = None,
-    tool_settings: ToolSettings | None = None,
-    memory: MemorySettings | None = None,
+    sections: Sequence[SettingsSection] = (),
 ) -> AsyncIterator[GoldenStage]:
     """Open the bot in a home, in `fixed_world`.
 
@@ -257,16 +256,14 @@ async def golden_stage(
         clock: the clock of `fixed_world`.
         tools: further tools.
         running: see `open_daemon`.
-        tool_settings: the section `[tools]`.
-        memory: the section `[memory]`.
+        sections: sections of features in the settings.
     """
     said = list[tuple[str, str]]()
     channels = {name: ShownPlatform(name, said) for name in CHANNELS}
-    chosen = Settings(
+    chosen = make_settings(
+        *sections,
         model=ModelSettings(name="scripted"),
         channels={name: dict(table) for name, table in CHANNELS.items()},
-        tools=tool_settings or ToolSettings(),
-        memory=memory or MemorySettings(),
     )
     wrappers = PortWrappers(
         model=lambda _: ScriptedModel(SCRIPT, keep_requests=False),

@@ -12,16 +12,18 @@ from typing import Any
 from unittest.mock import patch
 
 from bubbot.app import bot as bot_module
+from bubbot.app.own_features import own_sections
 from bubbot.app.turns import build_session_deps
 from bubbot.errors import BubbotError, ToolSignal
 from bubbot.ports.arguments import write_given
 from bubbot.ports.tool import READS_OWN, Tool, ToolArgs, Toolbox, digest_call, plan_call, tool
 from bubbot.ports.turn import Turn
-from bubbot.settings.loader import ToolSettings
 from tests.doubles import START
 from tests.golden.surface_stage import fixed_world, golden_stage
 
-ON = ToolSettings.model_validate({name: {"enabled": True} for name in ("files", "shell", "web")})
+ON = [
+    section.model_validate({"enabled": True}) for path, section in own_sections().items() if path.startswith("tools.")
+]
 """The tools that are off by default."""
 FEATURES = ("access.", "grant.", "audit.", "approval.", "memory.")
 """The beginnings of the tools whose calls are planned."""
@@ -116,7 +118,7 @@ async def record_tools(folder: Path) -> dict[str, Any]:
     """Describe every tool; return the descriptions by name, and the order of the names."""
     running: Any = object()  # the commands are only described
     with fixed_world() as clock, _captured_toolbox() as boxes:
-        async with golden_stage(folder / "tools", clock, running=running, tool_settings=ON):
+        async with golden_stage(folder / "tools", clock, running=running, sections=ON):
             described = {each.name: _describe(each) for each in boxes[-1] if each.name not in OTHERS}
     return {"(order)": list(described), **described}
 

@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bubbot.settings.loader import Settings
+from bubbot.app.settings import make_settings
 from tests.docs.pages import ROOT
 from tests.docs.settings_pages import all_settings
 from tests.golden.surface_chat import SCRIPTS, record_chat
@@ -55,7 +55,7 @@ def record_settings(_folder: Path) -> dict[str, Any]:
         f"[{setting.section}] {setting.key}": {"type": setting.type, "default": setting.default}
         for setting in all_settings()
     }
-    return {**dict(_flatten("dump", Settings().model_dump(mode="json"))), **described}
+    return {**dict(_flatten("dump", make_settings().model_dump(mode="json"))), **described}
 
 
 def _flatten(name: str, value: Any) -> Iterator[tuple[str, Any]]:

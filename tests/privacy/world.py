@@ -22,8 +22,10 @@ from bubbot.app.bot import PortWrappers
 from bubbot.app.channel_factory import ChannelFactory
 from bubbot.app.daemon import Daemon, open_daemon
 from bubbot.app.installed import load_features
+from bubbot.app.settings import make_settings
 from bubbot.app.turns import build_session_deps
 from bubbot.feature import Feature, FeatureFactory
+from bubbot.features.files.settings import FileSettings
 from bubbot.features.schedule.timer import JobTimer
 from bubbot.gateway import live
 from bubbot.home import Home
@@ -33,7 +35,7 @@ from bubbot.ports.middleware import CallNext, ModelCall, ToolInvocation
 from bubbot.ports.model import ModelReply
 from bubbot.ports.tool import Toolbox, ToolOutput
 from bubbot.ports.turn import Turn
-from bubbot.settings.loader import ModelSettings, Settings, ToolSettings
+from bubbot.settings.loader import ModelSettings
 from bubbot.tape.entry import timestamp
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import session_tape
@@ -55,9 +57,9 @@ SPEAKERS: Mapping[str, Sequence[str]] = {
     "tg:-8": ("1", "5", "7", "9"), "tg:-8:2": ("5", "7", "9"), "dc:-9": ("11", "15"), "dc:-9:4": ("11", "15"),
 }  # fmt: skip
 """Who writes in a group."""
-SETTINGS = Settings(
+SETTINGS = make_settings(
+    FileSettings(enabled=True),
     model=ModelSettings(name="scripted"),
-    tools=ToolSettings.model_validate({"files": {"enabled": True}}),
     channels={
         "tg": {
             "kind": "kept", "owners": ["1"], "members": ["5", "7"], "groups": ["-8"], "respond_to_all": ["-8"],

@@ -14,13 +14,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bubbot.app.settings import load
 from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.ops.onboarding import answers
 from bubbot.ops.onboarding.changes import PendingEdits, apply_edits, new_secrets
 from bubbot.ops.onboarding.existing import ExistingConfig, read_existing
 from bubbot.ops.onboarding.write import write
-from bubbot.settings.loader import Settings, load
+from bubbot.settings.loader import Settings
 
 pytestmark = pytest.mark.usefixtures("no_settings_from_outside")
 ODD = st.text(st.characters(codec="utf-8") | st.sampled_from("\"'\\#[]{}=\n\r\t\x00\x7f\u2028\ufeff小é "), max_size=70)

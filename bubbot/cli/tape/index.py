@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from bubbot.app.settings import has_search_index
 from bubbot.app.tapes import open_tapes
 from bubbot.cli.arguments import add_json_option
 from bubbot.cli.commands import run_command
@@ -44,7 +45,7 @@ async def index(setup: CommandSetup, args: argparse.Namespace) -> int:
 
 async def rebuild(context: CommandContext, _arguments: NoArgs) -> CommandResult:
     """Delete the index and fill a new one: here, or gradually in the running bot."""
-    if not context.settings.search.index:
+    if not has_search_index(context.settings):
         text = "[search] index is false: there is none, and searches read the tape.\n"
         return CommandResult(text, EXIT_INDEX_BEHIND, data=json_data(_result(None)))
     store = require_index(context.store)

@@ -1,5 +1,8 @@
 """`[agents]` of the settings."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from pydantic import Field
 
 from bubbot.ports.settings import Number, SettingsSection, Whole
@@ -24,3 +27,7 @@ class AgentsSettings(SettingsSection):
         description="Tokens that one sub-task may read and write, those of its own sub-tasks included.",
     )
     timeout: Number = Field(default=600.0, gt=0, le=DAY_SECONDS, description="Seconds one sub-task may take.")
+
+
+SECTIONS: Mapping[str, type[SettingsSection]] = MappingProxyType({"agents": AgentsSettings})
+"""The section of the feature in config.toml."""

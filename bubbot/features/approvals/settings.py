@@ -1,5 +1,7 @@
 """`[approvals]` of the settings."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Literal
 
 from pydantic import Field
@@ -29,3 +31,7 @@ class ApprovalSettings(SettingsSection):
         description="What happens to a call of a job or a sub-agent for which it has no grant: `refuse` it at once, or `ask` "
         "with a card.",
     )
+
+
+SECTIONS: Mapping[str, type[SettingsSection]] = MappingProxyType({"approvals": ApprovalSettings})
+"""The section of the feature in config.toml."""

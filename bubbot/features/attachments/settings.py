@@ -1,5 +1,8 @@
 """`[attachments]` of the settings."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from pydantic import Field
 
 from bubbot.ports.settings import SettingsSection, Whole
@@ -21,3 +24,7 @@ class AttachmentSettings(SettingsSection):
     transcription: str = Field(
         default="", description="The model that writes down voice messages, `provider/model`; empty for none."
     )
+
+
+SECTIONS: Mapping[str, type[SettingsSection]] = MappingProxyType({"attachments": AttachmentSettings})
+"""The section of the feature in config.toml."""

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field, ValidationError
 
@@ -127,6 +127,19 @@ class BudgetSettings(LimitSettings):
     A day and a month are those of `[bot] timezone`. Nothing is limited where nothing is set.
     """
 
+    renamed_keys: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {"dollar": "usd_rate", "cheaper": "fallback_models", "answer_tokens": "reserved_output_tokens"}
+    )
+    named_tables: ClassVar[Mapping[str, type[SettingsSection]]] = MappingProxyType(
+        {
+            "channels.<name>": LimitSettings,
+            "chats.<name>": PersonLimitSettings,
+            "users.<name>": PersonLimitSettings,
+            "jobs.<name>": LimitSettings,
+            "models.<name>": ModelLimitSettings,
+        }
+    )
+
     currency: Label = Field(default="USD", description="The currency of all amounts here.")
     usd_rate: OptionalNumber = Field(
         default=None,
@@ -155,13 +168,5 @@ class BudgetSettings(LimitSettings):
     models: _Models = Field(default={}, description="Limits and prices of models by name; `each` for all others.")
 
 
-BUDGET_TABLES: Mapping[str, type[SettingsSection]] = MappingProxyType(
-    {
-        "budget.channels.<name>": LimitSettings,
-        "budget.chats.<name>": PersonLimitSettings,
-        "budget.users.<name>": PersonLimitSettings,
-        "budget.jobs.<name>": LimitSettings,
-        "budget.models.<name>": ModelLimitSettings,
-    }
-)
-"""The tables below `[budget]`, for the reference."""
+SECTIONS: Mapping[str, type[SettingsSection]] = MappingProxyType({"budget": BudgetSettings})
+"""The section of the feature in config.toml."""

@@ -1,5 +1,8 @@
 """`[tools.files]` of the settings."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from pydantic import Field
 
 from bubbot.ports.settings import Names, SettingsSection, Whole
@@ -23,3 +26,7 @@ class FileSettings(SettingsSection):
     workspace_bytes: Whole = Field(
         default=100_000_000, ge=1000, le=100_000_000_000, description="Bytes of all files in the workspace of a chat."
     )
+
+
+SECTIONS: Mapping[str, type[SettingsSection]] = MappingProxyType({"tools.files": FileSettings})
+"""The section of the feature in config.toml."""

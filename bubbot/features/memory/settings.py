@@ -1,7 +1,9 @@
 """`[memory]` of the settings."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from functools import cached_property
+from types import MappingProxyType
 
 from pydantic import Field, field_validator
 
@@ -51,3 +53,7 @@ class MemorySettings(SettingsSection):
     def scopes(self) -> tuple[Scope, ...]:
         """The scopes of memory that are on, the most important first."""
         return tuple(Scope(name) for name in self.zones)
+
+
+SECTIONS: Mapping[str, type[SettingsSection]] = MappingProxyType({"memory": MemorySettings})
+"""The section of the feature in config.toml."""

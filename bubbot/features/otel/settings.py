@@ -1,6 +1,7 @@
 """`[otel]` of the settings."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
@@ -82,3 +83,7 @@ class OtelSettings(SettingsSection):
         for value in self.read_headers().values():
             yield value
             yield value.rpartition(" ")[2]
+
+
+SECTIONS: Mapping[str, type[SettingsSection]] = MappingProxyType({"otel": OtelSettings})
+"""The section of the feature in config.toml."""

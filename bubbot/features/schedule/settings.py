@@ -1,5 +1,9 @@
 """`[schedule]` of the settings."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import ClassVar
+
 from pydantic import Field
 
 from bubbot.ports.settings import SettingsSection, Whole
@@ -7,6 +11,10 @@ from bubbot.ports.settings import SettingsSection, Whole
 
 class ScheduleSettings(SettingsSection):
     """`[schedule]`: limits of jobs."""
+
+    renamed_keys: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {"endless": "min_unbounded_interval", "failures": "max_failures", "per_chat": "max_jobs_per_chat"}
+    )
 
     max_jobs_per_chat: Whole = Field(default=20, ge=1, le=10_000, description="Jobs that one chat may have.")
     max_failures: Whole = Field(default=5, ge=1, le=1000, description="Failures in a row after which a job is paused.")
@@ -21,3 +29,7 @@ class ScheduleSettings(SettingsSection):
         pattern=r"^([01]\d|2[0-3]):[0-5]\d$",
         description="Time of day of a date that names none, such as tomorrow.",
     )
+
+
+SECTIONS: Mapping[str, type[SettingsSection]] = MappingProxyType({"schedule": ScheduleSettings})
+"""The section of the feature in config.toml."""

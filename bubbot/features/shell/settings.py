@@ -1,5 +1,7 @@
 """`[tools.shell]` of the settings."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Literal
 
 from pydantic import Field
@@ -32,3 +34,7 @@ class ShellSettings(SettingsSection):
         default=1024, ge=16, le=1_000_000, description="Megabytes of memory that each process may address."
     )
     max_processes: Whole = Field(default=64, ge=1, le=10_000, description="Processes of one program at a time.")
+
+
+SECTIONS: Mapping[str, type[SettingsSection]] = MappingProxyType({"tools.shell": ShellSettings})
+"""The section of the feature in config.toml."""

@@ -1,5 +1,8 @@
 """`[context]` of the settings."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from pydantic import Field
 
 from bubbot.ports.settings import AUTO_SELECTOR, Flag, Name, Number, SettingsSection, Whole
@@ -25,3 +28,7 @@ class ContextSettings(SettingsSection):
         default=False,
         description="The strategy `retrieval` finds by meaning, too, in English; needs the extra `embeddings`.",
     )
+
+
+SECTIONS: Mapping[str, type[SettingsSection]] = MappingProxyType({"context": ContextSettings})
+"""The section of the feature in config.toml."""

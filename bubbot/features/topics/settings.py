@@ -1,5 +1,8 @@
 """`[topics]` of the settings."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from pydantic import Field
 
 from bubbot.ports.settings import SettingsSection, Whole
@@ -14,3 +17,7 @@ class TopicSettings(SettingsSection):
     recall_tokens: Whole = Field(
         default=4_000, ge=0, le=200_000, description="Estimated tokens at most of these messages together."
     )
+
+
+SECTIONS: Mapping[str, type[SettingsSection]] = MappingProxyType({"topics": TopicSettings})
+"""The section of the feature in config.toml."""

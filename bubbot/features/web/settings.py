@@ -1,5 +1,7 @@
 """`[tools.web]` of the settings."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
@@ -55,3 +57,7 @@ class WebSettings(SettingsSection):
         """List the search engines that lack an address or a key."""
         needs = {"searxng": self.searxng_url, "brave": self.brave_key, "tavily": self.tavily_key}
         return [name for name, value in needs.items() if not value]
+
+
+SECTIONS: Mapping[str, type[SettingsSection]] = MappingProxyType({"tools.web": WebSettings})
+"""The section of the feature in config.toml."""

@@ -12,10 +12,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from bubbot import plugins
-from bubbot.app.stores import open_home_tape
-from bubbot.errors import ChannelError, ChannelRefused, ConfigError, StoreError
-from bubbot.features.access.service import ACCESS_TAPE
-from bubbot.features.access.state import ACCESS_PROJECTION
+from bubbot.app.offline import has_grant
+from bubbot.errors import ChannelError, ChannelRefused, ConfigError
 from bubbot.home import Home
 from bubbot.ops.doctor.credentials import ServiceCredentials
 from bubbot.ops.doctor.finding import failure_finding, sudo_bubbot
@@ -25,8 +23,7 @@ from bubbot.ports.checks import Finding, edit_command, shell_quote
 from bubbot.records import dataclass
 from bubbot.settings.channels import KINDS_REQUIRING_TOKEN, LINE_BUFFERED_KINDS, ChannelSettings, split_channel_settings
 from bubbot.settings.loader import Settings
-from bubbot.settings.sections import SQLITE_STORE, StoreSettings
-from bubbot.tape.projection import read_projection
+from bubbot.settings.sections import StoreSettings
 
 PROBE_TIMEOUT_SECONDS = 5.0
 """The time for the answers of all platforms, which are asked concurrently."""
@@ -122,7 +119,7 @@ async def _check_audience(
         guild.open or guild.admins or guild.members or guild.roles or guild.admin_roles
         for guild in common.guilds.values()
     )
-    if allowed or servers or await _has_grant(name, probe.home, store):
+    if allowed or servers or await has_grant(name, probe.home, store):
         return iter(())
     cause = (
         f"[channels.{name}] lets nobody talk to the bot, and pairing = false gives strangers no code: name the owners by "
@@ -137,18 +134,6 @@ def _report_groups(name: str, common: ChannelSettings, probe: ChannelProbe) -> I
         for number in (number for number in getattr(common, key) if number.startswith("-")):
             cause = f"[channels.{name}] {key} has {number}, which is a group and no person, and lets nobody in: put it into groups."
             yield Finding("channel.group_as_person", "warning", cause, edit_command(probe.file))
-
-
-async def _has_grant(name: str, home: Home, store_settings: StoreSettings) -> bool:
-    """Return true if somebody has a role on this channel, or if a fault, reported elsewhere, hides that."""
-    if store_settings.kind == SQLITE_STORE and not home.has_database:
-        return False
-    try:
-        async with open_home_tape(store_settings, home, ACCESS_TAPE) as tape:
-            state = await read_projection(ACCESS_PROJECTION, tape)
-    except (ConfigError, StoreError):
-        return True
-    return any(grant.fact.channel == name for grant in state.grants)
 
 
 def _report_missing_token(name: str, kind: str, probe: ChannelProbe) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from bubbot.app.extensions import EXTENSIONS
+from bubbot.app.settings import load_with_missing_secrets
 from bubbot.app.stores import unused_clock
 from bubbot.errors import ConfigError
 from bubbot.home import Home
@@ -19,7 +19,7 @@ from bubbot.ops.onboarding.edit import format_toml
 from bubbot.ports.checks import Finding, edit_command, shell_quote
 from bubbot.ports.settings import Keys
 from bubbot.settings.environment import ENVIRONMENT_PREFIX, read_variables
-from bubbot.settings.loader import Settings, load_with_missing_secrets
+from bubbot.settings.loader import Settings
 from bubbot.settings.renamed import RenamedSetting
 from bubbot.tape.handle import Clock
 
@@ -41,9 +41,7 @@ def read_config(
     """
     file = config or home.config
     try:
-        settings = load_with_missing_secrets(
-            home=home.path, config=config, credentials=credentials, extensions=EXTENSIONS
-        )
+        settings = load_with_missing_secrets(home=home.path, config=config, credentials=credentials)
     except ConfigError as error:
         return None, [_invalid_setting(line, file) for line in str(error).splitlines()]
     missing = [_invalid_setting(secret.reason, file) for secret in settings.missing_secrets]

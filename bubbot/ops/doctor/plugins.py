@@ -16,6 +16,7 @@ from bubbot.app.installed import (
     load_strategy,
 )
 from bubbot.app.models import LITELLM
+from bubbot.app.settings import find_strategy, uses_embeddings
 from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.models import scripted
@@ -54,7 +55,7 @@ def _used(settings: Settings) -> set[tuple[str, str]]:
     return kinds | {
         ("bubbot.channels", "stdin"),
         ("bubbot.models", settings.model.name.partition("/")[0]),
-        (STRATEGY_GROUP, settings.context.selector.partition(":")[0]),
+        (STRATEGY_GROUP, find_strategy(settings).partition(":")[0]),
         ("bubbot.stores", settings.store.kind),
     }
 
@@ -123,7 +124,7 @@ def check_model(settings: Settings, home: Home) -> Iterator[Finding]:
 
 def check_embeddings(settings: Settings) -> Iterator[Finding]:
     """Check that the extra for `[context] embeddings` is installed, without loading it."""
-    if settings.context.embeddings and not embeddings_are_installed():
+    if uses_embeddings(settings) and not embeddings_are_installed():
         cause = "[context] embeddings is true, but its packages are not installed: nothing is recalled by meaning."
         yield Finding("context.embeddings", "warning", cause, format_install_command())
 

@@ -8,12 +8,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from bubbot.app.extensions import EXTENSIONS
+from bubbot.app.settings import load_with_missing_secrets
 from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.ops.onboarding.edit import parse_toml
 from bubbot.records import dataclass
-from bubbot.settings.loader import Settings, load_with_missing_secrets
+from bubbot.settings.loader import Settings
 
 NEW_FILE = """\
 # The settings of this bot that differ from the defaults. `bubbot config set KEY VALUE` changes one, `bubbot config list --all`
@@ -68,7 +68,7 @@ def read_existing(home: Home, config: Path | None) -> ExistingConfig:
     check_home(home)
     _check_place(path)
     exists = os.path.lexists(path)
-    settings = load_with_missing_secrets(home=home.path, config=config if exists else None, extensions=EXTENSIONS)
+    settings = load_with_missing_secrets(home=home.path, config=config if exists else None)
     # Read the raw text again: unchanged parts stay byte for byte, line ends and byte order mark included.
     text = path.read_bytes().decode() if exists else None
     return ExistingConfig(path, text, parse_toml(text) if text is not None else {}, settings)

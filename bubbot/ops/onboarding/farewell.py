@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from bubbot.app.models import keyless_models
+from bubbot.app.settings import find_transcriber
 from bubbot.models.local import model
 from bubbot.models.unconfigured import missing_key_sentence
 from bubbot.ops.onboarding.accounts import TITLES, PlatformAccount
@@ -64,7 +65,7 @@ def next_steps(
         yield f"  {prefix} run       {texts.say('init_run')}"
     for account in accounts:
         yield from _describe_first_message(account, prefix, texts)
-    if not settings.attachments.transcription:
+    if not find_transcriber(settings):
         yield texts.say("init_voice")
         yield f"  {prefix} config set attachments.transcription openai/whisper-1"
 

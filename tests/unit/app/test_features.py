@@ -14,8 +14,9 @@ import pytest
 
 from bubbot import plugins
 from bubbot.app.bot import Bot, open_app
-from bubbot.app.installed import FEATURES
 from bubbot.app.offline import offline_snapshot
+from bubbot.app.own_features import FEATURES
+from bubbot.app.settings import make_settings
 from bubbot.app.tapes import now
 from bubbot.errors import ConfigError
 from bubbot.feature import Feature, FeatureFactory, Kernel
@@ -91,11 +92,11 @@ class TestSubsets:
 
 class TestReload:
     async def test_new_settings_are_in_force_once_they_are_applied(self, tmp_path: Path) -> None:
-        new = Settings(
+        new = make_settings(
+            MemorySettings(recent_days=3),
+            ScheduleSettings(max_failures=2),
+            BudgetSettings(day=5.0),
             model=SETTINGS.model,
-            memory=MemorySettings(recent_days=3),
-            schedule=ScheduleSettings(max_failures=2),
-            budget=BudgetSettings(day=5.0),
         )
         async with opened(tmp_path / "home") as (app, _):
             features = app.features
@@ -115,9 +116,7 @@ class TestReload:
             assert in_force() == (3, 2, 5.0)
 
     async def test_settings_of_which_one_is_bad_change_nothing(self, tmp_path: Path) -> None:
-        new = Settings(
-            model=SETTINGS.model, memory=MemorySettings(recent_days=3), budget=BudgetSettings(currency="EUR")
-        )
+        new = make_settings(MemorySettings(recent_days=3), BudgetSettings(currency="EUR"), model=SETTINGS.model)
         async with opened(tmp_path / "home") as (app, _):
             with pytest.raises(ConfigError, match="usd_rate"):
                 await app.features.prepare(new)

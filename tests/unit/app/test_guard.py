@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from bubbot.app.bot import Bot, PortWrappers, open_app
-from bubbot.app.extensions import EXTENSIONS
 from bubbot.app.guard import GuardTimeouts
+from bubbot.app.settings import load, make_settings
 from bubbot.errors import ConfigError, DeliveryFailed, FeatureFailed
 from bubbot.features.budget.settings import BudgetSettings, PersonLimitSettings
 from bubbot.home import Home
 from bubbot.ports.channel import Attachment, Inbound, MessagePart, Receipt, Sender
 from bubbot.ports.middleware import PartDelivery
-from bubbot.settings.loader import ModelSettings, Settings, load
+from bubbot.settings.loader import ModelSettings, Settings
 from tests.installed import install_feature
 from tests.tapes import whole
 
@@ -379,7 +379,7 @@ def build(kernel, settings):
 """
         install(monkeypatch, tmp_path, code)
         budget = BudgetSettings(chats={"stdin:default": PersonLimitSettings(per_hour=1)})
-        async with opened(tmp_path, Settings(model=SETTINGS.model, budget=budget)) as bench:
+        async with opened(tmp_path, make_settings(budget, model=SETTINGS.model)) as bench:
             assert "never" in await bench.say("denied")
             assert HELLO.search(await bench.say("hello"))
             assert "You said" not in await bench.say("hello again")
@@ -534,7 +534,7 @@ class TestReload:
         folder.mkdir(exist_ok=True)
         text = f"[model]\nname = 'scripted'\n[odd]\ndays = {days}\n[memory]\nrecent_days = {recent}\n"
         (folder / "config.toml").write_text(text)
-        return load(home=folder, extensions=EXTENSIONS)
+        return load(home=folder)
 
     @pytest.mark.parametrize(
         ("failure", "reason"),

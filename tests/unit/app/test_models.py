@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bubbot.app.models import choose_model, turns_at_once
+from bubbot.app.settings import load
 from bubbot.errors import ConfigError, ModelKeyMissing
 from bubbot.home import Home
 from bubbot.models.fallback import FallbackModel
@@ -14,7 +15,7 @@ from bubbot.models.lazy import LazyModel
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import KeylessModel
 from bubbot.ports.model import Model, ModelOptions, ModelRequest
-from bubbot.settings.loader import BotSettings, ModelSettings, Settings, load
+from bubbot.settings.loader import BotSettings, ModelSettings, Settings
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,7 @@ import pytest
 from bubbot import plugins
 from bubbot.app.daemon import Daemon, open_daemon
 from bubbot.app.reload import Reloader
+from bubbot.app.settings import make_settings
 from bubbot.app.tapes import now
 from bubbot.cli.chat_service import chat_service
 from bubbot.cli.run.command import _reload_when
@@ -103,7 +104,7 @@ def platforms(monkeypatch: pytest.MonkeyPatch) -> Platforms:
 
 def configured(**tables: dict[str, Any]) -> Settings:
     channels = {name: {"kind": "stage", "owners": [1], **table} for name, table in tables.items()}
-    return Settings(model=ModelSettings(name="scripted"), channels=channels)
+    return make_settings(model=ModelSettings(name="scripted"), channels=channels)
 
 
 class Bot:

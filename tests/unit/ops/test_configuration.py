@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from bubbot.app.settings import load
 from bubbot.errors import ConfigError
 from bubbot.home import Home
 from bubbot.ops.configuration import HIDDEN, ConfigEditor
-from bubbot.settings.loader import load
 
 SECRET = "canary-of-a-key"
 

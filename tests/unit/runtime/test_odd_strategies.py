@@ -12,6 +12,7 @@ import pytest
 
 from bubbot.app.bot import open_app
 from bubbot.app.guard import guard_strategy
+from bubbot.app.settings import make_settings
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import BubbotError
 from bubbot.features.agents.settings import AgentsSettings
@@ -25,7 +26,7 @@ from bubbot.runtime.context.selectors import select_messages
 from bubbot.runtime.context.strategy import ContextInput, ContextStrategies, ContextStrategy, ModelContext
 from bubbot.runtime.context.view import CONTEXT_VERSION
 from bubbot.runtime.queue import QueuePolicy
-from bubbot.settings.loader import ModelSettings, Settings
+from bubbot.settings.loader import ModelSettings
 from bubbot.tape.query import AfterAnchor, IdRanges
 from bubbot.tape.store import TapeStore
 from tests.installed import installed
@@ -228,7 +229,7 @@ async def test_a_bot_names_the_strategy_that_fails_and_logs_it_once(
     installed(tmp_path, "booming", "1.0", "[bubbot.context]\nboom = booming_strategy_package:STRATEGY\n")
     (tmp_path / "booming_strategy_package.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path)
-    settings = Settings(model=ModelSettings(name="scripted"), context=ContextSettings(selector="boom"))
+    settings = make_settings(ContextSettings(selector="boom"), model=ModelSettings(name="scripted"))
     async with open_app(settings, Home(tmp_path / "home"), channel_settings={"write": lambda _: None}) as bot:
         answers = [await ask(bot, text) for text in ("one", "two")]
         status = await ask(bot, ",status")

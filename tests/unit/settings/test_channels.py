@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from bubbot.app.settings import load
 from bubbot.errors import ConfigError
 from bubbot.settings.channels import ChannelSettings, split_channel_settings
-from bubbot.settings.loader import load
 
 
 def test_what_is_not_set_has_its_default() -> None:

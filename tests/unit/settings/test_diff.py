@@ -7,12 +7,15 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from bubbot.app.own_features import settings_schema
+from bubbot.app.settings import describe_settings
+from bubbot.features.memory.settings import MemorySettings
 from bubbot.settings.diff import RESTART_REQUIRED, apply_reloadable, compare, is_restart_required, redacted_values
-from bubbot.settings.loader import BotSettings, Settings, describe_settings
+from bubbot.settings.loader import BotSettings, Settings
 
 
 def settings(**sections: Any) -> Settings:
-    return Settings(**sections)
+    return settings_schema().model(**sections)
 
 
 def test_nothing_differs_from_itself() -> None:
@@ -45,7 +48,7 @@ def test_what_is_read_at_the_start_alone_is_told_apart_and_left_as_it_is() -> No
     taken = apply_reloadable(old, new)
     assert taken.bot == BotSettings(name="new")
     assert taken.http == old.http
-    assert taken.memory.recent_days == 3
+    assert taken.section(MemorySettings).recent_days == 3
 
 
 def test_every_name_of_what_waits_is_one_there_is() -> None:

@@ -10,16 +10,20 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from bubbot.app.settings import describe_settings, load, make_settings
 from bubbot.errors import ConfigError
+from bubbot.features.files.settings import FileSettings
+from bubbot.features.shell.settings import ShellSettings
+from bubbot.features.web.settings import WebSettings
 from bubbot.settings.environment import default_home, logging_environment
-from bubbot.settings.loader import Settings, describe_settings, load
+from bubbot.settings.loader import Settings
 from bubbot.settings.sections import SettingDescription
 from tests.config_files import CANARY, refused, written
 
 
 def test_a_home_without_a_file_has_the_defaults(tmp_path: Path) -> None:
     settings = load(home=tmp_path / "nothing" / "here")
-    assert settings == Settings()
+    assert settings == make_settings()
     assert (settings.model.timeout, settings.model.max_steps, settings.channels) == (600.0, 20, {})
 
 
@@ -92,7 +96,7 @@ def test_every_list_comes_from_the_environment_as_json_too(
 
 def test_a_folder_with_a_comma_comes_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BUBBOT_TOOLS__SHELL__READABLE", '["/a,b", "/c"]')
-    assert load(home=tmp_path).tools.shell.readable == ["/a,b", "/c"]
+    assert load(home=tmp_path).section(ShellSettings).readable == ["/a,b", "/c"]
 
 
 def test_a_variable_that_is_nested_too_deep_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -346,7 +350,7 @@ class TestUnknownNames:
     def test_variables_of_others_are_left_alone(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for name in ("BUBBOT_PORT", "BUBBOT_PORT_80_TCP_ADDR", "BUBBOT_SERVICE_HOST", "BUBBOT_", "BUBBOTTY__X__Y"):
             monkeypatch.setenv(name, "x")
-        assert load(home=tmp_path) == Settings()
+        assert load(home=tmp_path) == make_settings()
 
 
 class TestDefaultHome:
@@ -383,8 +387,11 @@ def test_the_environment_of_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_section_within_a_section_is_read_from_every_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path, "[tools]\ntimeout = 5\n[tools.web]\nenabled = true\n")
     monkeypatch.setenv("BUBBOT_TOOLS__SHELL__ENABLED", "true")
-    tools = load(home=tmp_path).tools
-    assert (tools.timeout, tools.web.enabled, tools.files.enabled, tools.shell.enabled) == (5.0, True, False, True)
+    settings = load(home=tmp_path)
+    assert settings.tools.timeout == 5.0
+    assert settings.section(WebSettings).enabled
+    assert not settings.section(FileSettings).enabled
+    assert settings.section(ShellSettings).enabled
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from bubbot.app.settings import load
 from bubbot.errors import ConfigError
+from bubbot.features.budget.settings import BudgetSettings
+from bubbot.features.schedule.settings import ScheduleSettings
 from bubbot.settings.channels import split_channel_settings
-from bubbot.settings.loader import Settings, load
-from bubbot.settings.renamed import RENAMED_KEYS
+from bubbot.settings.loader import Settings
+from bubbot.settings.renamed import CHANNEL_KEYS
 
 OLD = """
 [budget]
@@ -39,7 +42,7 @@ def loaded(folder: Path, text: str) -> Settings:
 
 def test_every_old_name_works_and_is_named_with_the_new_one(tmp_path: Path) -> None:
     settings = loaded(tmp_path, OLD)
-    budget, schedule = settings.budget, settings.schedule
+    budget, schedule = settings.section(BudgetSettings), settings.section(ScheduleSettings)
     assert (budget.usd_rate, budget.fallback_models, budget.reserved_output_tokens) == (
         0.9,
         ["openai/gpt-4o-mini"],
@@ -57,7 +60,7 @@ def test_every_old_name_works_and_is_named_with_the_new_one(tmp_path: Path) -> N
     )
     assert rest == {}
     renamed = settings.renamed_settings
-    assert len(renamed) == sum(map(len, RENAMED_KEYS.values())) + len(RENAMED_KEYS["channels"])
+    assert len(renamed) == len(BudgetSettings.renamed_keys) + len(ScheduleSettings.renamed_keys) + 2 * len(CHANNEL_KEYS)
     file = tmp_path / "config.toml"
     assert str(renamed[0]) == f"{file}: [budget] dollar is now called usd_rate; the old name still works."
     values = {setting.new: setting.value for setting in renamed}
@@ -73,7 +76,7 @@ def test_a_variable_under_an_old_name_beats_the_file_under_the_new_one(
     monkeypatch.setenv("BUBBOT_BUDGET__DOLLAR", "0.8")
     monkeypatch.setenv("BUBBOT_CHANNELS__DISCORD__ALWAYS", "7,8")
     settings = loaded(tmp_path, "[budget]\nusd_rate = 0.9\n[channels.discord]\nrespond_to_all = [1]\n")
-    assert settings.budget.usd_rate == 0.8
+    assert settings.section(BudgetSettings).usd_rate == 0.8
     assert split_channel_settings("discord", settings.channels["discord"])[0].respond_to_all == ["7", "8"]
     assert {setting.origin for setting in settings.renamed_settings} == {
         "environment variable BUBBOT_BUDGET__DOLLAR",

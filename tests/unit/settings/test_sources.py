@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from bubbot.app.settings import load
 from bubbot.errors import ConfigError
-from bubbot.settings.loader import load
 from tests.config_files import CANARY, refused, written
 
 

@@ -7,18 +7,19 @@ from pathlib import Path
 import pytest
 
 from bubbot.app.budget import model_facts
+from bubbot.app.settings import load
 from bubbot.errors import ConfigError
 from bubbot.features.budget.budget import BudgetLimits, SpendingLimit
 from bubbot.features.budget.limits import DEFAULT_ANSWER_TOKENS, FREE, budget_limits, message_rates
 from bubbot.features.budget.rates import MessageRate
+from bubbot.features.budget.settings import BudgetSettings
 from bubbot.ports.model import ModelPrice, Usage
-from bubbot.settings.loader import load
 
 
 def planned(home: Path, text: str) -> BudgetLimits:
     (home / "config.toml").write_text(text)
     settings = load(home=home)
-    return budget_limits(settings.budget, model_facts(settings))
+    return budget_limits(settings.section(BudgetSettings), model_facts(settings))
 
 
 def test_nothing_is_limited_where_nothing_is_set(tmp_path: Path) -> None:
@@ -48,7 +49,7 @@ def test_rates_are_those_of_people_and_chats_that_have_one(tmp_path: Path) -> No
     (tmp_path / "config.toml").write_text(
         "[budget.users.each]\nper_minute = 3\n[budget.users.'telegram:1']\nday = 2\n[budget.chats.'telegram:-1']\nper_hour = 9\n"
     )
-    assert message_rates(load(home=tmp_path).budget) == {
+    assert message_rates(load(home=tmp_path).section(BudgetSettings)) == {
         ("user", "each"): MessageRate(3, None), ("chat", "telegram:-1"): MessageRate(None, 9),
     }  # fmt: skip
 
@@ -57,7 +58,9 @@ def test_a_chat_that_moved_has_the_limit_of_each_of_its_ids(tmp_path: Path) -> N
     (tmp_path / "config.toml").write_text("[budget.chats.'telegram:-1001']\nday = 3\n[budget.chats.each]\nday = 9\n")
     settings = load(home=tmp_path)
     moved = {"telegram:-1": "telegram:-1001"}
-    made = budget_limits(settings.budget, model_facts(settings), lambda session: moved.get(session, session))
+    made = budget_limits(
+        settings.section(BudgetSettings), model_facts(settings), lambda session: moved.get(session, session)
+    )
     assert [made.find_limit("chat", f"telegram:{chat}") for chat in (-1, -1001, -2)] == [
         SpendingLimit(day=3), SpendingLimit(day=3), SpendingLimit(day=9),
     ]  # fmt: skip

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bubbot.features.files.checks import check_roots
+from bubbot.features.files.settings import FileSettings
 from bubbot.home import Home
 from bubbot.ports.checks import Finding
 from tests.planting import found, look, mend, mends, plants
@@ -17,7 +18,7 @@ ON = "[tools.files]\nenabled = true\n"
 
 def check(home: Home) -> list[Finding]:
     """What is found under the settings of a home."""
-    return look(check_roots, home, lambda settings: settings.tools.files)
+    return look(check_roots, home, lambda settings: settings.section(FileSettings))
 
 
 @plants("files.on", "files.missing", "config.files")

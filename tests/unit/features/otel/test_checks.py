@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from bubbot.app.features import otel_config
+from bubbot.app.settings import load
 from bubbot.app.stores import unused_clock
 from bubbot.errors import ConfigError
 from bubbot.features.otel import encoding, exporter
@@ -19,7 +20,6 @@ from bubbot.features.otel.events import EXPORTED, OTEL_TAPE
 from bubbot.features.otel.settings import OtelSettings
 from bubbot.home import Home
 from bubbot.ports.checks import Finding, HomeReader
-from bubbot.settings.loader import load
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.service import TapeService
 from tests.doubles import CountingIds, SteppingClock
@@ -31,7 +31,7 @@ from tests.unit.features.otel.test_exporter import health
 
 def check(home: Home) -> list[Finding]:
     """What is found under the settings of a home."""
-    return look(check_otel, home, lambda settings: settings.otel)
+    return look(check_otel, home, lambda settings: settings.section(OtelSettings))
 
 
 def test_nothing_is_said_of_what_is_off(home: Home) -> None:
@@ -80,7 +80,7 @@ async def test_a_receiver_that_refuses_everything_is_told_of_once_for_each_cause
         settings = settings_for(tmp_path, endpoint=taken.url)
         async with traced(settings, tmp_path) as bot:
             home = HomeReader(
-                tmp_path, tmp_path / "config.toml", settings.otel, unused_clock, ZoneInfo("UTC"),
+                tmp_path, tmp_path / "config.toml", settings.section(OtelSettings), unused_clock, ZoneInfo("UTC"),
                 lambda name: nullcontext(bot.channel_factory.open_tape(name)),
             )  # fmt: skip
             for number in range(3):
@@ -153,8 +153,11 @@ def test_the_keys_in_headers_are_secrets_of_the_bot(home: Home) -> None:
     home.config.write_text('[otel]\nendpoint = "http://h/otlp"\nheaders_file = "key"\n')
     settings = load(home=home.path)
     assert {"Bearer abcdef-123", "abcdef-123", "the-red-one"} <= set(otel_config(settings).secrets)
-    assert settings.otel.url == "http://h/otlp/v1/traces"
-    assert settings.otel.read_headers() == {"authorization": "Bearer abcdef-123", "x-team": "the-red-one"}
+    assert settings.section(OtelSettings).url == "http://h/otlp/v1/traces"
+    assert settings.section(OtelSettings).read_headers() == {
+        "authorization": "Bearer abcdef-123",
+        "x-team": "the-red-one",
+    }
 
 
 def test_an_address_may_name_the_path_or_leave_it_out() -> None:

@@ -14,6 +14,7 @@ import pytest
 from bubbot.app import bot as bot_module
 from bubbot.app.bot import Bot, PortWrappers, open_app
 from bubbot.app.events import OWN_REFERENCES
+from bubbot.app.settings import make_settings
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.features.budget.settings import BudgetSettings
 from bubbot.features.replay import rerun
@@ -28,7 +29,7 @@ from bubbot.ports.tool import READS_OWN, NoArgs, Tool, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import rebuild_request
 from bubbot.runtime.context.strategy import ContextInput, ContextStrategies, ModelContext
-from bubbot.settings.loader import BotSettings, ModelSettings, Settings
+from bubbot.settings.loader import BotSettings, ModelSettings
 from bubbot.tape.boundary import OWNER, TapeBoundary, Viewer
 from bubbot.tape.discard import DiscardingStore
 from bubbot.tape.entry import TapeEntry
@@ -135,7 +136,7 @@ async def opened(
 
     if monkeypatch is not None:
         monkeypatch.setattr(bot_module, "load_strategies", lambda: strategies)
-    made = Settings(model=ModelSettings(name="scripted"), bot=BotSettings(name=name), **settings)
+    made = make_settings(*settings.values(), model=ModelSettings(name="scripted"), bot=BotSettings(name=name))
     wrappers = PortWrappers(model=choose, tools=(look, *tools))
     async with open_app(made, Home(home), channel_settings={"write": lambda _: None}, wrappers=wrappers) as bot:
         yield Bench(bot, models, looks)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from bubbot.app.bot import PortWrappers, open_app
+from bubbot.app.settings import make_settings
 from bubbot.errors import BudgetExceeded, ModelOverflow, ModelUnavailable, TapeCorrupt
 from bubbot.feature import Feature
 from bubbot.features.agents.settings import AgentsSettings
@@ -24,7 +25,6 @@ from bubbot.ports.channel import Deletion, Inbound, Sender
 from bubbot.ports.middleware import CallNext, ModelCall
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest
 from bubbot.runtime.context.tokens import estimate_tokens
-from bubbot.settings.loader import Settings
 from bubbot.settings.sections import ModelSettings
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry, message
@@ -526,7 +526,7 @@ async def test_a_damaged_choice_of_a_summary_never_costs_the_answer(
 
 async def test_the_bot_as_it_is_shipped_writes_and_announces_one(tmp_path: Path) -> None:
     model = SummarisingModel(size=8_000)
-    settings = Settings(model=ModelSettings(name="scripted"), context=ContextSettings(selector="summary"))
+    settings = make_settings(ContextSettings(selector="summary"), model=ModelSettings(name="scripted"))
     wrappers = PortWrappers(model=lambda _: model)
     lines: list[str] = []
     async with open_app(settings, Home(tmp_path), channel_settings={"write": lines.append}, wrappers=wrappers) as app:

@@ -8,6 +8,7 @@ import pytest
 
 from bubbot.features.web import reading
 from bubbot.features.web.checks import check_web
+from bubbot.features.web.settings import WebSettings
 from bubbot.home import Home
 from bubbot.ports.checks import Finding
 from tests.planting import found, look, mend, mends, plants
@@ -15,7 +16,7 @@ from tests.planting import found, look, mend, mends, plants
 
 def check(home: Home) -> list[Finding]:
     """What is found under the settings of a home."""
-    return look(check_web, home, lambda settings: settings.tools.web)
+    return look(check_web, home, lambda settings: settings.section(WebSettings))
 
 
 def test_nothing_is_said_of_what_is_off(home: Home) -> None:

@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from bubbot.app.settings import make_settings
 from bubbot.app.tapes import now
 from bubbot.features.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester, ScheduleLimits
 from bubbot.features.schedule.state import Actor, ChatRef, ScheduleState
+from bubbot.features.strategies.settings import ContextSettings
 from bubbot.home import Home, WriterLock
 from bubbot.models.local import model
 from bubbot.ops.doctor import plugins as plugin_checks
@@ -389,7 +391,7 @@ class TestModel:
 
     @plants("context.embeddings")
     def test_embeddings_without_their_packages(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        settings = Settings.model_validate({"context": {"embeddings": True}})
+        settings = make_settings(ContextSettings(embeddings=True))
         assert list(check_embeddings(settings)) == []
         monkeypatch.setattr(plugin_checks, "embeddings_are_installed", lambda: False)
         (finding,) = found(check_embeddings(settings)).values()

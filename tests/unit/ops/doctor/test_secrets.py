@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from bubbot.app.settings import load
 from bubbot.home import Home
 from bubbot.models.catalogue.keys import PROVIDER_KEY_VARIABLES
 from bubbot.ops.doctor.checkup import run_checks
 from bubbot.ops.doctor.secrets import check_secrets, read_secret_files
 from bubbot.ports.checks import Finding
-from bubbot.settings.loader import ModelSettings, Settings, load
+from bubbot.settings.loader import ModelSettings, Settings
 from tests.doubles import START
 from tests.planting import found, plants
 

@@ -10,10 +10,10 @@ import tomlkit
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bubbot.app.settings import describe_settings
 from bubbot.errors import ConfigError
 from bubbot.ops.onboarding.edit import format_toml, parse_toml, remove_key, set_key
 from bubbot.ops.onboarding.existing import read_example
-from bubbot.settings.loader import describe_settings
 
 BOT = ("bot",)
 WRITTEN = """\

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bubbot.app.settings import make_settings
 from bubbot.features.attachments.settings import AttachmentSettings
 from bubbot.ops.onboarding.accounts import PlatformAccount
 from bubbot.ops.onboarding.farewell import next_steps
@@ -34,7 +35,7 @@ def test_a_key_that_is_missing_is_asked_for_by_the_option_only_if_it_is_that_of_
 
 def test_who_has_a_bot_on_a_platform_is_told_of_the_setting_for_voice_messages_until_it_is_set() -> None:
     account = PlatformAccount("telegram", "telegram", "family_bot", has_owner=True)
-    set_already = Settings(attachments=AttachmentSettings(transcription="openai/whisper-1"))
+    set_already = make_settings(AttachmentSettings(transcription="openai/whisper-1"))
     command = "  bubbot config set attachments.transcription openai/whisper-1"
     assert lines(Settings(), account)[-1] == command
     assert command not in lines(set_already, account)

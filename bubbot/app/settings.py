@@ -1,0 +1,112 @@
+"""The settings of bubbot with those of its features, and of the features of installed packages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from bubbot.app.own_features import own_sections, settings_schema
+from bubbot.features.attachments.settings import AttachmentSettings
+from bubbot.features.search.settings import SearchSettings
+from bubbot.features.strategies.settings import ContextSettings
+from bubbot.ports.settings import AUTO_SELECTOR, SettingsSection, quote_value
+from bubbot.ports.text import did_you_mean
+from bubbot.settings import loader
+from bubbot.settings.loader import SettingProblem, Settings, SettingsExtensions
+from bubbot.settings.sections import SettingDescription
+
+
+def make_settings(*sections: SettingsSection, **core: Any) -> Settings:
+    """Return settings with these sections of features, and these of bubbot by name. Read nothing; the rest are defaults."""
+    paths = {kind: path for path, kind in own_sections().items()}
+    found: dict[str, Any] = {**core}
+    inner = {paths[type(section)]: section for section in sections}
+    tools = {path.removeprefix("tools."): section for path, section in inner.items() if path.startswith("tools.")}
+    found |= {path: section for path, section in inner.items() if "." not in path}
+    if tools:
+        kind = settings_schema().sections["tools"]
+        found["tools"] = kind(**{**dict(core.get("tools", kind())), **tools})
+    return settings_schema().model(**found)
+
+
+def describe_settings() -> Iterator[SettingDescription]:
+    """Yield every setting in the order of the reference; the tables of channels appear as `channels.<name>`."""
+    return loader.describe_settings(settings_schema())
+
+
+def load(*, home: Path, config: Path | None = None) -> Settings:
+    """Load the settings of the home folder `home`, or of the file `config`, which must then exist.
+
+    Raise `ConfigError` with one line for each problem. Read files; write nothing.
+    """
+    return loader.load(home=home, config=config, extensions=_extensions())
+
+
+def load_with_missing_secrets(*, home: Path, config: Path | None = None, credentials: Path | None = None) -> Settings:
+    """Load the same settings without the secrets whose files cannot be used, for work that needs no secret.
+
+    `Settings.missing_secrets` names them. `credentials`: systemd's folder, if the environment names none. Raise
+    `ConfigError` for every other problem.
+    """
+    return loader.load_with_missing_secrets(home=home, config=config, credentials=credentials, extensions=_extensions())
+
+
+def _extensions() -> SettingsExtensions:
+    return SettingsExtensions(settings_schema(), _find_sections, _find_problems)
+
+
+def _find_sections() -> Mapping[str, type[SettingsSection] | None]:
+    # Imported here: finding entry points takes ten milliseconds, and importing features many more.
+    from bubbot.app.installed import load_features
+
+    return load_features().sections()
+
+
+def find_strategy(settings: Settings) -> str:
+    """Return the name of the configured context strategy."""
+    return settings.section(ContextSettings).selector
+
+
+def uses_embeddings(settings: Settings) -> bool:
+    """Return true if recalling by meaning is switched on."""
+    return settings.section(ContextSettings).embeddings
+
+
+def has_search_index(settings: Settings) -> bool:
+    """Return true if words are indexed."""
+    return settings.section(SearchSettings).index
+
+
+def find_attachment_limit(settings: Settings) -> int:
+    """Return the bytes that one attachment may have."""
+    return settings.section(AttachmentSettings).max_bytes
+
+
+def find_transcriber(settings: Settings) -> str:
+    """Return the name of the model that writes down voice messages; empty if there is none."""
+    return settings.section(AttachmentSettings).transcription or ""
+
+
+def _find_problems(settings: Settings) -> Iterator[SettingProblem]:
+    selector = find_strategy(settings)
+    if reason := _describe_unknown_selector(selector):
+        yield SettingProblem(("context", "selector"), f"is {reason}")
+
+
+def _describe_unknown_selector(name: str) -> str:
+    """Return why no context strategy has the name, to follow "selector is"; empty if one has it."""
+    if name == AUTO_SELECTOR:
+        return ""
+    # Imported here: every command reads the settings, and few homes name a strategy.
+    from bubbot.runtime.context.strategy import KERNEL_STRATEGIES
+
+    if any(strategy.matches(name) for strategy in KERNEL_STRATEGIES.own):
+        return ""
+    from bubbot.app.installed import load_strategies
+
+    installed = load_strategies().selectors
+    if name.partition(":")[0] in installed:
+        return ""
+    names = dict.fromkeys((AUTO_SELECTOR, *KERNEL_STRATEGIES.selectors, *installed))
+    return f"{quote_value(name)}, but must be one of {', '.join(names)}{did_you_mean(name, names, before='; ')}"
