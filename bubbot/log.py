@@ -22,6 +22,8 @@ from itertools import groupby
 from math import isfinite
 from typing import Any, Literal, TextIO
 
+from msgspec import Struct
+
 from bubbot.records import dataclass
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
@@ -48,8 +50,7 @@ _session: ContextVar[str | None] = ContextVar("session", default=None)
 _turn: ContextVar[str | None] = ContextVar("turn", default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedWarning:
+class LoggedWarning(Struct, frozen=True, forbid_unknown_fields=True):
     """A logged warning or error: its time (ISO 8601 in UTC), and its message on one line without secrets."""
 
     time: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec import structs
 
 from bubbot.errors import DeliveryFailed
 from bubbot.features.access.service import ACCESS_TAPE, AccessService
@@ -160,5 +161,5 @@ def deletion_of(message: str, *, chat: str = "home") -> Deletion:
 
 def reaction_to(message: str, *emojis: str, chat: str = "home", sender: str = "1") -> Reaction:
     """What somebody shows on a message."""
-    who = replace(Sender("", "Ann"), id=sender)
+    who = structs.replace(Sender("", "Ann"), id=sender)
     return Reaction(CHANNEL, f"reaction-{message}-{''.join(emojis)}-{sender}", chat, message, who, emojis, TIME)

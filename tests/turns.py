@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from msgspec import structs
+
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import ConfigError, DeliveryFailed, FetchFailed
@@ -266,7 +268,7 @@ class Bench:
         external = external_id or f"m-{self.new_id()}"
         who, at = Sender(sender, "Ann"), "2026-11-21T20:21:00+00:00"
         made = Inbound(self.channel.name, external, chat, who, text, at, message=external)
-        return replace(made, **fields)
+        return structs.replace(made, **fields)
 
     async def post(self, text: str, **given: Any) -> asyncio.Future[TurnResult]:
         """Hands a message in and returns the future of its turn."""

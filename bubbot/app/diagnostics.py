@@ -24,7 +24,7 @@ from bubbot.plugins import FEATURE_GROUP
 from bubbot.ports.checks import Check, HomeReader
 from bubbot.ports.health import FeatureHealth, HealthContext
 from bubbot.records import dataclass
-from bubbot.server.codec import decode, encode
+from bubbot.server.protocol import decode, encode
 from bubbot.settings.loader import Settings
 
 log = logging.getLogger(__name__)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+from msgspec import structs
+
 from bubbot.app.diagnostics import check_health, failed_health
 from bubbot.app.features import BotFeatures
 from bubbot.app.offline import blank_snapshot, describe_backup, measure_database, newest_backup, unowned_sections
@@ -160,7 +162,7 @@ class HealthCollector:
         texts = texts or Texts()
         channels = [f"{name}:" for name in sources.channel_runtimes] if role.at_least(Role.ADMIN) else []
         names = await NameBook.find(self.store, texts, channels)
-        return replace(
+        return structs.replace(
             blank_snapshot(self.settings, self._home, self._now),
             pid=os.getpid(),
             began=self._began,
@@ -193,14 +195,14 @@ class HealthCollector:
         texts = texts or self._texts
         if not role.at_least(Role.ADMIN):  # the rest is not for them, so nothing is read
             blank = blank_snapshot(self.settings, self._home, self._now)
-            formatter = HealthFormatter(texts, replace(blank, reports=self.features(texts, role)))
+            formatter = HealthFormatter(texts, structs.replace(blank, reports=self.features(texts, role)))
             return formatter.in_chat(role, direct=direct)
         try:
             snapshot = await self.snapshot(texts, role)
         except BubbotError as error:
             return (texts.say("st_unknown", reason=texts.reason(error)),)
-        load = replace(snapshot.load, running=max(0, snapshot.load.running - own))
-        return HealthFormatter(texts, replace(snapshot, load=load)).in_chat(role, direct=direct)
+        load = structs.replace(snapshot.load, running=max(0, snapshot.load.running - own))
+        return HealthFormatter(texts, structs.replace(snapshot, load=load)).in_chat(role, direct=direct)
 
 
 def _health(channel: Channel, state: ChannelStatus) -> ChannelHealth:

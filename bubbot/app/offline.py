@@ -6,9 +6,10 @@ import asyncio
 import shutil
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import replace
 from pathlib import Path
 from zoneinfo import ZoneInfo
+
+from msgspec import structs
 
 from bubbot import __version__
 from bubbot.app.diagnostics import read_health
@@ -90,7 +91,7 @@ async def offline_snapshot(
         lambda name: nullcontext(open_tape(name)),
         has_tapes=store is not None,
     )
-    return replace(
+    return structs.replace(
         blank,
         load=RuntimeLoad(waiting=waiting),
         owed=tuple(pending),

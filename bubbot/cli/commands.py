@@ -26,7 +26,7 @@ from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.ports.text import replace_controls
 from bubbot.ports.tool import validate_args
 from bubbot.server.client import connect, run_on_home
-from bubbot.server.codec import JsonObject, decode, encode
+from bubbot.server.protocol import JsonObject, decode, encode
 from bubbot.settings.loader import Settings
 from bubbot.settings.sources import read_text
 from bubbot.stores.inmemory import InMemoryStore

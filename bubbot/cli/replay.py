@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec import structs
 
 from bubbot.app.tapes import open_tapes
 from bubbot.cli.arguments import add_json_option, usage_error
@@ -67,7 +68,7 @@ def _entry(text: str) -> int:
 async def _replay(setup: CommandSetup, args: argparse.Namespace) -> int:
     line = f",replay {keyed('chat', args.chat.strip())} first={args.first} last={args.last}"
     inbound = build_inbound(REPLAY_SESSION, f"{line} again=yes" if args.model.strip() else line)
-    inbound = replace(inbound, model=args.model.strip())
+    inbound = structs.replace(inbound, model=args.model.strip())
     show("", end="", flush=True)
     with show_progress(f"Replaying {args.chat.strip()}", plain=setup.is_plain):
         result = await ask_terminal(setup, REPLAY_SESSION, inbound)

@@ -20,8 +20,8 @@ from bubbot.ports.channel import Channel, Inbound
 from bubbot.ports.turn import TurnResult
 from bubbot.server.address import socket_path
 from bubbot.server.api import Api
-from bubbot.server.codec import JsonObject
 from bubbot.server.local import serve_socket
+from bubbot.server.protocol import JsonObject
 from bubbot.server.terminal import SharedTerminal
 from bubbot.settings.environment import runtime_folder
 from bubbot.settings.loader import Settings

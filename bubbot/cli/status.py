@@ -30,7 +30,7 @@ from bubbot.ports.health import FeatureProblem, RuntimeLoad
 from bubbot.ports.text import cell_width
 from bubbot.records import IsoTime, dataclass
 from bubbot.server.client import DaemonNotRunning, connect, explain_missing_socket
-from bubbot.server.codec import decode
+from bubbot.server.protocol import decode
 from bubbot.settings.sections import SQLITE_STORE
 from bubbot.texts import Texts
 from bubbot.texts.catalogue import SOURCE_LANGUAGE

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import tzinfo
 from types import MappingProxyType
 from typing import TypeAlias, TypeVar
+
+from msgspec import structs
 
 from bubbot.concurrency import run_uninterrupted
 from bubbot.gateway.activity import ActivityTracker
@@ -182,7 +183,7 @@ class InboundGate:
         """Take a message: decide about its sender, count it, and record it, answer it out of turn or queue it."""
         if inbound.origin != HUMAN_ORIGIN or inbound.press is not None:
             # No channel receives a firing, and the gate alone knows what was pressed.
-            inbound = replace(inbound, origin=HUMAN_ORIGIN, press=None)
+            inbound = structs.replace(inbound, origin=HUMAN_ORIGIN, press=None)
         inbound = self._in_home_chat(await self._with_language(inbound))
         decision = self._admission.decide(inbound) if self._admission is not None else Respond(Role.OWNER)
         if isinstance(decision, Ignore | OfferPairing):
@@ -397,7 +398,9 @@ class InboundGate:
             await self._tell(Outbound(event.channel, event.chat, self._texts.say("unparsed", reason=event.reason)))
             return
         if not event.sender:
-            event = replace(event, raw=b"", reason=f"{event.reason} ({len(event.raw)} bytes of an unknown sender)")
+            event = structs.replace(
+                event, raw=b"", reason=f"{event.reason} ({len(event.raw)} bytes of an unknown sender)"
+            )
         else:
             probe = Inbound(event.channel, "", event.chat, Sender(event.sender), "", "", direct=False)
             if self._admission.role(probe) is Role.STRANGER:
@@ -424,7 +427,7 @@ class InboundGate:
 
     async def ask(self, inbound: Inbound) -> asyncio.Future[TurnResult] | None:
         """Accept an inbound of a client that waits for its result; see `accept`. A client is no source of turns, and no button."""
-        return await self.accept(self._in_home_chat(replace(inbound, origin=HUMAN_ORIGIN, press=None)))
+        return await self.accept(self._in_home_chat(structs.replace(inbound, origin=HUMAN_ORIGIN, press=None)))
 
     async def accept(
         self,
@@ -536,12 +539,12 @@ class InboundGate:
         if event.sender.language or self._admission is None:  # without admission the owner alone writes here
             return event
         language = await self._inbox.languages.find(event.sender.id)
-        return replace(event, sender=replace(event.sender, language=language)) if language else event
+        return structs.replace(event, sender=structs.replace(event.sender, language=language)) if language else event
 
     def _in_home_chat(self, event: EventT) -> EventT:
         """Return the event in the chat in which its session began."""
         home = self._migrations.home(event.chat)
-        return event if home == event.chat else replace(event, chat=home)
+        return event if home == event.chat else structs.replace(event, chat=home)
 
 
 def _probe(event: ButtonPress | Edit | Reaction | BotAdded, *, direct: bool = False) -> Inbound:

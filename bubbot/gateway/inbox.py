@@ -8,9 +8,10 @@ from __future__ import annotations
 import heapq
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from types import MappingProxyType
+
+from msgspec import structs
 
 from bubbot.gateway.inbox_views import (
     BEGAN,
@@ -159,7 +160,7 @@ class Inbox:
 
     async def record_waiting(self, inbound: Inbound) -> None:
         """Keep a message of a stranger who waits to be let in, as a fact that nobody answers yet; its end is cut."""
-        cut = replace(inbound, text=inbound.text[:MAX_WAITING_CHARS], quote=None)
+        cut = structs.replace(inbound, text=inbound.text[:MAX_WAITING_CHARS], quote=None)
         fact = event(WAITING, inbound_data(cut), key=f"waiting:{inbound.external_id}")
         facts = [refused_entry(inbound.external_id), fact]
         await self._tape.shard(inbound.session).append(facts, if_absent=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache, reduce
+from functools import reduce
 from operator import attrgetter
 from typing import Any
+
+import msgspec
 
 from bubbot.gateway.outbox_views import DELIVERY_ABANDONED, OUTBOX_PROJECTION
 from bubbot.ports.channel import (
@@ -79,33 +80,24 @@ def inbound_data(inbound: Inbound) -> JsonObject:
     return data
 
 
-@lru_cache(maxsize=64)
-def _fields_of(kind: Any) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
-    """Return the names of the fields, none of what is no dataclass, and what reads their values: of at least two."""
-    names = tuple(item.name for item in fields(kind)) if is_dataclass(kind) else ()
-    return names, attrgetter(*names) if names else tuple
-
-
 def _storable(value: Any) -> Any:
     """Build the JSON value of an event or a part of it."""
+    return _clean_all(msgspec.to_builtins(value))
+
+
+def _clean_all(value: Any) -> Any:
+    """Clean the texts of a JSON value, and leave out what few events say."""
     if isinstance(value, str):
-        return clean(value)
+        return value if value.isascii() else clean(value)
     if isinstance(value, (list, tuple)):
-        return [_storable(item) for item in value]
-    # `asdict` takes six times as long, and this is done for every message: most values are flags and texts without accents.
-    kind: Any = type(value)
-    names, read = _fields_of(kind)
-    if not names:
+        return [_clean_all(item) for item in value]
+    if not isinstance(value, dict):
         return value
-    data: dict[str, Any] = {}
-    for name, item in zip(names, read(value), strict=True):
-        is_plain = item is None or item is True or item is False or (type(item) is str and item.isascii())
-        data[name] = item if is_plain else _storable(item)
-    if data.get(PROVENANCE) == OWN_WORDS:  # few say something else
-        del data[PROVENANCE]
-    if data.get(LANGUAGE) == "":  # few platforms tell it
-        del data[LANGUAGE]
-    return data
+    return {
+        name: _clean_all(item)
+        for name, item in value.items()
+        if not (name == PROVENANCE and item == OWN_WORDS) and not (name == LANGUAGE and item == "")
+    }
 
 
 def inbound_from(data: JsonObject) -> Inbound:
@@ -170,7 +162,7 @@ def change_from(data: JsonObject) -> Edit | Deletion | Reaction | Inbound:
     if data["what"] == _INBOUND_CHANGE:
         return inbound_from(data)
     kind = _CHANGES[data["what"]]
-    values = {item.name: data[item.name] for item in fields(kind) if item.name in data}
+    values = {name: data[name] for name in kind.__struct_fields__ if name in data}
     if "sender" in values:
         values["sender"] = _sender(values["sender"])
     if PROVENANCE in values:

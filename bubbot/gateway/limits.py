@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable
-from dataclasses import field, replace
+from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Literal, TypeAlias
+
+from msgspec import structs
 
 from bubbot.ports.channel import Attachment, Edit, Inbound, Reaction
 from bubbot.records import dataclass
@@ -93,8 +95,8 @@ class PersonLimiter:
         if not inbound.attachments and (quote is None or not quote.attachments):
             return inbound
         if quote is not None:
-            quote = replace(quote, attachments=self._admit_all(inbound, quote.attachments))
-        return replace(inbound, attachments=self._admit_all(inbound, inbound.attachments), quote=quote)
+            quote = structs.replace(quote, attachments=self._admit_all(inbound, quote.attachments))
+        return structs.replace(inbound, attachments=self._admit_all(inbound, inbound.attachments), quote=quote)
 
     def should_notify(self, event: Inbound, limit: Limit) -> bool:
         """Return true if the sender was not told of this limit within the last hour, and count it as told."""
@@ -120,7 +122,7 @@ class PersonLimiter:
         if self._has_room(sizes, at, size):
             _add_bytes(sizes, at, size)
             return attachment
-        return replace(attachment, reference="", note=NOT_TAKEN.format(kind=attachment.kind or "file"))
+        return structs.replace(attachment, reference="", note=NOT_TAKEN.format(kind=attachment.kind or "file"))
 
     def _has_room(self, sizes: _Sizes, at: datetime, size: int) -> bool:
         if not self.limits.bytes_per_day or not size:

@@ -17,6 +17,8 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import field, replace
 
+from msgspec import structs
+
 from bubbot.errors import DeliveryFailed, StoreError
 from bubbot.gateway.outbound import (
     CreateTask,
@@ -375,7 +377,7 @@ class LiveAnswers:
         try:
             receipt = receipt_of(
                 await call_adapter(
-                    self._channel.send(replace(live.part, key=live_key(live))), LIVE_CALL_TIMEOUT_SECONDS
+                    self._channel.send(structs.replace(live.part, key=live_key(live))), LIVE_CALL_TIMEOUT_SECONDS
                 )
             )
         except DeliveryFailed as error:
@@ -400,7 +402,7 @@ class LiveAnswers:
             return
         if part != turn.part:
             await call_adapter(
-                self._editing.edit(turn.live.message, replace(part, chat=chat)), LIVE_CALL_TIMEOUT_SECONDS
+                self._editing.edit(turn.live.message, structs.replace(part, chat=chat)), LIVE_CALL_TIMEOUT_SECONDS
             )
         turn.seen, turn.part = text, part
 

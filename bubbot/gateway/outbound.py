@@ -11,6 +11,8 @@ from hashlib import sha256
 from typing import Any, Literal, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
+from msgspec import structs
+
 from bubbot.errors import DeliveryFailed, LeaseLost
 from bubbot.gateway.outbox import Outbox
 from bubbot.gateway.outbox_views import LiveMessage
@@ -89,13 +91,13 @@ def _place_extras(parts: tuple[MessagePart, ...], outbound: Outbound) -> tuple[M
     Every part goes without link previews if the outbound does.
     """
     if outbound.has_no_link_previews:
-        parts = tuple([replace(part, has_no_link_previews=True) for part in parts])
+        parts = tuple([structs.replace(part, has_no_link_previews=True) for part in parts])
     texts = [index for index, part in enumerate(parts) if part.file is None]
     if not texts or not (outbound.edits or outbound.buttons):
         return parts
     placed = list(parts)
-    placed[texts[0]] = replace(placed[texts[0]], edits=outbound.edits)
-    placed[texts[-1]] = replace(placed[texts[-1]], buttons=outbound.buttons)
+    placed[texts[0]] = structs.replace(placed[texts[0]], edits=outbound.edits)
+    placed[texts[-1]] = structs.replace(placed[texts[-1]], buttons=outbound.buttons)
     return tuple(placed)
 
 
@@ -104,7 +106,7 @@ def unsplit_parts(outbound: Outbound) -> tuple[MessagePart, ...]:
     text_part = MessagePart(outbound.chat, outbound.text, outbound.thread, outbound.reply_to)
     return (
         *((text_part,) if outbound.text or not outbound.files else ()),
-        *(replace(text_part, text="", file=file) for file in outbound.files),
+        *(structs.replace(text_part, text="", file=file) for file in outbound.files),
     )
 
 
@@ -150,7 +152,7 @@ async def settle_live(
     """
     if live.message or live.part is None or not isinstance(channel, FindsMessages):
         return live
-    part, receipt = replace(live.part, key=live_key(live)), Receipt()
+    part, receipt = structs.replace(live.part, key=live_key(live)), Receipt()
     try:
         for message in await call_adapter(channel.find(part, live.date), timeout):
             if not await outbox.belongs_elsewhere(message, live):
@@ -348,7 +350,7 @@ class Deliverer:
 
     def _at_current_chat(self, part: MessagePart) -> MessagePart:
         chat = self._where(part.chat)
-        return part if chat == part.chat else replace(part, chat=chat)
+        return part if chat == part.chat else structs.replace(part, chat=chat)
 
     async def _deliver_part(self, message: OutboxMessage, index: int, *, resumed: bool, is_begun: bool) -> bool:
         """Send one part and record its receipt; return False if it did not arrive."""
@@ -386,7 +388,7 @@ class Deliverer:
             again: it may have been sent before.
             is_begun: somebody began to send it, and nobody heard what became of that; only then it is marked.
         """
-        part, tries = self._at_current_chat(replace(message.parts[index], key=part_key(message, index))), 0
+        part, tries = self._at_current_chat(structs.replace(message.parts[index], key=part_key(message, index))), 0
         while True:
             await self._has_room()
             try:
@@ -431,10 +433,10 @@ class Deliverer:
 
         try:
             if part.file:  # which follows as its own message
-                named = replace(part, text=part.file.name, file=None, markup={}, chat=chat)
+                named = structs.replace(part, text=part.file.name, file=None, markup={}, chat=chat)
                 await call_adapter(channel.edit(live.message, named), self._retry_policy.call_timeout_seconds)
                 return None
-            return await self._call_wrapped(edit, replace(part, chat=chat), session)
+            return await self._call_wrapped(edit, structs.replace(part, chat=chat), session)
         except DeliveryFailed as error:
             if not error.permanent:
                 raise
@@ -460,7 +462,7 @@ class Deliverer:
         if not isinstance(self._channel, SupportsEditing) or live.part is None:
             return
         try:
-            part = replace(live.part, chat=live.chat, text=CONTINUED_BELOW, markup={})
+            part = structs.replace(live.part, chat=live.chat, text=CONTINUED_BELOW, markup={})
             await call_adapter(self._channel.edit(live.message, part), self._retry_policy.call_timeout_seconds)
         except DeliveryFailed as error:
             log.debug("live answer stays in the old chat: %s", error, extra={"action": "live.moved"})

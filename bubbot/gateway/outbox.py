@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from bubbot.gateway.outbox_views import (
     DELIVERY_ABANDONED,
     OUTBOX_PROJECTION,
@@ -140,7 +142,7 @@ class Outbox:
 
         The first record stays: a message is begun once for an inbound, also by a later process.
         """
-        data = {"inbound": inbound, "session": session, "part": part_data(replace(part, key=""))}
+        data = {"inbound": inbound, "session": session, "part": part_data(structs.replace(part, key=""))}
         fact = event(PREVIEW_BEGIN, data, key=preview_begin_key(inbound))
         await self._tape.shard(session).append([fact], if_absent=True)
         return await self.live_message(inbound, session) or LiveMessage(inbound, session, part=part)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import Literal, TypeAlias
+
+from msgspec import structs
 
 from bubbot.gateway.inbox import press_key
 from bubbot.gateway.outbox import Outbox
@@ -108,14 +109,14 @@ def pressed_part(
     In a group, and where only owners may press, the line names who pressed. The line is written as Markdown and split as any message is, so that no label
     and no name can format it.
     """
-    part = replace(found.part, buttons=None, edits=press.message, reply_to="")
+    part = structs.replace(found.part, buttons=None, edits=press.message, reply_to="")
     line = f"✓ {escape_label(found.button.label)}"
     if press.sender.name and (not press.direct or found.button_set.role is Role.OWNER):
         line += f" · {escape_label(press.sender.name)}"
     pieces = split(Outbound(press.channel, press.chat, line))
     if len(part.text) > MAX_EDITED_CHARS or len(pieces) != 1 or len(pieces[0].text) > MAX_EDITED_CHARS:
         return part
-    return replace(part, text=f"{part.text}\n\n{pieces[0].text}")
+    return structs.replace(part, text=f"{part.text}\n\n{pieces[0].text}")
 
 
 def escape_label(text: str) -> str:

@@ -8,8 +8,9 @@ were let in meanwhile.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import TypeAlias
+
+from msgspec import structs
 
 from bubbot.gateway.inbox import Inbox
 from bubbot.gateway.presses import escape_label
@@ -89,7 +90,7 @@ class AccessRequests:
         """Return the waiting messages of those who may speak by now, of one person or of all, as they are accepted."""
         waiting = await self._inbox.list_waiting()
         return tuple(
-            replace(inbound, external_id=admitted_id(inbound))
+            structs.replace(inbound, external_id=admitted_id(inbound))
             for inbound in waiting
             if person in (None, inbound.sender.id)
             and self._access.role(inbound.channel, inbound.sender.id) is not Role.STRANGER

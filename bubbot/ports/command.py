@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar, get_type_hints
 from zoneinfo import ZoneInfo
 
+from msgspec import Struct
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
@@ -219,8 +220,7 @@ class CommandContext:
             await exclusion.__aexit__(None, None, None)
 
 
-@dataclass(frozen=True, slots=True)
-class CommandResult:
+class CommandResult(Struct, frozen=True, forbid_unknown_fields=True):
     """What a command answers.
 
     Attributes:

@@ -8,6 +8,8 @@ from dataclasses import field
 from typing import Any, Literal, Protocol
 from zoneinfo import ZoneInfo
 
+from msgspec import Struct, structs
+
 from bubbot.ports.channel import Role
 from bubbot.records import dataclass
 from bubbot.tape.query import parse_moment
@@ -17,8 +19,7 @@ from bubbot.texts.lengths import format_length
 _METRIC_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeLoad:
+class RuntimeLoad(Struct, frozen=True, forbid_unknown_fields=True):
     """The work of a bot at one moment.
 
     Attributes:
@@ -90,8 +91,7 @@ class HealthContext:
         return self.texts.say(sentence, moment=clock_time, length=length)
 
 
-@dataclass(frozen=True, slots=True)
-class HealthRow:
+class HealthRow(Struct, frozen=True, forbid_unknown_fields=True):
     """A label and the lines it stands for.
 
     Attributes:
@@ -109,8 +109,7 @@ class HealthRow:
     is_trouble: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class FeatureProblem:
+class FeatureProblem(Struct, frozen=True, forbid_unknown_fields=True):
     """What is wrong with the feature of an installed package.
 
     Attributes:
@@ -149,8 +148,7 @@ class MetricSpec:
                 raise ValueError(f"{name!r} cannot name a metric or label: use small letters, digits and underscores")
 
 
-@dataclass(frozen=True, slots=True)
-class MetricSample:
+class MetricSample(Struct, frozen=True, forbid_unknown_fields=True):
     """A value of a declared metric; `labels` are the values of its labels, in their order."""
 
     name: str
@@ -159,11 +157,10 @@ class MetricSample:
 
     def __post_init__(self) -> None:
         """Make the value a float, as which it crosses the socket. Raise `TypeError` if it is not a number."""
-        object.__setattr__(self, "value", float(self.value))
+        structs.force_setattr(self, "value", float(self.value))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FeatureHealth:
+class FeatureHealth(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a feature reports of its health. All values can be written as JSON.
 
     Attributes:
@@ -179,7 +176,7 @@ class FeatureHealth:
     name: str
     trouble: str = ""
     rows: tuple[HealthRow, ...] = ()
-    basis: Mapping[str, Any] = field(default_factory=dict)
-    data: Mapping[str, Any] = field(default_factory=dict)
-    faults: Mapping[str, Any] = field(default_factory=dict)
+    basis: Mapping[str, Any] = {}
+    data: Mapping[str, Any] = {}
+    faults: Mapping[str, Any] = {}
     samples: tuple[MetricSample, ...] = ()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
 from hashlib import sha256
 from typing import Any
 
+import msgspec
+from msgspec import structs
+
 from bubbot.ports.channel import MAX_BUTTON_ID_BYTES, Button, ButtonSet, MessagePart, OutboundFile, Role
 from bubbot.records import dataclass
-from bubbot.tape.entry import JsonObject, TapeEntry, event
+from bubbot.tape.entry import JsonObject, TapeEntry, event, thaw
 
 INTENT = "outbox/intent"
 RECEIPT = "outbox/receipt"
@@ -56,11 +58,7 @@ def intent_from(entry: TapeEntry) -> OutboxMessage:
 
 def part_data(part: MessagePart) -> JsonObject:
     """Build the stored form of a part, without empty fields."""
-    data: dict[str, Any] = {name: getattr(part, name) for name in MessagePart.__slots__}
-    if part.file is not None:
-        data["file"] = asdict(part.file)
-    if part.buttons is not None:
-        data["buttons"] = asdict(part.buttons) | {"role": part.buttons.role.value}
+    data: dict[str, Any] = msgspec.to_builtins(part, enc_hook=thaw)
     return {name: value for name, value in data.items() if value or name in ("chat", "text")}
 
 
@@ -105,5 +103,7 @@ def intent_entry(session: str, turn: str, parts: tuple[MessagePart, ...], *, inb
     key = intent_key(turn)
     if any(part.buttons for part in parts):
         key = buttons_key(turn)
-        parts = tuple(replace(part, buttons=part.buttons and replace(part.buttons, key=key)) for part in parts)
+        parts = tuple(
+            structs.replace(part, buttons=part.buttons and structs.replace(part.buttons, key=key)) for part in parts
+        )
     return event(INTENT, intent_data(session, turn, parts, inbound), key=key)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any
+
+from msgspec import structs
 
 from bubbot.ports.channel import Deletion, Edit, Inbound, Reaction, Role, Sender
 from bubbot.ports.outbox import RECEIPT
@@ -69,7 +71,7 @@ class Authors:
             return Source.OWN
         if quote.own:
             return most_foreign(self.quoted.get(quote.message, Source.WORLD), parse_source(quote.provenance))
-        author = source_of_role(self.role_of(replace(inbound, sender=quote.sender)))
+        author = source_of_role(self.role_of(structs.replace(inbound, sender=quote.sender)))
         return most_foreign(author, parse_source(quote.provenance))
 
     def describe(self, inbound: Inbound, sender: Sender | None = None) -> dict[str, Any]:
@@ -77,7 +79,7 @@ class Authors:
         person = inbound.sender if sender is None else sender
         if not inbound.is_typed:
             return sender_data(person)
-        return sender_data(person, self.role_of(inbound if sender is None else replace(inbound, sender=person)))
+        return sender_data(person, self.role_of(inbound if sender is None else structs.replace(inbound, sender=person)))
 
     def describe_editor(self, edit: Edit | Reaction) -> dict[str, Any]:
         """Build what an entry's meta stores about the sender of a change."""

@@ -6,9 +6,11 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
-from dataclasses import KW_ONLY, field, replace
+from dataclasses import KW_ONLY, field
 from datetime import tzinfo
 from functools import partial
+
+from msgspec import structs
 
 from bubbot.concurrency import is_being_cancelled
 from bubbot.errors import (
@@ -655,7 +657,7 @@ class SessionRuntime:
         for tape, entries in sourced.entries.items():
             turn.tape.stage(tape, entries)
         if sourced.target is not None:
-            self._stage_message(turn, replace(sourced.target, text=sourced.text, files=reply.files))
+            self._stage_message(turn, structs.replace(sourced.target, text=sourced.text, files=reply.files))
 
     def _stage_message(self, turn: Turn, out: Outbound, *, answered: int = 0) -> None:
         """Stage text and files for a chat, which may be one of another channel."""
@@ -670,7 +672,7 @@ class SessionRuntime:
         if turn.answer_source is not Source.OWN:
             turn.tape.raise_source(turn.answer_source)
         if turn.tape.source is Source.WORLD:
-            out = replace(out, has_no_link_previews=True)
+            out = structs.replace(out, has_no_link_previews=True)
         parts = tuple(channel.split(out))
         turn.tape.stage(channel.outbox_of(turn.session), [intent_entry(turn.session, turn.id, parts, inbound=answered)])
 

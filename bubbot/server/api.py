@@ -8,7 +8,7 @@ from typing import TypeAlias, TypeVar
 
 from bubbot.errors import ControlError
 from bubbot.records import dataclass
-from bubbot.server.codec import JsonObject
+from bubbot.server.protocol import JsonObject
 from bubbot.server.remote import ChatClient, ChatHandler
 
 T = TypeVar("T")

@@ -31,7 +31,7 @@ from bubbot.ports.channel import (
     refuse_blob,
 )
 from bubbot.server.client import connect_chat, raise_when_closed
-from bubbot.server.codec import JsonObject, decode, encode
+from bubbot.server.protocol import JsonObject, decode, encode
 from bubbot.server.remote import AskResult
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, TypeVar
 from bubbot.errors import BubbotError, ConfigError, ControlError, HomeLocked
 from bubbot.home import Home
 from bubbot.server.address import check_folder, peer_uid
-from bubbot.server.codec import JsonObject, decode_error
 from bubbot.server.protocol import (
     CHAT_PATH,
     COMMAND_PATH,
@@ -23,6 +22,8 @@ from bubbot.server.protocol import (
     MESSAGE_LIMIT,
     PROTOCOL,
     PROTOCOL_HEADER,
+    JsonObject,
+    decode_error,
     encode_message,
     parse_message,
 )

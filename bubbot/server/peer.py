@@ -16,8 +16,14 @@ from typing import TYPE_CHECKING, TypeAlias
 from aiohttp import ClientWebSocketResponse, WSMsgType
 
 from bubbot.errors import BubbotError, ControlError
-from bubbot.server.codec import JsonObject, decode_error, encode_error
-from bubbot.server.protocol import CONNECTION_LOST, encode_message, parse_message
+from bubbot.server.protocol import (
+    CONNECTION_LOST,
+    JsonObject,
+    decode_error,
+    encode_error,
+    encode_message,
+    parse_message,
+)
 
 if TYPE_CHECKING:
     from aiohttp.web import WebSocketResponse  # of the bot's end; the other one would load a server for nothing

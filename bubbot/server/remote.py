@@ -7,8 +7,10 @@ import logging
 from base64 import b64decode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Protocol, TypeAlias
+
+from msgspec import Struct, structs
 
 from bubbot.errors import BubbotError, ConfigError, ControlError, DeliveryFailed
 from bubbot.gateway.outbound import unsplit_parts
@@ -37,7 +39,7 @@ from bubbot.ports.channel import (
 from bubbot.ports.turn import TurnResult
 from bubbot.records import dataclass
 from bubbot.runtime.turns import LastTurnView
-from bubbot.server.codec import JsonObject, decode, encode
+from bubbot.server.protocol import JsonObject, decode, encode
 from bubbot.tape.service import TapeService
 
 log = logging.getLogger(__name__)
@@ -64,8 +66,7 @@ MAX_REMOTE_REASON = 500
 NO_CLIENT_REASON = "nobody has this chat open; it waits for the next one"
 
 
-@dataclass(frozen=True, slots=True)
-class AskResult:
+class AskResult(Struct, frozen=True, forbid_unknown_fields=True):
     """How a turn ended, for the program that asked.
 
     Attributes:
@@ -364,9 +365,9 @@ async def store_files(tape: TapeService, inbound: Inbound, files: Mapping[str, b
 
     async def store(attachment: Attachment) -> Attachment:
         data = files.get(attachment.reference)
-        return attachment if data is None else replace(attachment, digest=await tape.put_blob(data))
+        return attachment if data is None else structs.replace(attachment, digest=await tape.put_blob(data))
 
-    return replace(inbound, attachments=tuple([await store(each) for each in inbound.attachments]))
+    return structs.replace(inbound, attachments=tuple([await store(each) for each in inbound.attachments]))
 
 
 def _decode_files(files: object) -> dict[str, bytes]:

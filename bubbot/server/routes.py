@@ -17,7 +17,6 @@ from aiohttp.typedefs import Handler, Middleware
 from bubbot.errors import AccessError, BubbotError, ConfigError, ConfirmationNeeded, ControlError, RequestInvalid
 from bubbot.ports.channel import MessagePart, Preview, TextStreamed, ToolFinished, ToolStarted
 from bubbot.server.api import Api
-from bubbot.server.codec import JsonObject, encode, encode_error
 from bubbot.server.listener import (
     CONNECTIONS,
     HttpConnections,
@@ -35,7 +34,10 @@ from bubbot.server.protocol import (
     MESSAGE_LIMIT,
     PROTOCOL,
     PROTOCOL_HEADER,
+    JsonObject,
     describe_mismatch,
+    encode,
+    encode_error,
     encode_message,
     parse_message,
 )

@@ -8,7 +8,8 @@ events into `lanes`, one per chat, `backfill` fetches missed messages, `inbound`
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec import structs
 
 from bubbot.errors import DeliveryFailed
 from bubbot.ports.channel import (
@@ -90,7 +91,7 @@ class DiscordChannel:
         """Split an answer into parts that fit Discord's limits, in its Markdown."""
         parts = text.split_answer(outbound)
         if self._interactions.is_private(outbound.reply_to):  # the later parts, too, are for its user alone
-            parts = [replace(part, reply_to=outbound.reply_to) for part in parts]
+            parts = [structs.replace(part, reply_to=outbound.reply_to) for part in parts]
         return parts
 
     async def send(self, part: MessagePart) -> Receipt:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
+
+from msgspec import structs
 
 from bubbot.ports.channel import Reaction, Sender, UnparsedUpdate
 from bubbot.ports.text import clean_json
@@ -102,7 +103,7 @@ def _read_sender(raw: Raw, number: str) -> Sender:
     member = raw.get("member")
     if not isinstance(member, dict) or not isinstance(member.get("user"), dict):
         return Sender(number)
-    return replace(read_sender(member["user"], member), id=number)
+    return structs.replace(read_sender(member["user"], member), id=number)
 
 
 def _emoji(raw: Raw) -> str:

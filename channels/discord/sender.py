@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+from msgspec import structs
 
 from bubbot.errors import DeliveryFailed
 from bubbot.ports.channel import ButtonSet, MessagePart, OutboundFile, Receipt
@@ -98,7 +99,9 @@ class DiscordSender:
         notice = f"📎 `{files[0].name.replace('`', '')}` ({format_bytes(len(files[0].content))}) is too large for Discord here."
         try:
             return Receipt(
-                await self._send_payload(part, channel_id, self._payload(replace(part, buttons=None), notice), ())
+                await self._send_payload(
+                    part, channel_id, self._payload(structs.replace(part, buttons=None), notice), ()
+                )
             )
         except (DiscordApiError, DiscordUnavailable) as error:
             raise to_delivery_failed(error) from None

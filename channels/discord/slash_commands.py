@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+from msgspec import structs
 
 from bubbot.ports.channel import ButtonPress, CommandInfo, Inbound, Sender
 from bubbot.ports.text import clean_json, read_language
@@ -155,7 +156,7 @@ def read_press(channel: str, raw: Any) -> ButtonPress | None:
 def _sender(raw: dict[str, Any], member: dict[str, Any]) -> Sender:
     """Return who used a command or pressed a button; messages do not tell the language, and interactions do."""
     sender = read_sender(member.get("user") or raw["user"], member)
-    return replace(sender, language=read_language(raw.get("locale")))
+    return structs.replace(sender, language=read_language(raw.get("locale")))
 
 
 def _place(raw: dict[str, Any]) -> tuple[str, str]:

@@ -7,7 +7,9 @@ from both ends of a message, and refuses an empty one. Formatting across a cut i
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec import structs
 
 from bubbot.ports.channel import MessagePart, Outbound, OutboundFile
 from channels.discord.dialect import TABLE_COLUMNS, render
@@ -56,7 +58,7 @@ def split_answer(outbound: Outbound, layout: DiscordLayout | None = None) -> lis
 def mark_repeat(part: MessagePart, sentence: str) -> MessagePart:
     """Put a sentence in small letters below a part; return the part itself if there is no room."""
     text = f"{part.text.rstrip()}\n\n-# {sentence}".lstrip("\n")
-    return replace(part, text=text) if count_utf16_units(text) <= DISCORD_MESSAGE_LIMIT else part
+    return structs.replace(part, text=text) if count_utf16_units(text) <= DISCORD_MESSAGE_LIMIT else part
 
 
 def _make_part(outbound: Outbound, content: str | OutboundFile, *, is_first: bool) -> MessagePart:

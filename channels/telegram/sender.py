@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
 from telegram import InputFile
 
 from bubbot.errors import DeliveryFailed
@@ -43,7 +43,7 @@ class TelegramSender:
         """Send a part. Raises `DeliveryFailed`."""
         chat = part.chat
         if chat in self._moved:
-            part = replace(part, chat=self._moved[chat], reply_to="")  # messages have other ids there
+            part = structs.replace(part, chat=self._moved[chat], reply_to="")  # messages have other ids there
         content = await self._read_content(part.file) if part.file else b""
         as_photo = (
             part.file is not None and part.file.media_type in PHOTO_MEDIA_TYPES and len(content) <= MAX_PHOTO_BYTES
@@ -51,7 +51,7 @@ class TelegramSender:
         for _ in range(_TRIES):
             try:
                 receipt = _make_receipt(await self._post(part, content, as_photo=as_photo))
-                return receipt if part.chat == chat else replace(receipt, chat=part.chat)
+                return receipt if part.chat == chat else structs.replace(receipt, chat=part.chat)
             except TelegramUnavailable as error:
                 raise make_delivery_error(error) from None
             except TelegramApiError as error:
@@ -127,15 +127,15 @@ class TelegramSender:
             if error.migrate_to == part.chat:
                 return None
             self._moved[part.chat] = error.migrate_to
-            return replace(part, chat=error.migrate_to, reply_to="")  # messages have other ids there
+            return structs.replace(part, chat=error.migrate_to, reply_to="")  # messages have other ids there
         if error.code != 400:
             return None
         if part.thread and error.mentions("thread not found", "topic_closed", "topic_deleted", "topic closed"):
-            return replace(part, thread="")
+            return structs.replace(part, thread="")
         if part.markup and _is_about_markup(error):
             return strip_markup(part)
         if part.buttons is not None and error.mentions("button", "keyboard", "reply markup"):
-            return replace(part, buttons=None)  # the text says how to do the same
+            return structs.replace(part, buttons=None)  # the text says how to do the same
         return None
 
     async def _edit_once(self, message: str, part: MessagePart) -> None:

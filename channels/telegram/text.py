@@ -9,9 +9,11 @@ strips white space from both ends of a message, in front only up to the first en
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
+
+from msgspec import structs
 
 from bubbot.ports.channel import MessagePart, Outbound, OutboundFile
 from channels.markdown.long_blocks import LongBlockLimits, extract_files
@@ -65,12 +67,12 @@ def mark_repeat(part: MessagePart, sentence: str) -> MessagePart:
     """Put a sentence below a part, behind all its entities; return the part itself if there is no room."""
     text = f"{part.text}\n\n{sentence}" if part.text else sentence
     limit = TELEGRAM_MESSAGE_LIMIT if part.file is None else CAPTION_LIMIT
-    return replace(part, text=text) if count_utf16_units(text) <= limit else part
+    return structs.replace(part, text=text) if count_utf16_units(text) <= limit else part
 
 
 def strip_markup(part: MessagePart) -> MessagePart:
     """Remove the markup of a part, for when Telegram refuses it."""
-    return replace(part, markup={})
+    return structs.replace(part, markup={})
 
 
 def make_entities(marked: MarkedText) -> list[dict[str, Any]]:

@@ -11,8 +11,9 @@ import signal
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+from msgspec import structs
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.filters import Condition
@@ -200,7 +201,7 @@ class TerminalChannel:
     async def send(self, part: MessagePart) -> Receipt:
         """Print the part: the model's answer as Markdown, the output of commands unchanged."""
         if part.file:
-            part = replace(part, text=await save_file(self._options, part.file))
+            part = structs.replace(part, text=await save_file(self._options, part.file))
         answer, self._live.answer = self._live.answer, ""
         question = self._take_question(part.reply_to)
         before = part.text.removesuffix(answer) if answer else part.text

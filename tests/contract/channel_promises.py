@@ -7,11 +7,12 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
 import pytest
+from msgspec import structs
 
 from bubbot.errors import BubbotError, StoreUnavailable
 from bubbot.identity import is_id
@@ -192,5 +193,5 @@ class ChannelPromises:
         for _ in range(2):
             async with bench.channel() as channel:
                 await channel.send(MessagePart(bench.chat, "same words", key=KEY))
-                await channel.send(replace(MessagePart(bench.chat, "same words"), key=f"{KEY}x"))
+                await channel.send(structs.replace(MessagePart(bench.chat, "same words"), key=f"{KEY}x"))
         assert bench.seen() == ["same words"] * 2

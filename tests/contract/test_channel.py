@@ -23,7 +23,7 @@ WAIT = 10.0
 ROOT = Path(__file__).parents[2]
 CHILD = """
 import asyncio, json, os, sys
-from dataclasses import asdict
+from msgspec import to_builtins
 from pathlib import Path
 from bubbot.ports.channel import ChannelOptions, Inbound, MessagePart
 from bubbot.errors import DeliveryFailed
@@ -32,7 +32,7 @@ from channels.terminal.stdin import create
 async def main():
     channel = create(ChannelOptions("stdin", Path("."), lambda: "2026-11-21T20:21:00+00:00", lambda: "p", {}))
     async def receive(event):
-        seen = asdict(event)
+        seen = to_builtins(event)
         if not isinstance(event, Inbound):
             seen["raw"] = len(event.raw)
         elif len(event.text) > 1000:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from msgspec import structs
 
 from bubbot.errors import DeliveryFailed, FetchFailed
 from bubbot.ports.channel import Attachment, CommandInfo, MessagePart, OutboundFile
@@ -78,7 +79,7 @@ class TestFiles:
         (file,) = read_attachments(shapes.message(server.world, message), str(room.id), str(message.id))
         assert await fetch_attachment(out.api, file, 5000) == b"hello" * 1000
         assert [call.auth for call in server.calls("file")] == [""]
-        for limit, given in ((4999, file), (4999, replace(file, size=None))):
+        for limit, given in ((4999, file), (4999, structs.replace(file, size=None))):
             with pytest.raises(FetchFailed, match=r"at most|larger than") as caught:
                 await fetch_attachment(out.api, given, limit)
             assert caught.value.permanent
@@ -89,7 +90,9 @@ class TestFiles:
         message = room.say(guild.owner, "look", files=[("a.txt", b"hello", "text/plain")])
         (file,) = read_attachments(shapes.message(server.world, message), str(room.id), str(message.id))
         known = json.loads(file.reference)
-        old = replace(file, reference=json.dumps({**known, "url": f"{server.world.origin}/attachments/1/2/a.txt"}))
+        old = structs.replace(
+            file, reference=json.dumps({**known, "url": f"{server.world.origin}/attachments/1/2/a.txt"})
+        )
         assert await fetch_attachment(out.api, old, 100) == b"hello"
         room.delete(message)
         with pytest.raises(FetchFailed, match="the message that the file came with is gone") as caught:
@@ -207,18 +210,18 @@ class TestFinding:
         await out.sending.send(MessagePart(str(room.id), "hello there"))
         room.say(guild.owner, "hello")
         assert list(await out.sending.find(part, since)) == sent
-        assert list(await out.sending.find(replace(part, reply_to=""), since)) == sent
+        assert list(await out.sending.find(structs.replace(part, reply_to=""), since)) == sent
         server.world.clock.advance(3600)
         late = datetime.fromtimestamp(server.world.clock.now(), UTC).isoformat()
-        assert list(await out.sending.find(replace(part, reply_to=""), late)) == []
+        assert list(await out.sending.find(structs.replace(part, reply_to=""), late)) == []
 
     async def test_files_are_found_by_their_names(self, server: Server, room: Room, out: Outgoing) -> None:
         part = MessagePart(str(room.id), "", file=OutboundFile("my file (1).py", text="x"))
         since = long_ago()
-        await out.sending.send(replace(part, file=OutboundFile("other.py", text="x")))
+        await out.sending.send(structs.replace(part, file=OutboundFile("other.py", text="x")))
         sent = await out.sending.send(part)
         assert list(await out.sending.find(part, since)) == [sent.external_id]
-        assert list(await out.sending.find(replace(part, text="x", file=None), since)) == []
+        assert list(await out.sending.find(structs.replace(part, text="x", file=None), since)) == []
 
     async def test_it_looks_through_several_pages_and_no_more_than_five(
         self, server: Server, room: Room, out: Outgoing

@@ -14,9 +14,10 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import structs
 
 from bubbot.app.bot import PortWrappers
 from bubbot.app.daemon import open_daemon
@@ -115,7 +116,7 @@ class KillingFinder(KillingChannel):
     blind = False
 
     async def send(self, part: MessagePart) -> Receipt:
-        return await super().send(replace(part, key="") if self.blind else part)
+        return await super().send(structs.replace(part, key="") if self.blind else part)
 
     async def find(self, part: MessagePart, since: str) -> Sequence[str]:
         assert isinstance(self._channel, FindsMessages)

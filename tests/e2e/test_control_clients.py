@@ -18,8 +18,7 @@ from bubbot import errors
 from bubbot.errors import BubbotError
 from bubbot.home import Home, WriterLock
 from bubbot.ports.channel import Inbound, Sender
-from bubbot.server.codec import encode
-from bubbot.server.protocol import CHAT_PATH, PROTOCOL, PROTOCOL_HEADER
+from bubbot.server.protocol import CHAT_PATH, PROTOCOL, PROTOCOL_HEADER, encode
 from tests.e2e import bot, forked, inside
 from tests.e2e.bot import environment, sentence
 from tests.e2e.test_control import daemon, entries, receipts

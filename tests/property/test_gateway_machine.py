@@ -7,12 +7,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from bubbot.errors import DeliveryFailed
 from bubbot.gateway.admission import AdmissionPolicy, AdmissionSettings
@@ -171,7 +172,7 @@ class Day:
             sender, chat, text = given
             key = str(len(self.said) + 1)
             inbound = bench.inbound(text, sender=sender, chat=chat, external_id=key, direct=False)
-            inbound = replace(inbound, sender=Sender(sender, f"P{sender}"), addressed=text != "heard")
+            inbound = structs.replace(inbound, sender=Sender(sender, f"P{sender}"), addressed=text != "heard")
             self.said.append(inbound)
             await bench.gate.receive(inbound)
         elif self.said:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
+from msgspec import structs
 
 from bubbot.app.search import find_entries
 from bubbot.feature import Feature
@@ -50,7 +51,7 @@ class Door:
 async def say(bench: Bench, text: str) -> str:
     """A member of the group writes."""
     inbound = bench.inbound(text, chat=GROUP, direct=False)
-    result = await bench.gate.accept(replace(inbound, sender=Sender("5", "Eve")))
+    result = await bench.gate.accept(structs.replace(inbound, sender=Sender("5", "Eve")))
     assert result is not None
     answer = (await result).text
     await bench.quiet()

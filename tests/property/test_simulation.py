@@ -5,10 +5,10 @@ processes that are killed, and what has to be true however it went. A failure na
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 
 import pytest
+from msgspec import structs
 
 from bubbot.gateway.inbox import Inbox
 from bubbot.gateway.inbox_views import SessionTraceView
@@ -93,7 +93,7 @@ def look_then_accept(patch: pytest.MonkeyPatch) -> None:
         if await self.has_fact(inbound.session, inbound.external_id):
             return None
         accepted = await accept(self, inbound, also)
-        return accepted or await accept(self, replace(inbound, external_id=f"{inbound.external_id}'"), also)
+        return accepted or await accept(self, structs.replace(inbound, external_id=f"{inbound.external_id}'"), also)
 
     patch.setattr(Inbox, "accept", accept_if_absent)
 

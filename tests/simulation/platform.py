@@ -6,7 +6,9 @@ import random
 import re
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec import structs
 
 from bubbot.errors import DeliveryFailed
 from bubbot.ports.channel import (
@@ -106,7 +108,7 @@ class Platform:
         inbound = Inbound(
             CHANNEL, token, chat, Sender(sender, f"P{sender}"), shown, TIME, message=token, direct=chat in DIRECT
         )
-        said = self.said[token] = Said(token, replace(inbound, addressed=True), self._counts[chat])
+        said = self.said[token] = Said(token, structs.replace(inbound, addressed=True), self._counts[chat])
         self._add(said.inbound)
         return said
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
+
+from msgspec import structs
 
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.errors import DeliveryFailed
@@ -199,9 +200,9 @@ class Adapter(KeptChannel):
     def parts(self, outbound: Outbound) -> Sequence[MessagePart]:
         """See `Channel.parts`."""
         split = super().parts
-        pieces = [replace(outbound, text=piece) for piece in outbound.text.split(CUT)]
+        pieces = [structs.replace(outbound, text=piece) for piece in outbound.text.split(CUT)]
         first, *rest = [part for piece in pieces for part in split(piece)]
-        return [first, *(replace(part, reply_to="") for part in rest)]
+        return [first, *(structs.replace(part, reply_to="") for part in rest)]
 
     async def run_chats(self, receive: Receive, chats: Sequence[str]) -> None:
         """Receive until cancelled."""

@@ -15,8 +15,8 @@ from bubbot.cli.chat_service import chat_service
 from bubbot.cli.commands import answer_command
 from bubbot.home import Home
 from bubbot.server.api import Api
-from bubbot.server.codec import JsonObject, encode
 from bubbot.server.local import serve_socket
+from bubbot.server.protocol import JsonObject, encode
 from bubbot.settings.loader import Settings
 from bubbot.texts import Texts
 from bubbot.texts.catalogue import SOURCE_LANGUAGE

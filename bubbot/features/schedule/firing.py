@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
+
+from msgspec import structs
 
 from bubbot.errors import ScheduleRefused
 from bubbot.features.schedule.changes import SCHEDULE_TAPE, TERMINAL, job_label, shorten_action
@@ -229,7 +230,7 @@ class Firings:
         granted = firing.job.granted
         if granted is None or granted.id == TERMINAL:
             return ""
-        as_granter = replace(
+        as_granter = structs.replace(
             firing.inbound,
             channel=granted.channel,
             sender=Sender(granted.id, granted.name, roles=granted.roles),

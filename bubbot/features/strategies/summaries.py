@@ -8,6 +8,8 @@ from dataclasses import replace
 from hashlib import md5
 from typing import Any
 
+from msgspec import structs
+
 from bubbot.errors import BubbotError
 from bubbot.features.strategies.reader import EntriesView
 from bubbot.features.strategies.summary import SummaryState, SummaryWriter, reason_of
@@ -314,7 +316,7 @@ def _key(session: str, opening: TapeEntry | None) -> str:
 
 def _build_inbound(turn: Turn, opening: TapeEntry) -> Inbound:
     """Build the inbound of a turn that writes a summary, in the chat of this turn."""
-    return replace(
+    return structs.replace(
         turn.inbounds[-1].inbound,
         external_id=_key(turn.session, opening),
         text=SUMMARY_COMMAND,

@@ -1,9 +1,10 @@
 """The command `bubbot usage`: calls of models and their costs. Its settings build the reporter of a budget tape."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
+
+from msgspec import structs
 
 from bubbot.errors import ConfigError
 from bubbot.features.usage.bars import format_bars
@@ -109,7 +110,7 @@ async def report(context: CommandContext, args: ReportUsage) -> CommandResult:
     names = await NameBook.find(context.store, texts, places)
     spending = spending.with_names(names)
     if args.chart:
-        return replace(await _draw(reporter, args, spending, tables), data=json_data(data))
+        return structs.replace(await _draw(reporter, args, spending, tables), data=json_data(data))
     lines = [reporter.format_summary(texts, period, spending, args.chat)]
     if context.terminal_width:
         lines += format_bars(reporter, texts, spending, tables, context.terminal_width)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
 from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
 
 from bubbot.log import LoggedWarning
 from bubbot.ports.health import FeatureHealth, FeatureProblem, RuntimeLoad
 from bubbot.ports.outbox import OutboxMessage
-from bubbot.records import dataclass
 
 ChannelStatus = Literal["", "running", "refused", "ended"]
 """The state of a channel; empty before it was started."""
@@ -17,8 +18,7 @@ DiskProblem = Literal["", "full", "read-only"]
 """Why nothing can be written; empty if it can."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelState:
+class ChannelState(Struct, frozen=True, forbid_unknown_fields=True):
     """A configured channel.
 
     Attributes:
@@ -41,8 +41,7 @@ class ChannelState:
         return self.state == "running" and self.ready
 
 
-@dataclass(frozen=True, slots=True)
-class PendingDeliveries:
+class PendingDeliveries(Struct, frozen=True, forbid_unknown_fields=True):
     """The undelivered messages of a channel, and when the oldest was merged, ISO 8601."""
 
     channel: str
@@ -50,8 +49,7 @@ class PendingDeliveries:
     oldest: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class DatabaseStatus:
+class DatabaseStatus(Struct, frozen=True, forbid_unknown_fields=True):
     """The size of the database.
 
     Attributes:
@@ -67,16 +65,14 @@ class DatabaseStatus:
     free: int
 
 
-@dataclass(frozen=True, slots=True)
-class BackupStatus:
+class BackupStatus(Struct, frozen=True, forbid_unknown_fields=True):
     """A backup's name, and when it was made, ISO 8601."""
 
     name: str
     at: str
 
 
-@dataclass(frozen=True, slots=True)
-class HealthSnapshot:
+class HealthSnapshot(Struct, frozen=True, forbid_unknown_fields=True):
     """The bot's health at one time. All times are ISO 8601 in UTC.
 
     Attributes:
@@ -160,7 +156,7 @@ def pending_deliveries(channel: str, messages: Iterable[OutboxMessage]) -> Pendi
 def as_json(snapshot: HealthSnapshot) -> dict[str, Any]:
     """Return the object that programs read; unknown values are left out."""
     result: dict[str, Any] = {"running": snapshot.pid is not None, "healthy": snapshot.is_healthy}
-    own, reports = asdict(replace(snapshot, reports=())), snapshot.reports
+    own, reports = msgspec.to_builtins(snapshot), snapshot.reports
     del own["reports"]
     before: dict[str, list[Mapping[str, Any]]] = {
         "pid": [report.basis for report in reports],

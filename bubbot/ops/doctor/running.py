@@ -11,7 +11,7 @@ from bubbot.gateway.health.snapshot import HealthSnapshot
 from bubbot.home import Home
 from bubbot.ports.checks import Finding, edit_command, shell_quote
 from bubbot.server.client import DaemonNotRunning, connect
-from bubbot.server.codec import decode
+from bubbot.server.protocol import decode
 
 ANSWER_SECONDS = 3.0
 """The time for the answer; a bot that is starting or ending gets no finding."""

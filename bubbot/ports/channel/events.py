@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Literal, TypeAlias
 
-from bubbot.records import dataclass
+from msgspec import Struct
 
 
 class Role(StrEnum):
@@ -47,8 +47,7 @@ APPROVAL_ORIGIN = "approval"
 """The origin of an inbound with which a chat goes on after a person has said yes or no."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sender:
+class Sender(Struct, frozen=True, forbid_unknown_fields=True):
     """The sender of a message.
 
     Attributes:
@@ -69,8 +68,7 @@ class Sender:
 AttachmentKind: TypeAlias = Literal["image", "audio", "voice", "video", "file"]
 
 
-@dataclass(frozen=True, slots=True)
-class Attachment:
+class Attachment(Struct, frozen=True, forbid_unknown_fields=True):
     """A file that came with a message; it is fetched after the message was accepted, unless it has a digest.
 
     Attributes:
@@ -92,8 +90,7 @@ class Attachment:
     digest: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Quote:
+class Quote(Struct, frozen=True, forbid_unknown_fields=True):
     """The message that a message replies to, as far as the platform shows it.
 
     Attributes:
@@ -114,8 +111,7 @@ class Quote:
     provenance: str = OWN_WORDS
 
 
-@dataclass(frozen=True, slots=True)
-class PressedButton:
+class PressedButton(Struct, frozen=True, forbid_unknown_fields=True):
     """The press that caused an inbound.
 
     Attributes:
@@ -133,8 +129,7 @@ class PressedButton:
     value: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Inbound(HasChat):
+class Inbound(HasChat, Struct, frozen=True, forbid_unknown_fields=True):
     """An incoming message, normalised.
 
     Attributes:
@@ -200,8 +195,7 @@ class Inbound(HasChat):
         return self.origin in (HUMAN_ORIGIN, APPROVAL_ORIGIN)
 
 
-@dataclass(frozen=True, slots=True)
-class Edit(HasChat):
+class Edit(HasChat, Struct, frozen=True, forbid_unknown_fields=True):
     """A message that its sender changed.
 
     `text` is the complete new text, `external_id` identifies the change; `provenance`: see `Inbound`.
@@ -219,8 +213,7 @@ class Edit(HasChat):
     provenance: str = OWN_WORDS
 
 
-@dataclass(frozen=True, slots=True)
-class Deletion(HasChat):
+class Deletion(HasChat, Struct, frozen=True, forbid_unknown_fields=True):
     """A message that was deleted on the platform."""
 
     channel: str
@@ -231,8 +224,7 @@ class Deletion(HasChat):
     thread: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Reaction(HasChat):
+class Reaction(HasChat, Struct, frozen=True, forbid_unknown_fields=True):
     """All current reactions of one person to a message; empty `emojis`: the person removed them."""
 
     channel: str
@@ -246,8 +238,7 @@ class Reaction(HasChat):
     space: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ButtonPress(HasChat):
+class ButtonPress(HasChat, Struct, frozen=True, forbid_unknown_fields=True):
     """A press of a button below a message of the bot.
 
     Attributes:
@@ -275,8 +266,7 @@ class ButtonPress(HasChat):
     space: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ChatMigration:
+class ChatMigration(Struct, frozen=True, forbid_unknown_fields=True):
     """A chat that got another id, such as a group that became a supergroup; `to` is the new id."""
 
     channel: str
@@ -286,8 +276,7 @@ class ChatMigration:
     time: str
 
 
-@dataclass(frozen=True, slots=True)
-class BotAdded(HasChat):
+class BotAdded(HasChat, Struct, frozen=True, forbid_unknown_fields=True):
     """The bot was added to a group; `sender` is the person who added it."""
 
     channel: str
@@ -300,8 +289,7 @@ class BotAdded(HasChat):
     chat_title: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class UnparsedUpdate:
+class UnparsedUpdate(Struct, frozen=True, forbid_unknown_fields=True):
     """An update that the adapter could not parse; its bytes are stored as a fact if its sender may speak.
 
     Attributes:
@@ -321,8 +309,7 @@ class UnparsedUpdate:
     sender: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class StopRequest(HasChat):
+class StopRequest(HasChat, Struct, frozen=True, forbid_unknown_fields=True):
     """A request to end the running turn of a session. It overtakes queued messages and is not stored."""
 
     channel: str

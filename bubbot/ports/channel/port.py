@@ -9,6 +9,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
+from msgspec import Struct
+
 from bubbot.errors import DeliveryFailed
 from bubbot.ports.channel.events import ChannelEvent
 from bubbot.ports.channel.sending import MessagePart, Outbound, Receipt
@@ -52,8 +54,7 @@ TERMINAL_CHANNEL = "stdin"
 """The channel of terminals and pipes, and of programs that talk with the bot."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommandInfo:
+class CommandInfo(Struct, frozen=True, forbid_unknown_fields=True):
     """A comma command as people type it, for menus and completion.
 
     Attributes:
@@ -71,7 +72,7 @@ class CommandInfo:
     arguments: tuple[str, ...] = ()
     in_menu: bool = False
     is_shared: bool = True
-    translations: Mapping[str, str] = field(default_factory=dict)
+    translations: Mapping[str, str] = {}
     further_names: tuple[str, ...] = ()
 
     @property

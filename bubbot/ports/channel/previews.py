@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from bubbot.records import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class TurnStarted:
+class TurnStarted(Struct, frozen=True, forbid_unknown_fields=True):
     """A turn has begun.
 
     Attributes:
@@ -23,8 +22,7 @@ class TurnStarted:
     is_first_attempt: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TextStreamed:
+class TextStreamed(Struct, frozen=True, forbid_unknown_fields=True):
     """A piece of the model's text, as people may see it; together the pieces of a step, since a `TextDiscarded`, are its text.
 
     Attributes:
@@ -37,29 +35,25 @@ class TextStreamed:
     quiet: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TextDiscarded:
+class TextDiscarded(Struct, frozen=True, forbid_unknown_fields=True):
     """All pieces of the step so far were a thought, which its model began without a mark: its text begins after them."""
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignWordsShown:
+class ForeignWordsShown(Struct, frozen=True, forbid_unknown_fields=True):
     """The model is about to be shown words from anywhere: from now on, nothing may get link previews.
 
     It comes before the text of the step, once in a turn.
     """
 
 
-@dataclass(frozen=True, slots=True)
-class ToolStarted:
+class ToolStarted(Struct, frozen=True, forbid_unknown_fields=True):
     """A tool has started; `arguments` are shortened."""
 
     name: str
     arguments: str
 
 
-@dataclass(frozen=True, slots=True)
-class ToolFinished:
+class ToolFinished(Struct, frozen=True, forbid_unknown_fields=True):
     """A tool has finished.
 
     Attributes:
@@ -77,8 +71,7 @@ class ToolFinished:
     arguments: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class StepFinished:
+class StepFinished(Struct, frozen=True, forbid_unknown_fields=True):
     """A model call has finished.
 
     Attributes:
@@ -92,8 +85,7 @@ class StepFinished:
     quiet: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TurnFinished:
+class TurnFinished(Struct, frozen=True, forbid_unknown_fields=True):
     """A turn is recorded: `answered`, `silent`, `failed` or `stopped`. Its answer follows by `send`."""
 
     status: str

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any
 
+from msgspec import Struct
+
 from bubbot.ports.channel.events import HasChat, Role
-from bubbot.records import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class OutboundFile:
+class OutboundFile(Struct, frozen=True, forbid_unknown_fields=True):
     """A file to send: its text, or the digest of a stored blob."""
 
     name: str
@@ -20,8 +19,7 @@ class OutboundFile:
     digest: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Button:
+class Button(Struct, frozen=True, forbid_unknown_fields=True):
     """A button below a message.
 
     Attributes:
@@ -40,8 +38,7 @@ MAX_BUTTON_ID_BYTES = 64
 ONE_DAY_SECONDS = 86_400
 
 
-@dataclass(frozen=True, slots=True)
-class ButtonSet:
+class ButtonSet(Struct, frozen=True, forbid_unknown_fields=True):
     """The buttons of a message. The first accepted press of one of them settles all.
 
     The text of the message says how to do the same without them: not every channel shows buttons.
@@ -65,8 +62,7 @@ class ButtonSet:
         return f"{self.key}/{index}"
 
 
-@dataclass(frozen=True, slots=True)
-class Outbound(HasChat):
+class Outbound(HasChat, Struct, frozen=True, forbid_unknown_fields=True):
     """A complete message to send.
 
     Attributes:
@@ -94,8 +90,7 @@ class Outbound(HasChat):
     has_no_link_previews: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class MessagePart:
+class MessagePart(Struct, frozen=True, forbid_unknown_fields=True):
     """A part of an outbound that fits the platform; stored with the intent, so that a restart sends the same part.
 
     Attributes:
@@ -117,16 +112,15 @@ class MessagePart:
     text: str
     thread: str = ""
     reply_to: str = ""
-    markup: Mapping[str, Any] = field(default_factory=dict)
+    markup: Mapping[str, Any] = {}
     file: OutboundFile | None = None
-    key: str = field(default="", compare=False)
+    key: str = ""
     buttons: ButtonSet | None = None
     edits: str = ""
     has_no_link_previews: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(Struct, frozen=True, forbid_unknown_fields=True):
     """The receipt of a delivered part.
 
     Attributes:

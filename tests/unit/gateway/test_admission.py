@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from bubbot.gateway.admission import (
     CHATS_WATCHED,
@@ -50,11 +51,11 @@ def admission(settings: AdmissionSettings = SETTINGS, clock: Seconds | None = No
 
 
 def direct(who: str, *, bot: bool = False) -> Inbound:
-    return replace(DIRECT, chat=who, sender=Sender(who, bot=bot))
+    return structs.replace(DIRECT, chat=who, sender=Sender(who, bot=bot))
 
 
 def said(who: str, text: str = "hello", *, chat: str = GROUP, addressed: bool = False, bot: bool = False) -> Inbound:
-    return replace(DIRECT, chat=chat, sender=Sender(who, bot=bot), text=text, direct=False, addressed=addressed)
+    return structs.replace(DIRECT, chat=chat, sender=Sender(who, bot=bot), text=text, direct=False, addressed=addressed)
 
 
 def test_of_an_owner_of_the_settings_nobody_else_is_asked() -> None:
@@ -77,7 +78,7 @@ class TestDirect:
     def test_who_was_granted_a_role_speaks_on_that_channel_alone(self) -> None:
         asked = admission(chat_42=Role.ADMIN)
         assert asked.decide(direct("42")) == Respond(Role.ADMIN)
-        assert asked.decide(replace(direct("42"), channel="other")) == OfferPairing()
+        assert asked.decide(structs.replace(direct("42"), channel="other")) == OfferPairing()
 
     def test_the_higher_of_both_roles_counts(self) -> None:
         asked = admission(chat_1=Role.MEMBER, chat_3=Role.OWNER)
@@ -99,7 +100,7 @@ class TestDirect:
             assert asked.role(inbound) is Role.STRANGER
 
     def test_a_name_decides_nothing(self) -> None:
-        assert admission().decide(replace(direct("42"), sender=Sender("42", "1"))) == OfferPairing()
+        assert admission().decide(structs.replace(direct("42"), sender=Sender("42", "1"))) == OfferPairing()
 
 
 class TestGroups:

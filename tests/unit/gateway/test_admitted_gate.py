@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from bubbot.features.access.arguments import GrantArgs, PersonArgs
 from bubbot.models.scripted import ScriptedModel
@@ -176,7 +177,7 @@ class TestDecisions:
     async def test_what_is_heard_is_shown_with_its_speaker_and_never_answered(self) -> None:
         async with admitted(InMemoryStore(), owners={"1"}, groups={"-5"}, record_only={"-5"}) as bench:
             heard = bench.inbound("it rains", sender="2", chat="-5", direct=False, addressed=False)
-            await bench.gate.receive(replace(heard, sender=Sender("2", "Bob")))
+            await bench.gate.receive(structs.replace(heard, sender=Sender("2", "Bob")))
             await bench.quiet()
             assert (bench.channel.texts, bench.requests) == ([], [])
             await bench.gate.receive(bench.inbound("what?", chat="-5", direct=False))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from bubbot import plugins
 from bubbot.app.daemon import open_daemon
@@ -88,7 +88,7 @@ async def test_a_channel_is_told_what_is_durable_and_who_may_speak(
         assert (began.newest_ids, began.allowed_ids) == ({}, ("1", "2"))
         assert parse_moment(began.last_message_at) is not None
         await daemon.access.grant(by("terminal"), GrantArgs("3", "mine", "member"))
-        await daemon.bot.channel_runtimes["mine"].inbox.accept(replace(said(7, "42"), channel="mine"))
+        await daemon.bot.channel_runtimes["mine"].inbox.accept(structs.replace(said(7, "42"), channel="mine"))
         assert await given[0].load_cursor() == BackfillCursor({("42", ""): "7"}, began.last_message_at, ("1", "2", "3"))
     async with open_daemon(settings, Home(tmp_path / "home")):
         assert (await given[1].load_cursor()).last_message_at == began.last_message_at  # it began once
@@ -135,8 +135,8 @@ class TestWhatReceiveSays:
             assert await bench.gate.receive(message) is False  # it came before
             stranger = bench.inbound("hello", sender="9", chat="9")
             assert await bench.gate.receive(stranger) is False
-            assert await bench.gate.receive(replace(bench.inbound("a"), direct=False, addressed=False)) is False
-            heard = replace(bench.inbound("a", chat="-5"), direct=False, addressed=False)
+            assert await bench.gate.receive(structs.replace(bench.inbound("a"), direct=False, addressed=False)) is False
+            heard = structs.replace(bench.inbound("a", chat="-5"), direct=False, addressed=False)
             assert await bench.gate.receive(heard) is None
             await bench.quiet()
 

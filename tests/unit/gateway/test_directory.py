@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from bubbot.errors import ConfigError, DeliveryFailed
 from bubbot.gateway.channel_runtime import ChannelRuntime
@@ -139,7 +139,9 @@ async def test_a_message_besides_the_answer_is_merged_and_sent_with_its_turn() -
     async def card(turn: Turn, args: NoArgs) -> str:
         """Stage a card here and one on a channel that is gone."""
         outbound = Outbound("test", "home", "a card", buttons=buttons)
-        return str([directory.stage(turn, "card", replace(outbound, channel=name)) for name in ("test", "gone")])
+        return str(
+            [directory.stage(turn, "card", structs.replace(outbound, channel=name)) for name in ("test", "gone")]
+        )
 
     async with running(InMemoryStore(), ScriptedModel(), Options(tools=[card])) as bench:
         runtimes["test"] = bench.line

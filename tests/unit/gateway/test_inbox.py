@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from msgspec import structs
 
 from bubbot.gateway.inbox import Inbox, inbox_tape
 from bubbot.gateway.inbox_views import INBOX_CHECKPOINT_INTERVAL
@@ -204,18 +205,20 @@ class TestShards:
     async def test_what_comes_again_meets_its_key(self, store: TapeStore) -> None:
         inbox = Inbox(service(store), CountingIds("nonce"))
         for chat in ("home", "work"):
-            assert await inbox.accept(replace(inbound(external_id=chat), chat=chat))
-            assert await inbox.accept(replace(inbound(external_id=chat), chat=chat, thread="7")) is None
+            assert await inbox.accept(structs.replace(inbound(external_id=chat), chat=chat))
+            assert await inbox.accept(structs.replace(inbound(external_id=chat), chat=chat, thread="7")) is None
         await inbox.record_refused("r", "test:work")
-        assert await inbox.accept(replace(inbound(external_id="r"), chat="work")) is None
+        assert await inbox.accept(structs.replace(inbound(external_id="r"), chat="work")) is None
         await inbox.store_unparsed(UnparsedUpdate("test", "u", "work", b"?", "no idea"))
-        assert await inbox.accept(replace(inbound(external_id="u"), chat="work", thread="7")) is None
+        assert await inbox.accept(structs.replace(inbound(external_id="u"), chat="work", thread="7")) is None
 
     async def test_the_messages_of_all_chats_are_owed_and_counted(self, store: TapeStore) -> None:
         inbox = Inbox(service(store), CountingIds("nonce"))
         for number, chat in enumerate(("home", "work", "home", "away")):
             sent = f"2026-11-21T20:21:0{number}+00:00"
-            await inbox.accept(replace(inbound(external_id=str(number)), chat=chat, message=f"m{number}", time=sent))
+            await inbox.accept(
+                structs.replace(inbound(external_id=str(number)), chat=chat, message=f"m{number}", time=sent)
+            )
         assert sorted(one.inbound.external_id for one in await inbox.open_inbounds()) == ["0", "1", "2", "3"]
         recent = await inbox.recent_messages(datetime(2026, 11, 21, tzinfo=UTC))
         assert [one.external_id for one in recent] == ["0", "1", "2", "3"]
@@ -229,6 +232,6 @@ class TestShards:
 
     async def test_the_inbound_of_one_chat_that_is_done_leaves_that_of_another(self, store: TapeStore) -> None:
         inbox = Inbox(service(store), CountingIds("nonce"))
-        owed = [await inbox.accept(replace(inbound(external_id=chat), chat=chat)) for chat in ("home", "work")]
+        owed = [await inbox.accept(structs.replace(inbound(external_id=chat), chat=chat)) for chat in ("home", "work")]
         await inbox.append(done_entry([one.id for one in owed[:1] if one], outcome="answered"), session="test:home")
         assert [one.inbound.chat for one in await inbox.open_inbounds()] == ["work"]

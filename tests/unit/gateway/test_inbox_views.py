@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from bubbot.gateway.inbox import Inbox
 from bubbot.gateway.inbox_views import SessionTraceView, inbound_data, inbound_from
@@ -39,14 +39,14 @@ async def test_an_erasure_reaches_what_was_there_when_it_was_asked_for(
     inbox, texts = Inbox(service(store), CountingIds("nonce")), dict[int, str]()
     made = {
         "before": inbound(external_id="1"),
-        "press": replace(inbound(external_id="2"), press=PressedButton("2", "b", "p1", "Yes", "yes")),
-        "firing": replace(inbound(external_id="3"), origin="schedule"),
+        "press": structs.replace(inbound(external_id="2"), press=PressedButton("2", "b", "p1", "Yes", "yes")),
+        "firing": structs.replace(inbound(external_id="3"), origin="schedule"),
         "asks": inbound(external_id="4"),
         "waits": inbound(external_id="5"),
         "dropped": inbound(external_id="6"),
     }
     for text, one in made.items():
-        accepted = await inbox.accept(replace(one, text=text))
+        accepted = await inbox.accept(structs.replace(one, text=text))
         assert accepted is not None
         texts[accepted.id] = text
     await inbox.append(done_entry([1], outcome="answered"), session=made["before"].session)
@@ -68,13 +68,12 @@ async def test_moves_of_chats_are_known_at_once_and_to_the_next_process(store: T
 
 
 def test_a_list_of_files_and_kinds_of_an_adapters_own_are_stored_as_any_other() -> None:
-    @dataclass(frozen=True)
-    class OwnSender(Sender):
+    class OwnSender(Sender, frozen=True):
         """As a plugin may make one."""
 
     plain = Inbound("test", "1", "7", Sender("1", "Ann \ud83d"), "hi", "", attachments=(Attachment("f"),))
     files: Any = [Attachment("f")]
-    own = replace(plain, sender=OwnSender("1", "Ann \ud83d"), attachments=files)
+    own = structs.replace(plain, sender=OwnSender("1", "Ann \ud83d"), attachments=files)
     assert inbound_data(own) == inbound_data(plain)
     assert inbound_data(plain)["sender"]["name"] == "Ann \N{REPLACEMENT CHARACTER}"
     assert inbound_from(inbound_data(plain)).attachments == plain.attachments

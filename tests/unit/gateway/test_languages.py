@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from bubbot.gateway.channel_runtime import ChannelPolicy
 from bubbot.gateway.inbox_views import inbound_data, inbound_from
@@ -35,7 +35,7 @@ def _rules(store: InMemoryStore, **listed: Any) -> ChannelPolicy:
 
 
 async def hear(bench: Bench, text: str, who: Sender, **given: Any) -> None:
-    await bench.line.receive(replace(bench.inbound(text, **given), sender=who))
+    await bench.line.receive(structs.replace(bench.inbound(text, **given), sender=who))
     await bench.app.wait_idle()
     await bench.deliverer.wait_until_idle()
 
@@ -51,7 +51,7 @@ class TestTag:
 
     def test_what_is_stored_of_a_message_has_it_if_it_is_told(self) -> None:
         plain = Inbound("t", "m", "c", Sender("1", "Ann"), "hi", TIME)
-        told = replace(plain, sender=person("1", "de"))
+        told = structs.replace(plain, sender=person("1", "de"))
         assert "language" not in inbound_data(plain)["sender"]
         assert inbound_data(told)["sender"]["language"] == "de"
         assert [inbound_from(inbound_data(one)) for one in (plain, told)] == [plain, told]

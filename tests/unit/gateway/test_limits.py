@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from bubbot.gateway import limits
 from bubbot.gateway.limits import PersonLimiter, PersonLimits
@@ -53,7 +54,7 @@ def test_a_time_far_ahead_keeps_nobody_out() -> None:
 
 def test_a_message_without_a_time_that_can_be_read_counts_by_the_clock() -> None:
     one = PersonLimiter(LIMITS, lambda: datetime(2026, 11, 22, tzinfo=UTC))
-    odd = replace(message(), time="yesterday")
+    odd = structs.replace(message(), time="yesterday")
     assert [one.exceeded(odd) for _ in range(4)] == [None, None, None, "minute"]
 
 
@@ -68,7 +69,9 @@ def test_changes_are_counted_apart_from_messages() -> None:
 def test_files_and_texts_have_a_limit_of_bytes_in_a_day() -> None:
     one = limiter(PersonLimits(bytes_per_day=1000))
     files = [Attachment(f"f{number}", size=400, kind="image") for number in range(5)]
-    taken = one.without_excess(replace(message(0, "", "1", *files), quote=Quote("q", Sender("2"), "", (files[0],))))
+    taken = one.without_excess(
+        structs.replace(message(0, "", "1", *files), quote=Quote("q", Sender("2"), "", (files[0],)))
+    )
     assert taken.quote is not None
     assert [file.reference for file in (*taken.quote.attachments, *taken.attachments)] == ["f0", "f0", "", "", "", ""]
     assert "image not taken" in taken.attachments[-1].note
@@ -126,7 +129,7 @@ def test_a_restart_does_not_forget_what_was_accepted() -> None:
 def test_what_was_accepted_counts_with_its_text_its_files_and_those_of_its_quote() -> None:
     quote = Quote("q", Sender("2"), "", (Attachment("f", size=200),))
     one = limiter(PersonLimits(bytes_per_day=1_000_500))
-    one.load([replace(message(0, "x" * 100, "1", Attachment("?"), Attachment("", size=10**9)), quote=quote)])
+    one.load([structs.replace(message(0, "x" * 100, "1", Attachment("?"), Attachment("", size=10**9)), quote=quote)])
     assert [one.exceeded(message(1, "x" * size)) for size in (201, 200, 1)] == ["bytes", None, "bytes"]
 
 
@@ -134,9 +137,11 @@ def test_files_of_a_quote_count_and_what_is_no_file_or_a_reaction_does_not() -> 
     one = limiter(PersonLimits(bytes_per_day=1000))
     assert one.exceeded(Reaction("test", "", "7", "m", Sender("1"), ("+1",), START.isoformat())) is None
     note = Attachment("", note="too large", size=10**9)
-    quoting = replace(message(1, "", "1", note), quote=Quote("q", Sender("2"), "", (Attachment("f", size=1000),)))
+    quoting = structs.replace(
+        message(1, "", "1", note), quote=Quote("q", Sender("2"), "", (Attachment("f", size=1000),))
+    )
     assert one.without_excess(quoting) == quoting
-    quoting = replace(quoting, attachments=())
+    quoting = structs.replace(quoting, attachments=())
     quote = one.without_excess(quoting).quote
     assert quote is not None
     assert [file.reference for file in quote.attachments] == [""]
@@ -183,7 +188,7 @@ async def test_files_beyond_the_day_are_left_out_and_the_message_is_answered() -
     store = InMemoryStore()
     async with limited(store, PersonLimits(bytes_per_day=1000)) as bench:
         files = tuple(Attachment(f"f{number}", size=400) for number in range(5))
-        await bench.gate.receive(replace(bench.inbound("look"), attachments=files))
+        await bench.gate.receive(structs.replace(bench.inbound("look"), attachments=files))
         (data,) = await bench.events("inbox/received", bench.inbox.name)
         assert [one["reference"] for one in data["attachments"]] == ["f0", "f1", "", "", ""]
         assert bench.channel.texts[0] == SAY("skipped_bytes", size="1 kB")

@@ -9,6 +9,7 @@ from dataclasses import replace
 from zoneinfo import ZoneInfo
 
 import pytest
+from msgspec import structs
 from prometheus_client.parser import text_string_to_metric_families
 
 from bubbot.errors import DeliveryFailed
@@ -164,7 +165,7 @@ def test_a_feature_has_its_metrics_and_no_others(caplog: pytest.LogCaptureFixtur
         MetricSample("bubbot_secret", 1),
     )
     report = FeatureHealth(name="plants", samples=samples)
-    text = Metrics(declared).render(replace(FULL, reports=(report,)), 0).decode()
+    text = Metrics(declared).render(structs.replace(FULL, reports=(report,)), 0).decode()
     own = [line for line in text.splitlines() if re.search("plants|watering|lamp|secret|bubbot_entries", line)]
     assert own == [
         "# HELP bubbot_plants Plants.",

@@ -8,11 +8,11 @@ import json
 import logging
 import re
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from msgspec import structs
 
 from bubbot import log
 from bubbot.features.access.arguments import CodeArgs, GrantArgs, PersonArgs
@@ -164,7 +164,7 @@ def test_no_text_of_anybody_is_in_the_log(stream: io.StringIO) -> None:
         replies = (calls("tape.search", text=CANARY), calls("probe.break", text=CANARY), says(f"I say {CANARY}"))
         async with bot(Played(*replies), tools=[breaking]) as bench:
             named = Sender("1", f"Ann {CANARY}")
-            await bench.gate.receive(replace(bench.inbound(f"hello {CANARY}"), sender=named, message="7"))
+            await bench.gate.receive(structs.replace(bench.inbound(f"hello {CANARY}"), sender=named, message="7"))
             await bench.quiet()
             await bench.gate.receive(edit_of("7", f"edited {CANARY}"))
             for text in (

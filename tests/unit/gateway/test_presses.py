@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from bubbot.gateway.outbox import Outbox
 from bubbot.gateway.presses import MAX_EDITED_CHARS, FoundButton, find_button, pressed_part
@@ -97,7 +98,7 @@ def bot(
 
 def press(message: str, button: str, *, sender: str = "1", key: str = "", **more: Any) -> ButtonPress:
     made = ButtonPress("test", key or f"c-{sender}-{button}", "home", message, Sender(sender, "Ann"), button, NOW)
-    return replace(made, **more)
+    return structs.replace(made, **more)
 
 
 async def offered(bench: Bench, **fields: Any) -> tuple[str, ButtonSet]:
@@ -212,7 +213,7 @@ class TestRefusing:
                 assert answer == SAY("press_expired"), one
             real = buttons.button_id(0)
             for number, elsewhere in enumerate((press("p77", real), press(message, real, chat="other"))):
-                answer = await bench.gate.receive(replace(elsewhere, external_id=f"e{number}"))
+                answer = await bench.gate.receive(structs.replace(elsewhere, external_id=f"e{number}"))
                 assert answer == SAY("press_expired")
             await bench.quiet()
             assert (done.presses, set(await reasons(bench))) == ([], {"forged"})
@@ -246,7 +247,9 @@ class TestRefusing:
             with caplog.at_level("INFO"):
                 for sender in range(100, 110):
                     one = press(message, buttons.button_id(0), sender=str(sender), direct=False)
-                    answers = {await bench.gate.receive(replace(one, external_id=f"{sender}-{n}")) for n in range(20)}
+                    answers = {
+                        await bench.gate.receive(structs.replace(one, external_id=f"{sender}-{n}")) for n in range(20)
+                    }
                     assert answers == {SAY("press_foreign")}  # no limit counts, which would also forget that of others
             assert [await bench.outbox.find_intent(buttons.key), await store.tapes()] == before
             assert "strangers ignored" in caplog.text
@@ -259,7 +262,7 @@ class TestShowing:
         async with bot(store, done) as bench:
             message, buttons = await offered(bench, direct=False)
             name = Sender("1", "_Eve_\n> `x`" + "y" * 500)
-            await bench.gate.receive(replace(press(message, buttons.button_id(0), direct=False), sender=name))
+            await bench.gate.receive(structs.replace(press(message, buttons.button_id(0), direct=False), sender=name))
             await bench.quiet()
             shown = bench.channel.seen[message]  # type: ignore[attr-defined]
             line = shown.removeprefix("Well?\n\n")
@@ -340,7 +343,7 @@ def test_an_id_fits_the_platforms_whatever_its_cause(cause: str) -> None:
     buttons = ButtonSet(tuple(Button(str(number), ",act") for number in range(100)))
     entry = intent_entry(HOME, cause, (MessagePart("home", "text", buttons=buttons),)).with_id(1)
     read = intent_from(entry).parts[0].buttons
-    assert read == replace(buttons, key=read.key if read else "")
+    assert read == structs.replace(buttons, key=read.key if read else "")
     assert read is not None
     assert read.key == entry.key
     ids = {read.button_id(number) for number in range(100)}
@@ -352,6 +355,6 @@ def test_a_message_without_a_press_is_stored_as_before() -> None:
     from bubbot.gateway.inbox_views import inbound_data, inbound_from
 
     plain = Inbound("test", "m1", "home", Sender("1"), "hi", NOW)
-    pressed = replace(plain, press=PressedButton("c1", "k", "p1", "Yes", "v"))
+    pressed = structs.replace(plain, press=PressedButton("c1", "k", "p1", "Yes", "v"))
     assert "press" not in inbound_data(plain)
     assert [inbound_from(inbound_data(one)) for one in (plain, pressed)] == [plain, pressed]

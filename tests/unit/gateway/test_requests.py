@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from bubbot.features.access.arguments import GrantArgs
 from bubbot.gateway.owner import OwnerChat
@@ -29,7 +29,7 @@ class ButtonStage(Stage):
 
     def parts(self, outbound: Outbound) -> Sequence[MessagePart]:
         """See `Channel.parts`."""
-        return [replace(part, buttons=outbound.buttons) for part in super().parts(outbound)]
+        return [structs.replace(part, buttons=outbound.buttons) for part in super().parts(outbound)]
 
 
 def bot(store: TapeStore, life: str = "first", **listed: Any) -> Any:
@@ -136,7 +136,9 @@ async def test_a_press_of_somebody_who_is_no_owner_does_nothing_but_says_so(send
 async def test_an_address_in_the_name_of_a_stranger_is_not_fetched() -> None:
     async with bot(InMemoryStore()) as bench:
         await with_owner_chat(bench)
-        await bench.line.receive(replace(bench.inbound("hi", sender="9", chat="9"), sender=Sender("9", "http://x.org")))
+        await bench.line.receive(
+            structs.replace(bench.inbound("hi", sender="9", chat="9"), sender=Sender("9", "http://x.org"))
+        )
         await bench.quiet()
         assert [part.has_no_link_previews for part in bench.channel.sent if "wants to talk" in part.text] == [True]
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TypeAlias
 
 import pytest
+from msgspec import structs
 
 from bubbot.errors import DeliveryFailed
 from bubbot.models.scripted import ScriptedModel
@@ -36,7 +36,7 @@ class MarkingStage(Stage):
 
     def mark_repeat(self, part: MessagePart, sentence: str) -> MessagePart:
         """See `MarksRepeats`."""
-        return replace(part, text=f"{part.text} {sentence}")
+        return structs.replace(part, text=f"{part.text} {sentence}")
 
 
 class SearchedMarkingStage(SearchedStage, MarkingStage):
@@ -116,7 +116,7 @@ def test_the_sentence_fits_below_every_part_of_an_answer_and_changes_nothing_abo
             assert marked.text.startswith(part.text)
             assert marked.text.endswith(sentence)
             assert count_utf16_units(marked.text) <= limit
-            assert replace(marked, text=part.text) == part, "entities, file, reply and key are the same"
+            assert structs.replace(marked, text=part.text) == part, "entities, file, reply and key are the same"
 
 
 @pytest.mark.parametrize("platform", ADAPTERS)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec import structs
 
 from bubbot.errors import ConfigError
 from bubbot.gateway.admission import (
@@ -37,12 +36,12 @@ class TestWhoMaySpeak:
         assert decide(SpaceRules(open=True)) == Respond(Role.MEMBER)
 
     def test_not_on_another_server(self) -> None:
-        assert decide(SpaceRules(open=True), replace(SAID, space=OTHER)) == Ignore("stranger", is_call=True)
+        assert decide(SpaceRules(open=True), structs.replace(SAID, space=OTHER)) == Ignore("stranger", is_call=True)
 
     def test_not_in_a_direct_chat(self) -> None:
-        direct = replace(SAID, direct=True, space="")
+        direct = structs.replace(SAID, direct=True, space="")
         assert decide(SpaceRules(open=True), direct) == OfferPairing()
-        assert decide(SpaceRules(open=True), replace(direct, space=SERVER)) == OfferPairing()
+        assert decide(SpaceRules(open=True), structs.replace(direct, space=SERVER)) == OfferPairing()
 
     def test_by_id(self) -> None:
         assert decide(SpaceRules(members=frozenset({"42"}))) == Respond(Role.MEMBER)
@@ -52,22 +51,24 @@ class TestWhoMaySpeak:
     def test_by_a_role_that_the_server_gave(self) -> None:
         space = SpaceRules(roles=frozenset({"7", "8"}), admin_roles=frozenset({"9"}))
         for roles, wanted in (((), None), (("6",), None), (("6", "8"), Role.MEMBER), (("8", "9"), Role.ADMIN)):
-            found = decide(space, replace(SAID, sender=replace(STRANGER, roles=roles)))
+            found = decide(space, structs.replace(SAID, sender=structs.replace(STRANGER, roles=roles)))
             assert found == (Respond(wanted) if wanted else Ignore("stranger", is_call=True))
 
     def test_the_highest_role_counts(self) -> None:
         assert decide(SpaceRules(open=True), owners=frozenset({"42"})) == Respond(Role.OWNER)
 
     def test_a_bot_is_no_person_of_an_open_server(self) -> None:
-        assert decide(SpaceRules(open=True), replace(SAID, sender=Sender("42", bot=True))) == Ignore("bot")
+        assert decide(SpaceRules(open=True), structs.replace(SAID, sender=Sender("42", bot=True))) == Ignore("bot")
 
     def test_roles_name_nobody_who_has_no_numeric_id(self) -> None:
         shown = Sender("ann", roles=("7",))
-        assert decide(SpaceRules(roles=frozenset({"7"})), replace(SAID, sender=shown)) == Ignore("no numeric id")
+        assert decide(SpaceRules(roles=frozenset({"7"})), structs.replace(SAID, sender=shown)) == Ignore(
+            "no numeric id"
+        )
 
 
 class TestWhatIsForTheBot:
-    quiet = replace(SAID, addressed=False)
+    quiet = structs.replace(SAID, addressed=False)
 
     def test_what_does_not_name_it_is_not(self) -> None:
         assert decide(SpaceRules(open=True), self.quiet) == Ignore("not addressed")
@@ -81,12 +82,12 @@ class TestWhatIsForTheBot:
     def test_nothing_in_a_chat_that_is_ignored_not_even_from_its_owner(self) -> None:
         ignored = SpaceRules(open=True, respond_to_all=frozenset({"500"}), ignored=frozenset({"500"}))
         assert decide(ignored, owners=frozenset({"42"})) == Ignore("ignored")
-        assert decide(ignored, replace(SAID, chat="501")) == Respond(Role.MEMBER)
+        assert decide(ignored, structs.replace(SAID, chat="501")) == Respond(Role.MEMBER)
 
     def test_its_name_there_takes_the_place_of_the_other(self) -> None:
         space = SpaceRules(open=True, trigger_names=("robo",))
         for text, heard in (("robo, hi", True), ("bubbot, hi", False)):
-            found = decide(space, replace(self.quiet, text=text), trigger_names=("bubbot",))
+            found = decide(space, structs.replace(self.quiet, text=text), trigger_names=("bubbot",))
             assert found == (Respond(Role.MEMBER) if heard else Ignore("not addressed"))
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from bubbot.errors import DeliveryFailed, ModelUnavailable, ToolFailed
 from bubbot.feature import Feature
@@ -300,7 +301,9 @@ class TestAroundDelivery:
 
         async def around(delivery: PartDelivery, call_next: CallNext[PartDelivery, Receipt]) -> Receipt:
             seen.append((delivery.channel, delivery.session))
-            return await call_next(replace(delivery, part=replace(delivery.part, text=delivery.part.text.upper())))
+            return await call_next(
+                replace(delivery, part=structs.replace(delivery.part, text=delivery.part.text.upper()))
+            )
 
         async with running(InMemoryStore(), ScriptedModel(), feature(around_delivery=[around])) as bench:
             await bench.say("hello")

@@ -6,10 +6,10 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import aiohttp
 import pytest
+from msgspec import structs
 
 from bubbot.errors import ConfigError, StoreUnavailable
 from bubbot.features.budget.health import budget_readiness
@@ -21,7 +21,7 @@ from bubbot.server.listener import HttpAddress
 from tests.unit.features.budget.test_health import failing
 from tests.unit.gateway.health.test_formatter import CONTEXT, FULL
 
-FINE = replace(FULL, channels=FULL.channels[:1])
+FINE = structs.replace(FULL, channels=FULL.channels[:1])
 
 
 @asynccontextmanager
@@ -97,7 +97,9 @@ async def test_a_model_that_does_not_answer_is_named_and_the_bot_stays_ready() -
 
 
 async def test_a_bot_in_quarantine_is_not_ready_and_a_number_says_so() -> None:
-    async with door(replace(FINE, channels=(), quarantine=BackupStatus("copy", "2026-11-22T11:00:00+00:00"))) as (
+    async with door(
+        structs.replace(FINE, channels=(), quarantine=BackupStatus("copy", "2026-11-22T11:00:00+00:00"))
+    ) as (
         session,
         at,
     ):

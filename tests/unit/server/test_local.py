@@ -22,9 +22,9 @@ from bubbot.errors import BubbotError, ConfigError, ControlError, StoreFull
 from bubbot.server import client, peer, routes
 from bubbot.server.api import Api
 from bubbot.server.client import DaemonNotRunning, connect, connect_chat
-from bubbot.server.codec import JsonObject
 from bubbot.server.local import serve_socket
 from bubbot.server.peer import ChatPeer, ignore_notice
+from bubbot.server.protocol import JsonObject
 from bubbot.server.remote import ChatClient
 from bubbot.server.routes import RemoteTerminal
 from tests.docs.pages import ROOT

@@ -10,7 +10,6 @@ import sys
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from gettext import GNUTranslations
 from io import BytesIO
@@ -19,6 +18,7 @@ from typing import Any, get_args
 
 import polib
 import pytest
+from msgspec import structs
 
 from bubbot import errors
 from bubbot.app.strategies import OWN_STRATEGIES
@@ -514,7 +514,8 @@ class TestWithoutATurn:
     async def test_what_came_too_long_ago(self, memory_store: InMemoryStore, times: list[str], told: str) -> None:
         async with running(memory_store, ScriptedModel()) as bench:
             batch = [
-                AcceptedInbound(place, replace(bench.inbound("hi"), time=time)) for place, time in enumerate(times)
+                AcceptedInbound(place, structs.replace(bench.inbound("hi"), time=time))
+                for place, time in enumerate(times)
             ]
             assert too_old_text(Texts(), batch) == f"I was away. {told}; send it again if it still matters."
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec import structs
 
 from bubbot.ports.channel import MAX_BUTTON_ID_BYTES, Button, ButtonSet
 from channels.discord.sender import make_components
@@ -58,7 +57,7 @@ def test_a_label_without_visible_words_is_three_dots() -> None:
 
 def test_platforms_get_whole_ids_below_cut_labels() -> None:
     offered = tuple(Button(label, ",x" * 5_000, "v" * 5_000) for label in HOSTILE)
-    buttons = replace(ButtonSet(offered), key="k" * 60)
+    buttons = structs.replace(ButtonSet(offered), key="k" * 60)
     ids = [buttons.button_id(number) for number in range(len(offered))]
     keys = [key for row in make_keyboard(buttons)["inline_keyboard"] for key in row]
     assert [key["callback_data"] for key in keys] == ids
@@ -70,7 +69,7 @@ def test_platforms_get_whole_ids_below_cut_labels() -> None:
 
 
 def test_no_more_buttons_than_a_platform_takes() -> None:
-    many = replace(ButtonSet(tuple(Button(str(number), ",x") for number in range(300))), key="k")
+    many = structs.replace(ButtonSet(tuple(Button(str(number), ",x") for number in range(300))), key="k")
     assert len(make_components(many)) == 5
     assert sum(len(row["components"]) for row in make_components(many)) == 25
     assert sum(map(len, make_keyboard(many)["inline_keyboard"])) == 100

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from bubbot.app.features import PdfReader
 from bubbot.errors import FetchFailed, ModelUnavailable
@@ -62,7 +63,7 @@ class TestFetching:
 
     async def test_a_file_that_was_stored_with_the_message_is_not_fetched(self, sqlite_store: SqliteStore) -> None:
         async with running(sqlite_store, ScriptedModel(), options(), channel=channel()) as bench:
-            stored = replace(PHOTO, digest=await bench.tape().put_blob(PNG))
+            stored = structs.replace(PHOTO, digest=await bench.tape().put_blob(PNG))
             await bench.say("look", attachments=[stored])
             assert content(await message(bench))[1]["digest"] == stored.digest
 
@@ -70,8 +71,8 @@ class TestFetching:
         self, sqlite_store: SqliteStore
     ) -> None:
         async with running(sqlite_store, ScriptedModel(), options(max_bytes=4), channel=channel()) as bench:
-            large = replace(PHOTO, digest=await bench.tape().put_blob(PNG), size=None)
-            await bench.say("look", attachments=[large, replace(large, digest="0" * 64)])
+            large = structs.replace(PHOTO, digest=await bench.tape().put_blob(PNG), size=None)
+            await bench.say("look", attachments=[large, structs.replace(large, digest="0" * 64)])
             reasons = [one["text"] for one in content(await message(bench))[1:]]
         assert reasons == [
             f"[attachment photo.png could not be fetched: it has {len(PNG)} bytes; at most 4 bytes are taken]",
@@ -83,8 +84,8 @@ class TestFetching:
         for limit, kind in ((len(PNG), "image"), (len(PNG) - 1, "text")):
             own, files = options(max_bytes=limit), channel(photo=PNG)
             async with running(sqlite_store, ScriptedModel(), own, channel=files, life=kind) as bench:
-                await bench.say("look", attachments=[replace(PHOTO, size=size)], chat=kind)
-                stored = replace(PHOTO, size=size, digest=await bench.tape(f"test:{kind}").put_blob(PNG))
+                await bench.say("look", attachments=[structs.replace(PHOTO, size=size)], chat=kind)
+                stored = structs.replace(PHOTO, size=size, digest=await bench.tape(f"test:{kind}").put_blob(PNG))
                 await bench.say("look", attachments=[stored], chat=kind)
                 parts = [content(entry)[1]["type"] for entry in await bench.entries(f"test:{kind}") if is_asked(entry)]
                 assert parts == [kind, kind]
@@ -425,7 +426,9 @@ class TestTelling:
 
     async def test_in_the_language_of_who_sent_the_file(self, sqlite_store: SqliteStore) -> None:
         async with running(sqlite_store, ScriptedModel(), options(), channel=channel(zip=BYTES)) as bench:
-            sent = replace(bench.inbound("look", attachments=[ZIP]), sender=Sender("1", "Ann", language="zh-cn"))
+            sent = structs.replace(
+                bench.inbound("look", attachments=[ZIP]), sender=Sender("1", "Ann", language="zh-cn")
+            )
             result = await bench.gate.accept(sent)
             assert result is not None
             assert (await result).text.startswith("我读不了 all.zip")

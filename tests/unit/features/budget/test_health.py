@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from bubbot.features.budget.budget import BudgetLimits, SpendingLimit
 from bubbot.features.budget.health import (
@@ -23,7 +24,7 @@ from bubbot.gateway.health.snapshot import HealthSnapshot, as_json
 from bubbot.ports.channel import Role
 from bubbot.ports.health import HealthContext
 from bubbot.ports.usage import Currency, FailingModel, SpentTotal, TotalKey
-from bubbot.server.codec import decode, encode
+from bubbot.server.protocol import decode, encode
 from bubbot.texts import Texts
 from bubbot.texts.catalogue import list_languages
 from tests.unit.gateway.health.test_formatter import FULL, NOW
@@ -32,7 +33,7 @@ from tests.unit.gateway.health.test_formatter import FULL, NOW
 def failing(*outages: ModelOutage, tag: str = "en") -> HealthSnapshot:
     """A bot whose models do not answer."""
     context = HealthContext(Texts(tag), NOW, FULL.zone)
-    return replace(FULL, channels=FULL.channels[:1], reports=(budget_health(context, (), outages, Currency()),))
+    return structs.replace(FULL, channels=FULL.channels[:1], reports=(budget_health(context, (), outages, Currency()),))
 
 
 def test_of_budgets_that_of_the_bot_is_always_told_and_others_when_they_are_nearly_used_up() -> None:

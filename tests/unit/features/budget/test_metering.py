@@ -10,6 +10,7 @@ from datetime import UTC, timedelta
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from bubbot.errors import BudgetExceeded, ConfigError, ModelRefused, RateLimitExceeded
 from bubbot.features.budget.budget import Budget, BudgetLimits, SpendingLimit
@@ -260,13 +261,13 @@ async def test_what_is_no_message_to_the_model_or_begins_again_takes_no_place_in
     gate, woken = RateGate(rates, Texts(), notify), asyncio.Event()
     woken.set()
     message = Inbound("test", "m1", "home", Sender("1"), "hello", "2026-11-21T20:21:00+00:00", message="7")
-    free = [replace(message, origin="schedule:j"), replace(message, text=",help")]
+    free = [structs.replace(message, origin="schedule:j"), structs.replace(message, text=",help")]
     for batch in [[], [AcceptedInbound(1, message, attempts=1)], *[[AcceptedInbound(1, each)] for each in free]]:
         for _ in range(3):
             assert await gate.wait(batch, woken) is None
     assert told == []
     for _ in range(2):  # the first is free; the second, also of `,retry`, has to wait
-        assert await gate.wait([AcceptedInbound(1, replace(message, text=",retry"))], woken) is None
+        assert await gate.wait([AcceptedInbound(1, structs.replace(message, text=",retry"))], woken) is None
     (notice,) = told
     assert (notice.chat, notice.reply_to, "60" in notice.text) == ("home", "7", True)
     denial = await gate.wait([AcceptedInbound(1, message)], woken)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import tracemalloc
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from bubbot.errors import ConfigError, ToolFailed, ToolRetry
 from bubbot.features.files.events import CHANGED, FAILED
@@ -84,7 +84,7 @@ class TestReach:
         self, begin: Begin, tools: dict[str, Tool], notes: Path, asker: dict[str, Any]
     ) -> None:
         if not asker.get("inbounds") and asker.get("role") == Role.OWNER:
-            job = replace(owner()["inbounds"][0].inbound, origin="schedule")
+            job = structs.replace(owner()["inbounds"][0].inbound, origin="schedule")
             asker = asker | {"inbounds": [AcceptedInbound(1, job)]}
         turn = await begin(**asker)
         for name, values in (

@@ -123,7 +123,7 @@ class TestPolicy:
 
         def joined(**changes: Any) -> ChatFacts:
             inbounds = [AcceptedInbound(1, inbound), AcceptedInbound(2, inbound)]
-            inbounds[place] = AcceptedInbound(3, replace(inbound, **changes))
+            inbounds[place] = AcceptedInbound(3, structs.replace(inbound, **changes))
             return read_facts(replace(turn, inbounds=inbounds))
 
         assert joined() == facts(role=Role.OWNER)

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from bubbot.errors import DeliveryFailed
 from bubbot.features.access.arguments import GrantArgs, PersonArgs
@@ -384,7 +385,9 @@ class TestRights:
         async with timed(store, Played(says("x")), Options(rules=rules)) as bot:
             for typed in (",schedule catch_up=skip in 5m: ,help", ",schedule in 20m: ,nonsense"):
                 asked = bot.bench.inbound(typed, chat="1")
-                result = await bot.bench.gate.accept(replace(asked, sender=Sender("1", "Ann", language="zh-hans")))
+                result = await bot.bench.gate.accept(
+                    structs.replace(asked, sender=Sender("1", "Ann", language="zh-hans"))
+                )
                 assert result is not None
                 await result
         async with timed(store, Played(says("x")), Options(rules=rules), keep=False, life="b") as again:
@@ -660,17 +663,19 @@ class TestPermissions:
         assert (turn.role, turn.cause, turn.time_limit_seconds) == (Role.MEMBER, "j", 9.0)
         assert (turn.replies_elsewhere, turn.fixed_reply, turn.notices) == (True, "tea", [])
         assert turn.metadata[ScheduledTurn] == ScheduledTurn(may_schedule=True)
-        granter = replace(source.inbound, channel="other", sender=Sender("1", "Ann", roles=("staff",)), direct=True)
+        granter = structs.replace(
+            source.inbound, channel="other", sender=Sender("1", "Ann", roles=("staff",)), direct=True
+        )
         assert granter in source.asked
         turn.inbounds = (AcceptedInbound(1, source.inbound),)
         assert source.firings.list_allowed(turn) == (JobAllowance("web.get", "a"), JobAllowance("shell.run"))
-        turn.inbounds = (AcceptedInbound(1, replace(source.inbound, origin="human")),)
+        turn.inbounds = (AcceptedInbound(1, structs.replace(source.inbound, origin="human")),)
         assert source.firings.list_allowed(turn) == ()
 
     async def test_a_job_for_its_own_chat_says_so_and_a_late_one_is_told(self, begin: Callable[..., Any]) -> None:
         source = await source_of_turns(replace(MADE, do="prompt"))
         turn = await begin()
-        late = replace(source.inbound, time="2026-11-22T15:00:00+00:00")
+        late = structs.replace(source.inbound, time="2026-11-22T15:00:00+00:00")
         source.firings.prepare(turn, late)
         assert (turn.replies_elsewhere, turn.fixed_reply) == (False, None)
         assert turn.metadata[ScheduledTurn] == ScheduledTurn(may_schedule=False)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from bubbot.app.offline import newest_backup
 from bubbot.features.budget.health import BudgetUsage, budget_health
@@ -30,7 +30,7 @@ from bubbot.ports.channel import MessagePart, Role
 from bubbot.ports.health import HealthContext, RuntimeLoad
 from bubbot.ports.outbox import OutboxMessage
 from bubbot.ports.usage import Currency
-from bubbot.server.codec import decode, encode
+from bubbot.server.protocol import decode, encode
 from bubbot.stores.sqlite.backups import ExtraFiles, write_backup
 from bubbot.texts import Texts
 
@@ -83,14 +83,14 @@ class TestValue:
             assert decode(json.loads(json.dumps(encode(snapshot))), HealthSnapshot) == snapshot
 
     def test_it_is_healthy_where_a_bot_runs_and_every_channel_is_heard(self) -> None:
-        fine = replace(FULL, channels=FULL.channels[:1])
+        fine = structs.replace(FULL, channels=FULL.channels[:1])
         assert fine.is_healthy
-        assert replace(FULL, channels=()).is_healthy
-        assert not replace(fine, pid=None).is_healthy
+        assert structs.replace(FULL, channels=()).is_healthy
+        assert not structs.replace(fine, pid=None).is_healthy
         for channel in FULL.channels[1:]:
-            assert not replace(FULL, channels=(*fine.channels, channel)).is_healthy, channel
+            assert not structs.replace(FULL, channels=(*fine.channels, channel)).is_healthy, channel
         refused_but_once_ready = ChannelState("a", "refused", ready=True)
-        assert not replace(FULL, channels=(refused_but_once_ready,)).is_healthy
+        assert not structs.replace(FULL, channels=(refused_but_once_ready,)).is_healthy
 
     def test_programs_are_told_what_is_known(self) -> None:
         told = as_json(FULL)
@@ -152,7 +152,9 @@ class TestWords:
 
     def test_without_a_bot_it_says_what_nobody_has_answered_and_nothing_of_channels(self) -> None:
         found = rows(
-            replace(FULL, pid=None, owed=(), backup=None, database=None, reports=(schedule_health(CONTEXT, ()),))
+            structs.replace(
+                FULL, pid=None, owed=(), backup=None, database=None, reports=(schedule_health(CONTEXT, ()),)
+            )
         )
         assert found["work"] == ("messages that nobody has answered yet: 3",)
         assert not {"bot", "channels", "log", "budget"} & found.keys()
@@ -162,10 +164,10 @@ class TestWords:
     def test_a_channel_that_receives_with_something_amiss_says_what(self) -> None:
         one = ChannelState("discord", "running", ready=True, note="what was missed cannot be fetched")
         told = "discord: receiving, but what was missed cannot be fetched; last sign of life never."
-        assert rows(replace(FULL, channels=(one,)))["channels"] == (told,)
+        assert rows(structs.replace(FULL, channels=(one,)))["channels"] == (told,)
 
     def test_a_quarantine_is_told(self) -> None:
-        held = replace(FULL, channels=(), quarantine=BackupStatus("the-backup", "2026-11-22T11:00:00+00:00"))
+        held = structs.replace(FULL, channels=(), quarantine=BackupStatus("the-backup", "2026-11-22T11:00:00+00:00"))
         (told,) = rows(held)["quarantine"]
         assert "restored from the-backup, made 2026-11-22 12:00:00 (1 hour ago)" in told
         assert "bubbot restore --release" in told

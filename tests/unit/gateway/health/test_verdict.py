@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec import structs
 
 from bubbot.gateway.health.snapshot import BackupStatus, ChannelState, HealthSnapshot
 from bubbot.gateway.health.verdict import format_verdict
@@ -44,11 +43,11 @@ KEY = FeatureHealth(name="budget", trouble="no answer comes from m since 12:04: 
     ],
 )
 def test_the_verdict(changes: dict[str, object], verdict: str) -> None:
-    snapshot = replace(WELL, **changes)  # type: ignore[arg-type]
+    snapshot = structs.replace(WELL, **changes)
     assert format_verdict(snapshot, Texts()) == verdict
     assert snapshot.is_healthy is (not verdict.startswith(("Not", "In")))
 
 
 def test_in_quarantine_nothing_else_counts() -> None:
-    held = replace(WELL, quarantine=BackupStatus("b", "2026-11-22T12:00:00+00:00"), full=True)
+    held = structs.replace(WELL, quarantine=BackupStatus("b", "2026-11-22T12:00:00+00:00"), full=True)
     assert format_verdict(held, Texts()).startswith("Not answering: in quarantine, with no channel.")
