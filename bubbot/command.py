@@ -136,6 +136,7 @@ class CommandSpec(Generic[S, A, R]):
         undo: the name of the command that takes it back, with arguments of the same names as the fields of the result.
         rows: the key of `--json` if the result is a list.
         writes: the running bot carries it out, or a shell if none runs; None: if its effect is not to read.
+        progress: what long work does, and the unit that it counts, as a terminal shows it; see `Command.progress`.
     """
 
     run: Callable[..., Awaitable[R]]
@@ -153,6 +154,7 @@ class CommandSpec(Generic[S, A, R]):
     undo: str = ""
     rows: str = ""
     writes: bool | None = None
+    progress: tuple[str, str] | None = None
 
     @property
     def name(self) -> str:
@@ -467,6 +469,7 @@ def make_command(spec: CommandSpec[Any, Any, Any], service: type, open_service: 
             "question": ask if spec.ask else None,
             "result": spec.result,
             "rows": spec.rows,
+            "progress": spec.progress,
             **options,
         }
     )
@@ -506,10 +509,10 @@ def make_group(
         open_service: returns a service.
         description: the beginning of the help of the group.
         further: commands that only a shell has, after the others.
-        **options: those of `make_command`, by the second word of a command with underscores for hyphens.
+        **options: those of `make_command`, by the last word of a command with underscores for hyphens.
     """
     commands = [
-        make_command(spec, service, open_service, **options.get(spec.name.partition(" ")[2].replace("-", "_"), {}))
+        make_command(spec, service, open_service, **options.get(spec.name.rpartition(" ")[2].replace("-", "_"), {}))
         for spec in list_commands(service)
         if spec.in_shell
     ]
