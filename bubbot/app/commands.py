@@ -113,7 +113,7 @@ OWN_COMMANDS: Mapping[str, OwnCommands] = MappingProxyType(
         "approvals": OwnCommands("bubbot.features.approvals.commands", lambda settings: settings.approvals),
         "access": OwnCommands("bubbot.features.access.shell", configured_people),
         "context": OwnCommands("bubbot.features.strategies.shell", _compare_deps),
-        "why": OwnCommands("bubbot.features.why.shell", lambda _: None),
+        "why": OwnCommands("bubbot.features.why.commands", lambda _: None),
         "usage": OwnCommands("bubbot.features.usage.shell", _usage_reporter),
     }
 )

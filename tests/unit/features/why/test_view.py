@@ -13,6 +13,7 @@ from bubbot.features.why.commands import WhyArgs
 from bubbot.features.why.view import LastAnswerView, TurnSpansView, WhyView
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
+from bubbot.ports.tool import validate_args
 from bubbot.runtime.context import selectors
 from bubbot.runtime.context import view as context
 from bubbot.stores.inmemory import InMemoryStore
@@ -217,7 +218,7 @@ class TestByTrace:
 
     @pytest.mark.parametrize("word", ["yes", "true", "f", "1", "on"])
     def test_a_yes_or_no_is_no_trace(self, word: str) -> None:
-        assert WhyArgs.model_validate({"request": word}).turn == ""
+        assert validate_args("session.why", WhyArgs, {"request": word}).turn == ""
 
     def test_the_start_of_an_id_is_one(self) -> None:
-        assert WhyArgs.model_validate({"request": "1a2b3c4d"}) == WhyArgs(turn="1a2b3c4d")
+        assert validate_args("session.why", WhyArgs, {"request": "1a2b3c4d"}) == WhyArgs(turn="1a2b3c4d")
