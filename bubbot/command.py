@@ -31,7 +31,7 @@ from bubbot.errors import (
 from bubbot.log import printable
 from bubbot.ports.arguments import Args, NoArguments, form_fields
 from bubbot.ports.channel import TERMINAL_CHANNEL, Role
-from bubbot.ports.command import Command, CommandContext, CommandGroup, CommandResult
+from bubbot.ports.command import Command, CommandContext, CommandFailure, CommandGroup, CommandResult
 from bubbot.ports.tool import CommandHelp, CommandPlace, Effect, EffectKind, Tool
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
@@ -416,7 +416,7 @@ def make_command(spec: CommandSpec[Any, Any, Any], service: type, open_service: 
 
     `--json` prints the fields of the type that the method declares; a subclass may have more for its sentences. A result may
     have `exit_code`, and `is_text` if it holds texts of people, which lose in a terminal only what that would obey; `is_raw`
-    if it is for other programs, and `file`, the new file that it is written to.
+    if it is for other programs, `file`, the new file that it is written to, and `is_error` if it says why nothing was done.
 
     Args:
         spec: the command.
@@ -438,7 +438,8 @@ def make_command(spec: CommandSpec[Any, Any, Any], service: type, open_service: 
         text = describe(spec, service, result, caller)
         if not getattr(result, "is_text", False):
             text = printable(text, keep="\n")
-        return CommandResult(
+        answer = CommandFailure if getattr(result, "is_error", False) else CommandResult
+        return answer(
             f"{text}\n" if text else "",
             getattr(result, "exit_code", 0),
             getattr(result, "is_raw", False),

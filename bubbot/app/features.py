@@ -34,7 +34,7 @@ from bubbot.features.memory.changes import ZONE_EVENTS
 from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.memory.shared_zone import SharedZones
 from bubbot.features.otel.feature import OtelConfig, OtelFeature
-from bubbot.features.replay.events import REPLAY_TAPE, REPLAYED
+from bubbot.features.replay.facts import REPLAY_TAPE, REPLAYED
 from bubbot.features.replay.feature import replay_feature
 from bubbot.features.schedule.feature import ScheduleFeature
 from bubbot.features.schedule.state import JOB_TEXT_EVENTS

@@ -20,7 +20,7 @@ from bubbot.errors import BubbotError, EntryNotFound
 from bubbot.features.conversation.info import parse_step_usage
 from bubbot.features.otel.content import Exposure
 from bubbot.features.otel.spans import TurnSpans
-from bubbot.features.replay.events import REPLAY_TAPE
+from bubbot.features.replay.facts import REPLAY_TAPE
 from bubbot.features.strategies.compare import CompareDeps, compare_strategies
 from bubbot.features.trace.request import RequestReader
 from bubbot.features.why.foreign import read_foreign
