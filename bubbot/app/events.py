@@ -13,7 +13,7 @@ from bubbot.features.budget.events import BUDGET_EVENTS
 from bubbot.features.explain.facts import EXPLAIN_FACTS
 from bubbot.features.files.events import FILE_EVENTS
 from bubbot.features.memory.facts import MEMORY_FACTS
-from bubbot.features.otel.events import OTEL_EVENTS
+from bubbot.features.otel.facts import OTEL_FACTS
 from bubbot.features.replay.facts import REPLAY_FACTS
 from bubbot.features.schedule.events import SCHEDULE_EVENTS
 from bubbot.features.strategies.events import STRATEGY_EVENTS
@@ -35,8 +35,7 @@ FEATURE_EVENTS: Mapping[str, type] = MappingProxyType(
         **AGENT_EVENTS,
         **APPROVAL_EVENTS,
         **WEB_EVENTS,
-        **models_of(*EXPLAIN_FACTS, *REPLAY_FACTS),
-        **OTEL_EVENTS,
+        **models_of(*EXPLAIN_FACTS, *REPLAY_FACTS, *OTEL_FACTS),
     }
 )
 """The payload models of our own features, by the name of the event."""
