@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from bubbot.features.explain.statements import Citation
 
 MAX_QUESTION_CHARS = 2_000
-TIMEOUT_SECONDS = 600.0
+EXPLAIN_TIMEOUT_SECONDS = 600.0
 MAX_NAMED = 40
 """Entries that an answer names at most as those that were read."""
 OTHER_CHATS_SESSION = f"{TERMINAL_CHANNEL}:explain"
@@ -243,7 +243,7 @@ async def _find_fact(context: CommandContext, session: str, answer: TypedAnswer)
 
 def explain_tools(commands: ExplainCommands) -> list[Tool]:
     """Make the command, and the tools of its model."""
-    made = make_tools(ExplainCommands, lambda: commands, session_explain={"timeout": TIMEOUT_SECONDS})
+    made = make_tools(ExplainCommands, lambda: commands, session_explain={"timeout": EXPLAIN_TIMEOUT_SECONDS})
     return [*made, *explaining_tools()]
 
 

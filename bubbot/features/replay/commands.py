@@ -23,7 +23,7 @@ from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.service import TapeService
 
-TIMEOUT_SECONDS = 3_600.0
+REPLAY_TIMEOUT_SECONDS = 3_600.0
 REPLAY_SESSION = f"{TERMINAL_CHANNEL}:replay"
 """The session in which a shell asks for replays."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bubbot.command import make_tools
 from bubbot.feature import Feature, Kernel
-from bubbot.features.replay.commands import TIMEOUT_SECONDS, ReplayCommands
+from bubbot.features.replay.commands import REPLAY_TIMEOUT_SECONDS, ReplayCommands
 from bubbot.runtime.compose import Recompose
 from bubbot.runtime.context.strategy import ContextStrategies
 
@@ -12,5 +12,5 @@ from bubbot.runtime.context.strategy import ContextStrategies
 def replay_feature(kernel: Kernel, strategies: ContextStrategies, recompose: Recompose) -> Feature:
     """Build the record. The arguments: see `ReplayCommands`."""
     commands = ReplayCommands(kernel, strategies, recompose)
-    tools = make_tools(ReplayCommands, lambda: commands, session_replay={"timeout": TIMEOUT_SECONDS})
+    tools = make_tools(ReplayCommands, lambda: commands, session_replay={"timeout": REPLAY_TIMEOUT_SECONDS})
     return Feature(name="replay", tools=tools)
