@@ -53,13 +53,12 @@ IDLE_POSITIONS = 20_000
 
 
 class ExportedTurn(Struct, frozen=True):
-    """A turn to send: its id, the global position of its end, how many spans it has, and these as the body of a request.
+    """A turn to send: its id, how many spans it has, and these as the body of a request.
 
     Bodies one after the other are the body of one request: that is how the encoding of OTLP is.
     """
 
     id: str
-    position: int
     spans: int
     body: bytes
 
@@ -209,7 +208,7 @@ class TraceExporter:
                 extra={"action": "otel.unreadable", "tape": end.tape, "entry": end.entry.id},
             )  # fmt: skip
             return None
-        return ExportedTurn(str(end.entry.meta.get("turn", "")), end.position, len(spans), body)
+        return ExportedTurn(str(end.entry.meta.get("turn", "")), len(spans), body)
 
     async def _deliver(self, batch: _Batch, checkpoint: int) -> None:
         """Send the turns until they are taken, then write the checkpoint."""
