@@ -202,13 +202,11 @@ class ExplainService:
 
         Raise `AnswerInvalid` with the first line that does not hold.
         """
-        answer = parse_answer(text)
-        entries = await self._find_entries(child, attempt, {each.citation for each in answer.quotations})
+        quotations, conclusion = parse_answer(text)
+        entries = await self._find_entries(child, attempt, {each.citation for each in quotations})
         # In a thread: a long entry takes a second.
-        statements = await asyncio.to_thread(
-            check_quotations, answer.quotations, find_read(attempt), entries, child.texts
-        )
-        return statements, answer.conclusion
+        statements = await asyncio.to_thread(check_quotations, quotations, find_read(attempt), entries, child.texts)
+        return statements, conclusion
 
     async def _find_entries(self, child: Turn, attempt: _Attempt, cited: set[Citation]) -> dict[Citation, CitedEntry]:
         """Find what there is of cited entries."""

@@ -74,13 +74,6 @@ class Quotation(Struct, frozen=True):
     words: str
 
 
-class Answer(Struct, frozen=True):
-    """What a model answers; no quotations mean that it found nothing. `conclusion`: its own words, empty if there are none."""
-
-    quotations: tuple[Quotation, ...] = ()
-    conclusion: str = ""
-
-
 class Statement(Struct, frozen=True):
     """What people read of an entry.
 
@@ -113,21 +106,21 @@ class CitedEntry(Struct, frozen=True):
     newest: int = 0
 
 
-def parse_answer(text: str) -> Answer:
-    """Read the answer of a model.
+def parse_answer(text: str) -> tuple[tuple[Quotation, ...], str]:
+    """Read the answer of a model: what it quotes, nothing if it found nothing, and its conclusion, which may be empty.
 
     Raises:
         AnswerInvalid: it breaks the form.
     """
     lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
     if [line.rstrip(".") for line in lines] == [UNKNOWN]:
-        return Answer()
+        return (), ""
     if not lines:
         raise AnswerInvalid("explain_wrong_empty")
     if len(lines) > MAX_LINES:
         raise AnswerInvalid("explain_wrong_long", limit=MAX_LINES)
     conclusion = _parse_conclusion(lines.pop()) if lines[-1].startswith(CONCLUSION) and len(lines) > 1 else ""
-    return Answer(tuple(map(_parse_line, lines)), conclusion)
+    return tuple(map(_parse_line, lines)), conclusion
 
 
 def _parse_conclusion(line: str) -> str:

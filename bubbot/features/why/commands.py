@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar
+from collections.abc import Mapping
+from typing import Annotated, Any
 from urllib.parse import quote
 
 from msgspec import Meta, Struct
@@ -172,53 +172,13 @@ class WhyResult(Struct, frozen=True):
         return 0 if self.turn else EXIT_NO_ANSWER
 
 
-class AnswerExplained(WhyResult, frozen=True, kw_only=True):
-    """An explanation with the turn that it is of.
+class WhyAnswer(WhyResult, frozen=True, kw_only=True):
+    """An explanation with what people read.
 
     Attributes:
-        record: the turn.
-        address: that of the turn on the trace page; empty if nobody serves it, or not to this person.
+        text: the explanation line by line, or the request that was asked for.
     """
 
-    record: TurnRecord
-    address: str = ""
-
-    @classmethod
-    def of(
-        cls, session: str, record: TurnRecord, lineage: Lineage | None, foreign: Sequence[ForeignEntry], address: str
-    ) -> AnswerExplained:
-        """Describe a turn. The arguments: see `WhyResult`."""
-        return cls(
-            session,
-            record.id,
-            record.status,
-            record.entries[0].id,
-            record.entries[-1].id,
-            record.answer.id if record.answer else None,
-            tuple(map(StepLine.of, record.steps)),
-            tuple([ToolRun(entry, call.name) for entry, call in record.calls]),
-            tuple(map(CallCheck.of, find_checks(record))),
-            lineage,
-            tuple(foreign),
-            record=record,
-            address=address,
-        )
-
-    def describe(self, caller: Caller) -> str:
-        """Write it line by line; in a chat with the command that prints the request, and for an owner the trace page."""
-        is_in_chat = caller.turn is not None
-        text = format_explanation(self.record, caller.texts, self.lineage, self.foreign, with_hint=is_in_chat)
-        return f"{text}\n{caller.texts.say('why_page', address=self.address)}" if self.address else text
-
-
-class RequestPrinted(WhyResult, frozen=True, kw_only=True):
-    """The request of a step instead of an explanation.
-
-    Attributes:
-        text: the request, and whether it is the recorded one.
-    """
-
-    is_text: ClassVar = True
     text: str
 
     def describe(self, caller: Caller) -> str:  # noqa: ARG002 - as those of other results
@@ -265,7 +225,7 @@ class WhyCommands:
             record = await find_explained(tape, trace)
             if record is not None and args.request and (step := _find_requested(record)) is not None:
                 text = await self._format_request(tape, step, caller.texts)
-                return RequestPrinted(session, record.id, text=text)
+                return WhyAnswer(session, record.id, text=text)
             return await self._explain(caller, tape, session, trace, record)
         assert caller.context is not None
         async with caller.context.open_session(args.session, usage="explained") as opened:
@@ -279,12 +239,27 @@ class WhyCommands:
             raise EntryNotFound(caller.texts.say("why_unknown", trace=trace))
         if record is None:
             return WhyResult(session)
-        address = ""
-        if self._page and caller.turn is not None and caller.has_power:
+        lineage, foreign = await read_step_lineage(tape, record), await read_foreign(tape, record)
+        is_in_chat = caller.turn is not None
+        text = format_explanation(record, caller.texts, lineage, foreign, with_hint=is_in_chat)
+        if self._page and is_in_chat and caller.has_power:
             # Without a token: the answer goes onto the tape, and through the platform.
             address = f"{self._page}/session/{quote(tape.name, safe='')}/turn/{record.entries[0].id}"
-        lineage, foreign = await read_step_lineage(tape, record), await read_foreign(tape, record)
-        return AnswerExplained.of(session, record, lineage, foreign, address)
+            text += f"\n{caller.texts.say('why_page', address=address)}"
+        return WhyAnswer(
+            session,
+            record.id,
+            record.status,
+            record.entries[0].id,
+            record.entries[-1].id,
+            record.answer.id if record.answer else None,
+            tuple(map(StepLine.of, record.steps)),
+            tuple([ToolRun(entry, call.name) for entry, call in record.calls]),
+            tuple(map(CallCheck.of, find_checks(record))),
+            lineage,
+            foreign,
+            text=text,
+        )
 
     async def _format_request(self, tape: TapeHandle, step: JsonObject, texts: Texts) -> str:
         """Rebuild a step's request from the tape and check it against its recorded digest."""
