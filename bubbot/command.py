@@ -31,7 +31,7 @@ from bubbot.errors import (
 from bubbot.log import printable
 from bubbot.ports.arguments import Args, NoArguments, form_fields
 from bubbot.ports.channel import TERMINAL_CHANNEL, Role
-from bubbot.ports.command import Command, CommandContext, CommandGroup, CommandResult
+from bubbot.ports.command import Command, CommandContext, CommandFailure, CommandGroup, CommandResult
 from bubbot.ports.tool import CommandHelp, CommandPlace, Effect, EffectKind, Tool
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
@@ -136,6 +136,7 @@ class CommandSpec(Generic[S, A, R]):
         undo: the name of the command that takes it back, with arguments of the same names as the fields of the result.
         rows: the key of `--json` if the result is a list.
         writes: the running bot carries it out, or a shell if none runs; None: if its effect is not to read.
+        progress: what long work does, and the unit that it counts, as a terminal shows it; see `Command.progress`.
     """
 
     run: Callable[..., Awaitable[R]]
@@ -153,6 +154,7 @@ class CommandSpec(Generic[S, A, R]):
     undo: str = ""
     rows: str = ""
     writes: bool | None = None
+    progress: tuple[str, str] | None = None
 
     @property
     def name(self) -> str:
@@ -414,7 +416,7 @@ def make_command(spec: CommandSpec[Any, Any, Any], service: type, open_service: 
 
     `--json` prints the fields of the type that the method declares; a subclass may have more for its sentences. A result may
     have `exit_code`, and `is_text` if it holds texts of people, which lose in a terminal only what that would obey; `is_raw`
-    if it is for other programs, and `file`, the new file that it is written to.
+    if it is for other programs, `file`, the new file that it is written to, and `is_error` if it says why nothing was done.
 
     Args:
         spec: the command.
@@ -436,7 +438,8 @@ def make_command(spec: CommandSpec[Any, Any, Any], service: type, open_service: 
         text = describe(spec, service, result, caller)
         if not getattr(result, "is_text", False):
             text = printable(text, keep="\n")
-        return CommandResult(
+        answer = CommandFailure if getattr(result, "is_error", False) else CommandResult
+        return answer(
             f"{text}\n" if text else "",
             getattr(result, "exit_code", 0),
             getattr(result, "is_raw", False),
@@ -467,6 +470,7 @@ def make_command(spec: CommandSpec[Any, Any, Any], service: type, open_service: 
             "question": ask if spec.ask else None,
             "result": spec.result,
             "rows": spec.rows,
+            "progress": spec.progress,
             **options,
         }
     )
@@ -506,10 +510,10 @@ def make_group(
         open_service: returns a service.
         description: the beginning of the help of the group.
         further: commands that only a shell has, after the others.
-        **options: those of `make_command`, by the second word of a command with underscores for hyphens.
+        **options: those of `make_command`, by the last word of a command with underscores for hyphens.
     """
     commands = [
-        make_command(spec, service, open_service, **options.get(spec.name.partition(" ")[2].replace("-", "_"), {}))
+        make_command(spec, service, open_service, **options.get(spec.name.rpartition(" ")[2].replace("-", "_"), {}))
         for spec in list_commands(service)
         if spec.in_shell
     ]

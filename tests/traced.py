@@ -13,7 +13,7 @@ from typing import Any
 from bubbot.app.bot import Bot, PortWrappers, open_app
 from bubbot.app.settings import make_settings
 from bubbot.app.turns import build_session_deps
-from bubbot.features.otel.events import OTEL_TAPE
+from bubbot.features.otel.facts import OTEL_TAPE
 from bubbot.features.otel.settings import OtelSettings
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, Sender

@@ -122,7 +122,9 @@ OWN_COMMANDS: Mapping[str, OwnCommands] = MappingProxyType(
         ),
         "access": OwnCommands("bubbot.features.access.shell", configured_people),
         "context": OwnCommands("bubbot.features.strategies.shell", _compare_deps),
-        "why": OwnCommands("bubbot.features.why.shell", lambda _: None),
+        "why": OwnCommands("bubbot.features.why.commands", lambda _: None),
+        "explain": OwnCommands("bubbot.features.explain.commands", lambda _: None),
+        "replay": OwnCommands("bubbot.features.replay.commands", lambda _: None),
         "usage": OwnCommands("bubbot.features.usage.shell", _usage_reporter),
     }
 )

@@ -10,11 +10,11 @@ from bubbot.features.agents.events import AGENT_EVENTS
 from bubbot.features.approvals.state import APPROVAL_EVENTS
 from bubbot.features.attachments.events import ATTACHMENT_EVENTS
 from bubbot.features.budget.events import BUDGET_EVENTS
-from bubbot.features.explain.events import EXPLAIN_EVENTS
+from bubbot.features.explain.facts import EXPLAIN_FACTS
 from bubbot.features.files.events import FILE_EVENTS
 from bubbot.features.memory.facts import MEMORY_FACTS
-from bubbot.features.otel.events import OTEL_EVENTS
-from bubbot.features.replay.events import REPLAY_EVENTS
+from bubbot.features.otel.facts import OTEL_FACTS
+from bubbot.features.replay.facts import REPLAY_FACTS
 from bubbot.features.schedule.events import SCHEDULE_EVENTS
 from bubbot.features.strategies.events import STRATEGY_EVENTS
 from bubbot.features.topics.events import TOPIC_EVENTS
@@ -35,9 +35,7 @@ FEATURE_EVENTS: Mapping[str, type] = MappingProxyType(
         **AGENT_EVENTS,
         **APPROVAL_EVENTS,
         **WEB_EVENTS,
-        **EXPLAIN_EVENTS,
-        **REPLAY_EVENTS,
-        **OTEL_EVENTS,
+        **models_of(*EXPLAIN_FACTS, *REPLAY_FACTS, *OTEL_FACTS),
     }
 )
 """The payload models of our own features, by the name of the event."""

@@ -41,7 +41,7 @@ from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.memory.shared_zone import SharedZones
 from bubbot.features.otel.feature import OtelConfig, OtelFeature
 from bubbot.features.otel.settings import OtelSettings
-from bubbot.features.replay.events import REPLAY_TAPE, REPLAYED
+from bubbot.features.replay.facts import REPLAY_TAPE, REPLAYED
 from bubbot.features.replay.feature import replay_feature
 from bubbot.features.schedule.feature import ScheduleFeature
 from bubbot.features.schedule.settings import ScheduleSettings

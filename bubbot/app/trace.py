@@ -14,9 +14,9 @@ from bubbot.app.panels import load_panels, open_boundary
 from bubbot.app.stores import find_workspace, open_home_store, unused_clock
 from bubbot.app.tapes import now, tape_service
 from bubbot.features.access.audits import AuditorDirectory
-from bubbot.features.access.service import ACCESS_TAPE
-from bubbot.features.trace.pages import TraceDeps, TracePages
-from bubbot.features.trace.tokens import TraceTokens, read_key
+from bubbot.features.access.service import ACCESS_TAPE, parse_auditor
+from bubbot.features.trace.pages import TracePages
+from bubbot.features.trace.tokens import TraceTokens, forget_key, read_key
 from bubbot.home import Home
 from bubbot.ports.channel import Role
 from bubbot.records import dataclass
@@ -53,7 +53,7 @@ async def open_trace(settings: Settings, home: Home) -> AsyncIterator[OpenTrace]
             return open_boundary(store, viewer, workspace, panels, installed)
 
         texts, zone = Texts(settings.bot.language), ZoneInfo(settings.bot.timezone)
-        pages = TracePages(TraceDeps(open_reader, load_strategies(), texts, zone, now, panels))
+        pages = TracePages(open_reader, load_strategies(), texts=texts, zone=zone, now=now, panels=panels)
         yield OpenTrace(pages, AuditorDirectory(tape_service(store, ACCESS_TAPE)))
     finally:
         await store.aclose()
@@ -62,6 +62,18 @@ async def open_trace(settings: Settings, home: Home) -> AsyncIterator[OpenTrace]
 def trace_tokens(home: Home) -> TraceTokens:
     """Return what makes and checks the tokens of a home. Raise `ConfigError` if its key cannot be used."""
     return TraceTokens(read_key(home.path, os.urandom), lambda: now().timestamp())
+
+
+def issue_token(home: Home, account: str, seconds: int) -> tuple[str, str]:
+    """Make a token for an account; return the person's name, and the token. Raise `ValueInvalid` if it is no account."""
+    person = ":".join(filter(None, parse_auditor(account)))
+    home.ensure()
+    return person, trace_tokens(home).issue(person, seconds)
+
+
+def end_tokens(home: Home) -> None:
+    """End all tokens of a home: the running bot has the old key until it is started again."""
+    forget_key(home.path)
 
 
 def admit_owner(token: str) -> AdmitViewer:

@@ -23,6 +23,7 @@ from bubbot.cli.setup import CommandSetup, load_setup, session_id
 from bubbot.errors import ConfigError, OutputFailed
 from bubbot.home import Home
 from bubbot.ports.channel import Attachment, AttachmentKind, Inbound, Sender
+from bubbot.ports.command import TypedAnswer
 from bubbot.ports.text import format_bytes
 from bubbot.records import dataclass, json_data
 from bubbot.server.chat import ChatConnection
@@ -295,6 +296,18 @@ async def _ask(
     # Standard output is for the JSON object alone.
     adapter_settings = {"write": show_on_stderr if as_json else printer}
     return await with_chat(setup, session, adapter_settings, talk, hold=True, wait_seconds=wait_seconds)
+
+
+async def type_command(setup: CommandSetup, session: str, line: str, model: str = "") -> TypedAnswer:
+    """Let the bot answer a comma command of the owner at the terminal. See `TypeCommand`."""
+    show("", end="", flush=True)  # detect a closed output before the answer costs anything
+
+    async def talk(chat: ChatConnection) -> AskResult:
+        return await chat.ask(build_inbound(session, line, model=model), lambda _result, _answer: None, {})
+
+    settings = {"write": lambda _text: None}
+    result = await with_chat(setup, session, settings, talk, hold=True, wait_seconds=DEFAULT_WAIT_SECONDS)
+    return TypedAnswer(result.text, result.turn, (result.entries[0], result.entries[-1]) if result.entries else ())
 
 
 async def _report_full_disk(home: Home) -> None:

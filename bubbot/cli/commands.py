@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-import asyncio
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
@@ -18,10 +16,10 @@ from bubbot.app.commands import bind_context, find_command
 from bubbot.app.tapes import new_id, now, open_tapes, tape_service
 from bubbot.cli.files import open_output
 from bubbot.cli.output import drawing_width, show, show_on_stderr, show_record, show_table
-from bubbot.cli.setup import CommandSetup, load_setup
+from bubbot.cli.setup import CommandSetup
 from bubbot.errors import ConfigError, ConfirmationNeeded, ControlError, StoreUnavailable, ToolRetry
-from bubbot.ports.arguments import AnyArgs, dump_given, fields_of
-from bubbot.ports.command import Command, CommandContext, CommandResult, RunCommand
+from bubbot.ports.arguments import AnyArgs, dump_args, dump_given, fields_of
+from bubbot.ports.command import Command, CommandContext, CommandFailure, CommandResult, RunCommand, TypeCommand
 from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.ports.text import replace_controls
 from bubbot.ports.tool import validate_args
@@ -59,34 +57,16 @@ class Shell:
         return sys.stdin.buffer.read(limit)
 
 
-def run_typed(args: argparse.Namespace, command: Command, arguments: AnyArgs) -> int:
-    """Run a command of a feature that was typed; print its answer, and return its exit code."""
-    setup = load_setup(args)
-    if (ask := command.question) is not None and not (getattr(arguments, "yes", False) or vars(args).get("--yes")):
-        if command.prepare is not None:  # once: standard input is read once
-            arguments, command = command.prepare(arguments, Shell()), replace(command, prepare=None)
-        asks = replace(command, run=ask, on_missing_home=lambda _settings, _args: CommandResult(""))
-        question = asyncio.run(read(setup, asks, arguments)).text
-        # Outside of a loop, which would hold back the interrupt of somebody who rather answers nothing.
-        if question and not _confirm(command, question):
-            show_on_stderr("Nothing was changed.")
-            return 1
-    return asyncio.run(run_command(setup, command, arguments))
-
-
-def _confirm(command: Command, question: str) -> bool:
-    """Ask on the terminal; anything but yes is no. Raise `ConfigError` if nobody is there to answer."""
-    if sys.stdin is None or not sys.stdin.isatty():
-        raise ConfigError(f"{question} There is no terminal to answer on: bubbot {command.name} --yes does not ask")
-    show_on_stderr(f"{question} [y/N] ", end="")  # standard output may be a pipe, and with --json is one object
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
 async def run_command(
-    setup: CommandSetup, command: Command, arguments: AnyArgs, *, run_here: RunCommand | None = None
+    setup: CommandSetup,
+    command: Command,
+    arguments: AnyArgs,
+    *,
+    run_here: RunCommand | None = None,
+    type_command: TypeCommand | None = None,
 ) -> int:
     """Carry out a command, print its answer, and return its exit code. `carry_out` has the arguments and errors."""
-    result = await carry_out(setup, command, arguments, run_here=run_here)
+    result = await carry_out(setup, command, arguments, run_here=run_here, type_command=type_command)
     if setup.as_json and result.data is None:
         raise ControlError("the running bot is an older one and knows no JSON for this: restart it after an update")
     if result.file is not None or (result.raw and not setup.as_json):
@@ -94,6 +74,9 @@ async def run_command(
             write(result.content or result.text.encode())
     if setup.as_json:
         show_record(result.data)
+        return result.code
+    if isinstance(result, CommandFailure):
+        show_on_stderr(f"bubbot: {result.text}", end="")
         return result.code
     if result.rows:
         show_table(result.rows)
@@ -105,7 +88,12 @@ async def run_command(
 
 
 async def carry_out(
-    setup: CommandSetup, command: Command, arguments: AnyArgs, *, run_here: RunCommand | None = None
+    setup: CommandSetup,
+    command: Command,
+    arguments: AnyArgs,
+    *,
+    run_here: RunCommand | None = None,
+    type_command: TypeCommand | None = None,
 ) -> CommandResult:
     """Carry out a command and return its answer.
 
@@ -114,6 +102,7 @@ async def carry_out(
         command: the command.
         arguments: its arguments, as typed.
         run_here: a function to use in this process instead, if the caller has results already.
+        type_command: see `CommandContext`.
 
     Raises:
         HomeLocked: a process that takes no requests writes to the home.
@@ -121,23 +110,25 @@ async def carry_out(
     """
     if command.prepare is not None:
         arguments = command.prepare(arguments, Shell())
-    with _show_progress(setup, command) as on_progress:
+    with _show_progress(setup, command, arguments) as on_progress:
         if command.writes:
             return await _write(setup, command, arguments, run_here or command.run, on_progress)
-        return await read(setup, command, arguments)
+        return await read(setup, command, arguments, type_command)
 
 
-def _show_progress(setup: CommandSetup, command: Command) -> AbstractContextManager[OnProgress]:
+def _show_progress(setup: CommandSetup, command: Command, arguments: AnyArgs) -> AbstractContextManager[OnProgress]:
     if command.progress is None:
         return nullcontext(ignore_progress)
     # Imported here: few commands take so long.
     from bubbot.cli.progress import show_progress
 
     label, unit = command.progress
-    return show_progress(label, unit, plain=setup.is_plain)
+    return show_progress(label.format_map(dump_args(arguments)), unit, plain=setup.is_plain)
 
 
-async def read(setup: CommandSetup, command: Command, arguments: AnyArgs) -> CommandResult:
+async def read(
+    setup: CommandSetup, command: Command, arguments: AnyArgs, type_command: TypeCommand | None = None
+) -> CommandResult:
     """Run a command that only reads, in this process."""
     try:
         opened = (
@@ -145,7 +136,7 @@ async def read(setup: CommandSetup, command: Command, arguments: AnyArgs) -> Com
         )
         async with opened as (store, workspace):
             width = 0 if setup.is_plain else drawing_width()
-            context = CommandContext(store, workspace, now, new_id, terminal_width=width)
+            context = CommandContext(store, workspace, now, new_id, terminal_width=width, type_command=type_command)
             return await command.run(_bind(context, command, setup.settings), arguments)
     except StoreUnavailable:
         is_answered = command.is_answered_without_home or command.on_missing_home is not None

@@ -72,9 +72,11 @@ COMMANDS: Mapping[str, ShellCommand] = {
     "status": ShellCommand("show the state of the running bot", "bubbot.cli.status", "Look"),
     "usage": ShellCommand("show model calls and their cost", "bubbot.features.usage.shell", "Look"),
     "context": ShellCommand("compare what each context strategy sends", "bubbot.features.strategies.shell", "Look"),
-    "why": ShellCommand("explain the last answer of a session", "bubbot.features.why.shell", "Look"),
-    "explain": ShellCommand("ask what happened in a chat, with sources", "bubbot.cli.explain", "Look"),
-    "replay": ShellCommand("build recorded requests again, or ask another model", "bubbot.cli.replay", "Look"),
+    "why": ShellCommand("explain the last answer of a session", "bubbot.features.why.commands", "Look"),
+    "explain": ShellCommand("ask what happened in a chat, with sources", "bubbot.features.explain.commands", "Look"),
+    "replay": ShellCommand(
+        "build recorded requests again, or ask another model", "bubbot.features.replay.commands", "Look"
+    ),
     "trace": ShellCommand("look at sessions, turns and requests in a browser", "bubbot.cli.trace", "Look"),
     "doctor": ShellCommand("find out what is wrong with this home, and how to fix it", "bubbot.cli.doctor", "Look"),
     "help": ShellCommand("explain a command or a topic", "bubbot.cli.topics", "Look"),

@@ -47,7 +47,7 @@ class GroupCommand:
         """Run the command; return its exit code."""
         # Imported here: `--help` needs none of it.
         with loading():
-            from bubbot.cli.commands import run_typed
+            from bubbot.cli.typed import run_typed
 
         action = getattr(args, "action", "")
         command = next(command for command in self._group.commands if command.action == action)
@@ -110,7 +110,8 @@ def _add_options(parser: argparse.ArgumentParser, command: Command) -> None:
             parser.add_argument(name, metavar=argument.metavar, **options)
         else:
             metavar = argument.metavar or (None if choices else name.rstrip("_").upper())
-            parser.add_argument(_option(name), dest=_option(name), metavar=metavar, **options)
+            short = [f"-{argument.short}"] if argument.short else []
+            parser.add_argument(*short, _option(name), dest=_option(name), metavar=metavar, **options)
     if command.question is not None and "yes" not in fields:
         parser.add_argument("--yes", dest="--yes", action="store_true", help="do not ask before")
     if command.result is not None:

@@ -9,12 +9,10 @@ import signal
 import webbrowser
 from base64 import urlsafe_b64encode
 
-from bubbot.app.trace import admit_owner, open_trace, pages_address, trace_tokens
+from bubbot.app.trace import admit_owner, end_tokens, issue_token, open_trace, pages_address
 from bubbot.cli.arguments import decode_text, parse_count
 from bubbot.cli.output import show, show_on_stderr
 from bubbot.cli.setup import CommandSetup, load_setup
-from bubbot.features.access.service import parse_auditor
-from bubbot.features.trace.tokens import forget_key
 from bubbot.server.pages import serve_pages
 from bubbot.settings.environment import has_display
 
@@ -56,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C, or print a token."""
     setup = load_setup(args)
     if args.end_tokens:
-        forget_key(setup.home.path)
+        end_tokens(setup.home)
         show("All tokens of the trace page end once the running bot is started again.")
         return 0
     if args.token is not None:
@@ -67,9 +65,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print_token(setup: CommandSetup, account: str, days: int) -> None:
-    person = ":".join(filter(None, parse_auditor(account)))
-    setup.home.ensure()
-    token = trace_tokens(setup.home).issue(person, days * DAY_SECONDS)
+    person, token = issue_token(setup.home, account, days * DAY_SECONDS)
     address = setup.settings.trace.address
     show(f"{address}/?token={token}" if address else token)
     show_on_stderr(

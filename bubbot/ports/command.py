@@ -55,12 +55,14 @@ class Argument:
         metavar: the name of an option's value in the help; None for the field's name in capitals.
         parse: makes the value of a text. Raises `ValueError` with a sentence.
         rest: takes all remaining words, as one text.
+        short: the letter that an option may be typed with, too; empty for none.
     """
 
     help: str = ""
     metavar: str | None = None
     parse: Callable[[str], Any] | None = None
     rest: bool = False
+    short: str = ""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Parse texts that come from a chat; a shell has parsed them already."""
@@ -92,6 +94,31 @@ def require_head(as_of: int, head: int) -> None:
         )
 
 
+class TypedAnswer(Struct, frozen=True):
+    """What the bot answered to a comma command.
+
+    Attributes:
+        text: the answer.
+        turn: the id of the turn.
+        entries: its first and its last entry on the tape of the session; empty if it wrote nothing.
+    """
+
+    text: str
+    turn: str
+    entries: tuple[int, int] | tuple[()] = ()
+
+
+TypeCommand: TypeAlias = Callable[[str, str, str], Awaitable[TypedAnswer]]
+"""Type a comma command for the owner at the terminal, and wait for the answer: session, line, and the model of its turn, empty
+for that of the session. The bot that runs for the home answers, or one that is opened for this."""
+
+
+def write_keyed(name: str, text: str) -> str:
+    """Write an argument of a comma command, of any characters."""
+    doubled = text.replace('"', '""')
+    return f'{name}="{doubled}"'
+
+
 @asynccontextmanager
 async def no_exclusion(_session: str) -> AsyncIterator[None]:
     """Do nothing: this process holds the home's lock and runs no turns."""
@@ -116,6 +143,7 @@ class CommandContext:
         turn: the turn in which the command was typed; None for one of a shell.
         terminal_width: the columns of the terminal that shows the answer; 0 if it goes elsewhere, such as to a pipe, or to
             a terminal for lines only.
+        type_command: lets the bot answer a comma command; None if this is the running bot, or a command that writes.
         on_progress: gets the counts of long work; the running bot shows none.
         texts: the sentences in the language of the bot.
     """
@@ -132,6 +160,7 @@ class CommandContext:
     is_daemon: bool = False
     turn: Turn | None = None
     terminal_width: int = 0
+    type_command: TypeCommand | None = None
     on_progress: OnProgress = ignore_progress
     texts: Texts = Texts()
 
@@ -242,6 +271,10 @@ class CommandResult(Struct, frozen=True, forbid_unknown_fields=True):
     rows: tuple[tuple[str, ...], ...] = ()
 
 
+class CommandFailure(CommandResult, frozen=True):
+    """An answer whose text says why nothing was done, and goes to standard error. Only commands that read have one."""
+
+
 class ShellInput(Protocol):
     """Files and standard input of the person who types a command; the running bot has others."""
 
@@ -280,7 +313,8 @@ class Command:
         is_answered_without_home: it only reads, and answers in a home where no bot ever ran from an empty one.
         question: returns what a shell asks before it runs the command, or an empty text; it only reads. The option
             `--yes` does not ask.
-        progress: what long work does, and the unit that it counts, such as `("Indexing the tapes", "entries")`.
+        progress: what long work does, and the unit that it counts, such as `("Indexing the tapes", "entries")`; the unit is
+            empty if nothing is counted. It may have the names of arguments in braces.
         rows: the key of the object that `--json` prints, if the result is a list.
         result: the class that `CommandResult.data` is made of. The command has an option `--json` that prints it; the
             reference has its schema. None: the command has no such option.

@@ -10,14 +10,13 @@ import os
 from collections.abc import Sequence
 
 from bubbot.features.otel import exporter, spans
-from bubbot.features.otel.events import EXPORTED
-from bubbot.tape.entry import event
+from bubbot.features.otel.facts import TurnsExported
 from tests.e2e import kill_daemon
 
 
 async def _deliver_early(self: exporter.TraceExporter, batch: exporter._Batch, checkpoint: int) -> None:
-    data = {"position": batch.position, "turns": len(batch.turns), "spans": batch.spans}
-    await self._tape.append([event(EXPORTED, data)])
+    fact = TurnsExported(batch.position, len(batch.turns), batch.spans)
+    await self._tape.append([fact.to_entry()])
     await self._send(batch.turns, checkpoint)
 
 

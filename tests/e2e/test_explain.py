@@ -45,6 +45,8 @@ def test_a_person_asks_what_happened_and_replays_it(tmp_path: Path, monkeypatch:
         return done.returncode, done.stdout.decode(), done.stderr.decode()
 
     assert run("explain", "default", "Why the late train?")[0] == 4  # there is no home yet
+    assert run("replay", "default")[0] == 4
+    assert not home.exists()
     run("ask", "--session", "trip", WANTED)
     code, out, err = run("explain", "trp", "Why the late train?")
     assert (code, out, err) == (1, "", "bubbot: there is no chat stdin:trp; bubbot tape list shows all tapes\n")
@@ -66,11 +68,16 @@ def test_a_person_asks_what_happened_and_replays_it(tmp_path: Path, monkeypatch:
     )
     code, out, err = run("explain", "telegram:42", "Why?")
     assert (code, out, err) == (1, "", "bubbot: there is no tape telegram:42; bubbot tape list shows all tapes\n")
+    code, out, err = run("explain", "telegram:42", "Why?", "--json")
+    assert (code, json.loads(out)["status"], json.loads(out)["statements"], err) == (1, "failed", [], "")
     assert run("explain", "trip", " ")[0] == 2
+    assert run("explain", "trip", "x" * 2_001)[0] == 2
     code, out, _ = run("replay", "trip", "--from", "1", "--to", "9")
     assert code == 0
     assert out.startswith("Requests built again: 1; different today: 0.\n")
-    code, out, _ = run("replay", "trip", "--to", "9", "--model", "scripted")
+    code, out, err = run("replay", "telegram:42")
+    assert (code, out, err) == (1, "", "bubbot: there is no tape telegram:42; bubbot tape list shows all tapes\n")
+    code, out, _ = run("replay", "trip", "--to", "9", "-m", "scripted")
     assert code == 0
     assert out.count("LH410") == 2
     env["BUBBOT_BOT__NAME"] = "Robin"

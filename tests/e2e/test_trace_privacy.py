@@ -18,7 +18,7 @@ import pytest
 
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.features.access.state import AccessState
-from bubbot.features.replay.events import REPLAY_TAPE
+from bubbot.features.replay.facts import REPLAY_TAPE
 from bubbot.features.trace import pages as trace_pages
 from bubbot.features.trace import request as trace_request
 from bubbot.features.trace.tokens import TokenHolder, TraceTokens

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Mapping
 from datetime import UTC
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -15,8 +16,8 @@ from bubbot.command import BoundCommand, Caller, Surface, command, find_spec, li
 from bubbot.errors import AccessError, CommandRefused, ConfigError, ConfirmationNeeded, ToolRetry, ValueInvalid
 from bubbot.ports.arguments import Args
 from bubbot.ports.channel import Role, Sender
-from bubbot.ports.command import CommandContext, CommandGroup, CommandResult
-from bubbot.ports.tool import ADMINISTERS, READS_OWN, ArgumentsInvalid, CommandHelp, HelpTopic, Tool
+from bubbot.ports.command import CommandContext, CommandFailure, CommandGroup, CommandResult
+from bubbot.ports.tool import ADMINISTERS, READS_OWN, ArgumentsInvalid, CommandHelp, HelpTopic, Tool, validate_args
 from bubbot.ports.turn import Turn
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
@@ -395,6 +396,24 @@ class Export(WrittenPage, frozen=True, kw_only=True):
     file: str | None = None
 
 
+class Refusal(WrittenPage, frozen=True, kw_only=True):
+    """Why there is no page."""
+
+    is_error: ClassVar = True
+
+
+class DayArgs(Args, frozen=True):
+    """A page by its title or its day."""
+
+    title: str = ""
+    day: int = 0
+
+    @classmethod
+    def arrange(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Read a number as the day."""
+        return {"day": values["title"]} if str(values.get("title", "")).isdigit() else values
+
+
 class Diary:
     """Pages that chats and shells name in different ways."""
 
@@ -403,6 +422,11 @@ class Diary:
         """Read a page."""
         folder = args.folder if isinstance(args, FolderArgs) else "chat"
         return WrittenPage(args.title, text=f"{folder}\t{args.title}" if args.title != "empty" else "")
+
+    @command("diary burn <folder>", effect=READS_OWN, progress=("Burning {folder}", "pages"))
+    async def burn(self, args: FolderArgs) -> Page:
+        """Refuse to burn a folder."""
+        return Refusal(args.title, text=f"{args.folder} stays")
 
     @command("diary export <folder>", effect=READS_OWN)
     async def export(self, args: FolderArgs) -> Page:
@@ -433,6 +457,18 @@ class TestTwoKindsOfArguments:
     async def test_programs_get_the_declared_fields_and_the_code_of_the_result(self, group: CommandGroup) -> None:
         result = await self.run(group, "diary read", folder="old", title="empty")
         assert (result.data, result.code, result.text) == ({"title": "empty"}, 1, "")
+
+    async def test_a_result_may_say_why_nothing_was_done(self, group: CommandGroup) -> None:
+        result = await self.run(group, "diary burn", folder="old")
+        assert isinstance(result, CommandFailure)
+        assert (result.text, result.data) == ("old stays\n", {"title": "today"})
+
+    def test_a_command_declares_the_progress_of_long_work(self, group: CommandGroup) -> None:
+        assert [each.progress for each in group.commands] == [None, ("Burning {folder}", "pages"), None]
+
+    def test_the_look_of_a_word_may_say_which_field_it_is_for(self) -> None:
+        assert validate_args("diary", DayArgs, {"title": "7"}) == DayArgs(day=7)
+        assert validate_args("diary", DayArgs, {"title": "june"}) == DayArgs("june")
 
     async def test_a_result_may_be_written_to_a_file_as_it_is(self, group: CommandGroup) -> None:
         result = await self.run(group, "diary export", folder="old")

@@ -13,7 +13,7 @@ from itertools import count
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.tapes import tape_service
 from bubbot.cli.tape.results import CollectedArchive, GcResult
-from bubbot.features.replay.events import REPLAY_TAPE, REPLAYED
+from bubbot.features.replay.facts import REPLAY_TAPE, REPLAYED
 from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.ports.command import Command, CommandContext, CommandResult
 from bubbot.ports.session_names import read_session

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bubbot.feature import Feature, OpenCopy, ReadSession
+from bubbot.features.explain.commands import ExplainCommands, explain_tools
 from bubbot.features.explain.reading import CONCLUSION, UNKNOWN, ExplainTask
-from bubbot.features.explain.tools import explain_tools
 from bubbot.ports.model import ModelTraits
 from bubbot.ports.turn import Turn
 
@@ -31,7 +31,7 @@ def explain_feature(read_session: ReadSession, open_copy: OpenCopy, page: str = 
         open_copy: opens any tape, for the person at the terminal.
         page: the address of the trace page; empty: nobody serves it.
     """
-    tools = explain_tools(read_session, open_copy, page)
+    tools = explain_tools(ExplainCommands(read_session, open_copy, page))
     return Feature(name="explain", tools=tools, prompt=(describe_explanation,))
 
 

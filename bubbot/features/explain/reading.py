@@ -3,18 +3,20 @@
 Each entry stands on one line that begins with its id, since only entries that were shown may be cited.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import tzinfo
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field
+from msgspec import Meta, Struct
 
 from bubbot.errors import ToolRetry
+from bubbot.ports.arguments import Args
 from bubbot.ports.outbox import INTENT, OUTBOX_PREFIX, RECEIPT
-from bubbot.ports.tool import READS_PEOPLE, Tool, ToolArgs, tool
+from bubbot.ports.tool import READS_PEOPLE, Tool, tool
 from bubbot.ports.turn import Turn
-from bubbot.records import dataclass
 from bubbot.runtime.context.quoting import escape_json
 from bubbot.tape.entry import Kind, TapeEntry, encode
 from bubbot.tape.events import STEP_EVENT, TURN_START
@@ -36,23 +38,24 @@ _STEP_FIELDS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class ExplainTask:
+class ExplainTask(Struct, frozen=True):
     """An explanation; metadata of its turn. `head`: the newest entry before the question."""
 
     head: int
 
 
-class TurnArgs(ToolArgs):
-    """The arguments of `explain.turn`."""
+class TurnArgs(Args, frozen=True):
+    """A turn."""
 
-    entry: int = Field(default=0, ge=0, description="any entry of the turn; default: the last turn before the question")
+    entry: Annotated[
+        int, Meta(description="any entry of the turn; default: the last turn before the question", ge=0)
+    ] = 0
 
 
-class NumberArgs(ToolArgs):
-    """The arguments of `explain.calls` and `explain.deliveries`."""
+class NumberArgs(Args, frozen=True):
+    """How many."""
 
-    number: int = Field(default=20, ge=1, le=100, description="how many of the newest")
+    number: Annotated[int, Meta(description="how many of the newest", ge=1, le=100)] = 20
 
 
 def explaining_tools() -> list[Tool]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
-from typing import Any, Literal
+from dataclasses import field
 
-from bubbot.concurrency import run_uninterrupted
-from bubbot.errors import AccessError, BubbotError, ConfigError, EntryNotFound, LeaseLost, StoreError, ToolFailed
+from msgspec import Struct
+from msgspec.structs import replace
+
+from bubbot.concurrency import uninterrupted
+from bubbot.errors import AccessError, BubbotError, CommandRefused, ConfigError, EntryNotFound, LeaseLost, StoreError
 from bubbot.feature import OpenCopy, ReadSession
-from bubbot.features.explain.events import EXPLAINED, ExplanationEnded
+from bubbot.features.explain.facts import EXPLAINED, CitedStatement, ExplainStatus, ExplanationEnded
 from bubbot.features.explain.reading import (
     CALLS_TOOL,
     DELIVERIES_TOOL,
@@ -45,9 +47,7 @@ from bubbot.tape.entry import Kind, TapeEntry, int_field
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import CORRECTION, TapeHandle, spans_of
 from bubbot.tape.query import IdRanges, TapeQuery, format_date
-
-ExplainStatus = Literal["founded", "unknown", "unfounded", "failed"]
-"""`founded`: each statement holds. `unknown`: the model found nothing. `unfounded`: no answer held. `failed`: no model answered."""
+from bubbot.tape.service import TapeService
 
 ORIGIN = "explain"
 EXPLAIN_TOOLS = frozenset(
@@ -62,8 +62,7 @@ _REPAIR = "This cannot be used: {problem}\nAnswer again in the same form. Look a
 _LAST = "The last turn before this question is entries #{first} to #{last}."
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(Struct, frozen=True):
     """How an explanation ended.
 
     Attributes:
@@ -74,6 +73,7 @@ class Explanation:
         reason: why no model answered, or why its last answer was refused.
         conclusion: what the model concludes from the statements, in its own words; empty if it does not.
         tape: the name of the tape that it is about.
+        fact: the fact of it; None before it is recorded.
     """
 
     status: ExplainStatus
@@ -83,6 +83,7 @@ class Explanation:
     reason: str = ""
     tape: str = ""
     conclusion: str = ""
+    fact: ExplanationEnded | None = None
 
 
 @dataclass(slots=True)
@@ -122,21 +123,22 @@ class ExplainService:
 
         Args:
             turn: the turn in which it was asked.
-            question: the question.
             chat: the session or tape that it is about; empty for that of the turn. Only the owner at the terminal may name
                 another one.
 
         Raises:
-            ToolFailed: another chat cannot be explained from here, or there is none.
+            CommandRefused: another chat cannot be explained from here.
+            EntryNotFound: there is none.
+            ConfigError: it is not the tape of a chat.
         """
         attempt = await self._open(turn, question, chat)
         try:
             explanation = await self._run(turn, attempt)
         except asyncio.CancelledError:  # stopped, out of time, or the process is ending: the fork must not stay open
-            await run_uninterrupted(self._close(turn, attempt, Explanation("failed", reason="stopped")))
+            await self._close(turn, attempt, Explanation("failed", reason="stopped"))
             raise
-        await run_uninterrupted(self._close(turn, attempt, explanation))
-        return replace(explanation, tape=attempt.fork.name)
+        fact = await self._close(turn, attempt, explanation)
+        return replace(explanation, tape=attempt.fork.name, fact=fact)
 
     async def _open(self, turn: Turn, question: str, chat: str) -> _Attempt:
         """Open the fork, with a window of its own that begins with the question."""
@@ -155,14 +157,11 @@ class ExplainService:
         await fork.save()
         return attempt
 
-    async def _open_other(self, turn: Turn, chat: str) -> Any:
+    async def _open_other(self, turn: Turn, chat: str) -> TapeService:
         is_terminal = turn.session.partition(":")[0] == TERMINAL_CHANNEL
         if not (is_terminal and turn.has_power_over_other_chats):
-            raise ToolFailed(turn.texts.say("explain_only_terminal"))
-        try:
-            return await self._open_copy(chat)
-        except (EntryNotFound, ConfigError) as error:
-            raise ToolFailed(str(error)) from error
+            raise CommandRefused("explain_only_terminal")
+        return await self._open_copy(chat)
 
     async def _run(self, turn: Turn, attempt: _Attempt) -> Explanation:
         """Ask the model; once more if its answer does not hold."""
@@ -203,13 +202,11 @@ class ExplainService:
 
         Raise `AnswerInvalid` with the first line that does not hold.
         """
-        answer = parse_answer(text)
-        entries = await self._find_entries(child, attempt, {each.citation for each in answer.quotations})
+        quotations, conclusion = parse_answer(text)
+        entries = await self._find_entries(child, attempt, {each.citation for each in quotations})
         # In a thread: a long entry takes a second.
-        statements = await asyncio.to_thread(
-            check_quotations, answer.quotations, find_read(attempt), entries, child.texts
-        )
-        return statements, answer.conclusion
+        statements = await asyncio.to_thread(check_quotations, quotations, find_read(attempt), entries, child.texts)
+        return statements, conclusion
 
     async def _find_entries(self, child: Turn, attempt: _Attempt, cited: set[Citation]) -> dict[Citation, CitedEntry]:
         """Find what there is of cited entries."""
@@ -236,17 +233,18 @@ class ExplainService:
             found |= {Citation(each, tape): entry for each, entry in entries.items()}
         return found
 
-    async def _close(self, turn: Turn, attempt: _Attempt, explanation: Explanation) -> None:
+    @uninterrupted
+    async def _close(self, turn: Turn, attempt: _Attempt, explanation: Explanation) -> ExplanationEnded:
         """Merge what the explanation did; of one on another chat's tape keep only what it cost and came to."""
-        fork = attempt.fork
-        ended = make.event(EXPLAINED, _describe(attempt, explanation))
+        fork, fact = attempt.fork, _describe(attempt, explanation)
         if not attempt.copy:
-            await fork.append([ended])
+            await fork.append([fact.to_entry()])
             await fork.merge()
-            return
+            return fact
         turn.tape.raise_source(fork.source)
-        await turn.tape.append([*discarded_steps(fork.delta, ORIGIN), ended])
+        await turn.tape.append([*discarded_steps(fork.delta, ORIGIN), fact.to_entry()])
         await turn.tape.save()
+        return fact
 
 
 def find_read(attempt: _Attempt) -> frozenset[Citation]:
@@ -309,18 +307,19 @@ def _describe(attempt: _Attempt, explanation: Explanation) -> ExplanationEnded:
     read: dict[str, list[int]] = {}
     for citation in explanation.read:
         read.setdefault(tapes.get(citation.tape, citation.tape), []).append(citation.entry)
-    return {
-        "question": attempt.question,
-        "tape": attempt.fork.name if attempt.copy else "",
-        "fork": "" if attempt.copy else attempt.fork.id,
-        "status": explanation.status,
-        "statements": [
-            {"text": each.text, "quote": each.quote, "cites": [(tapes[each.citation.tape], each.citation.entry)]}
-            for each in explanation.statements
-        ],
-        "conclusion": explanation.conclusion,
-        "read": [(tape, [list(span) for span in spans_of(sorted(ids))]) for tape, ids in sorted(read.items())],
-        "problems": list(explanation.problems),
-        "steps": len(turn.steps),
-        "tokens": turn.input_tokens + turn.output_tokens,
-    }
+    statements = [
+        CitedStatement(text=each.text, quote=each.quote, cites=((tapes[each.citation.tape], each.citation.entry),))
+        for each in explanation.statements
+    ]
+    return ExplanationEnded(
+        question=attempt.question,
+        tape=attempt.fork.name if attempt.copy else "",
+        fork="" if attempt.copy else attempt.fork.id,
+        status=explanation.status,
+        statements=tuple(statements),
+        conclusion=explanation.conclusion,
+        read=[(tape, [list(span) for span in spans_of(sorted(ids))]) for tape, ids in sorted(read.items())],
+        problems=explanation.problems,
+        steps=len(turn.steps),
+        tokens=turn.input_tokens + turn.output_tokens,
+    )

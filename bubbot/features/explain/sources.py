@@ -12,10 +12,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
 from itertools import accumulate, pairwise
 
+from msgspec import Struct
+
 from bubbot.features.explain.reading import read_content
 from bubbot.ports.model import ToolCall
 from bubbot.ports.text import clean_label
-from bubbot.records import dataclass
 from bubbot.runtime.context.quoting import clean_name
 from bubbot.runtime.context.selectors import OWN_PART_KEY, format_sender, text_of
 from bubbot.runtime.turns import read_calls, read_results
@@ -46,8 +47,7 @@ _SHOWN_AS = str.maketrans(
 """Only the program writes the marks around a quotation."""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceText:
+class SourceText(Struct, frozen=True):
     """A text of an entry.
 
     Attributes:
@@ -63,7 +63,6 @@ def read_source(entry: TapeEntry, calls: Mapping[str, ToolCall], texts: Texts) -
     """Read what an entry says.
 
     Args:
-        entry: the entry.
         calls: those whose results it may hold, by their ids.
         texts: the language in which people read whose words it is.
     """

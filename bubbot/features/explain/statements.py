@@ -15,9 +15,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from msgspec import Struct
+
 from bubbot.features.explain.reading import CONCLUSION, UNKNOWN
 from bubbot.features.explain.sources import MAX_QUOTATION_CHARS, SourceText, find_quotation
-from bubbot.records import dataclass
 from bubbot.texts import Texts
 
 MAX_LINES = 30
@@ -56,8 +57,7 @@ class AnswerInvalid(Exception):
         return f"{problem}: {_shorten(self.words)}" if self.words else problem
 
 
-@dataclass(frozen=True, slots=True)
-class Citation:
+class Citation(Struct, frozen=True):
     """An entry that a statement cites. `tape`: empty for the tape that the question is about, else as the model was shown it."""
 
     entry: int
@@ -67,24 +67,14 @@ class Citation:
         return f"{self.tape} #{self.entry}" if self.tape else f"#{self.entry}"
 
 
-@dataclass(frozen=True, slots=True)
-class Quotation:
+class Quotation(Struct, frozen=True):
     """A line of an answer: an entry, and words that are said to stand in it."""
 
     citation: Citation
     words: str
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a model answers; no quotations mean that it found nothing. `conclusion`: its own words, empty if there are none."""
-
-    quotations: tuple[Quotation, ...] = ()
-    conclusion: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(Struct, frozen=True):
     """What people read of an entry.
 
     Attributes:
@@ -98,8 +88,7 @@ class Statement:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class CitedEntry:
+class CitedEntry(Struct, frozen=True):
     """What there is of a cited entry.
 
     Attributes:
@@ -117,21 +106,21 @@ class CitedEntry:
     newest: int = 0
 
 
-def parse_answer(text: str) -> Answer:
-    """Read the answer of a model.
+def parse_answer(text: str) -> tuple[tuple[Quotation, ...], str]:
+    """Read the answer of a model: what it quotes, nothing if it found nothing, and its conclusion, which may be empty.
 
     Raises:
         AnswerInvalid: it breaks the form.
     """
     lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
     if [line.rstrip(".") for line in lines] == [UNKNOWN]:
-        return Answer()
+        return (), ""
     if not lines:
         raise AnswerInvalid("explain_wrong_empty")
     if len(lines) > MAX_LINES:
         raise AnswerInvalid("explain_wrong_long", limit=MAX_LINES)
     conclusion = _parse_conclusion(lines.pop()) if lines[-1].startswith(CONCLUSION) and len(lines) > 1 else ""
-    return Answer(tuple(map(_parse_line, lines)), conclusion)
+    return tuple(map(_parse_line, lines)), conclusion
 
 
 def _parse_conclusion(line: str) -> str:

@@ -7,10 +7,11 @@ from itertools import takewhile
 from urllib.parse import urlsplit
 
 from bubbot.errors import StoreError, TapeCorrupt
-from bubbot.features.otel.events import EXPORTED, OTEL_TAPE, REFUSED
+from bubbot.features.otel.facts import OTEL_TAPE, TurnRefused, TurnsExported
 from bubbot.features.otel.settings import OtelSettings
 from bubbot.ports.checks import Check, Finding, HomeReader, edit_command
-from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.entry import Kind
+from bubbot.tape.fact import Cited
 from bubbot.tape.query import TapeQuery
 
 MAX_ANSWERS_READ = 100
@@ -56,27 +57,25 @@ async def check_refusals(home: HomeReader) -> list[Finding]:
     settings = home.settings
     if not isinstance(settings, OtelSettings) or not settings.url:
         return []
-    sent = TapeQuery(OTEL_TAPE, kinds=(Kind.EVENT,), names=(EXPORTED,), newest=True, limit=MAX_ANSWERS_READ)
-    refusals = TapeQuery(OTEL_TAPE, kinds=(Kind.EVENT,), names=(REFUSED,), newest=True, limit=1)
+    sent = TapeQuery(OTEL_TAPE, kinds=(Kind.EVENT,), names=TurnsExported.EVENTS, newest=True, limit=MAX_ANSWERS_READ)
+    refusals = TapeQuery(OTEL_TAPE, kinds=(Kind.EVENT,), names=TurnRefused.EVENTS, newest=True, limit=1)
     try:
         async with home.open_tape(OTEL_TAPE) as tape:
             answers, refused = await tape.fetch([sent, refusals])
+        exported = [Cited.of(TurnsExported, entry) for entry in answers]
+        status = f" ({TurnRefused.of(refused[0]).status})" if refused else ""
     except (StoreError, TapeCorrupt):
         return []  # the check of the database reports it
-    lost = list(takewhile(_is_refused, (fact for fact in answers if fact.data.get("spans"))))
+    lost = list(takewhile(lambda each: each.fact.is_refused, (each for each in exported if each.fact.spans)))
     if not lost:
         return []
-    turns, status = sum(int(fact.data["turns"]) for fact in lost), f" ({refused[0].data['status']})" if refused else ""
+    turns = sum(each.fact.turns for each in lost)
     cause = (
         f"The receiver of traces has refused every turn since {lost[-1].date[:16].replace('T', ' ')} UTC{status}: {turns} turns "
         "that are not sent again. Check endpoint and headers of [otel], and the log of the receiver; the finding goes with "
         "the first turn that it takes."
     )
     return [Finding("otel.refused", "warning", cause, edit_command(home.config))]
-
-
-def _is_refused(fact: TapeEntry) -> bool:
-    return int(fact.data.get("rejected", 0)) >= int(fact.data["spans"])
 
 
 def _is_near(host: str) -> bool:

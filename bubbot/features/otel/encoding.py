@@ -27,9 +27,8 @@ def encode_turn(spans: Sequence[SpanData], service: str, version: str) -> bytes:
     """Encode the spans of a turn as the body of a request.
 
     Args:
-        spans: the spans.
         service: the name of the bot at the receiver.
-        version: of bubbot.
+        version: that of bubbot.
     """
     # Imported here: a bot that sends nothing loads nothing of them.
     from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans

@@ -13,18 +13,20 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import field
 
+from msgspec import UNSET, Struct
+
 from bubbot.concurrency import Backoff
 from bubbot.errors import TapeCorrupt, TraceReceiverFailed
 from bubbot.features.otel.content import Exposure
 from bubbot.features.otel.encoding import encode_turn, read_rejected
-from bubbot.features.otel.events import EXPORTED, REFUSED
+from bubbot.features.otel.facts import TurnRefused, TurnsExported
 from bubbot.features.otel.sender import SpanSender
 from bubbot.features.otel.spans import TurnSpans
 from bubbot.features.otel.state import ExportState
 from bubbot.ports.session_names import IMPORT_EVENT, IMPORTS_TAPE
 from bubbot.ports.store import OrdersEntries, PositionedEntry
 from bubbot.records import dataclass
-from bubbot.tape.entry import Kind, TapeEntry, event
+from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.events import TURN_ENDS, TURN_START
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.query import IdRanges, TapeQuery
@@ -50,15 +52,13 @@ IDLE_POSITIONS = 20_000
 """Positions without a turn after which a checkpoint spares the next start from reading them."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExportedTurn:
-    """A turn to send: its id, the global position of its end, how many spans it has, and these as the body of a request.
+class ExportedTurn(Struct, frozen=True):
+    """A turn to send: its id, how many spans it has, and these as the body of a request.
 
     Bodies one after the other are the body of one request: that is how the encoding of OTLP is.
     """
 
     id: str
-    position: int
     spans: int
     body: bytes
 
@@ -103,19 +103,18 @@ class TraceExporter:
         woken: asyncio.Event,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Set the parts.
+        """Build it without reading anything.
 
         Args:
             entries: the order of the entries of all tapes.
             open_tape: opens a tape by its name.
-            tape: that of the export.
+            tape: gets the facts of the export.
             sender: sends to the receiver.
             exposure: what the receiver may see.
-            state: gets how it goes.
+            state: the figures for reports.
             service: the name of the bot at the receiver.
-            version: of bubbot.
+            version: that of bubbot.
             backoff: the waits after failures.
-            now: the clock.
             woken: is set if a turn was merged.
             sleep: waits for that many seconds.
         """
@@ -209,15 +208,13 @@ class TraceExporter:
                 extra={"action": "otel.unreadable", "tape": end.tape, "entry": end.entry.id},
             )  # fmt: skip
             return None
-        return ExportedTurn(str(end.entry.meta.get("turn", "")), end.position, len(spans), body)
+        return ExportedTurn(str(end.entry.meta.get("turn", "")), len(spans), body)
 
     async def _deliver(self, batch: _Batch, checkpoint: int) -> None:
         """Send the turns until they are taken, then write the checkpoint."""
         rejected = await self._send(batch.turns, checkpoint) if batch.turns else 0
-        data: dict[str, int] = {"position": batch.position, "turns": len(batch.turns), "spans": batch.spans}
-        if rejected:
-            data["rejected"] = rejected
-        await self._tape.append([event(EXPORTED, data)])
+        fact = TurnsExported(batch.position, len(batch.turns), batch.spans, rejected or UNSET)
+        await self._tape.append([fact.to_entry()])
 
     async def _send(self, turns: Sequence[ExportedTurn], checkpoint: int) -> int:
         """Send turns until they are taken; return how many spans were not, because nothing will make the receiver take them.
@@ -248,7 +245,7 @@ class TraceExporter:
         self._note_success(0, 0)  # it is there, and takes the next ones
         self._state.rejected += turn.spans
         self._note_refusal(1, str(error), turn.id)
-        await self._tape.append([event(REFUSED, {"turn": turn.id, "status": error.status})])
+        await self._tape.append([TurnRefused(turn.id, error.status).to_entry()])
         return turn.spans
 
     def _note_refusal(self, turns: int, reason: str, turn: str = "") -> None:

@@ -6,24 +6,24 @@ import asyncio
 import random
 from collections.abc import Callable, Collection, Sequence
 
+from msgspec import Struct
+
 from bubbot import __version__
 from bubbot.concurrency import Backoff
 from bubbot.errors import ConfigError
 from bubbot.feature import Apply, Feature, Kernel
-from bubbot.features.otel.events import BEGAN, ENDED, EXPORTED, OTEL_TAPE
+from bubbot.features.otel.facts import OTEL_TAPE, ExportBegan, ExportEnded, TurnsExported
 from bubbot.features.otel.settings import OtelSettings
 from bubbot.features.otel.state import OTEL_METRICS, ExportState
 from bubbot.log import Redactor
-from bubbot.records import dataclass
-from bubbot.tape.entry import Kind, TapeEntry, event
+from bubbot.tape.entry import Kind
 from bubbot.tape.fork import MergeResult
 from bubbot.tape.query import TapeQuery
 
 MAX_RETRY_SECONDS = 300.0
 
 
-@dataclass(frozen=True, slots=True)
-class OtelConfig:
+class OtelConfig(Struct, frozen=True):
     """What the feature takes of the settings: its section, the secrets to redact, and the name of the bot."""
 
     settings: OtelSettings
@@ -35,15 +35,13 @@ class OtelFeature:
     """Sends turns to a receiver while it is on.
 
     Attributes:
-        state: how that goes.
+        state: the figures for reports.
     """
 
     def __init__(self, kernel: Kernel, config: OtelConfig, list_tools: Callable[[], Collection[str]]) -> None:
         """Build it without reading anything.
 
         Args:
-            kernel: what it may use.
-            config: the settings.
             list_tools: returns the names of all tools.
         """
         self._kernel = kernel
@@ -96,32 +94,37 @@ class OtelFeature:
                     task.cancel()
                 await asyncio.gather(work, change, return_exceptions=True)
 
-    async def _read_newest(self) -> TapeEntry | None:
-        """Return the fact that says where the export stands; None if it never ran."""
-        query = TapeQuery(OTEL_TAPE, kinds=(Kind.EVENT,), names=(BEGAN, EXPORTED, ENDED), newest=True, limit=1)
-        return next(iter((await self._tape.fetch([query]))[0]), None)
+    async def _find_position(self) -> int | None:
+        """Return the position up to which turns were sent; None if the export is off, or never ran."""
+        stages = (ExportBegan, TurnsExported, ExportEnded)
+        names = [name for stage in stages for name in stage.EVENTS]
+        query = TapeQuery(OTEL_TAPE, kinds=(Kind.EVENT,), names=tuple(names), newest=True, limit=1)
+        for entry in (await self._tape.fetch([query]))[0]:
+            if entry.name in ExportBegan.EVENTS:
+                return ExportBegan.of(entry).position
+            if entry.name in TurnsExported.EVENTS:
+                return TurnsExported.of(entry).position
+        return None
 
     async def _record_end(self) -> None:
         """Record that it is off, if it was on: what is said from now on is never sent, whenever it is on again."""
-        newest = await self._read_newest()
-        if newest is not None and newest.name != ENDED:
-            await self._tape.append([event(ENDED)])
+        if await self._find_position() is not None:
+            await self._tape.append([ExportEnded().to_entry()])
 
     async def _begin(self) -> int:
         """Return the position to go on from; switched on just now, that is the present."""
-        newest = await self._read_newest()
-        if newest is not None and newest.name != ENDED:
-            return int(newest.data["position"])
-        entries = self._kernel.ordered_entries
-        position = await entries.newest_position() if entries else 0
-        await self._tape.append([event(BEGAN, {"position": position, "key": self._kernel.new_id()})])
+        position = await self._find_position()
+        if position is None:
+            entries = self._kernel.ordered_entries
+            position = await entries.newest_position() if entries else 0
+            await self._tape.append([ExportBegan(position, self._kernel.new_id()).to_entry()])
         return position
 
     async def _read_key(self) -> bytes:
         """Return the key of the pseudonyms: that of the first time, so that they stay the same."""
-        query = TapeQuery(OTEL_TAPE, kinds=(Kind.EVENT,), names=(BEGAN,), limit=1)
+        query = TapeQuery(OTEL_TAPE, kinds=(Kind.EVENT,), names=ExportBegan.EVENTS, limit=1)
         ((first,),) = await self._tape.fetch([query])
-        return str(first.data["key"]).encode()
+        return ExportBegan.of(first).key.encode()
 
     async def _export(self) -> None:
         # Imported here: a bot that sends nothing loads nothing of this.

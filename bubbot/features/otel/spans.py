@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from bubbot.features.otel.content import Exposure
 from bubbot.features.otel.names import (
@@ -36,8 +39,7 @@ AttributeValue: TypeAlias = str | int | float | Sequence[str]
 _TURN_ID = re.compile(r"[0-9a-f]{32}")
 
 
-@dataclass(frozen=True, slots=True)
-class SpanData:
+class SpanData(Struct, frozen=True):
     """A span.
 
     Attributes:

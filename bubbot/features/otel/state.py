@@ -1,13 +1,14 @@
-"""How the export goes, for status and metrics."""
+"""The health of the export, for status and metrics."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from bubbot.ports.checks import HomeReader
 from bubbot.ports.health import FeatureHealth, HealthContext, HealthRow, MetricSample, MetricSpec
-from bubbot.records import dataclass
 from bubbot.tape.entry import timestamp
 
 OTEL_METRICS = (
@@ -18,9 +19,8 @@ OTEL_METRICS = (
 )
 
 
-@dataclass(slots=True)
-class ExportState:
-    """How the export goes, for reports.
+class ExportState(Struct):
+    """The health of the export.
 
     Attributes:
         sent: spans that were taken.

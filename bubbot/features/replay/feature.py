@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from bubbot.command import make_tools
 from bubbot.feature import Feature, Kernel
-from bubbot.features.replay.tools import replay_tool
+from bubbot.features.replay.commands import REPLAY_TIMEOUT_SECONDS, ReplayCommands
 from bubbot.runtime.compose import Recompose
 from bubbot.runtime.context.strategy import ContextStrategies
 
 
 def replay_feature(kernel: Kernel, strategies: ContextStrategies, recompose: Recompose) -> Feature:
-    """Build the record.
-
-    Args:
-        kernel: opens tapes for work that is thrown away.
-        strategies: rebuild requests.
-        recompose: builds the request of a recorded step as this code would.
-    """
-    return Feature(name="replay", tools=[replay_tool(kernel, strategies, recompose)])
+    """Build the record. The arguments: see `ReplayCommands`."""
+    commands = ReplayCommands(kernel, strategies, recompose)
+    tools = make_tools(ReplayCommands, lambda: commands, session_replay={"timeout": REPLAY_TIMEOUT_SECONDS})
+    return Feature(name="replay", tools=tools)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bubbot.features.replay.events import RECORDED_SENTENCES, REPLAY_TAPE, REPLAYED
+from bubbot.features.replay.facts import RECORDED_SENTENCES, REPLAY_TAPE, REPLAYED
 from bubbot.ports.panel import (
     Block,
     Cell,

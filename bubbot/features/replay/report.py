@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, ClassVar
 
-from bubbot.features.replay.events import RECORDED_SENTENCES, ReplayEnded
-from bubbot.records import dataclass, json_data
+from msgspec import Struct, structs
+
+from bubbot.features.replay.facts import RECORDED_SENTENCES, Recorded, ReplayEnded, RunSummary
 from bubbot.texts import Texts
 
+if TYPE_CHECKING:
+    from bubbot.command import Caller
+
+EXIT_DIFFERENT = 1
 MAX_LISTED = 50
 """Steps with differences that the text lists; the fact has all."""
 
-Recorded: TypeAlias = Literal["equal", "different", "gone", "unknown"]
-"""How the recorded request of a step came out; see `ReplayedStep`."""
 
-
-@dataclass(frozen=True, slots=True)
-class ReplayedStep:
+class ReplayedStep(Struct, frozen=True):
     """A model call whose request was built again.
 
     Attributes:
@@ -40,35 +41,7 @@ class ReplayedStep:
         return self.recorded == "equal" and not self.differs
 
 
-@dataclass(frozen=True, slots=True)
-class RunSummary:
-    """How a turn went.
-
-    Attributes:
-        model: the model that answered.
-        text: the answer; empty if there was none.
-        steps: model calls.
-        calls: the names of the tools that were called, in order.
-        not_recorded: calls that the record has no answer to.
-        input_tokens: tokens read.
-        output_tokens: tokens written.
-        cost: US dollars; None if unknown.
-        error: why there is no answer.
-    """
-
-    model: str = ""
-    text: str = ""
-    steps: int = 0
-    calls: tuple[str, ...] = ()
-    not_recorded: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost: float | None = None
-    error: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayedTurn:
+class ReplayedTurn(Struct, frozen=True):
     """A turn, as it went and as it went again.
 
     Attributes:
@@ -86,8 +59,7 @@ class ReplayedTurn:
     replayed: RunSummary
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayReport:
+class ReplayReport(Struct, frozen=True):
     """A replay.
 
     Attributes:
@@ -104,6 +76,7 @@ class ReplayReport:
         problem: what ended it early.
     """
 
+    is_text: ClassVar = True
     id: str
     chat: str
     session: str
@@ -116,12 +89,26 @@ class ReplayReport:
     turns: tuple[ReplayedTurn, ...]
     problem: str
 
-    def as_fact(self) -> ReplayEnded:
-        """Build the fact, in which entries stand with their tape."""
-        data: dict[str, Any] = json_data(self)
-        for each in (*data["steps"], *data["turns"]):
-            each["entry"] = (self.tape, each["entry"])
-        return cast("ReplayEnded", data)
+    @classmethod
+    def of(cls, fact: ReplayEnded) -> ReplayReport:
+        """Read the fact of a replay, in which entries stand with their tape."""
+        steps = [
+            ReplayedStep(each.entry[1], each.recorded, each.differs, each.unknown, each.first) for each in fact.steps
+        ]
+        turns = [
+            ReplayedTurn(each.entry[1], each.turn, each.question, each.recorded, each.replayed) for each in fact.turns
+        ]
+        return cls(**{**structs.asdict(fact), "steps": tuple(steps), "turns": tuple(turns)})
+
+    @property
+    def exit_code(self) -> int:
+        """1 if anything differs, or ended early."""
+        return 0 if self.is_equal else EXIT_DIFFERENT
+
+    def describe(self, caller: Caller) -> str:
+        """Write it for people; the answer in a chat stays on a tape, and quotes nothing."""
+        text = format_report(self, caller.texts, with_words=caller.turn is None)
+        return text if caller.turn is None else f"{text}\n{caller.texts.say('replay_kept', id=self.id)}"
 
 
 def format_report(report: ReplayReport, texts: Texts, *, with_words: bool) -> str:

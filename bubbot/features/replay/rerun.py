@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from bubbot.errors import BubbotError, ConfigError, EntryNotFound, LeaseLost, ModelCallDenied, StoreError
-from bubbot.features.replay.report import ReplayedTurn, RunSummary
+from bubbot.features.replay.facts import RunSummary, TurnReplay
 from bubbot.ports.model import ModelReply, ToolCall
 from bubbot.ports.text import clean
 from bubbot.ports.turn import Turn
@@ -37,9 +37,9 @@ class ReplayDenied(Exception):
 
 async def rerun_turns(
     host: Turn, tape: TapeService, span: tuple[int, int], strategies: ContextStrategies
-) -> tuple[tuple[ReplayedTurn, ...], list[TapeEntry], str]:
+) -> tuple[tuple[TurnReplay, ...], list[TapeEntry], str]:
     """Run the turns of a range of entries again; return them, the steps that say what that cost, and what ended it early."""
-    turns, usage, problem = list[ReplayedTurn](), list[TapeEntry](), ""
+    turns, usage, problem = list[TurnReplay](), list[TapeEntry](), ""
     async for turn in find_turns(tape, *span):
         try:
             found, spent = await _rerun_turn(host, tape, turn, strategies)
@@ -75,7 +75,7 @@ def _answering_steps(turn: TurnRecord) -> list[StepRecord]:
 
 async def _rerun_turn(
     host: Turn, tape: TapeService, turn: TurnRecord, strategies: ContextStrategies
-) -> tuple[ReplayedTurn, list[TapeEntry]]:
+) -> tuple[TurnReplay, list[TapeEntry]]:
     """Run a turn again with the model of the host turn; return it with the steps that say what that cost.
 
     Raises:
@@ -116,7 +116,7 @@ async def _rerun_turn(
     question = next(
         (str(message["content"]) for message in reversed(request.messages) if message["role"] == "user"), ""
     )
-    replayed = ReplayedTurn(turn.entries[0].id, turn.id, question[:500], _summarise_recorded(turn), again)
+    replayed = TurnReplay((tape.name, turn.entries[0].id), turn.id, question[:500], _summarise_recorded(turn), again)
     return replayed, usage
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from bubbot.errors import ConfigError, EntryNotFound
-from bubbot.features.replay.report import Recorded, ReplayedStep
+from bubbot.features.replay.facts import Recorded, StepReplay
 from bubbot.gateway.inbox_views import inbound_from
 from bubbot.ports.channel import HUMAN_ORIGIN, Inbound, Role
 from bubbot.ports.model import ModelRequest, ToolSpecs
@@ -27,7 +27,7 @@ MAX_SHOWN_CHARS = 300
 
 async def replay_steps(
     host: Turn, tape: TapeService, span: tuple[int, int], strategies: ContextStrategies, recompose: Recompose
-) -> tuple[ReplayedStep, ...]:
+) -> tuple[StepReplay, ...]:
     """Replay the model calls of a range of entries whose requests were kept."""
     query = TapeQuery(tape.name, IdRanges((span,)), kinds=(Kind.EVENT,), names=(STEP_EVENT,))
     steps = [entry for entry in (await tape.fetch([query]))[0] if "system" in entry.data]
@@ -36,25 +36,26 @@ async def replay_steps(
 
 async def _replay_step(
     host: Turn, tape: TapeService, entry: TapeEntry, strategies: ContextStrategies, recompose: Recompose
-) -> ReplayedStep:
+) -> StepReplay:
     """Build the request of a step from the facts, compare its digest, and compare it with what this code would build."""
     await asyncio.sleep(0)  # a slice may be long, and turns of others go on
     step: JsonObject = entry.data
+    where = (tape.name, entry.id)
     try:
         rebuilt = await rebuild_sent(step, tape, strategies=strategies)
     except EntryNotFound:
-        return ReplayedStep(entry.id, "gone")
+        return StepReplay(where, "gone")
     except ConfigError:
-        return ReplayedStep(entry.id, "unknown")
+        return StepReplay(where, "unknown")
     recorded: Recorded = "equal" if rebuilt.is_equal else "different"
     if "messages" in step:  # a call for a purpose: no view made it, so that none makes it again
-        return ReplayedStep(entry.id, recorded, unknown=PARTS)
+        return StepReplay(where, recorded, unknown=PARTS)
     turn, is_whole = await _build_turn(host, tape, entry)
     try:
         today, shown = await recompose(turn, step)
     except ConfigError:
-        return ReplayedStep(entry.id, recorded, unknown=PARTS)
-    return _compare(entry.id, recorded, rebuilt.composed, today, _list_unknown(turn, shown, is_whole=is_whole))
+        return StepReplay(where, recorded, unknown=PARTS)
+    return _compare(where, recorded, rebuilt.composed, today, _list_unknown(turn, shown, is_whole=is_whole))
 
 
 def _list_unknown(turn: Turn, shown: Mapping[str, Sequence[Span]], *, is_whole: bool) -> frozenset[str]:
@@ -122,13 +123,13 @@ async def _find_role(tape: TapeService, entry: TapeEntry, first: Inbound | None)
 
 
 def _compare(
-    entry: int, recorded: Recorded, before: ModelRequest, today: ModelRequest, unknown: frozenset[str]
-) -> ReplayedStep:
+    entry: tuple[str, int], recorded: Recorded, before: ModelRequest, today: ModelRequest, unknown: frozenset[str]
+) -> StepReplay:
     old, new = _parts(before), _parts(today)
     changed = [part for part in PARTS if old[part] != new[part]]
     differs = tuple(part for part in changed if part not in unknown)
     first = _first_difference(differs[0], old[differs[0]], new[differs[0]]) if differs else ""
-    return ReplayedStep(entry, recorded, differs, tuple(part for part in changed if part in unknown), first)
+    return StepReplay(entry, recorded, differs, tuple(part for part in changed if part in unknown), first)
 
 
 def _parts(request: ModelRequest) -> dict[str, list[str]]:

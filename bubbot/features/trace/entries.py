@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
+from msgspec import Struct
+
 from bubbot.features.trace.words import Excerpt
-from bubbot.records import dataclass
 from bubbot.runtime.context.attachments import FILE, IMAGE, is_attached
 from bubbot.runtime.turns import CallRecord, read_calls, read_results
 from bubbot.tape.entry import THOUGHTS, JsonObject, Kind, TapeEntry, encode, text_field, thaw
@@ -26,8 +27,7 @@ WordForm: TypeAlias = Literal["plain", "markdown", "code"]
 """How a text is drawn: as it was typed, as the Markdown of a model, or as JSON and arguments."""
 
 
-@dataclass(frozen=True, slots=True)
-class AttachedFile:
+class AttachedFile(Struct, frozen=True):
     """An image, a recording or another file of a message.
 
     Attributes:
@@ -45,8 +45,7 @@ class AttachedFile:
     written_by: str
 
 
-@dataclass(frozen=True, slots=True)
-class WordPart:
+class WordPart(Struct, frozen=True):
     """A text of an entry.
 
     Attributes:
@@ -69,8 +68,7 @@ class WordPart:
         return self.form == "code"
 
 
-@dataclass(frozen=True, slots=True)
-class EntryRow:
+class EntryRow(Struct, frozen=True):
     """An entry in a list.
 
     Attributes:

@@ -8,6 +8,8 @@ from contextlib import suppress
 from datetime import tzinfo
 from typing import Any, TypeAlias
 
+from msgspec import Struct
+
 from bubbot.errors import AccessError, BubbotError, EntryNotFound, TapeCorrupt
 from bubbot.features.trace.entries import describe_entry, pretty
 from bubbot.features.trace.export import MAX_EXPORT_ENTRIES, file_policy, read_slice
@@ -42,29 +44,7 @@ OpenReader: TypeAlias = Callable[[Viewer], TapeBoundary]
 Values: TypeAlias = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class TraceDeps:
-    """What the pages are made from.
-
-    Attributes:
-        open_reader: opens the tapes for a viewer.
-        strategies: rebuild what a model was shown.
-        texts: the sentences.
-        zone: the time zone in which times are shown.
-        now: the clock.
-        panels: what the other features show.
-    """
-
-    open_reader: OpenReader
-    strategies: ContextStrategies
-    texts: Texts
-    zone: tzinfo
-    now: Clock
-    panels: Sequence[FeaturePanel] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class PageLink:
+class PageLink(Struct, frozen=True):
     """A link to a page, with its name."""
 
     name: str
@@ -86,11 +66,28 @@ class TapePlace:
 class TracePages:
     """The pages of the trace. See `Pages`."""
 
-    def __init__(self, deps: TraceDeps) -> None:
-        self._deps = deps
-        self._renderer = PageRenderer(deps.texts, deps.zone)
+    def __init__(
+        self,
+        open_reader: OpenReader,
+        strategies: ContextStrategies,
+        *,
+        texts: Texts,
+        zone: tzinfo,
+        now: Clock,
+        panels: Sequence[FeaturePanel] = (),
+    ) -> None:
+        """Set what the pages are made from.
+
+        Args:
+            open_reader: opens the tapes for a viewer.
+            strategies: rebuild what a model was shown.
+            zone: the time zone in which times are shown.
+            panels: what the other features show.
+        """
+        self._open_reader, self._texts, self._zone, self._now = open_reader, texts, zone, now
+        self._renderer = PageRenderer(texts, zone)
         self._directory = SessionDirectory()
-        self._requests = RequestReader(deps.strategies)
+        self._requests = RequestReader(strategies)
         self._of_tape: Mapping[str, Callable[[TapePlace, Sequence[str]], Awaitable[PageAnswer]]] = {
             "": self._show_first,
             "turns": self._show_turns,
@@ -103,7 +100,7 @@ class TracePages:
             "panel": self._show_tape_panel,
         }
         self._panels: Mapping[tuple[str, str], FeaturePanel] = {
-            (each.panel.scope, each.panel.name): each for each in deps.panels
+            (each.panel.scope, each.panel.name): each for each in panels
         }
         self._panel_names = {
             scope: [name for kind, name in self._panels if kind == scope] for scope in ("session", "deployment")
@@ -122,12 +119,12 @@ class TracePages:
 
     def show_error(self, error: BubbotError, status: int) -> PageAnswer:
         """See `Pages`."""
-        reason = self._deps.texts.reason(error)
+        reason = self._texts.reason(error)
         return PageAnswer(self._renderer.render("error.html", reason=reason, viewer=None, site_links=()), status=status)
 
     async def answer(self, request: PageRequest) -> PageAnswer:
         """See `Pages`."""
-        reader = self._deps.open_reader(request.viewer)
+        reader = self._open_reader(request.viewer)
         match request.path:
             case ():
                 return await self._show_sessions(request, reader)
@@ -138,7 +135,7 @@ class TracePages:
                 if row.entries == 0 and not row.is_running:
                     raise EntryNotFound(f"there is no tape {name[:100]!r}")
                 action, *parts = rest or ("",)
-                names = NO_NAMES if action == "tail" else await NameBook.read(reader, self._deps.texts, row.session)
+                names = NO_NAMES if action == "tail" else await NameBook.read(reader, self._texts, row.session)
                 tape = reader.open_tape(name, row.session)
                 place = TapePlace(request, reader, tape, row.with_name(names), names)
                 if action in self._of_tape:
@@ -181,10 +178,10 @@ class TracePages:
         ]
 
     def _title(self, each: FeaturePanel) -> str:
-        return self._deps.texts.panel(each.panel.name, each.panel.title)
+        return self._texts.panel(each.panel.name, each.panel.title)
 
     async def _show_panel(self, request: PageRequest, reader: TapeBoundary, name: str) -> PageAnswer:
-        names = await NameBook.read(reader, self._deps.texts)
+        names = await NameBook.read(reader, self._texts)
         values = await self._read_panel("deployment", name, reader, parse_panel_query(request.query), names)
         return await self._page("panel.html", request, **values)
 
@@ -200,21 +197,20 @@ class TracePages:
         each = self._panels.get((scope, name))
         if each is None:
             raise EntryNotFound("there is no such page")
-        deps = self._deps
-        blocks = await each.read(reader, query, zone=deps.zone, now=deps.now(), texts=deps.texts)
+        blocks = await each.read(reader, query, zone=self._zone, now=self._now(), texts=self._texts)
         view = PanelView(each, query, reader, self._panel_names, names)
         return {"blocks": blocks, "view": view, "title": self._title(each), "name": name}
 
     async def _show_export(self, place: TapePlace, _parts: Sequence[str]) -> PageAnswer:
         """Ask which part, or send it as a file."""
-        texts, request = self._deps.texts, place.request
+        texts, request = self._texts, place.request
         first, last = request.number("first"), request.number("last")
         if first is None or last is None:
             first = max(place.row.entries - MAX_EXPORT_ENTRIES + 1, 1)
             return await self._tape_page("export.html", place, first=first)
         groups = await read_slice(place.tape, first, last, texts)
         style = self._renderer.style
-        written = timestamp(self._deps.now())[:19].replace("T", " ")
+        written = timestamp(self._now())[:19].replace("T", " ")
         body = await asyncio.to_thread(
             self._renderer.render,
             "file.html",
@@ -233,7 +229,7 @@ class TracePages:
         kind = kind if kind in KINDS else KINDS[0]
         rows = await self._directory.list_rows(reader, kind)
         number = max(min(request.number("page") or 1, -(-len(rows) // SESSIONS_PER_PAGE)), 1)
-        names = await NameBook.read(reader, self._deps.texts)
+        names = await NameBook.read(reader, self._texts)
         shown = [row.with_name(names) for row in rows[(number - 1) * SESSIONS_PER_PAGE : number * SESSIONS_PER_PAGE]]
         kinds = KINDS if request.viewer.sees_all else KINDS[:2]
         return await self._page(
@@ -296,9 +292,7 @@ class TracePages:
         if len(parts) > 1:
             text = await self._requests.read_part(place.reader, place.tape, step, parts[1])
             base = url("session", place.row.tape, "step", step.id, parts[1])
-            return await self._show_text(
-                place, text, base, self._deps.texts.say("trace_part", step=step.id, part=parts[1])
-            )
+            return await self._show_text(place, text, base, self._texts.say("trace_part", step=step.id, part=parts[1]))
         shown = await self._requests.read(place.reader, place.tape, step, place.request.number("message"))
         turn = await read_turn(place.tape, await find_turn(place.tape, str(step.id)))
         steps = [each for each in turn.record.steps if each.fork == text_field(step.meta, "fork")]
@@ -341,7 +335,7 @@ class TracePages:
         if (media_type := image_type(data)) and place.request.query.get("raw"):
             return PageAnswer(data, media_type)
         address = url("session", place.row.tape, "entry", entry.id, "blob", digest)
-        title = self._deps.texts.say("trace_blob", entry=entry.id, digest=digest[:12], size=len(data))
+        title = self._texts.say("trace_blob", entry=entry.id, digest=digest[:12], size=len(data))
         if media_type:
             return await self._tape_page("image.html", place, title=title, address=address, entry_id=entry.id)
         return await self._show_text(place, data.decode(errors="backslashreplace"), address, title)

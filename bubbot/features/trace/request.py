@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Literal, TypeVar
 
+from msgspec import Struct
+
 from bubbot.errors import BubbotError, EntryNotFound
 from bubbot.features.trace.entries import content_texts, pretty_arguments
 from bubbot.features.trace.words import Excerpt
 from bubbot.ports.model import ModelRequest, ToolSpecs
-from bubbot.records import dataclass
 from bubbot.runtime.compose import has_request, rebuild_sent
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.turns import read_call
@@ -35,8 +36,7 @@ LINES_AROUND = 2
 H = TypeVar("H", bytes, str)
 
 
-@dataclass(frozen=True, slots=True)
-class ShownMessage:
+class ShownMessage(Struct, frozen=True):
     """A message of a request.
 
     Attributes:
@@ -56,16 +56,14 @@ class ShownMessage:
     is_new: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedLine:
+class ChangedLine(Struct, frozen=True):
     """A line of a difference; `kept` lines stand around the others."""
 
     sign: Literal["added", "removed", "kept", "skipped"]
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class RequestChange:
+class RequestChange(Struct, frozen=True):
     """What changed since another request.
 
     Attributes:
@@ -89,8 +87,7 @@ class RequestChange:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ShownRequest:
+class ShownRequest(Struct, frozen=True):
     """What a model was shown.
 
     Attributes:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from bubbot.gateway.names import NameBook, fetch_readable
 from bubbot.ports.session_names import IMPORT_EVENT, IMPORTS_TAPE
-from bubbot.records import dataclass
 from bubbot.tape.boundary import TapeBoundary
 from bubbot.tape.entry import TapeEntry, text_field
 from bubbot.tape.query import IdRanges, TapeQuery
@@ -18,8 +19,7 @@ MAX_REMEMBERED = 20_000
 """Tapes of which the session and the date of the newest entry are kept in memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionRow:
+class SessionRow(Struct, frozen=True):
     """A tape in the list.
 
     Attributes:

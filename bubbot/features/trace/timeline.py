@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from itertools import groupby
 
+from msgspec import Struct
+
 from bubbot.features.trace.entries import ROW_CHARS, EntryRow, describe_entry
-from bubbot.records import dataclass
 from bubbot.tape.boundary import TapeBoundary
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.handle import TapeHandle
@@ -18,8 +19,7 @@ READ_ENTRIES = 50
 """Entries in memory at once while a page is read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
+class Timeline(Struct, frozen=True):
     """A page of a tape, oldest entry first.
 
     Attributes:
@@ -45,8 +45,7 @@ class Timeline:
         return self.first <= 1
 
 
-@dataclass(frozen=True, slots=True)
-class TurnGroup:
+class TurnGroup(Struct, frozen=True):
     """Entries that follow each other and belong to one turn; to none if `turn` is empty."""
 
     turn: str
@@ -75,9 +74,8 @@ async def read_rows(tape: TapeHandle, low: int, high: int, limit: int = ROW_CHAR
     """Read entries as rows, a few at a time: their whole texts may be long.
 
     Args:
-        tape: the tape.
-        low: the first id.
-        high: the last one.
+        low: the id of the first.
+        high: the id of the last.
         limit: characters of each text.
     """
     for start in range(max(low, 1), high + 1, READ_ENTRIES):

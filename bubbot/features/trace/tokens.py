@@ -15,16 +15,16 @@ from hashlib import sha256
 from hmac import compare_digest, digest
 from pathlib import Path
 
+from msgspec import Struct
+
 from bubbot.errors import ConfigError
 from bubbot.features.trace.checks import KEY_FILE
-from bubbot.records import dataclass
 
 KEY_BYTES = 32
 _PURPOSE = b"bubbot trace token 1\0"
 
 
-@dataclass(frozen=True, slots=True)
-class TokenHolder:
+class TokenHolder(Struct, frozen=True):
     """Who has a token.
 
     Attributes:

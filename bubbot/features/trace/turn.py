@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from bubbot.errors import EntryNotFound
-from bubbot.records import dataclass
 from bubbot.runtime.turns import TurnRecord
 from bubbot.tape.entry import Kind, TapeEntry, text_field
 from bubbot.tape.events import STEP_EVENT, TURN_ENDS, TURN_START
@@ -16,8 +17,7 @@ MAX_STARTS_SEARCHED = 5000
 """The newest turns among which one is looked for by its id alone."""
 
 
-@dataclass(frozen=True, slots=True)
-class TurnSpan:
+class TurnSpan(Struct, frozen=True):
     """Where a turn stands on its tape.
 
     Attributes:
@@ -33,8 +33,7 @@ class TurnSpan:
     is_open: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TurnPage:
+class TurnPage(Struct, frozen=True):
     """A turn.
 
     Attributes:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from bubbot.features.trace.entries import COMMAND_EVENT, WordPart, describe_entry
 from bubbot.gateway.names import fetch_readable
 from bubbot.ports.inbox import INBOX_PREFIX
-from bubbot.records import dataclass
 from bubbot.runtime.turns import TurnRecord
 from bubbot.tape.boundary import TapeBoundary
 from bubbot.tape.entry import THOUGHTS, Kind, TapeEntry, text_field
@@ -25,8 +26,7 @@ LINE_CHARS = 300
 ORIGINS = ("schedule", "approval", "command")
 
 
-@dataclass(frozen=True, slots=True)
-class TurnLine:
+class TurnLine(Struct, frozen=True):
     """A turn in the list.
 
     Attributes:
@@ -62,8 +62,7 @@ class TurnLine:
     is_cut: bool
 
 
-@dataclass(frozen=True, slots=True)
-class TurnList:
+class TurnList(Struct, frozen=True):
     """A page of turns, newest first; `older`: the entry before which the next page begins, 0 for none."""
 
     lines: tuple[TurnLine, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from bubbot.records import dataclass
+from msgspec import Struct
 
 HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u2028-\u202e\u2066-\u206f\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
@@ -13,8 +13,7 @@ HIDDEN = re.compile(
 _CONTROL_PICTURES = 0x2400
 
 
-@dataclass(frozen=True, slots=True)
-class Excerpt:
+class Excerpt(Struct, frozen=True):
     """The beginning of a text.
 
     Attributes:
@@ -31,8 +30,7 @@ class Excerpt:
         return cls(text[:limit], max(len(text) - limit, 0))
 
 
-@dataclass(frozen=True, slots=True)
-class TextPage:
+class TextPage(Struct, frozen=True):
     """A page of a long text; the first one has the number 1."""
 
     text: str

@@ -1,107 +1,305 @@
-"""The commands that explain an answer, and vouch for an entry that it rests on."""
+"""The commands that explain an answer from the tape, without asking a model, and vouch for an entry that it rests on."""
+
+from __future__ import annotations
 
 import re
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Annotated, Any
 from urllib.parse import quote
 
-from pydantic import Field, model_validator
+from msgspec import Meta, Struct
 
-from bubbot.errors import ConfigError, ToolRetry
+from bubbot.command import Caller, command, make_group
+from bubbot.errors import CommandRefused, ConfigError, EntryNotFound
+from bubbot.features.why.foreign import ForeignEntry, read_foreign
+from bubbot.features.why.formats import find_checks, format_explanation
+from bubbot.features.why.lineage import Lineage, read_step_lineage
 from bubbot.features.why.view import find_explained
+from bubbot.ports.arguments import Args
 from bubbot.ports.channel import Role
-from bubbot.ports.tool import INSIDE, READS_STORED, CommandHelp, CommandPlace, HelpTopic, Tool, ToolArgs, tool
-from bubbot.ports.turn import Turn
+from bubbot.ports.command import DEFAULT_SESSION, Argument, CommandContext
+from bubbot.ports.tool import INSIDE, READS_STORED, CommandHelp, CommandPlace, HelpTopic
 from bubbot.runtime.compose import has_request, rebuild_sent
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.context.view import CONTEXT_VERSION, records_view
-from bubbot.runtime.turns import TurnRecord
-from bubbot.tape.entry import JsonObject, text_field
+from bubbot.runtime.turns import StepRecord, TurnRecord
+from bubbot.tape.entry import JsonObject, TapeEntry, text_field
+from bubbot.tape.handle import TapeHandle
 from bubbot.tape.provenance import VOUCHED, Source, source_of
+from bubbot.texts import Texts
 
+EXIT_NO_ANSWER = 1
 _TRACE = r"[0-9a-f]{4,32}"
 
 
-class WhyArgs(ToolArgs):
-    """The arguments of `session.why`."""
+class WhyArgs(Args, frozen=True):
+    """Which answer of a chat."""
 
-    request: bool = Field(default=False, description="print the request of the last step")
-    turn: str = Field(default="", description="the turn to explain: its trace, which a failure tells")
-    positional: ClassVar[tuple[str, ...]] = ("request",)
+    request: Annotated[bool, Meta(description="print the request of the last step")] = False
+    turn: Annotated[str, Meta(description="the turn to explain: its trace, which a failure tells")] = ""
 
-    @model_validator(mode="before")
     @classmethod
-    def _parse_trace(cls, arguments: Any) -> Any:
+    def arrange(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """Read a trace that was typed as a plain word; no word for yes or no looks like one."""
-        word = arguments.get("request")
-        is_trace = len(arguments) == 1 and isinstance(word, str) and re.fullmatch(_TRACE, word)
-        return {"turn": word} if is_trace else arguments
+        word = values.get("request")
+        is_trace = len(values) == 1 and isinstance(word, str) and re.fullmatch(_TRACE, word)
+        return {"turn": word} if is_trace else values
 
 
-def why_tool(strategies: ContextStrategies, page: str = "") -> Tool:
-    """Make the command; the strategies rebuild requests, and `page` is the address of the trace page, if there is one."""
+class WhySessionArgs(Args, frozen=True):
+    """Which answer of a session."""
 
-    @tool(
-        "session.why",
+    session: Annotated[str, Argument(f"a session such as telegram:42 (default: {DEFAULT_SESSION})")] = DEFAULT_SESSION
+    trace: Annotated[str, Argument("the turn whose id begins so, which failure messages show (default: the last)")] = ""
+
+
+class EntryArgs(Args, frozen=True):
+    """An entry of the chat."""
+
+    entry: Annotated[int, Meta(description="the id of the entry, as ,why names it", ge=1)]
+
+
+class StepLine(Struct, frozen=True):
+    """A step of a turn.
+
+    Attributes:
+        entry: its entry.
+        status: how it ended.
+        model: the model that was asked.
+        shown: the ranges of entries that the model was shown, each as its first and last id.
+        request: the digest of the request.
+    """
+
+    entry: int
+    status: str
+    model: str
+    shown: tuple[tuple[int, ...], ...]
+    request: str
+
+    @classmethod
+    def of(cls, step: StepRecord) -> StepLine:
+        """Describe a step."""
+        return cls(step.id, step.status, text_field(step.data, "model"), step.shown, text_field(step.data, "request"))
+
+
+class ToolRun(Struct, frozen=True):
+    """A tool that ran.
+
+    Attributes:
+        entry: the entry of its call.
+        name: its name.
+    """
+
+    entry: int
+    name: str
+
+
+class CallCheck(Struct, frozen=True):
+    """Whether a call ran, and what that rests on.
+
+    Attributes:
+        entry: the fact.
+        tool: the tool.
+        verdict: run, confirm, ask or refuse.
+        effect: what the call does, as its tool declares it.
+        role: of the person for whom the turn ran.
+        place: direct, group, job or subtask.
+        tainted_by: the entries that made the turn tainted for it.
+        grant: the number of the grant under which it ran; 0 for what a job was allowed, None without one.
+        approval: the card that asked for it, or that allowed it; None without one.
+    """
+
+    entry: int
+    tool: str
+    verdict: str
+    effect: str
+    role: str
+    place: str
+    tainted_by: tuple[int, ...] = ()
+    grant: int | None = None
+    approval: str | None = None
+
+    @classmethod
+    def of(cls, check: TapeEntry) -> CallCheck:
+        """Read the fact on which it was decided."""
+        data = check.data
+        tainted_by = tuple([entry for _, entry in data["tainted_by"]])
+        return cls(
+            check.id,
+            data["tool"],
+            data["verdict"],
+            data["effect"],
+            data["role"],
+            data["place"],
+            tainted_by,
+            data.get("grant"),
+            data.get("approval"),
+        )
+
+
+class WhyResult(Struct, frozen=True):
+    """The explanation of an answer.
+
+    Attributes:
+        session: the session, as it was named.
+        turn: the id of the turn; empty if no model has answered there.
+        status: how the turn ended.
+        first: its first entry.
+        last: its last entry.
+        answer: the entry of the answer; None without one.
+        steps: its steps, in order.
+        tools: the tools that ran, in order.
+        calls: the calls that needed more than a look at what their tools declare, in order.
+        lineage: where the window of the last step comes from; None if there was none.
+        foreign: the entries that made its words foreign, the most foreign first.
+    """
+
+    session: str
+    turn: str = ""
+    status: str = ""
+    first: int = 0
+    last: int = 0
+    answer: int | None = None
+    steps: tuple[StepLine, ...] = ()
+    tools: tuple[ToolRun, ...] = ()
+    calls: tuple[CallCheck, ...] = ()
+    lineage: Lineage | None = None
+    foreign: tuple[ForeignEntry, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """1 if there is nothing to explain."""
+        return 0 if self.turn else EXIT_NO_ANSWER
+
+
+class WhyAnswer(WhyResult, frozen=True, kw_only=True):
+    """An explanation with what people read.
+
+    Attributes:
+        text: the explanation line by line, or the request that was asked for.
+    """
+
+    text: str
+
+    def describe(self, caller: Caller) -> str:  # noqa: ARG002 - as those of other results
+        """Return the text."""
+        return self.text
+
+
+class Voucher(Struct, frozen=True):
+    """An owner vouches for an entry.
+
+    Attributes:
+        entry: its id.
+    """
+
+    entry: int
+
+
+class WhyCommands:
+    """Explanations of answers, and the entries that owners vouch for."""
+
+    def __init__(self, strategies: ContextStrategies | None = None, page: str = "") -> None:
+        """Set what only the running bot has.
+
+        Args:
+            strategies: rebuild requests.
+            page: the address of the trace page; empty: nobody serves it.
+        """
+        self._strategies = strategies
+        self._page = page
+
+    @command(
+        "why [session] [trace]",
+        chat=("session.why", "why"),
+        form="[request]",
+        example="telegram:42",
         effect=READS_STORED,
-        commands=("why",),
-        for_model=False,
         help=CommandHelp(HelpTopic.HISTORY, "How the last answer came about", (",why", ",why 1a2b3c4d")),
     )
-    async def session_why(turn: Turn, args: WhyArgs) -> str:
+    async def explain(self, caller: Caller, args: WhyArgs | WhySessionArgs) -> WhyResult:
         """Explain the last answer, or a turn by its trace, without asking a model: entries, tools, tokens, time."""
-        trace = args.turn.strip()
-        explained = await find_explained(turn.tape, trace)
-        if explained is not None:
-            if args.request and (step := _find_requested(explained)) is not None:
-                return await _format_request(turn, step, strategies)
-            # Imported here: `bubbot status` loads this module and explains nothing.
-            from bubbot.features.why.foreign import read_foreign
-            from bubbot.features.why.formats import format_explanation
-            from bubbot.features.why.lineage import read_step_lineage
+        if isinstance(args, WhyArgs):
+            assert caller.turn is not None
+            tape, session, trace = caller.turn.tape, caller.turn.session, args.turn.strip()
+            record = await find_explained(tape, trace)
+            if record is not None and args.request and (step := _find_requested(record)) is not None:
+                text = await self._format_request(tape, step, caller.texts)
+                return WhyAnswer(session, record.id, text=text)
+            return await self._explain(caller, tape, session, trace, record)
+        assert caller.context is not None
+        async with caller.context.open_session(args.session, usage="explained") as opened:
+            record = await find_explained(opened, args.trace)
+            return await self._explain(caller, opened, args.session, args.trace, record)
 
-            lineage = await read_step_lineage(turn.tape, explained)
-            text = format_explanation(explained, turn.texts, lineage, await read_foreign(turn.tape, explained))
-            if page and turn.has_power_over_other_chats:
-                # Without a token: the answer goes onto the tape, and through the platform.
-                address = f"{page}/session/{quote(turn.tape.name, safe='')}/turn/{explained.entries[0].id}"
-                text += f"\n{turn.texts.say('why_page', address=address)}"
-            return text
-        if trace:
-            raise ToolRetry(turn.texts.say("why_unknown", trace=trace))
-        return turn.texts.say("why_none")
+    async def _explain(
+        self, caller: Caller, tape: TapeHandle, session: str, trace: str, record: TurnRecord | None
+    ) -> WhyResult:
+        if record is None and trace:
+            raise EntryNotFound(caller.texts.say("why_unknown", trace=trace))
+        if record is None:
+            return WhyResult(session)
+        lineage, foreign = await read_step_lineage(tape, record), await read_foreign(tape, record)
+        is_in_chat = caller.turn is not None
+        text = format_explanation(record, caller.texts, lineage, foreign, with_hint=is_in_chat)
+        if self._page and is_in_chat and caller.has_power:
+            # Without a token: the answer goes onto the tape, and through the platform.
+            address = f"{self._page}/session/{quote(tape.name, safe='')}/turn/{record.entries[0].id}"
+            text += f"\n{caller.texts.say('why_page', address=address)}"
+        return WhyAnswer(
+            session,
+            record.id,
+            record.status,
+            record.entries[0].id,
+            record.entries[-1].id,
+            record.answer.id if record.answer else None,
+            tuple(map(StepLine.of, record.steps)),
+            tuple([ToolRun(entry, call.name) for entry, call in record.calls]),
+            tuple(map(CallCheck.of, find_checks(record))),
+            lineage,
+            foreign,
+            text=text,
+        )
 
-    return session_why
+    async def _format_request(self, tape: TapeHandle, step: JsonObject, texts: Texts) -> str:
+        """Rebuild a step's request from the tape and check it against its recorded digest."""
+        assert self._strategies is not None
+        try:
+            rebuilt = await rebuild_sent(step, tape, strategies=self._strategies)
+        except ConfigError as error:
+            return str(error)
+        verdict = texts.say("why_equal" if rebuilt.is_equal else "why_not_equal")
+        if not rebuilt.is_equal and records_view(step) and step["view"].get("version", 1) != CONTEXT_VERSION:
+            verdict = texts.say("why_other_version")
+        # Printed with the digests of images: the output goes onto the tape, which must not hold their bytes.
+        # The translation for the provider adds the model's name and orders keys in its own way; nothing records that.
+        request = rebuilt.sent.as_bytes().decode()
+        return f"{request}\n{texts.say('why_request', model=text_field(step, 'model'), verdict=verdict)}"
 
-
-class VouchArgs(ToolArgs):
-    """The arguments of `tape.vouch`."""
-
-    entry: int = Field(ge=1, description="the id of the entry, as ,why names it")
-    positional: ClassVar[tuple[str, ...]] = ("entry",)
-
-
-@tool(
-    "tape.vouch",
-    effect=INSIDE,
-    commands=("vouch",),
-    for_model=False,
-    role=Role.OWNER,
-    help=CommandHelp(
-        HelpTopic.ADMIN, "Vouch for an entry", (",vouch 12", ",vouch entry=12"), place=CommandPlace.DIRECT
-    ),
-)
-async def tape_vouch(turn: Turn, args: VouchArgs) -> str:
-    """Vouch for one entry of this chat: its words count as yours from now on. What was made of it stays as it is."""
-    texts = turn.texts
-    if turn.tape.source is not Source.OWN or not turn.has_power_over_other_chats:
-        raise ToolRetry(texts.say("vouch_not_own"))  # a forwarded command, or one that a job runs
-    if args.entry > (last := await turn.tape.head()):
-        raise ToolRetry(texts.say("no_entry", entry=args.entry, last=last))
-    entry = await turn.tape.entry(args.entry)
-    if entry.erased or source_of(entry) is Source.OWN:
-        raise ToolRetry(texts.say("vouch_needless", entry=entry.id))
-    await turn.tape.append_event(VOUCHED, {"entry": entry.id})
-    return texts.say("vouch_done", entry=entry.id)
+    @command(
+        "tape vouch <entry>",
+        chat=("tape.vouch", "vouch"),
+        in_shell=False,
+        form="<entry>",
+        role=Role.OWNER,
+        effect=INSIDE,
+        help=CommandHelp(
+            HelpTopic.ADMIN, "Vouch for an entry", (",vouch 12", ",vouch entry=12"), place=CommandPlace.DIRECT
+        ),
+    )
+    async def vouch(self, caller: Caller, args: EntryArgs) -> Voucher:
+        """Vouch for one entry of this chat: its words count as yours from now on. What was made of it stays as it is."""
+        assert caller.turn is not None
+        tape = caller.turn.tape
+        if tape.source is not Source.OWN or not caller.has_power:
+            raise CommandRefused("vouch_not_own")  # a forwarded command, or one that a job runs
+        if args.entry > (last := await tape.head()):
+            raise CommandRefused("no_entry", entry=args.entry, last=last)
+        entry = await tape.entry(args.entry)
+        if entry.erased or source_of(entry) is Source.OWN:
+            raise CommandRefused("vouch_needless", entry=entry.id)
+        await tape.append_event(VOUCHED, {"entry": entry.id})
+        return Voucher(entry.id)
 
 
 def _find_requested(turn: TurnRecord) -> JsonObject | None:
@@ -110,16 +308,15 @@ def _find_requested(turn: TurnRecord) -> JsonObject | None:
     return steps[-1].data if steps else None
 
 
-async def _format_request(turn: Turn, step: JsonObject, strategies: ContextStrategies) -> str:
-    """Rebuild a step's request from the tape and check it against its recorded digest."""
-    try:
-        rebuilt = await rebuild_sent(step, turn.tape, strategies=strategies)
-    except ConfigError as error:
-        return str(error)
-    texts = turn.texts
-    verdict = texts.say("why_equal" if rebuilt.is_equal else "why_not_equal")
-    if not rebuilt.is_equal and records_view(step) and step["view"].get("version", 1) != CONTEXT_VERSION:
-        verdict = texts.say("why_other_version")
-    # Printed with the digests of images: the output goes onto the tape, which must not hold their bytes.
-    # The translation for the provider adds the model's name and orders keys in its own way; nothing records that.
-    return f"{rebuilt.sent.as_bytes().decode()}\n{texts.say('why_request', model=text_field(step, 'model'), verdict=verdict)}"
+async def _open_commands(_context: CommandContext) -> WhyCommands:
+    return WhyCommands()
+
+
+WHY_COMMANDS = make_group(
+    "why",
+    WhyCommands,
+    _open_commands,
+    "Explain the last answer of a session without asking a model: the entries that the model was shown, the window and "
+    "where it comes from, tools, tokens and time. Read-only; works while the bot runs.",
+    why={"is_answered_without_home": False},
+)

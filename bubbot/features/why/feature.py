@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bubbot.command import make_tools
 from bubbot.feature import Feature
-from bubbot.features.why.commands import tape_vouch, why_tool
+from bubbot.features.why.commands import WhyCommands
 from bubbot.runtime.context.strategy import ContextStrategies
 
 
@@ -14,4 +15,5 @@ def why_feature(strategies: ContextStrategies, page: str = "") -> Feature:
         strategies: rebuild requests.
         page: the address of the trace page; empty: nobody serves it.
     """
-    return Feature(name="why", tools=(why_tool(strategies, page), tape_vouch))
+    commands = WhyCommands(strategies, page)
+    return Feature(name="why", tools=make_tools(WhyCommands, lambda: commands))

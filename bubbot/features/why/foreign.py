@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from bubbot.records import dataclass
+from msgspec import Struct
+
 from bubbot.runtime.context.selectors import format_sender
 from bubbot.runtime.turns import TurnRecord
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
@@ -14,8 +15,7 @@ from bubbot.tape.provenance import Source
 from bubbot.tape.query import IdRanges, TapeQuery
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignEntry:
+class ForeignEntry(Struct, frozen=True):
     """An entry with foreign words that a turn was shown.
 
     Attributes:

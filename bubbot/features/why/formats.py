@@ -28,7 +28,6 @@ def format_explanation(
     """Format what is known of a turn.
 
     Args:
-        turn: the turn.
         texts: the bot's own sentences.
         lineage: that of the window of its last step, if it has any.
         foreign: the entries that made its words foreign.

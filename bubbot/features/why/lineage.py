@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 
+from msgspec import Struct
+
 from bubbot.records import dataclass
 from bubbot.runtime.compose import find_recorded_part
 from bubbot.runtime.turns import TurnRecord
@@ -18,8 +20,7 @@ MAX_LINEAGE_DEPTH = 20
 MAX_LINEAGE_ANCHORS = 100
 
 
-@dataclass(frozen=True, slots=True)
-class LineageAnchor:
+class LineageAnchor(Struct, frozen=True):
     """An anchor in the lineage of a window. A range is its first and last id.
 
     Attributes:
@@ -41,8 +42,7 @@ class LineageAnchor:
     recalls: tuple[tuple[int, ...], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Lineage:
+class Lineage(Struct, frozen=True):
     """The anchors that a window comes from. A range is its first and last id.
 
     Attributes:

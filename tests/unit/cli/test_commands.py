@@ -180,4 +180,4 @@ def test_the_settings_of_a_command_are_those_of_its_feature(word: str, desk: Com
     bound = bind_context(desk, word, settings)
     assert str(bound.zone) == settings.bot.timezone
     assert bound.settings is not settings
-    assert (bound.settings is None) == (word == "why"), "that one has no settings"
+    assert (bound.settings is None) == (word in ("explain", "replay", "why")), "those have no settings"

@@ -43,8 +43,8 @@ from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.agents.tools import agent_tools
 from bubbot.features.approvals.commands import ApprovalCommands, approval_tools
 from bubbot.features.config.tools import config_tools
-from bubbot.features.explain.tools import explain_tools
-from bubbot.features.replay.tools import replay_tool
+from bubbot.features.explain.feature import explain_feature
+from bubbot.features.replay.feature import replay_feature
 from bubbot.features.schedule.tools import schedule_tools
 from bubbot.features.usage.tools import usage_tool
 from bubbot.models.scripted import ScriptedModel
@@ -139,8 +139,8 @@ def list_translated_tools() -> list[Tool]:
         *approval_tools(ApprovalCommands(unused)),
         *further_strategy_tools(),
         *hand_tools(),
-        *explain_tools(unused, unused, ""),
-        replay_tool(unused, unused, unused),
+        *explain_feature(unused, unused).tools,
+        *replay_feature(unused, unused, unused).tools,
         *agent_tools(SubTaskService(AgentsSettings(), tuple, KERNEL_STRATEGIES)),
     ]
     return [each for each in tools if not each.is_reserved]

@@ -8,7 +8,7 @@ import pytest
 
 from bubbot.app.tapes import new_id, now
 from bubbot.cli.tape.gc_change import CollectTapes, collect, plan_gc
-from bubbot.features.replay.events import REPLAY_TAPE, REPLAYED
+from bubbot.features.replay.facts import REPLAY_TAPE, REPLAYED
 from bubbot.gateway.inbox import Inbox, inbox_tape
 from bubbot.gateway.outbox import Outbox, outbox_tape
 from bubbot.ports.channel import Inbound, MessagePart, Receipt, Sender

@@ -8,7 +8,6 @@ import pytest
 
 from bubbot.features.explain.sources import SourceText, find_quotation
 from bubbot.features.explain.statements import (
-    Answer,
     AnswerInvalid,
     Citation,
     CitedEntry,
@@ -24,11 +23,11 @@ ENTRY = CitedEntry((SourceText("Ann wrote", "I booked the Hotel Roma."),), "2026
 
 def test_an_answer_is_an_entry_and_its_words_a_line_and_perhaps_a_conclusion() -> None:
     text = '- [#12] "Ann booked it."\n\n2. telegram:42:7 #9: It is [sic] late.\n=> So Ann did it.'
-    assert parse_answer(text) == Answer(
+    assert parse_answer(text) == (
         (Quotation(Citation(12), ' "Ann booked it."'), Quotation(Citation(9, "telegram:42:7"), ": It is [sic] late.")),
         "So Ann did it.",
     )
-    assert parse_answer(" UNKNOWN.\n") == Answer()
+    assert parse_answer(" UNKNOWN.\n") == ((), "")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from bubbot.app.stores import unused_clock
 from bubbot.errors import ConfigError
 from bubbot.features.otel import encoding, exporter
 from bubbot.features.otel.checks import check_otel, check_refusals
-from bubbot.features.otel.events import EXPORTED, OTEL_TAPE
+from bubbot.features.otel.facts import OTEL_TAPE, TurnsExported
 from bubbot.features.otel.settings import OtelSettings
 from bubbot.home import Home
 from bubbot.ports.checks import Finding, HomeReader
@@ -108,7 +108,7 @@ async def test_refused_turns_are_counted_from_the_first_that_was_refused(
     clock = SteppingClock()
     tape = TapeService(memory_store, OTEL_TAPE, now=clock, new_id=CountingIds())
     for rejected in (0, 3, 3, 3):
-        await tape.append_event(EXPORTED, {"position": 1, "turns": 1, "spans": 3, "rejected": rejected})
+        await tape.append([TurnsExported(1, 1, 3, rejected).to_entry()])
         clock.advance(timedelta(hours=1))
     settings = OtelSettings(endpoint="http://127.0.0.1:6006")
     home = HomeReader(

@@ -18,7 +18,7 @@ from bubbot.app.settings import make_settings
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.features.budget.settings import BudgetSettings
 from bubbot.features.replay import rerun
-from bubbot.features.replay.events import REPLAY_TAPE
+from bubbot.features.replay.facts import REPLAY_TAPE
 from bubbot.features.replay.panels import PANELS
 from bubbot.home import Home
 from bubbot.models.scripted import ScriptedModel

@@ -18,7 +18,7 @@ from bubbot.errors import AccessError, BubbotError, ConfigError, EntryNotFound, 
 from bubbot.features.search.panels import PANELS as SEARCH_PANELS
 from bubbot.features.trace import export
 from bubbot.features.trace.export import MAX_EXPORT_ENTRIES
-from bubbot.features.trace.pages import SESSIONS_PER_PAGE, TraceDeps, TracePages
+from bubbot.features.trace.pages import SESSIONS_PER_PAGE, TracePages
 from bubbot.features.trace.timeline import PAGE_ENTRIES
 from bubbot.ports.pages import LoginForm, PageRequest
 from bubbot.ports.panel import (
@@ -77,7 +77,7 @@ def pages_through(boundary: TapeBoundary) -> TracePages:
 def _pages(open_reader: Callable[[Viewer], TapeBoundary], panels: Sequence[Panel], language: str) -> TracePages:
     feature_panels = [FeaturePanel("test", panel, None) for panel in panels]
     return TracePages(
-        TraceDeps(open_reader, OWN_STRATEGIES, Texts(language), ZONE, lambda: START, tuple(feature_panels))
+        open_reader, OWN_STRATEGIES, texts=Texts(language), zone=ZONE, now=lambda: START, panels=feature_panels
     )
 
 

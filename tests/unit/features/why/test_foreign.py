@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bubbot.features.why.foreign import ForeignEntry, read_foreign
-from bubbot.runtime.turns import TurnRecord
+from bubbot.features.why.commands import WHY_COMMANDS, WhySessionArgs
+from bubbot.ports.command import CommandContext
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import event, message
 from bubbot.tape.service import TapeService
@@ -13,17 +13,21 @@ from tests.doubles import CountingIds, SteppingClock
 async def test_words_from_outside_come_first_and_those_of_other_tapes_are_named_without_being_read(
     memory_store: InMemoryStore, clock: SteppingClock, ids: CountingIds
 ) -> None:
-    tape = TapeService(memory_store, "chat", now=clock, new_id=ids)
-    foreign = {"people": [["chat", 1], ["notes", 2], ["odd"]], "world": [["notes", 4], ["chat", 9]]}
-    entries = await tape.append(
-        [
-            message("user", "hi", sender={"id": "5", "name": "Ann"}),
-            event("loop.step", {"status": "ok", "foreign": foreign}),
-        ]
-    )
-    assert await read_foreign(tape, TurnRecord.of(entries)) == (
-        ForeignEntry(9, "world"),
-        ForeignEntry(4, "world", "notes"),
-        ForeignEntry(1, "people", kind="message", author="Ann (#5)"),
-        ForeignEntry(2, "people", "notes"),
-    )
+    tape = TapeService(memory_store, "w__chat", now=clock, new_id=ids)
+    foreign = {"people": [["w__chat", 2], ["notes", 2], ["odd"]], "world": [["notes", 4], ["w__chat", 9]]}
+    turn = [
+        event("turn/start", {}),
+        message("user", "hi", sender={"id": "5", "name": "Ann"}),
+        event("loop.step", {"step": 1, "status": "ok", "foreign": foreign}),
+        event("turn/end", {"status": "answered"}),
+    ]
+    await tape.append([entry.with_meta({"turn": "a"}, "") for entry in turn])
+    (explain,) = WHY_COMMANDS.commands
+    told = await explain.run(CommandContext(memory_store, "w", clock, ids), WhySessionArgs(session=tape.name))
+    assert told.data is not None
+    assert list(told.data["foreign"]) == [
+        {"entry": 9, "source": "world", "tape": "", "kind": "", "author": ""},
+        {"entry": 4, "source": "world", "tape": "notes", "kind": "", "author": ""},
+        {"entry": 2, "source": "people", "tape": "", "kind": "message", "author": "Ann (#5)"},
+        {"entry": 2, "source": "people", "tape": "notes", "kind": "", "author": ""},
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bubbot.features.why.formats import format_explanation
+from bubbot.features.why.commands import WHY_COMMANDS, WhySessionArgs
 from bubbot.features.why.lineage import (
     MAX_LINEAGE_ANCHORS,
     MAX_LINEAGE_DEPTH,
@@ -12,7 +12,6 @@ from bubbot.features.why.lineage import (
     LineageView,
     read_step_lineage,
 )
-from bubbot.features.why.shell import ExplainAnswer, explain
 from bubbot.features.why.view import find_explained
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.command import CommandContext
@@ -81,7 +80,7 @@ async def test_forged_names_lead_nowhere(tape: TapeService) -> None:
     assert (await read(tape, 3)).anchors[0].sources == ()
 
 
-async def test_an_answer_names_the_window_it_was_given_in(memory_store: InMemoryStore) -> None:
+async def test_an_answer_names_the_window_it_was_given_in(memory_store: InMemoryStore, clock: SteppingClock) -> None:
     async with running(memory_store, ScriptedModel()) as bench:
         await bench.say("hello")
         assert "window opened" not in (await bench.say(",why")).text, "the first window comes from nothing"
@@ -96,10 +95,10 @@ async def test_an_answer_names_the_window_it_was_given_in(memory_store: InMemory
             f"window opened by #{opened} phase/two; parents #{first[0]}; sources: entries {first[0] + 1}",
             f"  comes from #{first[0]} session/start",
         ]
-        answer = await find_explained(bench.tape())
-        assert answer is not None
-        chinese = format_explanation(answer, Texts("zh"), await read_step_lineage(bench.tape(), answer))
-        assert f"窗口由 #{opened} phase/two 开启；承接 #{first[0]}" in chinese
+        (explain,) = WHY_COMMANDS.commands
+        context = CommandContext(memory_store, "w", clock, bench.new_id, texts=Texts("zh"))
+        chinese = await explain.run(context, WhySessionArgs(session=bench.tape().name))
+        assert f"窗口由 #{opened} phase/two 开启；承接 #{first[0]}" in chinese.text
 
 
 async def test_a_step_of_a_rebased_fork_names_its_own_window(tape: TapeService) -> None:
@@ -125,16 +124,16 @@ async def test_a_step_of_a_rebased_fork_names_its_own_window(tape: TapeService) 
 async def test_the_shell_explains_as_the_chat_does(memory_store: InMemoryStore, clock: SteppingClock) -> None:
     async with running(memory_store, ScriptedModel()) as bench:
         context = CommandContext(memory_store, "w", clock, bench.new_id)
-        tape = bench.tape().name
+        tape, (explain,) = bench.tape().name, WHY_COMMANDS.commands
         await bench.say(",tape.info")
-        nothing = await explain.run(context, ExplainAnswer(session=tape))
+        nothing = await explain.run(context, WhySessionArgs(session=tape))
         assert (nothing.code, nothing.text) == (1, "No model has answered here yet.\n")
         answered = await bench.say("hello")
         await bench.say(",new")
         await bench.say("again")
-        last = await explain.run(context, ExplainAnswer(session=tape))
+        last = await explain.run(context, WhySessionArgs(session=tape))
         assert last.text in (await bench.say(",why")).text.replace(",why yes", "") + "\n"
-        first = await explain.run(context, ExplainAnswer(session=tape, trace=answered.turn_id[:8]))
+        first = await explain.run(context, WhySessionArgs(session=tape, trace=answered.turn_id[:8]))
         assert first.data is not None
         assert (first.data["turn"], first.data["answer"]) == (answered.turn_id, first.data["steps"][0]["entry"] - 1)
         assert first.data["lineage"]["anchors"][0]["name"] == "session/start"

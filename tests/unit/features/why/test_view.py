@@ -4,72 +4,83 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
-from bubbot.features.why.commands import WhyArgs
-from bubbot.features.why.view import LastAnswerView, TurnSpansView, WhyView
+from bubbot.features.why.commands import WHY_COMMANDS, WhyArgs, WhySessionArgs
+from bubbot.features.why.view import find_explained
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
+from bubbot.ports.command import CommandContext, CommandResult
+from bubbot.ports.tool import validate_args
 from bubbot.runtime.context import selectors
 from bubbot.runtime.context import view as context
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
+from tests.doubles import SteppingClock
 from tests.turns import Bench, Played, calls, running, says
 from tests.unit.runtime.test_recovery import cut_off
 
 
-async def spans(bench: Bench) -> tuple[tuple[int, int], ...]:
-    return await bench.tape().read(TurnSpansView())
+async def explain(bench: Bench, trace: str = "") -> CommandResult:
+    """What a shell is told of the last answer, or of the turn whose id begins so."""
+    (command,) = WHY_COMMANDS.commands
+    context = CommandContext(bench.store, "w", SteppingClock(), bench.new_id)
+    return await command.run(context, WhySessionArgs(session=bench.tape().name, trace=trace))
 
 
-class TestTheView:
+async def read_explanation(bench: Bench, trace: str = "") -> Mapping[str, Any]:
+    """The explanation for programs."""
+    told = await explain(bench, trace)
+    assert told.data is not None
+    return told.data
+
+
+class TestTheExplanation:
     async def test_it_names_turn_status_entries_tools_and_answer(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, Played(calls("tape_info"), calls("memory_show"), says("ok"))) as bench:
             result = await bench.say("hello")
-            (span,) = await spans(bench)
-            found = await bench.tape().read(WhyView(span))
-            assert found is not None
+            found = await read_explanation(bench)
             entries = {entry.id: entry for entry in result.merged_entries}
-            assert (found.id, found.status) == (result.turn_id, "answered")
-            assert (found.entries[0].name, found.entries[-1].name) == ("turn/start", "turn/end")
-            assert [call.name for _, call in found.calls] == ["tape_info", "memory_show"]
-            assert [step.status for step in found.steps] == ["tool_calls", "tool_calls", "ok"]
-            assert found.answer is not None
-            assert entries[found.answer.id].payload["content"] == "ok"
+            assert (found["turn"], found["status"]) == (result.turn_id, "answered")
+            assert [entries[found[end]].name for end in ("first", "last")] == ["turn/start", "turn/end"]
+            assert [call["name"] for call in found["tools"]] == ["tape_info", "memory_show"]
+            assert [step["status"] for step in found["steps"]] == ["tool_calls", "tool_calls", "ok"]
+            assert entries[found["answer"]].payload["content"] == "ok"
 
     async def test_a_turn_of_commands_has_nothing_to_explain(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, ScriptedModel()) as bench:
             await bench.say(",tape.info")
-            (span,) = await spans(bench)
-            assert await bench.tape().read(WhyView(span)) is None
+            told = await explain(bench)
+            assert (told.code, told.data and told.data["turn"]) == (1, "")
 
     async def test_a_failed_turn_is_explained_with_its_error(self, memory_store: InMemoryStore) -> None:
         async with running(memory_store, Played({"error": "refused", "message": "no such key"})) as bench:
             await bench.say("hello")
-            found = await bench.tape().read(WhyView((await spans(bench))[0]))
-            assert found is not None
-            assert (found.status, found.answer, found.steps[0].error) == ("failed", None, "no such key")
+            told = await explain(bench)
+            assert told.data is not None
+            assert (told.data["status"], told.data["answer"]) == ("failed", None)
+            assert "no such key" in told.text
 
     async def test_an_interrupted_turn_is_explained_as_one(self, memory_store: InMemoryStore) -> None:
         await cut_off(memory_store)
         async with running(memory_store, ScriptedModel(), life="second") as bench:
             await bench.recover()
-            found = await bench.tape().read(WhyView((await spans(bench))[0]))
-            assert found is not None
-            assert (found.status, [call.name for _, call in found.calls]) == ("interrupted", ["wait_here"])
+            found = await read_explanation(bench)
+            assert (found["status"], [call["name"] for call in found["tools"]]) == ("interrupted", ["wait_here"])
 
-    async def test_turns_are_told_newest_first(self, memory_store: InMemoryStore) -> None:
+    async def test_of_turns_with_equal_beginnings_of_their_ids_it_is_the_newest(
+        self, memory_store: InMemoryStore
+    ) -> None:
         async with running(memory_store, ScriptedModel()) as bench:
-            for text in ("one", "two", "three"):
-                await bench.say(text)
-            found = await spans(bench)
-            assert list(found) == sorted(found, reverse=True)
-            assert len(found) == 3
+            told = [await bench.say(text) for text in ("one", "two", "three")]
+            common = told[0].turn_id[:2]
+            assert all(each.turn_id.startswith(common) for each in told)
+            assert (await read_explanation(bench, common))["turn"] == told[-1].turn_id
 
     async def test_the_cost_does_not_grow_with_the_turns_since(
         self, memory_store: InMemoryStore, monkeypatch: pytest.MonkeyPatch
@@ -91,7 +102,7 @@ class TestTheView:
                     return answers
 
                 monkeypatch.setattr(tape, "fetch", count)
-                found = await tape.read(LastAnswerView())
+                found = await find_explained(tape)
                 assert found is not None
                 assert found.id == answered.turn_id
                 read.append(sum(fetched) - len(found.entries))
@@ -100,12 +111,12 @@ class TestTheView:
     async def test_what_ran_in_no_finished_turn_is_passed_over(self, tape: TapeService) -> None:
         step = event("loop.step", {"step": 1, "status": "ok"})
         start, end = event("turn/start", {}), event("turn/end", {"status": "answered"})
-        assert await tape.read(LastAnswerView()) is None
+        assert await find_explained(tape) is None
         await tape.append([step, start.with_meta({"turn": "a"}, ""), step])  # cut off: nothing ended it
-        assert await tape.read(LastAnswerView()) is None
+        assert await find_explained(tape) is None
         stored = await tape.append([each.with_meta({"turn": "b"}, "") for each in (start, step, end)])
         await tape.append([step, start.with_meta({"turn": "c"}, ""), step])  # imported, and the running turn
-        found = await tape.read(LastAnswerView())
+        found = await find_explained(tape)
         assert found is not None
         assert (found.id, [step.id for step in found.steps]) == ("b", [stored[1].id])
 
@@ -114,7 +125,7 @@ class TestTheView:
         async with running(memory_store, ScriptedModel()) as bench:
             await bench.say("hello")
             before = [await memory_store.fetch([TapeQuery(tape.name)]) for tape in await memory_store.tapes()]
-            await bench.tape().read(WhyView((await spans(bench))[0]))
+            await explain(bench)
             assert before == [await memory_store.fetch([TapeQuery(tape.name)]) for tape in await memory_store.tapes()]
 
 
@@ -217,7 +228,7 @@ class TestByTrace:
 
     @pytest.mark.parametrize("word", ["yes", "true", "f", "1", "on"])
     def test_a_yes_or_no_is_no_trace(self, word: str) -> None:
-        assert WhyArgs.model_validate({"request": word}).turn == ""
+        assert validate_args("session.why", WhyArgs, {"request": word}).turn == ""
 
     def test_the_start_of_an_id_is_one(self) -> None:
-        assert WhyArgs.model_validate({"request": "1a2b3c4d"}) == WhyArgs(turn="1a2b3c4d")
+        assert validate_args("session.why", WhyArgs, {"request": "1a2b3c4d"}) == WhyArgs(turn="1a2b3c4d")

@@ -1,0 +1,45 @@
+"""Commands of features that a person typed in a shell."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from dataclasses import replace
+
+from bubbot.cli.commands import Shell, read, run_command
+from bubbot.cli.output import show_on_stderr
+from bubbot.cli.setup import load_setup
+from bubbot.errors import ConfigError
+from bubbot.ports.arguments import AnyArgs
+from bubbot.ports.command import Command, CommandResult, TypedAnswer
+
+
+def run_typed(args: argparse.Namespace, command: Command, arguments: AnyArgs) -> int:
+    """Run a command of a feature that was typed; print its answer, and return its exit code."""
+    setup = load_setup(args)
+    if (ask := command.question) is not None and not (getattr(arguments, "yes", False) or vars(args).get("--yes")):
+        if command.prepare is not None:  # once: standard input is read once
+            arguments, command = command.prepare(arguments, Shell()), replace(command, prepare=None)
+        asks = replace(command, run=ask, on_missing_home=lambda _settings, _args: CommandResult(""))
+        question = asyncio.run(read(setup, asks, arguments)).text
+        # Outside of a loop, which would hold back the interrupt of somebody who rather answers nothing.
+        if question and not _confirm(command, question):
+            show_on_stderr("Nothing was changed.")
+            return 1
+
+    async def type_command(session: str, line: str, model: str) -> TypedAnswer:
+        # Imported here: few commands need a bot.
+        from bubbot.cli.ask import type_command
+
+        return await type_command(setup, session, line, model)
+
+    return asyncio.run(run_command(setup, command, arguments, type_command=type_command))
+
+
+def _confirm(command: Command, question: str) -> bool:
+    """Ask on the terminal; anything but yes is no. Raise `ConfigError` if nobody is there to answer."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise ConfigError(f"{question} There is no terminal to answer on: bubbot {command.name} --yes does not ask")
+    show_on_stderr(f"{question} [y/N] ", end="")  # standard output may be a pipe, and with --json is one object
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
