@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from bubbot.features.budget.budget import BudgetLimits
 from bubbot.features.budget.limits import ModelFacts, budget_limits
@@ -23,12 +25,10 @@ from bubbot.ports.usage import (
     TOKENS,
     ZERO_SPENT,
     Currency,
-    FailingModel,
     SpentTotal,
     TotalKey,
     budget_owner_text,
 )
-from bubbot.records import dataclass
 from bubbot.tape.projection import read_combined_projection
 
 MAX_NEAR_BUDGETS = 5
@@ -40,8 +40,7 @@ BUDGET_METRICS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetUsage:
+class BudgetUsage(Struct, frozen=True):
     """The amount spent of a budget in a day or month.
 
     Attributes:
@@ -112,7 +111,7 @@ async def read_budget_health(home: HomeReader, context: HealthContext) -> Featur
     async with home.open_tape(BUDGET_TAPE) as tape:
         state = await read_combined_projection(BUDGET_PROJECTION, tape.shards())
     today = home.now().astimezone(ZoneInfo(context.zone)).strftime("%Y-%m-%d")
-    usages = budget_usage(state.spent, budget_limits(*settings), today, currency.usd_rate)
+    usages = budget_usage(dict(state.totals()), budget_limits(*settings), today, currency.usd_rate)
     return budget_health(context, usages, model_outages(state.failing, state.answered, *settings, context.at), currency)
 
 
@@ -122,7 +121,7 @@ def budget_currency(settings: BudgetSettings) -> Currency:
 
 
 def model_outages(
-    failing: Mapping[str, FailingModel],
+    failing: Mapping[str, ModelOutage],
     answered: Mapping[str, str],
     budget: BudgetSettings,
     models: ModelFacts,
@@ -144,7 +143,7 @@ def model_outages(
     dates = [datetime.fromisoformat(answered[name]) for name in configured if name in answered]
     oldest = max([(datetime.fromisoformat(at) - timedelta(days=1)).astimezone(UTC), *dates])
     return tuple(
-        ModelOutage(*model)
+        model
         for name, model in sorted(failing.items())
         if name in configured or datetime.fromisoformat(model.newest) > oldest
     )

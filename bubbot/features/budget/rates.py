@@ -56,10 +56,10 @@ class RateLimiter:
         now, runner = self.now(), projections or ProjectionRunner()
         shards = [await runner.project(RATES_PROJECTION, shard).catch_up() for shard in tape.shards()]
         turns = RATES_PROJECTION.combine_states(shards)
-        for date, payer in turns.values():
-            at = parse_moment(date)
+        for each in turns.turns:
+            at = parse_moment(each.date)
             if at is not None and now - ONE_HOUR < at <= now + MAX_RATE_WAIT:
-                self._book(self._rates(payer), at)
+                self._book(self._rates(each.payer), at)
 
     def book(self, subject: BudgetSubject) -> float:
         """Book the next place for a message. Return the seconds until then, mostly 0.

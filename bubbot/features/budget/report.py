@@ -8,7 +8,7 @@ from bubbot.features.budget.budget import BudgetLimits
 from bubbot.features.budget.state import BUDGET_PROJECTION
 from bubbot.gateway.names import NO_NAMES, NameBook
 from bubbot.ports.model import NANOS_PER_USD
-from bubbot.ports.usage import COST, TOKENS, ZERO_SPENT, Currency, TotalKey, budget_owner_text
+from bubbot.ports.usage import COST, TOKENS, Currency, TotalKey, budget_owner_text
 from bubbot.records import dataclass
 from bubbot.tape.projection import read_combined_projection
 from bubbot.tape.service import TapeService
@@ -39,11 +39,11 @@ class LimitReporter:
         today = self.today()
         lines: list[str] = []
         for scope, name in (
-            scopes if scopes is not None else dict.fromkeys((key.scope, key.name) for key in books.spent)
+            scopes if scopes is not None else dict.fromkeys((key.scope, key.name) for key, _ in books.totals())
         ):
             limit = self.limits.find_limit(scope, name)
             for period in (today, today[:7]):
-                spent = books.spent.get(TotalKey(scope, name, period), ZERO_SPENT)
+                spent = books.find_spent(TotalKey(scope, name, period))
                 for measure, used in ((COST, spent.cost_nanousd / NANOS_PER_USD), (TOKENS, float(spent.tokens))):
                     maximum = limit.limit_for(period, measure) if limit else None
                     if maximum is None:

@@ -20,7 +20,6 @@ from bubbot.ports.channel import Inbound, Outbound, Sender
 from bubbot.ports.model import Model, ModelEvent, ModelReply, ModelRequest, TextDelta, ToolCall, Usage
 from bubbot.ports.tool import NoArgs, tool
 from bubbot.ports.turn import AcceptedInbound, Turn
-from bubbot.ports.usage import RESERVED, SETTLED
 from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.stores.inmemory import InMemoryStore
@@ -77,7 +76,7 @@ async def test_each_step_is_a_call_of_its_turn_and_person(memory_store: InMemory
     model = Played(calls("tape_info"), says("done"))
     async with metered(memory_store, plan(tokens_month=10**9), model) as (bench, _):
         result = await bench.say("hello", sender="7", chat="room")
-        reserved = await facts(memory_store, RESERVED)
+        reserved = await facts(memory_store, "budget/reserved")
         assert [(one["session"], one["user"], one["turn"]) for one in reserved] == [
             ("test:room", "test:7", result.turn_id)
         ] * 2
@@ -110,7 +109,7 @@ async def test_a_call_whose_usage_nobody_tells_costs_what_arrived(
     async with metered(memory_store, agreed, Replying(stream)) as (bench, budget):
         await bench.say("hello")
         await budget.wait_written()
-        (settled,) = await facts(memory_store, SETTLED)
+        (settled,) = await facts(memory_store, "budget/settled")
         assert settled["output_tokens"] == output
         assert (settled["input_tokens"] > 0, settled["nano"] > 0) == (output > 0, output > 0)
 
@@ -130,7 +129,7 @@ async def test_an_answer_of_nothing_is_an_error_of_its_provider(
     async with metered(memory_store, plan(), replying(reply, ModelReply("done"))) as (bench, budget):
         await bench.say("hello")
         await budget.wait_written()
-        settled = await facts(memory_store, SETTLED)
+        settled = await facts(memory_store, "budget/settled")
         assert [one.get("error", {}).get("kind") for one in settled][: len(kinds)] == kinds
 
 
@@ -151,7 +150,7 @@ async def test_an_answer_that_is_stopped_is_settled(memory_store: InMemoryStore,
             bench.app.stop(HOME)
             assert (await turn).status == "stopped"
         await budget.wait_written()
-        (settled,) = await facts(memory_store, SETTLED)
+        (settled,) = await facts(memory_store, "budget/settled")
         assert (settled["status"], settled["estimated"], "reserved" in settled) == ("stopped", True, limit is not None)
         assert settled["input_tokens"] > 100
         assert budget.open_reservations() == ()

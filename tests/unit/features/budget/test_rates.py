@@ -159,7 +159,7 @@ async def test_of_the_turns_beyond_the_newest_those_of_an_hour_ago_are_dropped(
         await spend(budget, 1, 1, BudgetSubject("test:home", "test:1", turn=turn))
         clock.advance(later)
     turns = await read_combined_projection(state.RATES_PROJECTION, budget_tape(memory_store).shards())
-    assert list(turns) == ["b", "c"]
+    assert [each.turn for each in turns.turns] == ["b", "c"]
 
 
 def test_people_who_have_gone_are_forgotten() -> None:

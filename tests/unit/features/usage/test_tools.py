@@ -241,7 +241,7 @@ async def test_shards_are_added_up_and_cited_by_name(sharded_store: InMemoryStor
     ledger = UsageReporter(tape, clock, UTC, LimitReporter(tape, PLAN, budget.today).report_limits)
     spending = await ledger.read_spending("day")
     assert (spending.total.calls, spending.by["user"]["test:1"].input_tokens) == (3, 15)
-    assert spending.total.reservations == {home: (1, 3), far: (1,)}
+    assert spending.total.reservations == {home: [1, 3], far: [1]}
     assert spending.total.totals().shards == {home: (1, 3), far: (1,)}
     lines = list(ledger.format_report(Texts(), spending, (), 1))
     cited = lines[0].partition("entries ")[2].split(", ")
