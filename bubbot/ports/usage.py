@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from msgspec import UNSET, Struct, UnsetType
@@ -231,6 +231,53 @@ def round_amount(amount: float) -> str:
     number = f"{amount:,.2f}" if amount >= 1 or not amount else f"{amount:.6f}".rstrip("0")
     integer, _, decimals = number.partition(".")
     return f"{integer}.{decimals:0<2}"
+
+
+class BudgetUsage(Struct, frozen=True):
+    """The amount spent of a budget in a day or month.
+
+    Attributes:
+        scope: the kind of budget.
+        name: whose budget of that kind it is.
+        period: `2026-11-22` or `2026-11`.
+        measure: `cost` or `tokens`.
+        used: the amount spent.
+        most: the limit; None if there is none.
+    """
+
+    scope: str
+    name: str
+    period: str
+    measure: str
+    used: float
+    most: float | None = None
+
+    @property
+    def is_monthly(self) -> bool:
+        """True for a month, false for a day."""
+        return len(self.period) == 7
+
+    @property
+    def is_used_up(self) -> bool:
+        """True if nothing is left of the limit."""
+        return self.most is not None and self.used >= self.most
+
+
+class ReportsLimits(Protocol):
+    """What budgets tell of their limits. Amounts are in US dollars or tokens."""
+
+    @property
+    def currency(self) -> Currency:
+        """The currency of reports."""
+        ...
+
+    async def read_limits(self, scopes: Sequence[tuple[str, str]] | None = None) -> list[BudgetUsage]:
+        """Return the limits of these scopes, today's and this month's; None: of all that have spending."""
+        ...
+
+    def find_cost_limit(self, scope: str, name: str, period: str) -> float | None:
+        """Return the limit for a day or month, as in `TotalKey`; None if there is none."""
+        ...
 
 
 class SettlesCalls(Protocol):

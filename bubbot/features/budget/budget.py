@@ -14,7 +14,7 @@ from datetime import datetime, timedelta, tzinfo
 from functools import partial
 from typing import Any, Protocol
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from bubbot.errors import BubbotError, BudgetExceeded, ModelError, ModelOverflow, ModelQuarantined, StoreError
@@ -35,6 +35,7 @@ from bubbot.ports.usage import (
     TOKENS,
     ZERO_SPENT,
     BudgetSubject,
+    BudgetUsage,
     CallError,
     CallReserved,
     CallSettled,
@@ -63,8 +64,7 @@ NOTICE_INTERVAL = timedelta(minutes=10)
 """The shortest time between two notices to one person that a budget is used up."""
 
 
-@dataclass(frozen=True, slots=True)
-class SpendingLimit:
+class SpendingLimit(Struct, frozen=True):
     """Limits for a day and a month, in US dollars and in tokens; None: unlimited."""
 
     day: float | None = None
@@ -128,6 +128,15 @@ class BudgetLimits:
         """Return the limit in US dollars for a day or month, as in `TotalKey`; None if there is none."""
         limit = self.find_limit(scope, name)
         return limit.limit_for(period, COST) if limit else None
+
+    def list_usages(self, key: TotalKey, spent: SpentTotal) -> tuple[BudgetUsage, BudgetUsage]:
+        """Return what was spent of the limits of a total, in US dollars and in tokens."""
+        limit = self.find_limit(key.scope, key.name)
+        most = {measure: limit.limit_for(key.period, measure) if limit else None for measure in (COST, TOKENS)}
+        return (
+            BudgetUsage(*key, COST, spent.cost_nanousd / NANOS_PER_USD, most[COST]),
+            BudgetUsage(*key, TOKENS, float(spent.tokens), most[TOKENS]),
+        )
 
 
 class NotifyOwner(Protocol):
@@ -359,9 +368,7 @@ class Budget:
     def is_used_up(self, scope: str, name: str) -> bool:
         """Return true if a budget leaves no room for a call now."""
         day = self.today()
-        return any(
-            self._exhausted_measure(TotalKey(scope, name, period), ZERO_SPENT) is not None for period in (day, day[:7])
-        )
+        return any(self._is_exhausted(TotalKey(scope, name, period), ZERO_SPENT) for period in (day, day[:7]))
 
     async def reserve(
         self, subject: BudgetSubject, model: str, input_tokens: int, lease: Lease | None = None
@@ -443,10 +450,10 @@ class Budget:
         Raises:
             BudgetExceeded: one of the totals is spent.
         """
-        spent = [key for key in keys if self._exhausted_measure(key, ZERO_SPENT) is not None]
+        spent = [key for key in keys if self._is_exhausted(key, ZERO_SPENT)]
         if spent:  # the latest renewal: a person refused for the day should not find the month used up tomorrow
             raise self._refusal(max(spent, key=lambda key: renewal_day(key.period)), hold.payer)
-        return any(self._exhausted_measure(key, self._held(key)) is not None for key in keys)
+        return any(self._is_exhausted(key, self._held(key)) for key in keys)
 
     def _spent(self, key: TotalKey) -> SpentTotal:
         """Return what is settled of a total, on the tape or on its way there."""
@@ -459,20 +466,11 @@ class Budget:
         """Return what calls in progress hold of a total."""
         return _add_calls(ZERO_SPENT, self._open.values(), key)
 
-    def _exhausted_measure(self, key: TotalKey, held: SpentTotal) -> str | None:
-        """Return the measure by which a total, with what is held of it, has reached its limit; None if by none."""
-        limit = self.limits.find_limit(key.scope, key.name)
-        if limit is None:  # before the sum, which takes longer the more calls are under way
-            return None
-        spent = self._spent(key)
-        for measure, used in (
-            (COST, (spent.cost_nanousd + held.cost_nanousd) / NANOS_PER_USD),
-            (TOKENS, spent.tokens + held.tokens),
-        ):
-            maximum = limit.limit_for(key.period, measure)
-            if maximum is not None and used >= maximum:
-                return measure
-        return None
+    def _is_exhausted(self, key: TotalKey, held: SpentTotal) -> bool:
+        """Return true if a total, with what is held of it, has reached its limit."""
+        if self.limits.find_limit(key.scope, key.name) is None:  # before the sum, which takes longer with many calls
+            return False
+        return any(usage.is_used_up for usage in self.limits.list_usages(key, self._spent(key).add(held)))
 
     def _refusal(self, key: TotalKey, payer: BudgetSubject) -> BudgetExceeded:
         now, person = self._now(), (payer.session, payer.user)
@@ -628,13 +626,8 @@ class Budget:
 
     def _shares(self, key: TotalKey) -> list[tuple[str, int]]:
         """Return the measures by which a total is near its limit, with the share in percent."""
-        limit = self.limits.find_limit(key.scope, key.name)
-        if limit is None:
-            return []
-        spent = self._spent(key)
-        used = {COST: spent.cost_nanousd / NANOS_PER_USD, TOKENS: float(spent.tokens)}
-        maxima = {measure: limit.limit_for(key.period, measure) for measure in used}
-        shares = {measure: used[measure] / maximum for measure, maximum in maxima.items() if maximum}
+        usages = self.limits.list_usages(key, self._spent(key))
+        shares = {usage.measure: usage.used / usage.most for usage in usages if usage.most}
         return [(measure, int(share * 100)) for measure, share in shares.items() if share >= self.limits.warn_at]
 
     async def _tell(self, fact: Fact, told: Current[Any], write: Callable[[Texts], str], *, key: str = "") -> None:

@@ -11,7 +11,6 @@ from msgspec.structs import replace as with_fields
 
 from bubbot.features.budget.budget import BudgetLimits, SpendingLimit
 from bubbot.features.budget.health import (
-    BudgetUsage,
     budget_health,
     budget_usage,
     model_outages,
@@ -23,7 +22,7 @@ from bubbot.gateway.health.formatter import HealthFormatter
 from bubbot.gateway.health.snapshot import HealthSnapshot, as_json
 from bubbot.ports.channel import Role
 from bubbot.ports.health import HealthContext
-from bubbot.ports.usage import Currency, SpentTotal, TotalKey
+from bubbot.ports.usage import BudgetUsage, Currency, SpentTotal, TotalKey
 from bubbot.server.codec import decode, encode
 from bubbot.texts import Texts
 from bubbot.texts.catalogue import list_languages

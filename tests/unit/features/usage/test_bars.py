@@ -7,8 +7,7 @@ from datetime import UTC
 import pytest
 from wcwidth import wcswidth
 
-from bubbot.features.usage.bars import MAX_WIDTH, format_bars
-from bubbot.features.usage.reporter import UsageReporter
+from bubbot.features.usage.reporter import MAX_BAR_WIDTH, UsageReporter
 from bubbot.ports.usage import BudgetSubject
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
@@ -23,7 +22,7 @@ async def bars(store: InMemoryStore, width: int, *chats: tuple[str, int], langua
     for chat, tokens in chats:
         await spend(budget, tokens, 0, BudgetSubject(chat, "test:1", turn="t"))
     reporter = UsageReporter(budget_tape(store), clock, UTC)
-    return [*format_bars(reporter, Texts(language), await reporter.read_spending("day"), ["chat"], width)]
+    return [*reporter.format_bars(Texts(language), await reporter.read_spending("day"), ["chat"], width)]
 
 
 async def test_a_bar_is_as_long_as_its_amount(memory_store: InMemoryStore) -> None:
@@ -41,7 +40,7 @@ async def test_a_bar_is_as_long_as_its_amount(memory_store: InMemoryStore) -> No
 async def test_no_line_is_wider_than_the_terminal(memory_store: InMemoryStore, width: int) -> None:
     lines = await bars(memory_store, width, ("test:" + "家庭" * 30, 80), ("test:b", 1), language="zh")
     assert lines[0] == "按聊天："
-    assert max(map(wcswidth, lines)) <= min(width, MAX_WIDTH)
+    assert max(map(wcswidth, lines)) <= min(width, MAX_BAR_WIDTH)
     assert "…" in lines[1]
     assert lines[1].endswith("80.00 USD 调用 1 次")
 

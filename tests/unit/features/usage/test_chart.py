@@ -18,10 +18,12 @@ import pytest
 from bubbot.errors import DeliveryFailed
 from bubbot.features.usage import chart as chart_module
 from bubbot.features.usage.chart import DRAWING_FILE, MAX_BARS, DrawnChart, build_chart, draw_chart
+from bubbot.features.usage.commands import UsageArgs
+from bubbot.features.usage.feature import usage_feature
 from bubbot.features.usage.reporter import UsageReporter
-from bubbot.features.usage.tools import UsageArgs, usage_tool
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Role
+from bubbot.ports.tool import validate_args
 from bubbot.ports.usage import BudgetSubject
 from bubbot.runtime.attachments import image_type
 from bubbot.stores.inmemory import InMemoryStore
@@ -188,7 +190,7 @@ def test_a_character_without_a_glyph_fails_instead_of_being_a_box(monkeypatch: p
     ("text", "period"), [("chart", "month"), ("chart day", "day"), ("all chart", "all"), ("month chart", "month")]
 )
 def test_the_word_chart_stands_before_or_after_the_period(text: str, period: str) -> None:
-    args = UsageArgs.model_validate({"period": text})
+    args = validate_args("session.usage", UsageArgs, {"period": text})
     assert (args.chart, args.period) == (True, period)
 
 
@@ -196,7 +198,9 @@ def test_the_word_chart_stands_before_or_after_the_period(text: str, period: str
 async def test_a_chart_goes_out_as_a_file_of_the_answer(memory_store: InMemoryStore) -> None:
     reporter = await spent(memory_store, "test:home", "test:家庭")
     channel, store = KeptChannel(), InMemoryStore()
-    async with running(store, ScriptedModel(), Options(tools=[usage_tool(reporter)]), channel=channel) as bench:
+    async with running(
+        store, ScriptedModel(), Options(tools=usage_feature(lambda: reporter).tools), channel=channel
+    ) as bench:
         text = await asked(bench, ",usage chart")
         await bench.quiet()
     assert text.splitlines()[0] == "This month 60.00 USD; 4 answers; most in test:home."
@@ -208,7 +212,7 @@ async def test_a_chart_that_could_not_be_sent_goes_out_after_a_restart(memory_st
     from PIL import Image
 
     reporter, store = await spent(memory_store, "test:home"), InMemoryStore()
-    options, broken, channel = Options(tools=[usage_tool(reporter)]), KeptChannel(), KeptChannel()
+    options, broken, channel = Options(tools=usage_feature(lambda: reporter).tools), KeptChannel(), KeptChannel()
     broken.failures = [DeliveryFailed("no network")] * 20
     async with running(store, ScriptedModel(), options, channel=broken) as bench:
         await asked(bench, ",usage chart")
@@ -236,7 +240,7 @@ async def test_a_member_gets_a_chart_of_their_chat_alone(
 
     monkeypatch.setattr("bubbot.features.usage.chart.draw_chart", noted)
     for role, direct in ((Role.MEMBER, True), (Role.OWNER, False)):
-        options = Options(role=role, tools=[usage_tool(reporter)])
+        options = Options(role=role, tools=usage_feature(lambda: reporter).tools)
         async with running(InMemoryStore(), ScriptedModel(), options) as bench:
             assert await asked(bench, ",usage chart", direct=direct) == "This month 30.00 USD; 2 answers."
     for chart in charts:
@@ -249,7 +253,7 @@ async def test_without_matplotlib_the_owner_gets_the_command_that_installs_it(
 ) -> None:
     monkeypatch.setattr(chart_module, "find_spec", lambda _: None)
     reporter = await spent(memory_store, "test:home")
-    async with running(InMemoryStore(), ScriptedModel(), Options(tools=[usage_tool(reporter)])) as bench:
+    async with running(InMemoryStore(), ScriptedModel(), Options(tools=usage_feature(lambda: reporter).tools)) as bench:
         text = await asked(bench, ",usage chart")
         assert f"`{sys.executable} -m pip install --no-deps --require-hashes -r " in text
         assert text.endswith(f"{DRAWING_FILE.with_name('requirements.txt')}`")
@@ -262,7 +266,7 @@ async def test_where_nothing_was_spent_nothing_is_drawn(memory_store: InMemorySt
     channel = KeptChannel()
     reporter = await spent(memory_store)
     async with running(
-        InMemoryStore(), ScriptedModel(), Options(tools=[usage_tool(reporter)]), channel=channel
+        InMemoryStore(), ScriptedModel(), Options(tools=usage_feature(lambda: reporter).tools), channel=channel
     ) as bench:
         assert await asked(bench, ",usage chart") == "This month no model was asked."
     assert channel.received == {}
@@ -275,7 +279,7 @@ async def test_a_child_that_fails_is_named_and_one_that_is_stopped_is_gone(
     program.write_text("raise SystemExit('no paint')")
     monkeypatch.setattr(chart_module, "DRAWING_FILE", program)
     reporter = await spent(memory_store, "test:home")
-    async with running(InMemoryStore(), ScriptedModel(), Options(tools=[usage_tool(reporter)])) as bench:
+    async with running(InMemoryStore(), ScriptedModel(), Options(tools=usage_feature(lambda: reporter).tools)) as bench:
         assert await asked(bench, ",usage chart") == "The chart could not be drawn: no paint"
     # It says by a named pipe that it runs; the end of the pipe is its own end.
     pipe = tmp_path / "pipe"
