@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from bubbot.command import Caller, Surface, command, make_group
 from bubbot.errors import ValueInvalid
+from bubbot.features.usage import chart as charts
+from bubbot.features.usage.chart import DrawnChart
 from bubbot.features.usage.reporter import Period, UsageReporter
 from bubbot.features.usage.spending import SPENDING_DIMENSIONS, SpendingReport, UsageTotals
 from bubbot.gateway.names import NameBook
@@ -23,9 +25,6 @@ from bubbot.ports.tool import READS_OWN, CommandHelp, HelpTopic
 from bubbot.ports.turn import Turn
 from bubbot.ports.usage import BUDGET_TAPE
 from bubbot.texts import Texts
-
-if TYPE_CHECKING:
-    from bubbot.features.usage.chart import DrawnChart
 
 MAX_USAGE_ROWS = 20
 """Rows of one table at most; the shell shows all."""
@@ -210,7 +209,9 @@ class UsageCommands:
         report = replace(report, chart_by=args.by or "all")
         if not any(spending.by[table] for table in report.by):
             return report
-        drawn = await self._draw(caller.texts, report, image_format=args.chart[-3:].lower())
+        drawn = await self._draw(
+            caller.texts, report, image_format="svg" if args.chart.lower().endswith("svg") else "png"
+        )
         return replace(report, chart=drawn, file=args.chart)
 
     async def _read(self, period: Period, chat: str, tables: Sequence[str]) -> UsageReport:
@@ -228,19 +229,21 @@ class UsageCommands:
         )
 
     async def _draw(
-        self, texts: Texts, report: UsageReport, *, may_install: bool = True, image_format: str = "png"
+        self,
+        texts: Texts,
+        report: UsageReport,
+        *,
+        may_install: bool = True,
+        image_format: Literal["png", "svg"] = "png",
     ) -> DrawnChart:
-        # Imported here: few processes draw one.
-        from bubbot.features.usage.chart import build_chart, charts_are_installed, draw_chart, format_install_command
-
-        if not charts_are_installed():
+        if not charts.charts_are_installed():
             if may_install:
-                raise ValueInvalid("usage_no_charts", command=format_install_command())
+                raise ValueInvalid("usage_no_charts", command=charts.format_install_command())
             raise ValueInvalid("usage_no_charts_here")
         spending, by = report.spending, [*report.by]
-        chart = build_chart(self.reporter, texts, report.period, spending, by=by, chat=report.chat)
+        drawing = charts.build_chart(self.reporter, texts, report.period, spending, by=by, chat=report.chat)
         async with self.drawing:
-            return await draw_chart(texts, {**chart, "format": image_format})
+            return await charts.draw_chart(texts, replace(drawing, format=image_format))
 
 
 def _without_day(tables: Sequence[str], period: Period) -> list[str]:

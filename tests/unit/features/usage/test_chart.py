@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from bubbot.errors import DeliveryFailed
 from bubbot.features.usage import chart as chart_module
-from bubbot.features.usage.chart import DRAWING_FILE, MAX_BARS, DrawnChart, build_chart, draw_chart
+from bubbot.features.usage.chart import DRAWING_FILE, MAX_BARS, Drawing, DrawingRow, DrawnChart, build_chart, draw_chart
 from bubbot.features.usage.commands import UsageArgs
 from bubbot.features.usage.feature import usage_feature
 from bubbot.features.usage.reporter import UsageReporter
@@ -51,9 +53,9 @@ async def spent(store: InMemoryStore, *chats: str) -> UsageReporter:
     return UsageReporter(budget_tape(store), clock, UTC)
 
 
-async def built(reporter: UsageReporter, language: str = "en", *by: str) -> dict[str, Any]:
+async def built(reporter: UsageReporter, language: str = "en", *by: str) -> Drawing:
     spending = await reporter.read_spending("month")
-    return dict(build_chart(reporter, Texts(language), "month", spending, by=by or ("chat", "model", "day")))
+    return build_chart(reporter, Texts(language), "month", spending, by=by or ("chat", "model", "day"))
 
 
 async def asked(bench: Bench, text: str, **given: Any) -> str:
@@ -61,12 +63,12 @@ async def asked(bench: Bench, text: str, **given: Any) -> str:
         return (await (await bench.post(text, **given))).text
 
 
-def drawn_with(chart: dict[str, Any], home: Path) -> tuple[dict[str, str], bytes]:
+def drawn_with(drawing: Drawing, home: Path) -> tuple[dict[str, str], bytes]:
     """Draw in a process whose user has this folder, where fonts may be."""
     environment = {"PATH": os.environ["PATH"], "HOME": str(home), "MPLCONFIGDIR": str(home), "LANG": "C.UTF-8"}
     done = subprocess.run(
         [sys.executable, "-P", DRAWING_FILE],
-        input=json.dumps(chart).encode(),
+        input=msgspec.json.encode(drawing),
         env=environment,
         capture_output=True,
         check=False,
@@ -116,28 +118,28 @@ def install_font(home: Path, characters: str, kind: str) -> None:
 async def test_a_panel_has_each_day_and_each_name(memory_store: InMemoryStore) -> None:
     reporter = await spent(memory_store, "test:home", "test:far")
     chart = await built(reporter)
-    days, chats, models = chart["panels"]
-    assert [panel["title"][0] for panel in (days, chats, models)] == ["By day (USD)", "By chat (USD)", "By model (USD)"]
-    labels = [row[0][0] for row in days["rows"]]
+    days, chats, _ = chart.panels
+    assert [panel.title[0] for panel in chart.panels] == ["By day (USD)", "By chat (USD)", "By model (USD)"]
+    labels = [row.label[0] for row in days.rows]
     assert (labels[0], labels[-3:], len(labels)) == ("11-01", ["11-19", "11-20", "11-21"], 21)
-    assert [row[1] for row in days["rows"][-3:]] == [30.0, 0.0, 30.0]
-    assert [(row[0][0], row[1], row[2][0]) for row in chats["rows"]] == [
+    assert [row.value for row in days.rows[-3:]] == [30.0, 0.0, 30.0]
+    assert [(row.label[0], row.value, row.amount[0]) for row in chats.rows] == [
         ("test:far", 30.0, "30.00 USD"),
         ("test:home", 30.0, "30.00 USD"),
     ]
-    assert chart["title"][0] == "This month 60.00 USD; 4 answers."
+    assert chart.title[0] == "This month 60.00 USD; 4 answers."
 
 
 async def test_many_names_end_in_the_sum_of_the_rest(memory_store: InMemoryStore) -> None:
     reporter = await spent(memory_store, *(f"test:{number:02}" for number in range(20)))
-    [panel] = (await built(reporter, "en", "chat"))["panels"]
-    assert len(panel["rows"]) == MAX_BARS
-    assert panel["rows"][-1] == [["the rest", "the rest"], 9 * 30.0, ["270.00 USD", "270.00 USD"]]
+    [panel] = (await built(reporter, "en", "chat")).panels
+    assert len(panel.rows) == MAX_BARS
+    assert panel.rows[-1] == DrawingRow(("the rest", "the rest"), 9 * 30.0, ("270.00 USD", "270.00 USD"))
 
 
 @pytest.mark.proof
 async def test_an_svg_drawn_twice_has_the_same_bytes(memory_store: InMemoryStore) -> None:
-    chart = {**await built(await spent(memory_store, "test:home")), "format": "svg"}
+    chart = replace(await built(await spent(memory_store, "test:home")), format="svg")
     first = (await draw_chart(Texts(), chart)).image
     assert ET.fromstring(first).tag.endswith("}svg")
     assert first == (await draw_chart(Texts(), chart)).image
@@ -150,7 +152,7 @@ async def test_each_character_that_is_drawn_has_a_glyph_with_a_font_for_it(
 ) -> None:
     """The child refuses to draw a character without a glyph, so this fails if a font is chosen wrongly."""
     chart = await built(await spent(memory_store, "test:家庭"), "zh")
-    texts = json.dumps(chart, ensure_ascii=False)
+    texts = msgspec.json.encode(chart).decode()
     install_font(tmp_path, "".join(sorted({char for char in texts if ord(char) > 0x2E80})), kind)
     numbered, with_font = drawn_with(chart, tmp_path)
     assert numbered == {}
@@ -203,7 +205,7 @@ async def test_a_chart_goes_out_as_a_file_of_the_answer(memory_store: InMemorySt
     ) as bench:
         text = await asked(bench, ",usage chart")
         await bench.quiet()
-    assert text.splitlines()[0] == "This month 60.00 USD; 4 answers; most in test:home."
+    assert text.splitlines()[0] == "This month 60.00 USD; 4 answers; most in Ann on test."
     [name] = channel.received
     assert (name, image_type(channel.received[name])) == ("usage-2026-11-21.png", "image/png")
 
@@ -232,9 +234,9 @@ async def test_a_member_gets_a_chart_of_their_chat_alone(
     memory_store: InMemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reporter = await spent(memory_store, "test:home", "test:far")
-    charts: list[dict[str, Any]] = []
+    charts: list[Drawing] = []
 
-    async def noted(texts: Texts, chart: dict[str, Any]) -> DrawnChart:
+    async def noted(texts: Texts, chart: Drawing) -> DrawnChart:
         charts.append(chart)
         return DrawnChart(b"", {})  # other tests draw
 
@@ -244,8 +246,8 @@ async def test_a_member_gets_a_chart_of_their_chat_alone(
         async with running(InMemoryStore(), ScriptedModel(), options) as bench:
             assert await asked(bench, ",usage chart", direct=direct) == "This month 30.00 USD; 2 answers."
     for chart in charts:
-        assert [panel["title"][0] for panel in chart["panels"]] == ["By day (USD)", "By model (USD)"]
-        assert "test:" not in json.dumps(chart)
+        assert [panel.title[0] for panel in chart.panels] == ["By day (USD)", "By model (USD)"]
+        assert b"test:" not in msgspec.json.encode(chart)
 
 
 async def test_without_matplotlib_the_owner_gets_the_command_that_installs_it(
@@ -287,7 +289,7 @@ async def test_a_child_that_fails_is_named_and_one_that_is_stopped_is_gone(
     program.write_text(
         f"file = open({str(pipe)!r}, 'w'); print(1, file=file, flush=True); import time; time.sleep(600)"
     )
-    drawing = asyncio.create_task(draw_chart(Texts(), {}))
+    drawing = asyncio.create_task(draw_chart(Texts(), Drawing(("", ""), ())))
     async with asyncio.timeout(DRAWING_SECONDS):
         with await asyncio.to_thread(pipe.open) as said:
             assert await asyncio.to_thread(said.readline) == "1\n"
