@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import UNSET
 
 from bubbot.feature import Feature
-from bubbot.features.budget.budget import Budget, BudgetLimits, NotifyOwner, SpendingLimit, notify_nobody
+from bubbot.features.budget.budget import Budget, BudgetLimits, NotifyOwner, SpendingLimit
 from bubbot.features.budget.metering import BudgetMeter
 from bubbot.features.budget.state import BUDGET_PROJECTION, BudgetState
 from bubbot.ports.model import ModelEvent, ModelPrice, ModelReply, ModelRequest, TextDelta, Usage
@@ -66,7 +66,7 @@ async def opened(
     clock: SteppingClock | None = None,
     life: str = "call",
     zone: tzinfo = UTC,
-    tell: NotifyOwner = notify_nobody,
+    tell: NotifyOwner | None = None,
 ) -> Budget:
     """A budget that has read its books. `life` goes into the ids of calls: two are two processes."""
     now = clock or SteppingClock()
@@ -107,11 +107,6 @@ async def pages_of(store: TapeStore) -> list[tuple[TapeEntry, ...]]:
 async def read_books(store: TapeStore) -> BudgetState:
     """The books as a start reads them."""
     return await read_combined_projection(BUDGET_PROJECTION, budget_tape(store).shards())
-
-
-def books_of(budget: Budget) -> BudgetState:
-    """The books that it has in memory."""
-    return BUDGET_PROJECTION.combine_states(budget._states)
 
 
 def costing(reading: int, writing: int, before: Callable[[], Any] | None = None) -> Replying:

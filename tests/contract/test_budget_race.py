@@ -14,7 +14,7 @@ from bubbot.ports.middleware import CallNext, ModelCall
 from bubbot.ports.model import NANOS_PER_USD, ModelReply
 from bubbot.ports.turn import TurnResult
 from bubbot.stores.sqlite.store import SqliteStore
-from tests.budgets import ANSWER, books_of, costing, facts, metering, opened, plan, read_books
+from tests.budgets import ANSWER, costing, facts, metering, opened, plan, read_books
 from tests.turns import WAIT, Bench, Options, running
 
 TURNS = 50
@@ -54,7 +54,7 @@ async def test_a_race_does_not_overspend(sqlite_store: SqliteStore, answered: in
     settled, reserved = await facts(sqlite_store, "budget/settled"), await facts(sqlite_store, "budget/reserved")
     assert len(settled) == len(reserved) == answered
     assert sum(one["nano"] for one in settled) == limit * NANOS_PER_USD
-    assert (await read_books(sqlite_store)).spent == books_of(budget).spent
+    assert (await read_books(sqlite_store)).spent == budget.state.spent
 
 
 async def test_calls_that_take_all_that_was_reserved_go_over_by_one_of_them_at_most(sqlite_store: SqliteStore) -> None:

@@ -19,7 +19,7 @@ from bubbot.features.usage.reporter import UsageReporter
 from bubbot.ports.model import ModelPrice, ModelReply, Usage
 from bubbot.ports.usage import BUDGET_TAPE, BudgetSubject, SpentTotal, TotalKey
 from bubbot.stores.inmemory import InMemoryStore
-from tests.budgets import books_of, budget_tape, facts, opened, pages_of, plan, read_books
+from tests.budgets import budget_tape, facts, opened, pages_of, plan, read_books
 from tests.doubles import SteppingClock
 
 LIMIT = 400
@@ -140,7 +140,7 @@ async def _check(world: World) -> None:
     scratch = BUDGET_PROJECTION.combine_states(
         [BudgetState().apply([entry for entry in page if BUDGET_PROJECTION.selects(entry)]) for page in pages]
     )
-    for books in (books_of(world.budget), await read_books(world.store), scratch):
+    for books in (world.budget.state, await read_books(world.store), scratch):
         totals = dict(books.totals())
         assert {key: truth[key] for key in totals} == totals
         today = world.budget.today()

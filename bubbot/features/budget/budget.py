@@ -150,11 +150,6 @@ class NotifyOwner(Protocol):
         ...
 
 
-async def notify_nobody(key: str, write: Callable[[Texts], str], fact: TapeEntry) -> bool:
-    """Return False: this bot's owner has no chat."""
-    return False
-
-
 @dataclass
 class MeteredCall:
     """One model call: a block that settles it when it ends. The caller records its outcome, as far as that is known.
@@ -242,7 +237,7 @@ class Budget:
         new_id: NewId,
         zone: tzinfo,
         texts: Texts | None = None,
-        notify_owner: NotifyOwner = notify_nobody,
+        notify_owner: NotifyOwner | None = None,
         projections: ProjectionRunner | None = None,
     ) -> None:
         self.limits = limits or BudgetLimits()
@@ -277,10 +272,15 @@ class Budget:
         """Return what was settled for a scope and name in a day or month that is not over."""
         return self._spent(TotalKey(scope, name, period))
 
+    @property
+    def state(self) -> BudgetState:
+        """The state on the tape and its shards, added up."""
+        return BUDGET_PROJECTION.combine_states(self._states)
+
     def totals(self) -> Mapping[TotalKey, SpentTotal]:
         """Return what was settled in the days and months that are not over."""
         unwritten = {key: self._spent(key) for took in self._unwritten.values() for key in took.totals()}
-        return {**dict(BUDGET_PROJECTION.combine_states(self._states).totals()), **unwritten}
+        return {**dict(self.state.totals()), **unwritten}
 
     def failing_models(self) -> Mapping[str, ModelOutage]:
         """Return the models whose newest calls failed, by name."""
@@ -640,7 +640,7 @@ class Budget:
         key = key or f"{name.removeprefix('budget/')}:{self._new_id()}"
         entry = fact.to_entry(key=key)
         log.warning("%s", write(self._texts), extra={"action": name})
-        if not await self._notify_owner(key, write, entry):
+        if self._notify_owner is None or not await self._notify_owner(key, write, entry):
             await self._append(entry)
 
 

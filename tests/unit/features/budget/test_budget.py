@@ -20,7 +20,7 @@ from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import event
 from bubbot.tape.shards import shard_tape
 from bubbot.tape.store import Batch, Lease, TapeStore
-from tests.budgets import ANN, ANSWER, Owner, books_of, facts, metering, names, opened, plan, read_books, spend, whole
+from tests.budgets import ANN, ANSWER, Owner, facts, metering, names, opened, plan, read_books, spend, whole
 from tests.doubles import SteppingClock
 from tests.turns import Options, Played, running, says
 
@@ -73,7 +73,7 @@ async def test_a_call_that_nothing_limits_is_not_reserved_and_settled_as_well(st
     [settled] = await facts(store, "budget/settled")
     assert (settled["nano"], settled["status"], "reserved" in settled) == (6 * 10**9, "answered", False)
     assert settled["asked"] < (await whole(store))[0].date
-    assert (await read_books(store)).spent == books_of(budget).spent
+    assert (await read_books(store)).spent == budget.state.spent
     assert budget.spent("user", "test:1", DAY).calls == 1
     assert len(await whole(store)) == 1
 
@@ -107,7 +107,7 @@ async def test_while_nothing_is_limited_a_call_is_counted_and_its_request_only_i
     assert [one.get("estimated", False) for one in settled] == [False, True, False]
     assert all("asked" in one and "reserved" not in one for one in settled)
     assert names(await whole(store)) == ["budget/settled"] * 3
-    assert (await read_books(store)).spent == books_of(budget).spent
+    assert (await read_books(store)).spent == budget.state.spent
 
 
 async def test_calls_in_progress_count_towards_a_limit_that_is_set_meanwhile(memory_store: InMemoryStore) -> None:
@@ -491,7 +491,7 @@ class TestAStart:
         for _ in range(120):
             await spend(budget, 1, 1)
         assert names(await whole(store)).count("budget/checkpoint") == 1
-        assert (await read_books(store)).spent == books_of(budget).spent
+        assert (await read_books(store)).spent == budget.state.spent
         assert budget.spent("bot", "", DAY).calls == 120
 
     async def test_counts_everything_again_if_an_earlier_version_wrote_the_checkpoint(self, store: TapeStore) -> None:

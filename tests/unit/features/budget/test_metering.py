@@ -14,7 +14,8 @@ import pytest
 from bubbot.errors import BudgetExceeded, ConfigError, ModelRefused, RateLimitExceeded
 from bubbot.features.budget.budget import Budget, BudgetLimits, SpendingLimit
 from bubbot.features.budget.metering import BudgetFallbackModel, RateGate, add_notice, budget_subject
-from bubbot.features.budget.rates import MessageRate, RateLimiter
+from bubbot.features.budget.rates import RateLimiter
+from bubbot.features.budget.settings import PersonLimitSettings
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Inbound, Outbound, Sender
 from bubbot.ports.model import Model, ModelEvent, ModelReply, ModelRequest, TextDelta, ToolCall, Usage
@@ -201,7 +202,7 @@ async def _turn(bench: Bench) -> Turn:
     return Turn("t", HOME, fork, inbound.sender, bench.line.link.role(inbound), SteppingClock(), UTC)
 
 
-def paced(bench: Bench, **tables: MessageRate) -> list[str]:
+def paced(bench: Bench, **tables: PersonLimitSettings) -> list[str]:
     """Gives the bench rates; what it says between turns."""
     told: list[str] = []
 
@@ -217,7 +218,7 @@ def paced(bench: Bench, **tables: MessageRate) -> list[str]:
 @virtual
 async def test_a_message_over_the_rate_waits_and_is_answered() -> None:
     async with running(InMemoryStore(), ScriptedModel()) as bench:
-        told = paced(bench, user=MessageRate(minute=1))
+        told = paced(bench, user=PersonLimitSettings(per_minute=1))
         began = asyncio.get_running_loop().time()
         turns = [await bench.post(text) for text in ("one", "two")]
         assert [(await turn).text for turn in turns] == ["You said: one", "You said: two"]
@@ -227,7 +228,7 @@ async def test_a_message_over_the_rate_waits_and_is_answered() -> None:
 
 async def test_one_that_would_wait_for_long_is_refused_once_and_kept(memory_store: InMemoryStore) -> None:
     async with running(memory_store, ScriptedModel()) as bench:
-        paced(bench, user=MessageRate(hour=1))
+        paced(bench, user=PersonLimitSettings(per_hour=1))
         assert (await bench.say("one")).status == "answered"
         assert (await bench.say("two")).status == "failed"
         assert (await bench.say("three")).text == ""
@@ -242,7 +243,7 @@ async def test_one_that_would_wait_for_long_is_refused_once_and_kept(memory_stor
 
 async def test_a_refusal_does_not_outlive_the_rate(memory_store: InMemoryStore) -> None:
     async with running(memory_store, ScriptedModel()) as bench:
-        paced(bench, user=MessageRate(hour=1))
+        paced(bench, user=PersonLimitSettings(per_hour=1))
         assert (await bench.say("one")).status == "answered"
         assert (await bench.say("two")).status == "failed"
         bench.app.reload({bench.channel.name: bench.line.link}, replace(bench.app._deps, gate=None))
@@ -255,7 +256,7 @@ async def test_what_is_no_message_to_the_model_or_begins_again_takes_no_place_in
     async def notify(_channel: str, outbound: Outbound) -> None:
         told.append(outbound)
 
-    rates = RateLimiter({("user", "each"): MessageRate(minute=1)}, SteppingClock(step=timedelta(0)), UTC)
+    rates = RateLimiter({("user", "each"): PersonLimitSettings(per_minute=1)}, SteppingClock(step=timedelta(0)), UTC)
     gate, woken = RateGate(rates, Texts(), notify), asyncio.Event()
     woken.set()
     message = Inbound("test", "m1", "home", Sender("1"), "hello", "2026-11-21T20:21:00+00:00", message="7")
@@ -275,7 +276,7 @@ async def test_what_is_no_message_to_the_model_or_begins_again_takes_no_place_in
 @virtual
 async def test_a_stop_ends_the_wait_and_no_later_one() -> None:
     async with running(InMemoryStore(), ScriptedModel()) as bench:
-        paced(bench, user=MessageRate(minute=2))
+        paced(bench, user=PersonLimitSettings(per_minute=2))
         for text in ("one", "two"):
             assert (await bench.say(text)).status == "answered"
         turn = await bench.post("three")
@@ -290,7 +291,7 @@ async def test_a_stop_ends_the_wait_and_no_later_one() -> None:
 @virtual
 async def test_the_end_of_the_process_does_not_wait_and_the_message_is_owed() -> None:
     async with running(InMemoryStore(), ScriptedModel()) as bench:
-        paced(bench, user=MessageRate(minute=1))
+        paced(bench, user=PersonLimitSettings(per_minute=1))
         assert (await bench.say("one")).status == "answered"
         turn = await bench.post("two")
         await asyncio.sleep(5)
