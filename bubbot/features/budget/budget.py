@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from bubbot.concurrency import uninterrupted
 from bubbot.errors import BubbotError, BudgetExceeded, ModelError, ModelOverflow, ModelQuarantined, StoreError
 from bubbot.features.budget.facts import BudgetWarned, ModelOutageReported, ModelUnpriced
 from bubbot.features.budget.outages import ModelOutage, explain_outage, needs_operator
@@ -399,21 +400,20 @@ class Budget:
         if not limited:
             call.started_at = timestamp(self._now())
             return call
-        entry = hold.to_entry(key=f"reserved:{hold.call}")
-        writing = asyncio.ensure_future(self._append(entry, subject.session, lease))
         try:
-            stored = await asyncio.shield(writing)
+            await self._write_reservation(call)
         except BaseException:
-            await asyncio.wait([writing])
-            if not writing.cancelled() and writing.exception() is None:
-                # The reservation is on the tape, and the call will not be made.
-                call.entry = writing.result().id
+            if call.entry:  # it is on the tape, and the call will not be made
                 self._settle(call)
             else:
                 self._release(hold.call)
             raise
-        call.entry = stored.id
         return call
+
+    @uninterrupted
+    async def _write_reservation(self, call: MeteredCall) -> None:
+        hold = call.reservation
+        call.entry = (await self._append(hold.to_entry(key=f"reserved:{hold.call}"), hold.session, call.lease)).id
 
     def _reservation(self, subject: BudgetSubject, model: str, lease: Lease | None) -> CallReserved:
         """Return a reservation of no tokens."""
@@ -582,6 +582,8 @@ class Budget:
     def _forget_written(self, entries: Sequence[TapeEntry]) -> None:
         """Drop what is known of these facts apart from the tape: its state counts them from now on."""
         for entry in entries:
+            if entry.erased:
+                continue
             kind = BUDGET_FACTS[entry.name or ""]
             if kind is CallSettled:
                 self._unwritten.pop(entry.data["call"], None)
