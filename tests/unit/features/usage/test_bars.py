@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
-from datetime import UTC
-
 import pytest
 from wcwidth import wcswidth
 
+from bubbot.features.usage.commands import USAGE_COMMANDS, UsageReportArgs
 from bubbot.features.usage.reporter import MAX_BAR_WIDTH, UsageReporter
+from bubbot.ports.command import CommandContext
 from bubbot.ports.usage import BudgetSubject
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
-from tests.budgets import budget_tape, opened, plan, spend
-from tests.doubles import SteppingClock
+from tests.budgets import opened, plan, spend
+from tests.doubles import CountingIds, SteppingClock
 
 
 async def bars(store: InMemoryStore, width: int, *chats: tuple[str, int], language: str = "en") -> list[str]:
-    """The bars of chats with these tokens, at a dollar each."""
+    """The bars of chats with these tokens, at a dollar each, in a terminal of this width."""
     clock = SteppingClock()
     budget = await opened(store, plan(), clock=clock)
     for chat, tokens in chats:
         await spend(budget, tokens, 0, BudgetSubject(chat, "test:1", turn="t"))
-    reporter = UsageReporter(budget_tape(store), clock, UTC)
-    return [*reporter.format_bars(Texts(language), await reporter.read_spending("day"), ["chat"], width)]
+    context = CommandContext(
+        store,
+        "",
+        clock,
+        CountingIds(),
+        settings=lambda tape, now, zone, _session: UsageReporter(tape, now, zone),
+        terminal_width=width,
+        texts=Texts(language),
+    )
+    (command,) = USAGE_COMMANDS.commands
+    summary, *lines = (await command.run(context, UsageReportArgs(by="chat"))).text.splitlines()
+    assert "USD" in summary
+    return lines
 
 
 async def test_a_bar_is_as_long_as_its_amount(memory_store: InMemoryStore) -> None:
