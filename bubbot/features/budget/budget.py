@@ -537,7 +537,7 @@ class Budget:
     async def _follow_up(
         self, settled: CallSettled, tape: TapeService, queued: Awaitable[Sequence[Sequence[TapeEntry]]]
     ) -> None:
-        """Once it is written what a call took, notify the owner if that brings a budget near its limit."""
+        """Notify the owner if a call brings a budget near its limit, once the fact of it is written."""
         try:
             await self._follow(tape, (await queued)[0])
             if self.limits.limits:
