@@ -416,7 +416,8 @@ def make_command(spec: CommandSpec[Any, Any, Any], service: type, open_service: 
 
     `--json` prints the fields of the type that the method declares; a subclass may have more for its sentences. A result may
     have `exit_code`, and `is_text` if it holds texts of people, which lose in a terminal only what that would obey; `is_raw`
-    if it is for other programs, `file`, the new file that it is written to, and `is_error` if it says why nothing was done.
+    if it is for other programs, `file`, the new file that it is written to, or that gets `content`, and `is_error` if it says
+    why nothing was done.
 
     Args:
         spec: the command.
@@ -444,6 +445,7 @@ def make_command(spec: CommandSpec[Any, Any, Any], service: type, open_service: 
             getattr(result, "exit_code", 0),
             getattr(result, "is_raw", False),
             getattr(result, "file", None),
+            getattr(result, "content", b""),
             data=data,
         )
 

@@ -6,12 +6,14 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, tzinfo
 from typing import Any
 
+from msgspec import UNSET
+
 from bubbot.feature import Feature
-from bubbot.features.budget.budget import Budget, BudgetLimits, NotifyOwner, SpendingLimit, notify_nobody
+from bubbot.features.budget.budget import Budget, BudgetLimits, NotifyOwner, SpendingLimit
 from bubbot.features.budget.metering import BudgetMeter
 from bubbot.features.budget.state import BUDGET_PROJECTION, BudgetState
 from bubbot.ports.model import ModelEvent, ModelPrice, ModelReply, ModelRequest, TextDelta, Usage
-from bubbot.ports.usage import BUDGET_TAPE, BudgetSubject
+from bubbot.ports.usage import BUDGET_TAPE, BudgetSubject, CallReserved, CallSettled
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.projection import read_combined_projection
 from bubbot.tape.query import TapeQuery
@@ -36,6 +38,22 @@ def plan(price: ModelPrice | None = DOLLAR_A_TOKEN, answer: int = ANSWER, **limi
     )
 
 
+def reserved(call: str, payer: BudgetSubject, **fields: Any) -> CallReserved:
+    """The reservation of a call."""
+    common: dict[str, Any] = {"model": "m", "day": "2026-11-21", "input_tokens": 10, "output_tokens": 20, "nano": None}
+    return CallReserved(call=call, **_named(payer), **common | fields)
+
+
+def settled(call: str, payer: BudgetSubject, **fields: Any) -> CallSettled:
+    """What a call took."""
+    common: dict[str, Any] = {"model": "m", "day": "2026-11-21", "input_tokens": 10, "output_tokens": 20, "nano": None}
+    return CallSettled(call=call, **_named(payer), **common | {"cached_tokens": 0, "status": "answered"} | fields)
+
+
+def _named(payer: BudgetSubject) -> dict[str, Any]:
+    return {"session": payer.session, "user": payer.user, "job": payer.job or UNSET, "turn": payer.turn}
+
+
 def budget_tape(store: TapeStore, clock: SteppingClock | None = None) -> TapeService:
     """The tape of budgets."""
     return TapeService(store, BUDGET_TAPE, now=clock or SteppingClock(), new_id=CountingIds())
@@ -48,7 +66,7 @@ async def opened(
     clock: SteppingClock | None = None,
     life: str = "call",
     zone: tzinfo = UTC,
-    tell: NotifyOwner = notify_nobody,
+    tell: NotifyOwner | None = None,
 ) -> Budget:
     """A budget that has read its books. `life` goes into the ids of calls: two are two processes."""
     now = clock or SteppingClock()
@@ -89,11 +107,6 @@ async def pages_of(store: TapeStore) -> list[tuple[TapeEntry, ...]]:
 async def read_books(store: TapeStore) -> BudgetState:
     """The books as a start reads them."""
     return await read_combined_projection(BUDGET_PROJECTION, budget_tape(store).shards())
-
-
-def books_of(budget: Budget) -> BudgetState:
-    """The books that it has in memory."""
-    return BUDGET_PROJECTION.combine_states(budget._states)
 
 
 def costing(reading: int, writing: int, before: Callable[[], Any] | None = None) -> Replying:

@@ -45,7 +45,7 @@ from bubbot.gateway.outbox_views import OUTBOX_PROJECTION
 from bubbot.ports.channel import Inbound, MessagePart, Sender
 from bubbot.ports.inbox import done_entry
 from bubbot.ports.outbox import RECEIPT, intent_entry
-from bubbot.ports.usage import BUDGET_TAPE, SETTLED, BudgetSubject, Reservation
+from bubbot.ports.usage import BUDGET_TAPE, CallSettled
 from bubbot.stores.sqlite.store import SqliteStore, open_store
 from bubbot.tape.entry import EMPTY_OBJECT, TapeEntry, event
 from bubbot.tape.projection import ProjectedTape, Projection
@@ -116,10 +116,21 @@ def _outbox(first: int, count: int, sessions: int) -> Iterator[TapeEntry]:
 def _budget(first: int, count: int, sessions: int, messages: int) -> Iterator[TapeEntry]:
     for number in range(first, first + count):
         chat, day = str(number % sessions), min(DAYS, 1 + DAYS * number // max(1, messages))
-        subject = BudgetSubject(f"{CHANNEL}:{chat}", f"{CHANNEL}:{chat}", turn=f"t{number}")
-        hold = Reservation(f"c{number}", subject, "scripted", f"2026-11-{day:02}", 1000, 100, 5_000)
-        data = hold.as_json() | {"cached_tokens": 0, "status": "answered", "asked": DATE}
-        yield event(SETTLED, data, key=f"settled:c{number}")
+        settled = CallSettled(
+            call=f"c{number}",
+            session=f"{CHANNEL}:{chat}",
+            turn=f"t{number}",
+            user=f"{CHANNEL}:{chat}",
+            model="scripted",
+            day=f"2026-11-{day:02}",
+            input_tokens=1000,
+            output_tokens=100,
+            nano=5_000,
+            cached_tokens=0,
+            status="answered",
+            asked=DATE,
+        )
+        yield settled.to_entry(key=f"settled:c{number}")
 
 
 def _schedule(first: int, count: int) -> Iterator[TapeEntry]:

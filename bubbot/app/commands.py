@@ -82,7 +82,7 @@ def _usage_reporter(settings: Settings) -> Callable[..., UsageReporter]:
     ) -> UsageReporter:
         limits = budget_limits(settings.section(BudgetSettings), facts, current_session)
         reporter = LimitReporter(tape, limits, lambda: now().astimezone(zone).strftime("%Y-%m-%d"), currency)
-        return UsageReporter(tape, now, zone, reporter.report_limits, limits.find_cost_limit, currency)
+        return UsageReporter(tape, now, zone, reporter)
 
     return build
 
@@ -125,7 +125,7 @@ OWN_COMMANDS: Mapping[str, OwnCommands] = MappingProxyType(
         "why": OwnCommands("bubbot.features.why.commands", lambda _: None),
         "explain": OwnCommands("bubbot.features.explain.commands", lambda _: None),
         "replay": OwnCommands("bubbot.features.replay.commands", lambda _: None),
-        "usage": OwnCommands("bubbot.features.usage.shell", _usage_reporter),
+        "usage": OwnCommands("bubbot.features.usage.commands", _usage_reporter),
     }
 )
 """The commands of our features by their word; `bubbot.cli.main` lists the same words with a line of help."""

@@ -9,7 +9,7 @@ from bubbot.features.access.state import ACCESS_EVENTS
 from bubbot.features.agents.events import AGENT_EVENTS
 from bubbot.features.approvals.state import APPROVAL_EVENTS
 from bubbot.features.attachments.events import ATTACHMENT_EVENTS
-from bubbot.features.budget.events import BUDGET_EVENTS
+from bubbot.features.budget.state import BUDGET_EVENTS
 from bubbot.features.explain.facts import EXPLAIN_FACTS
 from bubbot.features.files.events import FILE_EVENTS
 from bubbot.features.memory.facts import MEMORY_FACTS

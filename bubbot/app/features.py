@@ -327,7 +327,7 @@ class BotFeatures:
                 self._kernel.read_session, self._kernel.open_copy, settings.trace.address
             ),
             "replay": lambda: replay_feature(self._kernel, self.strategies, recompose),
-            "usage": lambda: usage_feature(self._usage_reporter()),
+            "usage": lambda: usage_feature(self._usage_reporter),
             "shell": lambda: self.shell.feature(
                 settings.section(ShellSettings)
             ),  # lasts; its tools follow the settings
@@ -420,12 +420,8 @@ class BotFeatures:
             self.strategies.find(settings.section(ContextSettings).selector)
 
     def _usage_reporter(self) -> UsageReporter:
-        kernel, budget = self._kernel, self.budget
-        tape = kernel.open_tape(BUDGET_TAPE)
-        if budget is None:
-            return UsageReporter(tape, kernel.now, kernel.zone)
-        limits = budget.report_limits, budget.find_cost_limit
-        return UsageReporter(tape, kernel.now, kernel.zone, *limits, budget.currency)
+        kernel, limits = self._kernel, self.budget.limits if self.budget else None
+        return UsageReporter(kernel.open_tape(BUDGET_TAPE), kernel.now, kernel.zone, limits)
 
     async def _find_traces(self, turn: Turn) -> list[str]:
         """List the tapes with texts of a turn's session that its features name for it."""

@@ -70,7 +70,7 @@ COMMANDS: Mapping[str, ShellCommand] = {
     "chat": ShellCommand("talk to the bot in this terminal", "bubbot.cli.chat", "Talk"),
     "ask": ShellCommand("ask one question and print the answer", "bubbot.cli.ask", "Talk"),
     "status": ShellCommand("show the state of the running bot", "bubbot.cli.status", "Look"),
-    "usage": ShellCommand("show model calls and their cost", "bubbot.features.usage.shell", "Look"),
+    "usage": ShellCommand("show model calls and their cost", "bubbot.features.usage.commands", "Look"),
     "context": ShellCommand("compare what each context strategy sends", "bubbot.features.strategies.shell", "Look"),
     "why": ShellCommand("explain the last answer of a session", "bubbot.features.why.commands", "Look"),
     "explain": ShellCommand("ask what happened in a chat, with sources", "bubbot.features.explain.commands", "Look"),

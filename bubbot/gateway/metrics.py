@@ -20,7 +20,7 @@ from bubbot.gateway.health.snapshot import HealthSnapshot
 from bubbot.gateway.outbound import DeliveryOutcome
 from bubbot.ports.health import MetricSample, MetricSpec
 from bubbot.ports.model import NANOS_PER_USD
-from bubbot.ports.usage import Reservation, SettlesCalls
+from bubbot.ports.usage import CallSettled, SettlesCalls
 from bubbot.records import dataclass
 from bubbot.tape.query import parse_moment
 
@@ -150,17 +150,14 @@ class Metrics:
         if seconds is not None:
             self._seconds.labels(channel=channel).observe(seconds)
 
-    def _count_call(self, reservation: Reservation, status: str) -> None:
-        model = (
-            reservation.model
-            if reservation.model in self._models or len(self._models) < MAX_MODEL_LABELS
-            else OTHER_LABEL
-        )
+    def _count_call(self, call: CallSettled) -> None:
+        is_listed = call.model in self._models or len(self._models) < MAX_MODEL_LABELS
+        model = call.model if is_listed else OTHER_LABEL
         self._models.add(model)
-        self._calls.labels(model=model, outcome=status).inc()
-        self._tokens.labels(model=model, direction="input").inc(reservation.input)
-        self._tokens.labels(model=model, direction="output").inc(reservation.output)
-        self._cost.labels(model=model).inc((reservation.cost_nanousd or 0) / NANOS_PER_USD)
+        self._calls.labels(model=model, outcome=call.status).inc()
+        self._tokens.labels(model=model, direction="input").inc(call.input_tokens)
+        self._tokens.labels(model=model, direction="output").inc(call.output_tokens)
+        self._cost.labels(model=model).inc((call.nano or 0) / NANOS_PER_USD)
 
 
 class _SnapshotCollector(Collector):

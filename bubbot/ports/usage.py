@@ -1,17 +1,17 @@
-"""What model calls take: who calls, what is reserved and spent. The facts of it are on the tape `bubbot/budget`."""
+"""What model calls take: who calls, and the facts of what is reserved and spent, on the tape `bubbot/budget`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol
 
-from bubbot.records import dataclass
-from bubbot.tape.entry import JsonObject
+from msgspec import UNSET, Struct, UnsetType
+
+from bubbot.tape.fact import Fact
+from bubbot.tape.references import EntryId, SessionId
 from bubbot.texts import Texts
 
 BUDGET_TAPE = "bubbot/budget"
-RESERVED = "budget/reserved"
-SETTLED = "budget/settled"
 COST, TOKENS = "cost", "tokens"
 
 BOT_SCOPE, CHANNEL_SCOPE, CHAT_SCOPE, USER_SCOPE, JOB_SCOPE, MODEL_SCOPE = (
@@ -25,8 +25,7 @@ BOT_SCOPE, CHANNEL_SCOPE, CHAT_SCOPE, USER_SCOPE, JOB_SCOPE, MODEL_SCOPE = (
 """The scopes of a budget: all calls, or those of one channel, chat, person, job or model."""
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetSubject:
+class BudgetSubject(Struct, frozen=True):
     """The subject of a model call.
 
     Attributes:
@@ -72,10 +71,6 @@ class SpentTotal(NamedTuple):
     tokens: int = 0
     cost_nanousd: int = 0
 
-    def add_call(self, tokens: int, cost_nanousd: int | None) -> SpentTotal:
-        """Add one call; a call without a known price costs nothing here."""
-        return SpentTotal(self.calls + 1, self.tokens + tokens, self.cost_nanousd + (cost_nanousd or 0))
-
     def add(self, other: SpentTotal) -> SpentTotal:
         """Add another total."""
         return SpentTotal(self.calls + other.calls, self.tokens + other.tokens, self.cost_nanousd + other.cost_nanousd)
@@ -84,38 +79,51 @@ class SpentTotal(NamedTuple):
 ZERO_SPENT = SpentTotal()
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
-    """The estimated upper limit of a call.
+class CountedCall(Fact, kw_only=True):
+    """What both facts about a model call say.
 
     Attributes:
         call: the id of the call.
-        subject: the subject.
-        model: the requested model.
-        day: of the call, in the deployment's time zone.
-        input: tokens of the request.
-        output: tokens reserved for the answer.
-        cost_nanousd: billionths of a US dollar; None without a price.
-        entry: the id on the tape; 0 before it has one.
+        session: of the call.
+        turn: in the session; empty for a call before a turn.
+        user: the person, as `channel:id`.
+        job: the job that began the turn.
+        model: the model.
+        day: in the deployment's time zone.
+        input_tokens: of the request.
+        output_tokens: of the answer.
+        nano: billionths of a US dollar; None without a price.
     """
 
     call: str
-    subject: BudgetSubject
+    session: SessionId
+    turn: str
+    user: str
+    job: str | UnsetType = UNSET
     model: str
     day: str
-    input: int
-    output: int
-    cost_nanousd: int | None
-    entry: int = 0
+    input_tokens: int
+    output_tokens: int
+    nano: int | None
+
+    @property
+    def subject(self) -> str:
+        """The call."""
+        return self.call
+
+    @property
+    def payer(self) -> BudgetSubject:
+        """The session, person, job and turn of the call."""
+        return BudgetSubject(self.session, self.user, self.job or "", self.turn)
 
     @property
     def tokens(self) -> int:
-        """The tokens of the request and those reserved for the answer."""
-        return self.input + self.output
+        """The tokens of request and answer."""
+        return self.input_tokens + self.output_tokens
 
     def scopes(self) -> list[tuple[str, str]]:
         """Return the scopes whose budgets the call counts towards."""
-        payer = self.subject
+        payer = self.payer
         scopes = (
             (CHANNEL_SCOPE, payer.channel),
             (CHAT_SCOPE, payer.chat),
@@ -136,39 +144,55 @@ class Reservation:
             return False
         return key.scope == BOT_SCOPE or (key.scope, key.name) in self.scopes()
 
-    def as_json(self) -> dict[str, Any]:
-        """Build the data of its event."""
-        payer = self.subject
-        data: dict[str, Any] = {"call": self.call, "session": payer.session, "turn": payer.turn, "user": payer.user}
-        if payer.job:
-            data["job"] = payer.job
-        data |= {"model": self.model, "day": self.day, "input_tokens": self.input, "output_tokens": self.output}
-        return data | {"nano": self.cost_nanousd}
 
-
-def reservation_from(data: JsonObject, entry: int) -> Reservation:
-    """Read a reservation from the data of its event."""
-    payer = BudgetSubject(data["session"], data["user"], data.get("job", ""), data["turn"])
-    tokens = data["input_tokens"], data["output_tokens"]
-    return Reservation(data["call"], payer, data["model"], data["day"], *tokens, data["nano"], entry)
-
-
-class FailingModel(NamedTuple):
-    """A model that was called and has not answered since.
+class CallReserved(CountedCall, kw_only=True):
+    """A model call may begin. The tokens and the cost are an upper estimate.
 
     Attributes:
-        name: of the model.
-        since: when the first of these calls failed, ISO 8601 in UTC.
-        newest: when the newest of them failed, ISO 8601 in UTC.
-        kind: of the newest error.
-        status: the HTTP status of the newest error; None if there was none.
+        epoch: of the lease of the session; absent outside of turns, and on older tapes.
     """
 
-    name: str
-    since: str
-    newest: str
+    EVENTS = ("budget/reserved",)
+    epoch: int | UnsetType = UNSET
+
+
+class CallError(Struct, frozen=True, kw_only=True):
+    """Why a provider answered nobody.
+
+    Attributes:
+        kind: the kind of the error.
+        at: when, ISO 8601 in UTC.
+        status: the HTTP status that the provider sent.
+    """
+
     kind: str
-    status: int | None = None
+    at: str
+    status: int | UnsetType | None = UNSET
+
+
+class CallSettled(CountedCall, kw_only=True):
+    """What a model call took.
+
+    Attributes:
+        cached_tokens: input tokens that the provider had cached.
+        status: `answered`, `failed`, `stopped`, or `unknown` if the process ended in the call, which counts in full then.
+        epoch: see `CallReserved`.
+        asked: when the call began, ISO 8601 in UTC, if nothing was reserved for it.
+        reserved: the entry of its reservation.
+        requested: the model that was asked first, if a fallback answered.
+        error: why it failed, if the provider was asked.
+        estimated: it was cut off, and the tokens are an estimate.
+    """
+
+    EVENTS = ("budget/settled",)
+    cached_tokens: int
+    status: str
+    epoch: int | UnsetType = UNSET
+    asked: str | UnsetType = UNSET
+    reserved: EntryId | UnsetType = UNSET
+    requested: str | UnsetType = UNSET
+    error: CallError | UnsetType = UNSET
+    estimated: bool | UnsetType = UNSET
 
 
 def budget_owner_text(texts: Texts, scope: str, name: str) -> str:
@@ -187,8 +211,7 @@ def budget_owner_text(texts: Texts, scope: str, name: str) -> str:
     return texts.say("whose_model", name=name)
 
 
-@dataclass(frozen=True, slots=True)
-class Currency:
+class Currency(Struct, frozen=True):
     """The currency of reports, and the price of a US dollar in it."""
 
     name: str = "USD"
@@ -210,11 +233,58 @@ def round_amount(amount: float) -> str:
     return f"{integer}.{decimals:0<2}"
 
 
+class BudgetUsage(Struct, frozen=True):
+    """The amount spent of a budget in a day or month.
+
+    Attributes:
+        scope: the kind of budget.
+        name: whose budget of that kind it is.
+        period: `2026-11-22` or `2026-11`.
+        measure: `cost` or `tokens`.
+        used: the amount spent.
+        most: the limit; None if there is none.
+    """
+
+    scope: str
+    name: str
+    period: str
+    measure: str
+    used: float
+    most: float | None = None
+
+    @property
+    def is_monthly(self) -> bool:
+        """True for a month, false for a day."""
+        return len(self.period) == 7
+
+    @property
+    def is_used_up(self) -> bool:
+        """True if nothing is left of the limit."""
+        return self.most is not None and self.used >= self.most
+
+
+class ReportsLimits(Protocol):
+    """What budgets tell of their limits. Amounts are in US dollars or tokens."""
+
+    @property
+    def currency(self) -> Currency:
+        """The currency of reports."""
+        ...
+
+    async def read_limits(self, scopes: Sequence[tuple[str, str]] | None = None) -> list[BudgetUsage]:
+        """Return the limits of these scopes, today's and this month's; None: of all that have spending."""
+        ...
+
+    def find_cost_limit(self, scope: str, name: str, period: str) -> float | None:
+        """Return the limit for a day or month, as in `TotalKey`; None if there is none."""
+        ...
+
+
 class SettlesCalls(Protocol):
     """Settles model calls.
 
     Attributes:
-        on_call_settled: called with each call that is over: its final usage, and how it ended.
+        on_call_settled: called with each call that is over.
     """
 
-    on_call_settled: Callable[[Reservation, str], None]
+    on_call_settled: Callable[[CallSettled], None]

@@ -13,9 +13,8 @@ from bubbot.features.budget.metering import BudgetMeter
 from bubbot.ports.middleware import CallNext, ModelCall
 from bubbot.ports.model import NANOS_PER_USD, ModelReply
 from bubbot.ports.turn import TurnResult
-from bubbot.ports.usage import RESERVED, SETTLED
 from bubbot.stores.sqlite.store import SqliteStore
-from tests.budgets import ANSWER, books_of, costing, facts, metering, opened, plan, read_books
+from tests.budgets import ANSWER, costing, facts, metering, opened, plan, read_books
 from tests.turns import WAIT, Bench, Options, running
 
 TURNS = 50
@@ -39,7 +38,7 @@ async def test_a_race_does_not_overspend(sqlite_store: SqliteStore, answered: in
     async def before() -> None:
         nonlocal at_once
         at_once = max(at_once, len(budget.open_reservations()))
-        held = [hold.cost_nanousd or 0 for hold in budget.open_reservations()]
+        held = [hold.nano or 0 for hold in budget.open_reservations()]
         spent = budget.spent("bot", "", budget.today()).cost_nanousd
         assert spent + sum(held) <= limit * NANOS_PER_USD + max(held)
         await asyncio.sleep(0)
@@ -52,10 +51,10 @@ async def test_a_race_does_not_overspend(sqlite_store: SqliteStore, answered: in
         assert len(refused) == TURNS - answered
         assert all(text.startswith("The budget of the whole bot for today is used up") for text in refused)
         assert at_once >= 1
-    settled, reserved = await facts(sqlite_store, SETTLED), await facts(sqlite_store, RESERVED)
+    settled, reserved = await facts(sqlite_store, "budget/settled"), await facts(sqlite_store, "budget/reserved")
     assert len(settled) == len(reserved) == answered
     assert sum(one["nano"] for one in settled) == limit * NANOS_PER_USD
-    assert (await read_books(sqlite_store)).spent == books_of(budget).spent
+    assert (await read_books(sqlite_store)).spent == budget.state.spent
 
 
 async def test_calls_that_take_all_that_was_reserved_go_over_by_one_of_them_at_most(sqlite_store: SqliteStore) -> None:
@@ -74,7 +73,7 @@ async def test_calls_that_take_all_that_was_reserved_go_over_by_one_of_them_at_m
     async with running(sqlite_store, model, options) as bench:
         results = await race(bench)
     calls = sum(result.status == "answered" for result in results)
-    settled = await facts(sqlite_store, SETTLED)
+    settled = await facts(sqlite_store, "budget/settled")
     spent = sum(one["input_tokens"] + one["output_tokens"] for one in settled)
     assert limit <= spent < limit + LARGE + ANSWER
     assert 1 < most <= calls < TURNS, "the calls really ran side by side"

@@ -37,7 +37,7 @@ from bubbot.features.search.feature import search_feature
 from bubbot.features.shell.settings import ShellSettings
 from bubbot.features.topics.feature import topics_feature
 from bubbot.features.topics.settings import TopicSettings
-from bubbot.features.usage.tools import usage_tool
+from bubbot.features.usage.feature import usage_feature
 from bubbot.features.web.settings import WebSettings
 from bubbot.features.why.feature import why_feature
 from bubbot.home import Home
@@ -153,7 +153,7 @@ def _tools() -> list[Tool]:
         *explain_feature(read_no_session, open_no_copy).tools,
         *replay_feature(unused, unused, unused).tools,
         *memory_tools(unused),
-        usage_tool(unused),
+        *usage_feature(unused).tools,
         *file_tools(0),
         *hand_tools(),
         *strategy_tools(),

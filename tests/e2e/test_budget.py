@@ -15,7 +15,7 @@ import pytest
 from bubbot.app.tapes import open_tapes
 from bubbot.errors import StoreUnavailable
 from bubbot.home import Home
-from bubbot.ports.usage import BUDGET_TAPE, RESERVED, SETTLED
+from bubbot.ports.usage import BUDGET_TAPE
 from bubbot.tape.query import TapeQuery
 from tests.e2e import bot, forked, inside
 from tests.e2e.daemon import WAIT, configured, running
@@ -52,14 +52,14 @@ async def test_a_process_that_is_killed_in_a_call_owes_it_and_the_next_one_settl
     )
     os.close(nothing)
     async with asyncio.timeout(WAIT):
-        while not (reserved := await on_tape(home, RESERVED)):  # noqa: ASYNC110 - another process writes it
+        while not (reserved := await on_tape(home, "budget/reserved")):  # noqa: ASYNC110 - another process writes it
             await asyncio.sleep(0.05)
         process.kill()
         await process.ended()
-    assert await on_tape(home, SETTLED) == []
+    assert await on_tape(home, "budget/settled") == []
     (home / "script.json").write_text(json.dumps({"default": [{"text": "here"}]}))
     assert await asyncio.to_thread(inside.said, home, "again", session="other") == ["here"]
-    first, *_ = settled = await on_tape(home, SETTLED)
+    first, *_ = settled = await on_tape(home, "budget/settled")
     took = ("call", "model", "input_tokens", "output_tokens", "nano", "day", "user", "turn")
     assert {name: first[name] for name in took} == {name: reserved[0][name] for name in took}
     assert (first["status"], first["estimated"], first["reserved"]) == ("unknown", True, 1)

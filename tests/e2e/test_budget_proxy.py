@@ -13,7 +13,6 @@ from bubbot.features.budget.budget import Budget
 from bubbot.features.budget.limits import budget_limits
 from bubbot.features.budget.settings import BudgetSettings
 from bubbot.ports.model import NANOS_PER_USD, Model, ModelOptions
-from bubbot.ports.usage import SETTLED
 from bubbot.stores.sqlite.store import SqliteStore
 from tests.budgets import facts, metering, opened
 from tests.e2e.anthropic_server import AnthropicServer, says, text, thinks
@@ -56,7 +55,7 @@ async def test_many_turns_at_once_overspend_by_one_call_at_most(sqlite_store: Sq
             async with asyncio.timeout(3 * WAIT):
                 results = [await one for one in futures]
         await budget.wait_written()
-        costs = [one["nano"] / NANOS_PER_USD for one in await facts(sqlite_store, SETTLED)]
+        costs = [one["nano"] / NANOS_PER_USD for one in await facts(sqlite_store, "budget/settled")]
         answered = [one for one in results if one.status == "answered"]
         assert len(server.requests) == len(answered) == len(costs)
         assert LIMIT <= sum(costs) < LIMIT + max(costs)
@@ -76,7 +75,7 @@ async def test_a_call_that_is_stopped_in_the_middle_costs_something(sqlite_store
                     await asyncio.sleep(0)
                 assert (await future).status == "stopped"
         await budget.wait_written()
-        (settled,) = await facts(sqlite_store, SETTLED)
+        (settled,) = await facts(sqlite_store, "budget/settled")
         assert (settled["status"], settled["estimated"]) == ("stopped", True)
         assert settled["nano"] > 0
 
@@ -90,7 +89,7 @@ async def test_a_call_that_breaks_off_before_its_first_word_costs_something(
         async with running(sqlite_store, model, Options(features=[metering(budget)])) as bench:
             assert (await bench.say("hello")).status == "failed"
         await budget.wait_written()
-        (settled,) = await facts(sqlite_store, SETTLED)
+        (settled,) = await facts(sqlite_store, "budget/settled")
         assert (settled["status"], settled["estimated"]) == ("failed", True)
         assert settled["input_tokens"] > 0
         assert settled["output_tokens"] > 0

@@ -80,9 +80,10 @@ async def test_each_state_from_its_checkpoint_is_that_from_the_beginning(home: P
             for name in filter(projection.reads, tapes):
                 entries = (await store.fetch([TapeQuery(name)]))[0]
                 checkpoint = [entry for entry in entries if entry.name == projection.checkpoint_name][-1]
-                saved, cited = checkpoint.data["state"], set(projection.cited_ids(checkpoint.data["state"]))
-                decoded = projection.decode(saved, [entry for entry in entries if entry.id in cited])
-                assert encode(projection.encode(decoded)) == encode(saved), f"{projection.name} {name}"
+                if checkpoint.data["version"] == projection.version:
+                    saved, cited = checkpoint.data["state"], set(projection.cited_ids(checkpoint.data["state"]))
+                    decoded = projection.decode(saved, [entry for entry in entries if entry.id in cited])
+                    assert encode(projection.encode(decoded)) == encode(saved), f"{projection.name} {name}"
                 tape = TapeService(store, name, now=SteppingClock(), new_id=CountingIds())
                 loaded = await read_projection(projection, tape)
                 facts = [entry for entry in entries if projection.selects(entry)]

@@ -17,9 +17,9 @@ from bubbot.features.budget.budget import Budget, MeteredCall
 from bubbot.features.budget.state import BUDGET_PROJECTION, BudgetState
 from bubbot.features.usage.reporter import UsageReporter
 from bubbot.ports.model import ModelPrice, ModelReply, Usage
-from bubbot.ports.usage import BUDGET_TAPE, RESERVED, SETTLED, BudgetSubject, SpentTotal, TotalKey
+from bubbot.ports.usage import BUDGET_TAPE, BudgetSubject, SpentTotal, TotalKey
 from bubbot.stores.inmemory import InMemoryStore
-from tests.budgets import books_of, budget_tape, facts, opened, pages_of, plan, read_books
+from tests.budgets import budget_tape, facts, opened, pages_of, plan, read_books
 from tests.doubles import SteppingClock
 
 LIMIT = 400
@@ -87,7 +87,9 @@ class World:
             return
         made, call = self.calls.pop(place % len(self.calls))
         if not failed:
-            call.reply = ModelReply("x", usage=Usage(min(tokens, call.reservation.input), min(tokens, 10)), model="m")
+            call.reply = ModelReply(
+                "x", usage=Usage(min(tokens, call.reservation.input_tokens), min(tokens, 10)), model="m"
+            )
             await made.__aexit__(None, None, None)
             return
         call.output_estimate = tokens % 3
@@ -118,9 +120,13 @@ async def _story(steps: list[tuple[Any, Any, Any]], shards: int) -> None:
     await _check(world)
     await world.begin_life()  # what was open is settled
     await _check(world)
-    settled = await facts(world.store, SETTLED)
-    assert Counter(one["call"] for one in settled) == Counter(one["call"] for one in await facts(world.store, RESERVED))
-    largest = max((one["input_tokens"] + one["output_tokens"] for one in await facts(world.store, RESERVED)), default=0)
+    settled = await facts(world.store, "budget/settled")
+    assert Counter(one["call"] for one in settled) == Counter(
+        one["call"] for one in await facts(world.store, "budget/reserved")
+    )
+    largest = max(
+        (one["input_tokens"] + one["output_tokens"] for one in await facts(world.store, "budget/reserved")), default=0
+    )
     for key, total in added_up(settled).items():
         if key.scope == "bot" and len(key.period) == 10:
             assert total.tokens < LIMIT + largest
@@ -129,18 +135,19 @@ async def _story(steps: list[tuple[Any, Any, Any]], shards: int) -> None:
 async def _check(world: World) -> None:
     """What the process knows, what a start reads, what all facts say, and what people are shown: all the same."""
     await world.budget.wait_written()
-    settled = await facts(world.store, SETTLED)
+    settled = await facts(world.store, "budget/settled")
     truth, pages = added_up(settled), await pages_of(world.store)
     scratch = BUDGET_PROJECTION.combine_states(
         [BudgetState().apply([entry for entry in page if BUDGET_PROJECTION.selects(entry)]) for page in pages]
     )
-    for books in (books_of(world.budget), await read_books(world.store), scratch):
-        assert {key: truth[key] for key in books.spent} == books.spent
+    for books in (world.budget.state, await read_books(world.store), scratch):
+        totals = dict(books.totals())
+        assert {key: truth[key] for key in totals} == totals
         today = world.budget.today()
         current = {key: total for key, total in truth.items() if key.period in (today, today[:7])}
-        assert current.items() <= books.spent.items()
-        assert {call: hold.entry for call, hold in books.open.items()} == {
-            call.reservation.call: call.reservation.entry for _, call in world.calls
+        assert current.items() <= totals.items()
+        assert {cited.fact.call: cited.id for cited in books.open} == {
+            call.reservation.call: call.entry for _, call in world.calls
         }
         assert books.failing == world.budget.failing_models()
     shown = await UsageReporter(budget_tape(world.store), world.clock, UTC).read_spending("all")
@@ -152,7 +159,7 @@ async def _check(world: World) -> None:
     for by in ("chat", "user", "model", "day"):
         assert sum(one.cost_nanousd for one in shown.by[by].values()) == shown.total.cost_nanousd
     cited = {
-        tape: [entry.payload["data"]["reserved"] for entry in page if entry.name == SETTLED]
+        tape: [entry.payload["data"]["reserved"] for entry in page if entry.name == "budget/settled"]
         for tape, page in zip(budget_tape(world.store).shards_of(BUDGET_TAPE), pages, strict=True)
     }
     assert {tape: list(ids) for tape, ids in shown.total.reservations.items()} == {
@@ -179,7 +186,7 @@ def test_the_order_in_which_calls_end_changes_no_total(order: list[int]) -> None
             await made[number].__aexit__(None, None, None)
         return await read_books(store)
 
-    assert asyncio.run(story()).spent[TotalKey("bot", "", "2026-11-21")] == SpentTotal(
+    assert asyncio.run(story()).find_spent(TotalKey("bot", "", "2026-11-21")) == SpentTotal(
         8, 4 * 28, sum(n * 100 + 3 * n * 300 for n in range(8))
     )
 

@@ -15,7 +15,7 @@ ACTION = re.compile(r"[a-z_]+(\.[a-z_]+)*")
 LOGS = re.compile(rf"\.({'|'.join(sorted(LEVELS))})\(")
 PASSED_ON = {
     "bubbot/features/access/service.py: event.replace('/', '.')",  # access.audit_granted and its kin
-    "bubbot/features/budget/budget.py: fact.name",  # the name of the event: budget/warned, budget/unpriced, budget/outage
+    "bubbot/features/budget/budget.py: name",  # the name of the event: budget/warned, budget/unpriced, budget/outage
 }
 """Actions that are values: where, and which."""
 

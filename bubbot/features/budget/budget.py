@@ -9,21 +9,21 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import field, replace
+from dataclasses import field
 from datetime import datetime, timedelta, tzinfo
 from functools import partial
 from typing import Any, Protocol
 
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from bubbot.concurrency import uninterrupted
 from bubbot.errors import BubbotError, BudgetExceeded, ModelError, ModelOverflow, ModelQuarantined, StoreError
-from bubbot.features.budget.outages import explain_outage, needs_operator
+from bubbot.features.budget.facts import BudgetWarned, ModelOutageReported, ModelUnpriced
+from bubbot.features.budget.outages import ModelOutage, explain_outage, needs_operator
 from bubbot.features.budget.state import (
     BUDGET_PROJECTION,
-    OUTAGE,
-    UNPRICED,
-    WARNED,
     BudgetState,
-    BudgetWarning,
-    CallError,
     combine_answered,
     combine_failing,
     renewal_day,
@@ -33,19 +33,21 @@ from bubbot.ports.usage import (
     BOT_SCOPE,
     CHAT_SCOPE,
     COST,
-    RESERVED,
-    SETTLED,
     TOKENS,
     ZERO_SPENT,
     BudgetSubject,
-    FailingModel,
-    Reservation,
+    BudgetUsage,
+    CallError,
+    CallReserved,
+    CallSettled,
+    CountedCall,
     SpentTotal,
     TotalKey,
     budget_owner_text,
 )
 from bubbot.records import dataclass
-from bubbot.tape.entry import TapeEntry, event, timestamp
+from bubbot.tape.entry import TapeEntry, timestamp
+from bubbot.tape.fact import Current, Fact, models_of
 from bubbot.tape.handle import Clock
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.service import NewId, TapeService
@@ -54,6 +56,7 @@ from bubbot.texts import Texts
 
 log = logging.getLogger(__name__)
 
+BUDGET_FACTS = models_of(*BudgetState.FACTS)
 EACH_KEY = "each"
 """The name of a limit for everybody without their own."""
 OUTAGE_NOTICE_INTERVAL = timedelta(hours=1)
@@ -62,8 +65,7 @@ NOTICE_INTERVAL = timedelta(minutes=10)
 """The shortest time between two notices to one person that a budget is used up."""
 
 
-@dataclass(frozen=True, slots=True)
-class SpendingLimit:
+class SpendingLimit(Struct, frozen=True):
     """Limits for a day and a month, in US dollars and in tokens; None: unlimited."""
 
     day: float | None = None
@@ -128,6 +130,15 @@ class BudgetLimits:
         limit = self.find_limit(scope, name)
         return limit.limit_for(period, COST) if limit else None
 
+    def list_usages(self, key: TotalKey, spent: SpentTotal) -> tuple[BudgetUsage, BudgetUsage]:
+        """Return what was spent of the limits of a total, in US dollars and in tokens."""
+        limit = self.find_limit(key.scope, key.name)
+        most = {measure: limit.limit_for(key.period, measure) if limit else None for measure in (COST, TOKENS)}
+        return (
+            BudgetUsage(*key, COST, spent.cost_nanousd / NANOS_PER_USD, most[COST]),
+            BudgetUsage(*key, TOKENS, float(spent.tokens), most[TOKENS]),
+        )
+
 
 class NotifyOwner(Protocol):
     """A function that notifies the owner and records the fact of it."""
@@ -140,17 +151,13 @@ class NotifyOwner(Protocol):
         ...
 
 
-async def notify_nobody(key: str, write: Callable[[Texts], str], fact: TapeEntry) -> bool:
-    """Return False: this bot's owner has no chat."""
-    return False
-
-
 @dataclass
 class MeteredCall:
     """One model call: a block that settles it when it ends. The caller records its outcome, as far as that is known.
 
     Attributes:
-        reservation: what is reserved for it; if nothing limits the call, nothing but its id, subject, model and day.
+        reservation: what is reserved for it; if nothing limits the call, no tokens.
+        entry: the reservation on the tape; 0 if there is none.
         settle: counts the call once it is over.
         count_input: returns the tokens of the request.
         started_at: when the call began, if no reservation on the tape has the time.
@@ -158,11 +165,12 @@ class MeteredCall:
         reply: the model's reply; None if it did not finish.
         status: `answered`, `failed`, `stopped` or `unknown`.
         cost_nanousd: what the call cost, once it is over; None if nobody knows the price.
-        error: why the call failed, if the provider was asked.
+        error_kind: why the call failed, if the provider was asked.
+        error_status: the HTTP status that the provider sent.
         lease: that of the session whose turn calls; None for a call outside of turns.
     """
 
-    reservation: Reservation
+    reservation: CallReserved
     settle: Callable[[MeteredCall], None]
     count_input: Callable[[], int]
     started_at: str = ""
@@ -170,8 +178,10 @@ class MeteredCall:
     reply: ModelReply | None = None
     status: str = "failed"
     cost_nanousd: int | None = None
-    error: CallError | None = None
+    error_kind: str = ""
+    error_status: int | None = None
     lease: Lease | None = None
+    entry: int = 0
 
     def __enter__(self) -> MeteredCall:
         return self
@@ -187,12 +197,17 @@ class MeteredCall:
         elif isinstance(error, ModelError):
             self.output_estimate = max(self.output_estimate, error.heard)
             # A request that is too long says nothing about the model, and neither does a quarantine of this home.
-            is_fault = not isinstance(error, ModelOverflow | ModelQuarantined)
-            self.error = CallError(error.kind, error.status) if is_fault else None
+            if not isinstance(error, ModelOverflow | ModelQuarantined):
+                self.error_kind, self.error_status = error.kind, error.status
         elif isinstance(error, Exception):
-            self.status, self.error = "stopped", CallError("internal")
+            self.status, self.error_kind = "stopped", "internal"
         else:
             self.status = "stopped"
+
+    @property
+    def answering_model(self) -> str:
+        """The model that answered, or that was asked."""
+        return self.reply.model if self.reply and self.reply.model else self.reservation.model
 
     def usage(self) -> tuple[Usage, bool]:
         """Return the tokens, and whether they are an estimate.
@@ -223,12 +238,12 @@ class Budget:
         new_id: NewId,
         zone: tzinfo,
         texts: Texts | None = None,
-        notify_owner: NotifyOwner = notify_nobody,
+        notify_owner: NotifyOwner | None = None,
         projections: ProjectionRunner | None = None,
     ) -> None:
         self.limits = limits or BudgetLimits()
-        self.on_call_settled: Callable[[Reservation, str], None] = lambda _hold, _status: None
-        """Called with each call that is over: its final usage, and how it ended."""
+        self.on_call_settled: Callable[[CallSettled], None] = lambda _settled: None
+        """Called with each call that is over."""
         self._tape = tape
         self._now = now
         self._new_id = new_id
@@ -239,12 +254,12 @@ class Budget:
         self._projected = [
             self._projections.project(BUDGET_PROJECTION, shard, self._forget_written) for shard in tape.shards()
         ]
-        self._open: dict[str, Reservation] = {}
+        self._open: dict[str, CallReserved] = {}
         self._unlimited: dict[str, MeteredCall] = {}
         """The calls in progress that began while nothing was limited."""
-        self._unwritten: dict[str, Reservation] = {}
-        self._warned: set[BudgetWarning | str] = set()
-        self._reporting: set[str] = set()
+        self._unwritten: dict[str, CallSettled] = {}
+        self._telling: set[tuple[type[Fact], object]] = set()
+        """What the owner is being told, by the class and subject of the fact."""
         self._call_ended = asyncio.Event()
         self._writing: set[asyncio.Task[None]] = set()
         self._refused_at: dict[tuple[str, str], datetime] = {}
@@ -258,12 +273,17 @@ class Budget:
         """Return what was settled for a scope and name in a day or month that is not over."""
         return self._spent(TotalKey(scope, name, period))
 
+    @property
+    def state(self) -> BudgetState:
+        """The state on the tape and its shards, added up."""
+        return BUDGET_PROJECTION.combine_states(self._states)
+
     def totals(self) -> Mapping[TotalKey, SpentTotal]:
         """Return what was settled in the days and months that are not over."""
         unwritten = {key: self._spent(key) for took in self._unwritten.values() for key in took.totals()}
-        return {**BUDGET_PROJECTION.combine_states(self._states).spent, **unwritten}
+        return {**dict(self.state.totals()), **unwritten}
 
-    def failing_models(self) -> Mapping[str, FailingModel]:
+    def failing_models(self) -> Mapping[str, ModelOutage]:
         """Return the models whose newest calls failed, by name."""
         return combine_failing(self._states)
 
@@ -271,7 +291,7 @@ class Budget:
         """Return when each model last answered, ISO 8601, by name."""
         return combine_answered(self._states)
 
-    def open_reservations(self) -> tuple[Reservation, ...]:
+    def open_reservations(self) -> tuple[CallReserved, ...]:
         """Return the reservations of calls in progress."""
         return tuple(self._open.values())
 
@@ -285,15 +305,20 @@ class Budget:
         Those count as spent in full, since nobody knows better.
         """
         unsettled = [
-            MeteredCall(hold, self._settle, partial(int, hold.input), output_estimate=hold.output, status="unknown")
+            MeteredCall(
+                cited.fact,
+                self._settle,
+                partial(int, cited.fact.input_tokens),
+                output_estimate=cited.fact.output_tokens,
+                status="unknown",
+                entry=cited.id,
+            )
             for projected in self._projected
-            for hold in (await projected.load()).open.values()
+            for cited in (await projected.load()).open
         ]
         for call in unsettled:
-            session = call.reservation.subject.session
-            await self._append(
-                self._settlement(call)[1], session
-            )  # the next call notifies the owner: no channel runs yet
+            settled = self._settlement(call)  # the next call notifies the owner: no channel runs yet
+            await self._append(_entry_of(settled), settled.session)
         if unsettled:
             log.warning("interrupted model calls count in full: %d", len(unsettled), extra={"action": "budget.cut"})
         return len(unsettled)
@@ -313,7 +338,7 @@ class Budget:
         self, subject: BudgetSubject, model: str, count_input: Callable[[], int], *, lease: Lease | None = None
     ) -> MeteredCall:
         """Begin a call while nothing is limited: it is counted when its block ends. See `metered_call`."""
-        hold = Reservation(self._new_id(), subject, model, self.today(), 0, 0, None)
+        hold = self._reservation(subject, model, lease)
         call = MeteredCall(hold, self._settle, count_input, timestamp(self._now()), lease=lease)
         self._unlimited[hold.call] = call
         return call
@@ -344,9 +369,7 @@ class Budget:
     def is_used_up(self, scope: str, name: str) -> bool:
         """Return true if a budget leaves no room for a call now."""
         day = self.today()
-        return any(
-            self._exhausted_measure(TotalKey(scope, name, period), ZERO_SPENT) is not None for period in (day, day[:7])
-        )
+        return any(self._is_exhausted(TotalKey(scope, name, period), ZERO_SPENT) for period in (day, day[:7]))
 
     async def reserve(
         self, subject: BudgetSubject, model: str, input_tokens: int, lease: Lease | None = None
@@ -367,7 +390,7 @@ class Budget:
         """
         while True:
             self._call_ended.clear()
-            hold = self._estimate(Reservation(self._new_id(), subject, model, self.today(), 0, 0, None), input_tokens)
+            hold = self._estimate(self._reservation(subject, model, lease), input_tokens)
             limited = self._limited_totals(hold)
             if not limited or not self._must_wait(hold, limited):
                 break
@@ -377,71 +400,77 @@ class Budget:
         if not limited:
             call.started_at = timestamp(self._now())
             return call
-        fact = event(RESERVED, hold.as_json() | _epoch(lease), key=f"reserved:{hold.call}")
-        writing = asyncio.ensure_future(self._append(fact, subject.session, lease))
         try:
-            stored = await asyncio.shield(writing)
+            await self._write_reservation(call)
         except BaseException:
-            await asyncio.wait([writing])
-            if not writing.cancelled() and writing.exception() is None:
-                # The reservation is on the tape, and the call will not be made.
-                call.reservation = replace(hold, entry=writing.result().id)
+            if call.entry:  # it is on the tape, and the call will not be made
                 self._settle(call)
             else:
-                self._release(hold)
+                self._release(hold.call)
             raise
-        self._open[hold.call] = call.reservation = replace(hold, entry=stored.id)
         return call
 
-    def _estimate(self, hold: Reservation, input_tokens: int) -> Reservation:
+    @uninterrupted
+    async def _write_reservation(self, call: MeteredCall) -> None:
+        hold = call.reservation
+        call.entry = (await self._append(hold.to_entry(key=f"reserved:{hold.call}"), hold.session, call.lease)).id
+
+    def _reservation(self, subject: BudgetSubject, model: str, lease: Lease | None) -> CallReserved:
+        """Return a reservation of no tokens."""
+        return CallReserved(
+            call=self._new_id(),
+            session=subject.session,
+            turn=subject.turn,
+            user=subject.user,
+            job=subject.job or UNSET,
+            model=model,
+            day=self.today(),
+            input_tokens=0,
+            output_tokens=0,
+            nano=None,
+            epoch=lease.epoch if lease else UNSET,
+        )
+
+    def _estimate(self, hold: CallReserved, input_tokens: int) -> CallReserved:
         """Return a reservation of what a call may use at most."""
         output = max([self.limits.reserved_output_tokens(name) for name in self.limits.answering_models(hold.model)])
         cost = self.limits.max_cost(hold.model, Usage(input_tokens, output))
-        return replace(hold, input=input_tokens, output=output, cost_nanousd=cost)
+        return replace(hold, input_tokens=input_tokens, output_tokens=output, nano=cost)
 
-    def _limited_totals(self, hold: Reservation) -> list[TotalKey]:
+    def _limited_totals(self, hold: CountedCall) -> list[TotalKey]:
         """Return the totals of a call that have a limit."""
         if not self.limits.limits:
             return []
         scopes = [scope for scope in hold.scopes() if self.limits.find_limit(*scope) is not None]
         return [TotalKey(*scope, period) for scope in scopes for period in (hold.day, hold.day[:7])]
 
-    def _must_wait(self, hold: Reservation, keys: Sequence[TotalKey]) -> bool:
+    def _must_wait(self, hold: CallReserved, keys: Sequence[TotalKey]) -> bool:
         """Return true if calls in progress hold all that is left of these totals.
 
         Raises:
             BudgetExceeded: one of the totals is spent.
         """
-        spent = [key for key in keys if self._exhausted_measure(key, ZERO_SPENT) is not None]
+        spent = [key for key in keys if self._is_exhausted(key, ZERO_SPENT)]
         if spent:  # the latest renewal: a person refused for the day should not find the month used up tomorrow
-            raise self._refusal(max(spent, key=lambda key: renewal_day(key.period)), hold.subject)
-        return any(self._exhausted_measure(key, self._held(key)) is not None for key in keys)
+            raise self._refusal(max(spent, key=lambda key: renewal_day(key.period)), hold.payer)
+        return any(self._is_exhausted(key, self._held(key)) for key in keys)
 
     def _spent(self, key: TotalKey) -> SpentTotal:
         """Return what is settled of a total, on the tape or on its way there."""
         total = ZERO_SPENT
         for projected in self._projected:
-            total = total.add(projected.state.spent.get(key, ZERO_SPENT))
+            total = total.add(projected.state.find_spent(key))
         return _add_calls(total, self._unwritten.values(), key)
 
     def _held(self, key: TotalKey) -> SpentTotal:
         """Return what calls in progress hold of a total."""
         return _add_calls(ZERO_SPENT, self._open.values(), key)
 
-    def _exhausted_measure(self, key: TotalKey, held: SpentTotal) -> str | None:
-        """Return the measure by which a total, with what is held of it, has reached its limit; None if by none."""
-        limit = self.limits.find_limit(key.scope, key.name)
-        if limit is None:  # before the sum, which takes longer the more calls are under way
-            return None
-        spent = self._spent(key)
-        for measure, used in (
-            (COST, (spent.cost_nanousd + held.cost_nanousd) / NANOS_PER_USD),
-            (TOKENS, spent.tokens + held.tokens),
-        ):
-            maximum = limit.limit_for(key.period, measure)
-            if maximum is not None and used >= maximum:
-                return measure
-        return None
+    def _is_exhausted(self, key: TotalKey, held: SpentTotal) -> bool:
+        """Return true if a total, with what is held of it, has reached its limit."""
+        if self.limits.find_limit(key.scope, key.name) is None:  # before the sum, which takes longer with many calls
+            return False
+        return any(usage.is_used_up for usage in self.limits.list_usages(key, self._spent(key).add(held)))
 
     def _refusal(self, key: TotalKey, payer: BudgetSubject) -> BudgetExceeded:
         now, person = self._now(), (payer.session, payer.user)
@@ -460,52 +489,61 @@ class Budget:
 
     def _settle(self, call: MeteredCall) -> None:
         """Count at once what the call took, and start writing the fact of it."""
-        took, fact = self._settlement(call)
-        call.cost_nanousd = took.cost_nanousd
-        self._unwritten[took.call] = took
-        self._release(took)
-        self.on_call_settled(took, call.status)
-        tape = self._tape.shard(took.subject.session)
+        settled = self._settlement(call)
+        call.cost_nanousd = settled.nano
+        self._unwritten[settled.call] = settled
+        self._release(settled.call)
+        self.on_call_settled(settled)
+        tape = self._tape.shard(settled.session)
         try:
-            queued = tape.append_deferred([fact], lease=call.lease)  # before anything that the caller writes next
+            queued = tape.append_deferred([_entry_of(settled)], lease=call.lease)  # before what the caller writes next
         except BubbotError as error:
             _log_unwritten(error)
             return
-        writing = asyncio.ensure_future(self._follow_up(took, tape, queued, has_failed=call.error is not None))
+        writing = asyncio.ensure_future(self._follow_up(settled, tape, queued))
         self._writing.add(writing)
         writing.add_done_callback(self._writing.discard)
 
-    def _settlement(self, call: MeteredCall) -> tuple[Reservation, TapeEntry]:
-        """Return what the call took, and the fact of it."""
-        usage, estimated = call.usage()
-        hold, nano = call.reservation, self._cost(call, usage)
-        answered = call.reply.model if call.reply and call.reply.model else hold.model
-        tokens = usage.input_tokens, usage.output_tokens
-        took = Reservation(hold.call, hold.subject, answered, hold.day, *tokens, nano, hold.entry)
-        data = took.as_json() | {"cached_tokens": usage.cached_tokens, "status": call.status} | _epoch(call.lease)
-        data |= {"asked": call.started_at} if call.started_at else {"reserved": hold.entry}
-        data |= {"requested": hold.model} if answered != hold.model else {}
-        if call.error is not None:
-            error = {"kind": call.error.kind, "at": timestamp(self._now())}
-            data["error"] = error | ({} if call.error.status is None else {"status": call.error.status})
-        data |= {"estimated": True} if estimated else {}
-        return took, event(SETTLED, data, key=f"settled:{hold.call}")
+    def _settlement(self, call: MeteredCall) -> CallSettled:
+        """Return what the call took."""
+        usage, is_estimated = call.usage()
+        hold, model = call.reservation, call.answering_model
+        error = CallError(
+            kind=call.error_kind,
+            at=timestamp(self._now()),
+            status=UNSET if call.error_status is None else call.error_status,
+        )
+        return CallSettled(
+            call=hold.call,
+            session=hold.session,
+            turn=hold.turn,
+            user=hold.user,
+            job=hold.job,
+            model=model,
+            day=hold.day,
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            nano=self._cost(call, usage),
+            cached_tokens=usage.cached_tokens,
+            status=call.status,
+            epoch=call.lease.epoch if call.lease else UNSET,
+            asked=call.started_at or UNSET,
+            reserved=UNSET if call.started_at else call.entry,
+            requested=hold.model if model != hold.model else UNSET,
+            error=error if call.error_kind else UNSET,
+            estimated=is_estimated or UNSET,
+        )
 
     async def _follow_up(
-        self,
-        took: Reservation,
-        tape: TapeService,
-        queued: Awaitable[Sequence[Sequence[TapeEntry]]],
-        *,
-        has_failed: bool,
+        self, settled: CallSettled, tape: TapeService, queued: Awaitable[Sequence[Sequence[TapeEntry]]]
     ) -> None:
-        """Once it is written what a call took, notify the owner if that brings a budget near its limit."""
+        """Notify the owner if a call brings a budget near its limit, once the fact of it is written."""
         try:
             await self._follow(tape, (await queued)[0])
             if self.limits.limits:
-                await self._send_warnings(took)
-            if has_failed:
-                await self._report_outage(took.model)
+                await self._send_warnings(settled)
+            if settled.error is not UNSET:
+                await self._report_outage(settled.model)
             await self._projections.write_checkpoints(tape.name)
         except BubbotError as error:
             _log_unwritten(error)
@@ -519,63 +557,54 @@ class Budget:
         if usage == Usage():
             return 0
         if call.status == "unknown":
-            return call.reservation.cost_nanousd
-        model = call.reply.model if call.reply and call.reply.model else call.reservation.model
+            return call.reservation.nano
+        model = call.answering_model
         decided = self.limits.configured_price(model)
         if usage.cost is not None and (decided is None or not (usage.input_tokens or usage.output_tokens)):
             return round(usage.cost * NANOS_PER_USD)
         price = decided or self.limits.listed_price(model)
         return price.cost_nanousd(usage) if price else None
 
-    def _release(self, hold: Reservation) -> None:
-        self._unlimited.pop(hold.call, None)
-        self._open.pop(hold.call, None)
+    def _release(self, call: str) -> None:
+        self._unlimited.pop(call, None)
+        self._open.pop(call, None)
         self._call_ended.set()
 
-    async def _append(self, fact: TapeEntry, session: str = "", lease: Lease | None = None) -> TapeEntry:
+    async def _append(self, entry: TapeEntry, session: str = "", lease: Lease | None = None) -> TapeEntry:
         tape = self._tape.shard(session)
-        stored = await tape.append([fact], if_absent=True, lease=lease)
+        stored = await tape.append([entry], if_absent=True, lease=lease)
         await self._follow(tape, stored)
         return stored[0]
 
     async def _follow(self, tape: TapeService, stored: Sequence[TapeEntry]) -> None:
         await self._projections.follow({tape.name: stored})
 
-    def _forget_written(self, facts: Sequence[TapeEntry]) -> None:
+    def _forget_written(self, entries: Sequence[TapeEntry]) -> None:
         """Drop what is known of these facts apart from the tape: its state counts them from now on."""
-        for fact in facts:
-            data = fact.data
-            if fact.name == SETTLED:
-                self._unwritten.pop(data["call"], None)
-            elif fact.name == WARNED:
-                self._warned.discard(
-                    BudgetWarning(TotalKey(data["scope"], data["name"], data["period"]), data["measure"])
-                )
-            elif fact.name == UNPRICED:
-                self._warned.discard(data["model"])
-            elif fact.name == OUTAGE:
-                self._reporting.discard(data["model"])
+        for entry in entries:
+            if entry.erased:
+                continue
+            kind = BUDGET_FACTS[entry.name or ""]
+            if kind is CallSettled:
+                self._unwritten.pop(entry.data["call"], None)
+            elif kind is not CallReserved:
+                self._telling.discard((kind, kind.of(entry).subject))
 
-    async def _send_warnings(self, hold: Reservation) -> None:
+    async def _send_warnings(self, call: CallSettled) -> None:
         """Warn once for each budget and period, and for each model without a price that a budget should count."""
-        limited = self._limited_totals(hold)
+        limited = self._limited_totals(call)
         if not limited:
             return
         about_all = self._states[0]
         for key in limited:
             for measure, share in self._shares(key):
-                warning = BudgetWarning(key, measure)
-                if warning not in about_all.warned and warning not in self._warned:
-                    self._warned.add(warning)  # before the first await: other calls settle meanwhile
-                    data = {**key._asdict(), "measure": measure, "percent": share}
-                    fact = event(WARNED, data, key=f"warned:{self._new_id()}")
-                    await self._warn(fact, partial(_warning_text, key=key, share=share))
+                warning = BudgetWarned(*key, measure, share)
+                await self._tell(warning, about_all.warned, partial(_warning_text, key=key, share=share))
         limits = [self.limits.find_limit(key.scope, key.name) for key in limited]
         priced = any(limit is not None and (limit.day is not None or limit.month is not None) for limit in limits)
-        if hold.cost_nanousd is None and priced and hold.model not in about_all.unpriced | self._warned:
-            self._warned.add(hold.model)
-            fact = event(UNPRICED, {"model": hold.model}, key=f"unpriced:{self._new_id()}")
-            await self._warn(fact, lambda texts: texts.say("budget_unpriced", model=hold.model))
+        if call.nano is None and priced:
+            unpriced = ModelUnpriced(call.model)
+            await self._tell(unpriced, about_all.unpriced, lambda texts: texts.say("budget_unpriced", model=call.model))
 
     async def _report_outage(self, model: str) -> None:
         """Tell the owner once of each outage that only an operator can end: others may be the ones who meet it.
@@ -585,32 +614,40 @@ class Budget:
         failing = self.failing_models().get(model)
         if failing is None or not needs_operator(failing) or failing.newest == failing.since:
             return
-        since, told = self._states[0].reported.get(model, ("", ""))
-        if since == failing.since or told > timestamp(self._now() - OUTAGE_NOTICE_INTERVAL):
+        reported = self._states[0].reported.find(model)
+        if reported is not None and (
+            reported.fact.since == failing.since or reported.date > timestamp(self._now() - OUTAGE_NOTICE_INTERVAL)
+        ):
             return
-        key = f"outage:{model}:{failing.since}"
-        if model not in self._reporting:
-            self._reporting.add(model)  # before the first await, as above
-            fact = event(OUTAGE, {"model": model, "since": failing.since}, key=key)
-            await self._warn(
-                fact, lambda texts: texts.say("model_outage", model=model, why=explain_outage(texts, failing))
-            )
+        await self._tell(
+            ModelOutageReported(model, failing.since),
+            Current(),
+            lambda texts: texts.say("model_outage", model=model, why=explain_outage(texts, failing)),
+            key=f"outage:{model}:{failing.since}",
+        )
 
     def _shares(self, key: TotalKey) -> list[tuple[str, int]]:
         """Return the measures by which a total is near its limit, with the share in percent."""
-        limit = self.limits.find_limit(key.scope, key.name)
-        if limit is None:
-            return []
-        spent = self._spent(key)
-        used = {COST: spent.cost_nanousd / NANOS_PER_USD, TOKENS: float(spent.tokens)}
-        maxima = {measure: limit.limit_for(key.period, measure) for measure in used}
-        shares = {measure: used[measure] / maximum for measure, maximum in maxima.items() if maximum}
+        usages = self.limits.list_usages(key, self._spent(key))
+        shares = {usage.measure: usage.used / usage.most for usage in usages if usage.most}
         return [(measure, int(share * 100)) for measure, share in shares.items() if share >= self.limits.warn_at]
 
-    async def _warn(self, fact: TapeEntry, write: Callable[[Texts], str]) -> None:
-        log.warning("%s", write(self._texts), extra={"action": fact.name})
-        if not await self._notify_owner(fact.key or "", write, fact):
-            await self._append(fact)
+    async def _tell(self, fact: Fact, told: Current[Any], write: Callable[[Texts], str], *, key: str = "") -> None:
+        """Tell the owner, once for each subject that is not among those told."""
+        mark = type(fact), fact.subject
+        if fact.subject in told or mark in self._telling:
+            return
+        self._telling.add(mark)  # before the first await: other calls settle meanwhile
+        name = fact.EVENTS[0]
+        key = key or f"{name.removeprefix('budget/')}:{self._new_id()}"
+        entry = fact.to_entry(key=key)
+        log.warning("%s", write(self._texts), extra={"action": name})
+        if self._notify_owner is None or not await self._notify_owner(key, write, entry):
+            await self._append(entry)
+
+
+def _entry_of(settled: CallSettled) -> TapeEntry:
+    return settled.to_entry(key=f"settled:{settled.call}")
 
 
 def _warning_text(texts: Texts, *, key: TotalKey, share: int) -> str:
@@ -618,15 +655,11 @@ def _warning_text(texts: Texts, *, key: TotalKey, share: int) -> str:
     return texts.say("budget_near", whose=whose, period=key.period, percent=share)
 
 
-def _epoch(lease: Lease | None) -> dict[str, Any]:
-    return {"epoch": lease.epoch} if lease else {}
-
-
-def _add_calls(total: SpentTotal, calls: Iterable[Reservation], key: TotalKey) -> SpentTotal:
+def _add_calls(total: SpentTotal, calls: Iterable[CountedCall], key: TotalKey) -> SpentTotal:
     """Add to a total the calls that count towards it."""
     for call in calls:
         if call.counts_towards(key):
-            total = total.add_call(call.tokens, call.cost_nanousd)
+            total = total.add(SpentTotal(1, call.tokens, call.nano or 0))
     return total
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from bubbot.feature import Apply, Feature, FindModel, Kernel
@@ -21,11 +21,9 @@ from bubbot.features.budget.outages import ModelOutage
 from bubbot.features.budget.rates import RateLimiter
 from bubbot.features.budget.report import LimitReporter
 from bubbot.features.budget.settings import BudgetSettings
-from bubbot.gateway.names import NO_NAMES, NameBook
 from bubbot.ports.health import FeatureHealth, HealthContext
 from bubbot.ports.model import Model
-from bubbot.ports.usage import BUDGET_TAPE, Currency
-from bubbot.texts import Texts
+from bubbot.ports.usage import BUDGET_TAPE
 
 
 class BudgetFeature:
@@ -87,20 +85,9 @@ class BudgetFeature:
         )
 
     @property
-    def currency(self) -> Currency:
-        """The currency of reports."""
-        return budget_currency(self._settings)
-
-    async def report_limits(
-        self, texts: Texts, scopes: Sequence[tuple[str, str]] | None = None, names: NameBook = NO_NAMES
-    ) -> list[str]:
-        """See `LimitReporter.report_limits`."""
-        reporter = LimitReporter(self._tape, self.budget.limits, self.budget.today, self.currency)
-        return await reporter.report_limits(texts, scopes, names)
-
-    def find_cost_limit(self, scope: str, name: str, period: str) -> float | None:
-        """See `BudgetLimits.find_cost_limit`."""
-        return self.budget.limits.find_cost_limit(scope, name, period)
+    def limits(self) -> LimitReporter:
+        """What reports are told of the limits in force."""
+        return LimitReporter(self._tape, self.budget.limits, self.budget.today, budget_currency(self._settings))
 
     @asynccontextmanager
     async def _lifespan(self) -> AsyncIterator[None]:
@@ -114,7 +101,7 @@ class BudgetFeature:
             await self.budget.wait_written()
 
     def _report_health(self, context: HealthContext) -> FeatureHealth:
-        budget, currency = self.budget, self.currency
+        budget, currency = self.budget, budget_currency(self._settings)
         usages = budget_usage(budget.totals(), budget.limits, budget.today(), currency.usd_rate)
         return budget_health(context, usages, self._outages(context), currency)
 

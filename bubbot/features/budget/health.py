@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
+
+from msgspec.structs import asdict, replace
 
 from bubbot.features.budget.budget import BudgetLimits
 from bubbot.features.budget.limits import ModelFacts, budget_limits
@@ -15,20 +16,18 @@ from bubbot.features.budget.settings import BudgetSettings
 from bubbot.features.budget.state import BUDGET_PROJECTION
 from bubbot.ports.checks import HomeReader
 from bubbot.ports.health import FeatureHealth, HealthContext, HealthRow, MetricSample, MetricSpec
-from bubbot.ports.model import NANOS_PER_USD
 from bubbot.ports.usage import (
     BOT_SCOPE,
     BUDGET_TAPE,
     COST,
     TOKENS,
     ZERO_SPENT,
+    BudgetUsage,
     Currency,
-    FailingModel,
     SpentTotal,
     TotalKey,
     budget_owner_text,
 )
-from bubbot.records import dataclass
 from bubbot.tape.projection import read_combined_projection
 
 MAX_NEAR_BUDGETS = 5
@@ -38,32 +37,6 @@ BUDGET_METRICS = (
     MetricSpec(_SPENT, "What the whole bot has spent, by day and month.", labels=("period", "measure")),
     MetricSpec(_LIMIT, "What it may spend; missing where nothing limits it.", labels=("period", "measure")),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class BudgetUsage:
-    """The amount spent of a budget in a day or month.
-
-    Attributes:
-        scope: the kind of budget.
-        name: whose budget of that kind it is.
-        period: `2026-11-22` or `2026-11`.
-        measure: `cost`, in the currency of `[budget]`, or `tokens`.
-        used: the amount spent.
-        most: the limit; None if there is none.
-    """
-
-    scope: str
-    name: str
-    period: str
-    measure: str
-    used: float
-    most: float | None = None
-
-    @property
-    def is_monthly(self) -> bool:
-        """True for a month, false for a day."""
-        return len(self.period) == 7
 
 
 def budget_health(
@@ -112,7 +85,7 @@ async def read_budget_health(home: HomeReader, context: HealthContext) -> Featur
     async with home.open_tape(BUDGET_TAPE) as tape:
         state = await read_combined_projection(BUDGET_PROJECTION, tape.shards())
     today = home.now().astimezone(ZoneInfo(context.zone)).strftime("%Y-%m-%d")
-    usages = budget_usage(state.spent, budget_limits(*settings), today, currency.usd_rate)
+    usages = budget_usage(dict(state.totals()), budget_limits(*settings), today, currency.usd_rate)
     return budget_health(context, usages, model_outages(state.failing, state.answered, *settings, context.at), currency)
 
 
@@ -122,7 +95,7 @@ def budget_currency(settings: BudgetSettings) -> Currency:
 
 
 def model_outages(
-    failing: Mapping[str, FailingModel],
+    failing: Mapping[str, ModelOutage],
     answered: Mapping[str, str],
     budget: BudgetSettings,
     models: ModelFacts,
@@ -144,7 +117,7 @@ def model_outages(
     dates = [datetime.fromisoformat(answered[name]) for name in configured if name in answered]
     oldest = max([(datetime.fromisoformat(at) - timedelta(days=1)).astimezone(UTC), *dates])
     return tuple(
-        ModelOutage(*model)
+        model
         for name, model in sorted(failing.items())
         if name in configured or datetime.fromisoformat(model.newest) > oldest
     )
@@ -161,29 +134,26 @@ def budget_usage(
         today: `2026-11-22`.
         usd_rate: the price of a US dollar in the currency of `[budget]`.
     """
-    bot = [
-        usage
-        for period in (today, today[:7])
-        for usage in _used(spent, limits, TotalKey(BOT_SCOPE, "", period), usd_rate)
-    ]
+
+    def list_usages(key: TotalKey) -> list[BudgetUsage]:
+        usages = limits.list_usages(key, spent.get(key, ZERO_SPENT))
+        return [_convert(usage, usd_rate if usage.measure == COST else 1.0) for usage in usages]
+
+    bot = [usage for period in (today, today[:7]) for usage in list_usages(TotalKey(BOT_SCOPE, "", period))]
     others = [
         usage
         for key in spent
         if key.scope != BOT_SCOPE and key.period in (today, today[:7])
-        for usage in _used(spent, limits, key, usd_rate)
+        for usage in list_usages(key)
         if usage.most is not None and usage.used >= limits.warn_at * usage.most
     ]
     near = sorted(others, key=lambda usage: usage.used / usage.most if usage.most else 1.0, reverse=True)
     return (*bot, *near[:MAX_NEAR_BUDGETS])
 
 
-def _used(
-    spent: Mapping[TotalKey, SpentTotal], plan: BudgetLimits, key: TotalKey, dollar: float
-) -> Iterator[BudgetUsage]:
-    total, limit = spent.get(key, ZERO_SPENT), plan.find_limit(key.scope, key.name)
-    for measure, used, unit in ((COST, total.cost_nanousd / NANOS_PER_USD, dollar), (TOKENS, float(total.tokens), 1.0)):
-        ceiling = limit.limit_for(key.period, measure) if limit else None
-        yield BudgetUsage(*key, measure, used * unit, None if ceiling is None else float(ceiling * unit))
+def _convert(usage: BudgetUsage, rate: float) -> BudgetUsage:
+    most = None if usage.most is None else float(usage.most * rate)
+    return replace(usage, used=usage.used * rate, most=most)
 
 
 def _describe_usages(context: HealthContext, usages: Sequence[BudgetUsage], currency: Currency) -> Iterator[str]:

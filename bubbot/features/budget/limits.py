@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 from bubbot.errors import ConfigError
 from bubbot.features.budget.budget import BudgetLimits, SpendingLimit
-from bubbot.features.budget.rates import MessageRate
 from bubbot.features.budget.settings import BudgetSettings, LimitSettings, ModelLimitSettings, PersonLimitSettings
 from bubbot.ports.model import ModelPrice
 from bubbot.records import dataclass
@@ -90,11 +89,11 @@ def budget_limits(
     )
 
 
-def message_rates(settings: BudgetSettings) -> dict[tuple[str, str], MessageRate]:
+def message_rates(settings: BudgetSettings) -> dict[tuple[str, str], PersonLimitSettings]:
     """Return the rates of people and chats, by scope and name."""
     tables: dict[str, Mapping[str, PersonLimitSettings]] = {"user": settings.users, "chat": settings.chats}
     return {
-        (scope, name): MessageRate(limits.per_minute, limits.per_hour)
+        (scope, name): limits
         for scope, table in tables.items()
         for name, limits in table.items()
         if limits.per_minute is not None or limits.per_hour is not None

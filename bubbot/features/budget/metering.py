@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from bubbot.errors import BudgetExceeded, ModelCallDenied, ModelEmptyAnswer, RateLimitExceeded
 from bubbot.features.budget.budget import Budget, MeteredCall
 from bubbot.features.budget.rates import RateLimiter
-from bubbot.features.budget.state import CallError
 from bubbot.ports.channel import Inbound, Outbound
 from bubbot.ports.middleware import AroundModel, CallNext, ModelCall
 from bubbot.ports.model import NANOS_PER_USD, Model, ModelReply, Transcript
@@ -85,7 +84,7 @@ async def _make_call(call: ModelCall, call_next: CallNext[ModelCall, ModelReply]
             if reply.text != streamed:
                 metered.output_estimate = max(metered.output_estimate, estimate_tokens(reply.text) if reply.text else 0)
             if not reply.calls and route_assistant(clean(reply.text)).empty:
-                metered.error = CallError(ModelEmptyAnswer.kind)
+                metered.error_kind = ModelEmptyAnswer.kind
         return reply
     finally:
         nanos = metered.cost_nanousd

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from bubbot.errors import (
     ModelEmptyAnswer,
     ModelKeyMissing,
@@ -10,22 +12,19 @@ from bubbot.errors import (
     ModelUnavailable,
     ModelUnconfigured,
 )
-from bubbot.ports.usage import FailingModel
-from bubbot.records import dataclass
 from bubbot.texts import Texts
 
 LASTING_STATUSES = (401, 402, 403, 404, 410, 429)
 """HTTP statuses with which a provider refuses every call, until somebody changes a setting, a key or an account."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelOutage:
-    """A model that does not answer.
+class ModelOutage(Struct, frozen=True):
+    """A model that was called and has not answered since.
 
     Attributes:
         name: that of the model.
-        since: when it first did not answer, ISO 8601.
-        newest: when it was last asked, ISO 8601.
+        since: when it first did not answer, ISO 8601 in UTC.
+        newest: when it was last asked, ISO 8601 in UTC.
         kind: that of the error.
         status: the HTTP status that its provider sent; None if there was none.
     """
@@ -37,7 +36,7 @@ class ModelOutage:
     status: int | None = None
 
 
-def explain_outage(texts: Texts, outage: ModelOutage | FailingModel) -> str:
+def explain_outage(texts: Texts, outage: ModelOutage) -> str:
     """Say why a model does not answer, in our own words: a provider's may repeat what somebody wrote."""
     match outage.kind, outage.status:
         case ModelUnconfigured.kind, _:
@@ -65,7 +64,7 @@ def explain_outage(texts: Texts, outage: ModelOutage | FailingModel) -> str:
     return texts.say("failing_otherwise", kind=outage.kind)
 
 
-def needs_operator(outage: FailingModel) -> bool:
+def needs_operator(outage: ModelOutage) -> bool:
     """Return true if waiting does not help: a key, an account or a setting has to change."""
     if outage.kind in (ModelUnconfigured.kind, ModelKeyMissing.kind):
         return True

@@ -8,6 +8,7 @@ from dataclasses import field
 from datetime import datetime, timedelta, tzinfo
 
 from bubbot.errors import RateLimitExceeded
+from bubbot.features.budget.settings import PersonLimitSettings
 from bubbot.features.budget.state import RATES_PROJECTION
 from bubbot.ports.usage import CHAT_SCOPE, USER_SCOPE, BudgetSubject
 from bubbot.records import dataclass
@@ -23,14 +24,6 @@ MAX_RATE_WAIT = timedelta(minutes=1)
 ONE_MINUTE, ONE_HOUR = timedelta(minutes=1), timedelta(hours=1)
 
 
-@dataclass(frozen=True, slots=True)
-class MessageRate:
-    """Messages in any minute and in any hour; None: unlimited."""
-
-    minute: int | None = None
-    hour: int | None = None
-
-
 @dataclass
 class RateLimiter:
     """Gives each message the moment at which it may call a model.
@@ -43,7 +36,7 @@ class RateLimiter:
         current_session: see `BudgetLimits`.
     """
 
-    rates: Mapping[tuple[str, str], MessageRate]
+    rates: Mapping[tuple[str, str], PersonLimitSettings]
     now: Clock
     zone: tzinfo
     always_notify: frozenset[str] = frozenset()
@@ -56,10 +49,10 @@ class RateLimiter:
         now, runner = self.now(), projections or ProjectionRunner()
         shards = [await runner.project(RATES_PROJECTION, shard).catch_up() for shard in tape.shards()]
         turns = RATES_PROJECTION.combine_states(shards)
-        for date, payer in turns.values():
-            at = parse_moment(date)
+        for each in turns.turns:
+            at = parse_moment(each.date)
             if at is not None and now - ONE_HOUR < at <= now + MAX_RATE_WAIT:
-                self._book(self._rates(payer), at)
+                self._book(self._rates(each.payer), at)
 
     def book(self, subject: BudgetSubject) -> float:
         """Book the next place for a message. Return the seconds until then, mostly 0.
@@ -71,7 +64,7 @@ class RateLimiter:
         rates = self._rates(subject)
         for key, rate in rates:
             starts = self._recent_starts(key, now)
-            for limit, span in ((rate.minute, ONE_MINUTE), (rate.hour, ONE_HOUR)):
+            for limit, span in ((rate.per_minute, ONE_MINUTE), (rate.per_hour, ONE_HOUR)):
                 if limit is None or len(starts) < limit:
                     continue
                 free = starts[-limit] + span
@@ -81,12 +74,12 @@ class RateLimiter:
         self._book(rates, start)
         return (start - now).total_seconds()
 
-    def _rates(self, payer: BudgetSubject) -> list[tuple[tuple[str, str], MessageRate]]:
+    def _rates(self, payer: BudgetSubject) -> list[tuple[tuple[str, str], PersonLimitSettings]]:
         keys = [(scope, name) for scope, name in ((USER_SCOPE, payer.user), (CHAT_SCOPE, payer.chat)) if name]
         candidates = [(key, self._find_rate(*key)) for key in keys]
         return [(key, rate) for key, rate in candidates if rate is not None]
 
-    def _find_rate(self, scope: str, name: str) -> MessageRate | None:
+    def _find_rate(self, scope: str, name: str) -> PersonLimitSettings | None:
         rate = self.rates.get((scope, name))
         if rate is None and scope == CHAT_SCOPE:
             rate = self.rates.get((scope, self.current_session(name)))
@@ -104,7 +97,7 @@ class RateLimiter:
             starts.popleft()
         return starts
 
-    def _book(self, rates: Sequence[tuple[tuple[str, str], MessageRate]], at: datetime) -> None:
+    def _book(self, rates: Sequence[tuple[tuple[str, str], PersonLimitSettings]], at: datetime) -> None:
         for key, _ in rates:
             self._starts.setdefault(key, deque()).append(at)
         if len(self._starts) > 1000:  # people who have not written for an hour

@@ -6,18 +6,15 @@ from collections.abc import Callable, Sequence
 
 from bubbot.features.budget.budget import BudgetLimits
 from bubbot.features.budget.state import BUDGET_PROJECTION
-from bubbot.gateway.names import NO_NAMES, NameBook
-from bubbot.ports.model import NANOS_PER_USD
-from bubbot.ports.usage import COST, TOKENS, ZERO_SPENT, Currency, TotalKey, budget_owner_text
+from bubbot.ports.usage import BudgetUsage, Currency, TotalKey
 from bubbot.records import dataclass
 from bubbot.tape.projection import read_combined_projection
 from bubbot.tape.service import TapeService
-from bubbot.texts import Texts
 
 
 @dataclass(frozen=True, slots=True)
 class LimitReporter:
-    """Reports the limits of budgets from the budget tape.
+    """Reports the limits of budgets from the budget tape. See `ReportsLimits`.
 
     Attributes:
         tape: the budget tape.
@@ -31,36 +28,15 @@ class LimitReporter:
     today: Callable[[], str]
     currency: Currency = Currency()
 
-    async def report_limits(
-        self, texts: Texts, scopes: Sequence[tuple[str, str]] | None = None, names: NameBook = NO_NAMES
-    ) -> list[str]:
-        """Report the used share of the budgets of these scopes; None: of all that have spending."""
-        books = await read_combined_projection(BUDGET_PROJECTION, self.tape.shards())
-        today = self.today()
-        lines: list[str] = []
-        for scope, name in (
-            scopes if scopes is not None else dict.fromkeys((key.scope, key.name) for key in books.spent)
-        ):
-            limit = self.limits.find_limit(scope, name)
-            for period in (today, today[:7]):
-                spent = books.spent.get(TotalKey(scope, name, period), ZERO_SPENT)
-                for measure, used in ((COST, spent.cost_nanousd / NANOS_PER_USD), (TOKENS, float(spent.tokens))):
-                    maximum = limit.limit_for(period, measure) if limit else None
-                    if maximum is None:
-                        continue
-                    whose, percent = (
-                        budget_owner_text(texts, scope, names.find_owner(scope, name)),
-                        int(used / maximum * 100) if maximum else 100,
-                    )
-                    amounts = [self._format_amount(texts, measure, amount) for amount in (used, maximum)]
-                    lines.append(
-                        texts.say(
-                            "usage_limit", whose=whose, period=period, used=amounts[0], most=amounts[1], percent=percent
-                        )
-                    )
-        return lines
+    async def read_limits(self, scopes: Sequence[tuple[str, str]] | None = None) -> list[BudgetUsage]:
+        """Return the limits of these scopes, today's and this month's; None: of all that have spending."""
+        state, today = await read_combined_projection(BUDGET_PROJECTION, self.tape.shards()), self.today()
+        if scopes is None:
+            scopes = list(dict.fromkeys((key.scope, key.name) for key, _ in state.totals()))
+        keys = [TotalKey(*scope, period) for scope in scopes for period in (today, today[:7])]
+        usages = [usage for key in keys for usage in self.limits.list_usages(key, state.find_spent(key))]
+        return [usage for usage in usages if usage.most is not None]
 
-    def _format_amount(self, texts: Texts, measure: str, value: float) -> str:
-        if measure == TOKENS:
-            return texts.say("usage_tokens", tokens=texts.format_number(f"{value:,.0f}"))
-        return self.currency.format_cost(texts, round(value * NANOS_PER_USD))
+    def find_cost_limit(self, scope: str, name: str, period: str) -> float | None:
+        """Return the limit in US dollars for a day or month, as in `TotalKey`; None if there is none."""
+        return self.limits.find_cost_limit(scope, name, period)

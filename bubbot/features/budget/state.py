@@ -1,32 +1,32 @@
-"""Reservations and costs of model calls, from the facts on the tape `bubbot/budget`."""
+"""Spending, open reservations and failing models, from the facts on the tape `bubbot/budget`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import date, datetime, timedelta
-from typing import Any, NamedTuple, TypeAlias
+from functools import singledispatchmethod
+from typing import Any, ClassVar
 
-from bubbot.features.budget.totals import SpentTotals
+import msgspec
+from msgspec import UNSET, Struct
+
+from bubbot.features.budget.facts import BudgetWarned, ModelOutageReported, ModelUnpriced
+from bubbot.features.budget.outages import ModelOutage
 from bubbot.ports.usage import (
     BUDGET_TAPE,
-    RESERVED,
-    SETTLED,
     ZERO_SPENT,
     BudgetSubject,
-    FailingModel,
-    Reservation,
+    CallReserved,
+    CallSettled,
+    CountedCall,
+    SpentTotal,
     TotalKey,
-    reservation_from,
 )
-from bubbot.records import dataclass
-from bubbot.tape.entry import JsonObject, TapeEntry
-from bubbot.tape.projection import LegacyAnchor, Projection
+from bubbot.tape.fact import Cited, Current, FactState, models_of
+from bubbot.tape.projection import checkpoint_model, project_facts
 from bubbot.tape.query import parse_moment
 
-WARNED = "budget/warned"
-UNPRICED = "budget/unpriced"
-OUTAGE = "budget/outage"
 BUDGET_CHECKPOINT_INTERVAL = 200
 """Facts between two checkpoints at least; more if a checkpoint has more totals than that."""
 
@@ -37,82 +37,89 @@ MIN_RECENT_TURNS, MAX_RECENT_TURNS = 200, 2_000
 RECENT_TURN_AGE = timedelta(hours=1)
 
 
-@dataclass(frozen=True, slots=True)
-class CallError:
-    """The reason why a call failed: the error's kind, as on the tape, and the HTTP status that the provider sent."""
-
-    kind: str
-    status: int | None = None
-
-
-class BudgetWarning(NamedTuple):
-    """A warning that the owner got: a total, and its measure (`tokens` or `cost`)."""
-
-    key: TotalKey
-    measure: str
-
-
-@dataclass
-class BudgetState:
+class BudgetState(FactState):
     """The state of all budgets.
 
     Attributes:
-        spent: totals by day and month.
-        open: reservations of calls that are not settled, by call.
+        day: the newest day of a call; totals of days and months that were over then are dropped.
+        open: reservations of calls that are not settled.
+        spent: totals, by day or month, then by scope and name.
         warned: the warnings that the owner got.
         unpriced: models without a price that the owner was warned of.
-        reported: models whose outage the owner was told of last: when that outage began, and when the owner was told.
+        reported: the outages that the owner was told of last.
         failing: models whose newest calls failed.
         answered: when each model last answered, or a fallback for it, ISO 8601: its failures may be on another shard.
-        day: the newest day of a call; totals of days and months that were over then are dropped.
     """
 
-    spent: SpentTotals = field(default_factory=SpentTotals)
-    open: dict[str, Reservation] = field(default_factory=dict)
-    warned: set[BudgetWarning] = field(default_factory=set)
-    unpriced: set[str] = field(default_factory=set)
-    reported: dict[str, tuple[str, str]] = field(default_factory=dict)
-    failing: dict[str, FailingModel] = field(default_factory=dict)
-    answered: dict[str, str] = field(default_factory=dict)
+    FACTS: ClassVar = (CallReserved, CallSettled, BudgetWarned, ModelUnpriced, ModelOutageReported)
     day: str = ""
+    open: Current[CallReserved] = msgspec.field(default_factory=Current)
+    spent: dict[str, dict[str, dict[str, SpentTotal]]] = msgspec.field(default_factory=dict)
+    warned: Current[BudgetWarned] = msgspec.field(default_factory=Current)
+    unpriced: Current[ModelUnpriced] = msgspec.field(default_factory=Current)
+    reported: Current[ModelOutageReported] = msgspec.field(default_factory=Current)
+    failing: dict[str, ModelOutage] = msgspec.field(default_factory=dict)
+    answered: dict[str, str] = msgspec.field(default_factory=dict)
 
-    def apply(self, entries: Sequence[TapeEntry]) -> BudgetState:
-        """Apply these facts to this state, in the order of the tape. Erased ones are ignored."""
-        for entry in entries:
-            if not entry.erased:
-                self._apply(entry)
-        return self
+    def find_spent(self, key: TotalKey) -> SpentTotal:
+        """Return a total, which may be zero."""
+        return self.spent.get(key.period, {}).get(key.scope, {}).get(key.name, ZERO_SPENT)
 
-    def _apply(self, entry: TapeEntry) -> None:
-        data = entry.data
-        if entry.name == RESERVED:
-            self.open[data["call"]] = reservation_from(data, entry.id)
-        elif entry.name == SETTLED:
-            self.open.pop(data["call"], None)
-            hold = reservation_from(data, entry.id)
-            self.spent.add_call(hold)
-            self._apply_outcome(data, entry.date)
-            self._advance(hold.day)
-        elif entry.name == WARNED:
-            self.warned.add(BudgetWarning(TotalKey(data["scope"], data["name"], data["period"]), data["measure"]))
-        elif entry.name == UNPRICED:
-            self.unpriced.add(data["model"])
-        elif entry.name == OUTAGE:
-            self.reported[data["model"]] = (data["since"], entry.date)
+    def totals(self) -> Iterator[tuple[TotalKey, SpentTotal]]:
+        """Yield all totals."""
+        for period, scopes in self.spent.items():
+            for scope, names in scopes.items():
+                for name, total in names.items():
+                    yield TotalKey(scope, name, period), total
 
-    def _apply_outcome(self, data: JsonObject, date: str) -> None:
+    def add(self, key: TotalKey, total: SpentTotal) -> None:
+        """Add to a total."""
+        names = self.spent.setdefault(key.period, {}).setdefault(key.scope, {})
+        names[key.name] = names.get(key.name, ZERO_SPENT).add(total)
+
+    @singledispatchmethod
+    def fold(self, fact: Any, cited: Cited[Any], /) -> None:
+        """Change the state by one fact."""
+        raise NotImplementedError(type(fact).__name__)
+
+    @fold.register
+    def _(self, _fact: CallReserved, cited: Cited[Any], /) -> None:
+        self.open.put(cited)
+
+    @fold.register
+    def _(self, fact: CallSettled, cited: Cited[Any], /) -> None:
+        self.open.drop(fact.call)
+        took = SpentTotal(1, fact.tokens, fact.nano or 0)
+        for key in fact.totals():
+            self.add(key, took)
+        self._apply_outcome(fact, cited.date)
+        self._advance(fact.day)
+
+    @fold.register
+    def _(self, _fact: BudgetWarned, cited: Cited[Any], /) -> None:
+        self.warned.put(cited)
+
+    @fold.register
+    def _(self, _fact: ModelUnpriced, cited: Cited[Any], /) -> None:
+        self.unpriced.put(cited)
+
+    @fold.register
+    def _(self, _fact: ModelOutageReported, cited: Cited[Any], /) -> None:
+        self.reported.put(cited)
+
+    def _apply_outcome(self, call: CallSettled, settled_at: str) -> None:
         """Update the failing models.
 
         A model fails from its first failed call until one that it answers, or that a fallback answers for it.
         """
-        if error := data.get("error"):
-            name, at = data["model"], error["at"]
-            since = self.failing[name].since if name in self.failing else at
-            self.failing[name] = FailingModel(name, since, at, error["kind"], error.get("status"))
-        elif data["status"] == "answered":
-            for name in {data["model"], data.get("requested", data["model"])}:
-                self.failing.pop(name, None)
-                self.answered[name] = date
+        name, error = call.model, call.error
+        if error is not UNSET:
+            since = self.failing[name].since if name in self.failing else error.at
+            self.failing[name] = ModelOutage(name, since, error.at, error.kind, error.status or None)
+        elif call.status == "answered":
+            for each in {name, call.requested or name}:
+                self.failing.pop(each, None)
+                self.answered[each] = settled_at
 
     def _advance(self, day: str) -> None:
         """Drop the totals of days and months that are over, even if a clock is set back by `CLOCK_GRACE`."""
@@ -125,54 +132,27 @@ class BudgetState:
         self.day = day
         first = (date.fromisoformat(day) - CLOCK_GRACE).isoformat()
         # A call that is still open counts on the day it began: that day is not over.
-        open_periods = {period for hold in self.open.values() for period in (hold.day, hold.day[:7])}
+        open_periods = {period for cited in self.open for period in (cited.fact.day, cited.fact.day[:7])}
 
-        def is_current(period: str) -> bool:
-            return period >= first[: len(period)] or period in open_periods
+        def is_over(period: str) -> bool:
+            return period < first[: len(period)] and period not in open_periods
 
-        self.spent.keep_periods(is_current)
-        self.warned = {warning for warning in self.warned if is_current(warning.key.period)}
-
-    def checkpoint_state(self) -> dict[str, Any]:
-        """Build the state of a checkpoint."""
-        return {
-            "day": self.day,
-            "open": [hold.as_json() | {"id": hold.entry} for hold in self.open.values()],
-            "spent": self.spent.encode(),
-            "warned": [[*warning.key, warning.measure] for warning in sorted(self.warned)],
-            "unpriced": sorted(self.unpriced),
-            "reported": [[name, *times] for name, times in sorted(self.reported.items())],
-            "failing": [list(model) for _, model in sorted(self.failing.items())],
-            "answered": sorted(self.answered.items()),
-        }
+        self.spent = {period: scopes for period, scopes in self.spent.items() if not is_over(period)}
+        self.warned.drop_if(lambda cited: is_over(cited.fact.period))
 
 
-def budget_state_from(state: JsonObject) -> BudgetState:
-    """Read the state of a checkpoint, or of an anchor of earlier versions."""
-    return BudgetState(
-        SpentTotals.decode(state["spent"]),
-        {item["call"]: reservation_from(item, item["id"]) for item in state["open"]},
-        {BudgetWarning(TotalKey(*line[:3]), line[3]) for line in state["warned"]},
-        set(state["unpriced"]),
-        {str(name): (str(since), str(told)) for name, since, told in state.get("reported", ())},
-        {model[0]: FailingModel(*model) for model in state.get("failing", ())},  # the oldest anchors stored none
-        {str(name): str(date) for name, date in state.get("answered", ())},
-        str(state.get("day", "")),
-    )
-
-
-def combine_failing(states: Sequence[BudgetState]) -> Mapping[str, FailingModel]:
+def combine_failing(states: Sequence[BudgetState]) -> Mapping[str, ModelOutage]:
     """Return the failing models of all shards: those that no shard has an answer of since their newest failure."""
     if len(states) == 1:
         return states[0].failing
-    failing: dict[str, FailingModel] = {}
+    failing: dict[str, ModelOutage] = {}
     for model in sorted((model for state in states for model in state.failing.values()), key=lambda each: each.newest):
         answered = max((state.answered.get(model.name, "") for state in states), default="")
         if model.newest <= answered:
             continue
         since = model.since if model.since > answered else model.newest
         before = failing.get(model.name)
-        failing[model.name] = model._replace(since=min(since, before.since) if before else since)
+        failing[model.name] = msgspec.structs.replace(model, since=min(since, before.since) if before else since)
     return failing
 
 
@@ -189,88 +169,101 @@ def _combine_states(states: Sequence[BudgetState]) -> BudgetState:
     """Add up the states of shards; a call is on one of them."""
     total = BudgetState(failing=dict(combine_failing(states)), answered=combine_answered(states))
     for state in states:
-        for key, spent in state.spent.items():
-            total.spent[key] = total.spent.get(key, ZERO_SPENT).add(spent)
-        total.open |= state.open
-        total.warned |= state.warned
-        total.unpriced |= state.unpriced
-        total.reported |= state.reported
         total.day = max(total.day, state.day)
+        for key, spent in state.totals():
+            total.add(key, spent)
+        sums: list[tuple[Current[Any], Current[Any]]] = [
+            (total.open, state.open),
+            (total.warned, state.warned),
+            (total.unpriced, state.unpriced),
+            (total.reported, state.reported),
+        ]
+        for found, facts in sums:
+            for cited in facts:
+                found.put(cited)
     return total
 
 
-BUDGET_PROJECTION = Projection[BudgetState](
-    name="budget",
-    version=2,
-    tapes=BUDGET_TAPE,
-    events=(RESERVED, SETTLED, WARNED, UNPRICED, OUTAGE),
-    initial=BudgetState,
-    apply=BudgetState.apply,
-    encode=BudgetState.checkpoint_state,
-    decode=lambda state, _cited: budget_state_from(state),
-    interval=BUDGET_CHECKPOINT_INTERVAL,
-    size=lambda state: len(state.spent),
-    legacy=LegacyAnchor(name="budget/mark", decode=lambda state, _cited: budget_state_from(state)),
+BUDGET_PROJECTION = replace(
+    project_facts(BudgetState, name="budget", version=3, tapes=BUDGET_TAPE, interval=BUDGET_CHECKPOINT_INTERVAL),
+    size=lambda state: sum(len(names) for scopes in state.spent.values() for names in scopes.values()),
     combine=_combine_states,
-    older_versions=(1,),
 )
 """The totals of days and months that are not over, and the reservations that are not settled."""
 
 
-RecentTurns: TypeAlias = Mapping[str, tuple[str, BudgetSubject]]
-"""Turns, oldest first, with the times of their first model calls and their subjects."""
+class RecentTurn(Struct, array_like=True, frozen=True):
+    """A turn that called a model.
+
+    Attributes:
+        turn: the turn.
+        date: when it first did, ISO 8601 in UTC.
+        session: its session.
+        user: the person, as `channel:id`.
+        job: the job that began it; empty if none did.
+    """
+
+    turn: str
+    date: str
+    session: str
+    user: str
+    job: str
+
+    @property
+    def payer(self) -> BudgetSubject:
+        """The session, person, job and turn."""
+        return BudgetSubject(self.session, self.user, self.job, self.turn)
 
 
-def _apply_calls(turns: RecentTurns, entries: Sequence[TapeEntry]) -> RecentTurns:
-    recent = dict(turns)
-    for entry in entries:
-        data = entry.data
-        if data["turn"]:
-            date = str(data.get("asked", entry.date))
-            recent.setdefault(data["turn"], (date, reservation_from(data, entry.id).subject))
-            _drop_old(recent, date)
-    return recent
+class RatesState(FactState, dict=True):
+    """The turns of the last hour that called a model.
 
+    Attributes:
+        turns: in the order of their first calls.
+    """
 
-def _drop_old(turns: dict[str, tuple[str, BudgetSubject]], date: str) -> None:
-    """Drop the oldest turns: those an hour before this date, and those of which there are too many."""
-    while len(turns) > MIN_RECENT_TURNS:
-        turn, (oldest, _) = next(iter(turns.items()))
-        first, last = parse_moment(oldest), parse_moment(date)
-        if len(turns) <= MAX_RECENT_TURNS and first is not None and last is not None and last - first < RECENT_TURN_AGE:
+    FACTS: ClassVar = (CallReserved, CallSettled)
+    turns: list[RecentTurn] = msgspec.field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Index the turns."""
+        self._names = {each.turn for each in self.turns}
+
+    def fold(self, fact: CountedCall, cited: Cited[Any], /) -> None:
+        """Add the turn of a call, and drop the oldest ones: those an hour before, and those of which there are too many."""
+        if not fact.turn:
             return
-        del turns[turn]
+        asked = fact.asked if isinstance(fact, CallSettled) else UNSET
+        date = cited.date if asked is UNSET else asked
+        if fact.turn not in self._names:
+            self._names.add(fact.turn)
+            self.turns.append(RecentTurn(fact.turn, date, fact.session, fact.user, fact.job or ""))
+        while len(self.turns) > MIN_RECENT_TURNS:
+            first, last = parse_moment(self.turns[0].date), parse_moment(date)
+            is_old = first is None or last is None or last - first >= RECENT_TURN_AGE
+            if len(self.turns) <= MAX_RECENT_TURNS and not is_old:
+                return
+            self._names.discard(self.turns.pop(0).turn)
 
 
-def _decode_turns(state: JsonObject, _cited: Sequence[TapeEntry]) -> RecentTurns:
-    return {
-        str(turn): (str(date), BudgetSubject(str(session), str(user), str(job), str(turn)))
-        for turn, date, session, user, job in state["turns"]
-    }
-
-
-def _combine_turns(shards: Sequence[RecentTurns]) -> RecentTurns:
+def _combine_turns(shards: Sequence[RatesState]) -> RatesState:
     """Join the turns of shards, oldest first; a turn is on one of them."""
-    turns = [item for shard in shards for item in shard.items()]
-    return dict(sorted(turns, key=lambda item: item[1][0]))
+    return RatesState(sorted((turn for shard in shards for turn in shard.turns), key=lambda turn: turn.date))
 
 
-RATES_PROJECTION = Projection[RecentTurns](
-    name="rates",
-    version=1,
-    tapes=BUDGET_TAPE,
-    events=(RESERVED, SETTLED),
-    initial=dict,
-    apply=_apply_calls,
-    encode=lambda turns: {
-        "turns": [[turn, date, subject.session, subject.user, subject.job] for turn, (date, subject) in turns.items()]
-    },
-    decode=_decode_turns,
-    interval=500,
-    size=len,
+RATES_PROJECTION = replace(
+    project_facts(RatesState, name="rates", version=1, tapes=BUDGET_TAPE, interval=500),
+    size=lambda state: len(state.turns),
     combine=_combine_turns,
 )
 """The turns of the last hour that called a model."""
+
+BUDGET_EVENTS = {
+    **models_of(*BudgetState.FACTS),
+    BUDGET_PROJECTION.checkpoint_name: checkpoint_model(BudgetState),
+    RATES_PROJECTION.checkpoint_name: checkpoint_model(RatesState),
+}
+"""The payload models of budgets, by the names of the events."""
 
 
 def renewal_day(period: str) -> str:

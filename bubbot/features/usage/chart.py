@@ -11,15 +11,16 @@ from datetime import date, timedelta
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
 
 from bubbot.errors import ToolFailed
 from bubbot.features.usage.reporter import Period, UsageReporter, format_heading
 from bubbot.features.usage.spending import SpendingReport, UsageSum
 from bubbot.packages import requirements_command
 from bubbot.ports.text import replace_controls
-from bubbot.records import dataclass
-from bubbot.tape.entry import JsonObject
 from bubbot.texts import Texts
 
 MAX_BARS = 12
@@ -32,8 +33,35 @@ DRAWING_FILE = Path(__file__).with_name("draw.py")
 """The program of the child process."""
 
 
-@dataclass(frozen=True, slots=True)
-class DrawnChart:
+Pair: TypeAlias = tuple[str, str]
+"""A text, and one to use if no font has all characters of the first; an empty one stands for a number such as `#1`."""
+
+
+class DrawingRow(Struct, array_like=True, frozen=True):
+    """A name or day with its value, and the value as text."""
+
+    label: Pair
+    value: float
+    amount: Pair
+
+
+class DrawingPanel(Struct, frozen=True):
+    """A table of spending: `columns` for days, `bars` for names."""
+
+    kind: Literal["columns", "bars"]
+    title: Pair
+    rows: tuple[DrawingRow, ...]
+
+
+class Drawing(Struct, frozen=True):
+    """The input of `draw.py`."""
+
+    title: Pair
+    panels: tuple[DrawingPanel, ...]
+    format: Literal["png", "svg"] = "png"
+
+
+class DrawnChart(Struct, frozen=True):
     """A chart.
 
     Attributes:
@@ -68,8 +96,8 @@ def build_chart(
     *,
     by: Sequence[str],
     chat: str = "",
-) -> JsonObject:
-    """Build the input of `draw.py`: one panel for each table, days first. Texts are pairs, in English the second time.
+) -> Drawing:
+    """Build what is drawn: one panel for each table, days first. Texts are pairs, in English the second time.
 
     Args:
         reporter: formats the amounts.
@@ -95,20 +123,20 @@ def build_chart(
     def unit(texts: Texts) -> str:
         return reporter.currency.name if has_price else texts.say("usage_token_unit")
 
-    def panel(grouping: str, rows: Sequence[tuple[str, str, float]]) -> dict[str, Any]:
-        titles = [
-            each.say("usage_panel", by=format_heading(each, grouping).rstrip(":："), unit=unit(each))
-            for each in (texts, texts.english)
-        ]
-        amounts = [[format_measure(each, value) for each in (texts, texts.english)] for *_, value in rows]
-        return {
-            "kind": "columns" if grouping == "day" else "bars",
-            "title": titles,
-            "rows": [
-                [[label, fallback], value, amount]
-                for (label, fallback, value), amount in zip(rows, amounts, strict=True)
-            ],
-        }
+    def panel(grouping: str, rows: Sequence[tuple[str, str, float]]) -> DrawingPanel:
+        def title(each: Texts) -> str:
+            return each.say("usage_panel", by=format_heading(each, grouping).rstrip(":："), unit=unit(each))
+
+        return DrawingPanel(
+            "columns" if grouping == "day" else "bars",
+            (title(texts), title(texts.english)),
+            tuple(
+                DrawingRow(
+                    (label, fallback), value, (format_measure(texts, value), format_measure(texts.english, value))
+                )
+                for label, fallback, value in rows
+            ),
+        )
 
     panels = []
     for grouping in sorted(by, key=lambda grouping: grouping != "day"):
@@ -120,8 +148,10 @@ def build_chart(
             panels.append(panel(grouping, [(name, name, value) for name, value in _fill_days(sums, first)]))
         else:
             panels.append(panel(grouping, _cut_names(texts, sums)))
-    titles = [reporter.format_summary(each, period, spending, chat, is_short=True) for each in (texts, texts.english)]
-    return {"format": "png", "title": titles, "panels": panels}
+    title, in_english = (
+        reporter.format_summary(each, period, spending, chat, is_short=True) for each in (texts, texts.english)
+    )
+    return Drawing((title, in_english), tuple(panels))
 
 
 def _fill_days(sums: Mapping[str, float], first: str) -> list[tuple[str, float]]:
@@ -151,19 +181,19 @@ def _shorten(name: str) -> str:
     return name if len(name) <= MAX_LABEL_CHARS else f"{name[: MAX_LABEL_CHARS - 1]}…"
 
 
-async def draw_chart(texts: Texts, chart: JsonObject) -> DrawnChart:
+async def draw_chart(texts: Texts, drawing: Drawing) -> DrawnChart:
     """Draw a chart in a child process that ends. Raise `ToolFailed`, in the language of `texts`."""
     # Fonts are listed in a folder that is gone afterwards: a service may write nowhere else.
     with TemporaryDirectory(prefix="bubbot-chart-") as folder:
         try:
-            output = await _run_drawing(json.dumps(chart).encode(), folder)
+            output = await _run_drawing(msgspec.json.encode(drawing), folder)
         except OSError as error:  # TimeoutError and ChildProcessError are among them
             raise ToolFailed(texts.say("usage_chart_failed", reason=str(error) or type(error).__name__)) from error
     head, _, image = output.partition(b"\n")
     return DrawnChart(image, json.loads(head)["numbered"])
 
 
-async def _run_drawing(chart: bytes, folder: str) -> bytes:
+async def _run_drawing(drawing: bytes, folder: str) -> bytes:
     # Run by path with -P, so that Python searches neither the working directory nor a folder of bubbot for modules. It
     # inherits nothing of this process's environment.
     process = await asyncio.create_subprocess_exec(
@@ -177,7 +207,7 @@ async def _run_drawing(chart: bytes, folder: str) -> bytes:
     )
     try:
         async with asyncio.timeout(DRAWING_TIMEOUT_SECONDS):
-            output, errors = await process.communicate(chart)
+            output, errors = await process.communicate(drawing)
     finally:
         if process.returncode is None:
             with suppress(ProcessLookupError):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast, get_args
 
+from msgspec.structs import replace
+
 from bubbot.errors import ToolFailed
 from bubbot.features.usage.chart import build_chart, charts_are_installed, draw_chart
 from bubbot.features.usage.reporter import Period, UsageReporter, format_heading, format_period
@@ -71,14 +73,14 @@ async def _draw(
     """Build a chart for each table; asked for a picture, let matplotlib draw them, which takes a second."""
     texts = reader.texts
     by = _dimensions(query)
-    chart = build_chart(reporter, texts, period, spending, by=by, chat=query.session)
+    drawing = build_chart(reporter, texts, period, spending, by=by, chat=query.session)
     charts: list[Block] = [
         Chart(
-            panel["title"][0],
-            panel["kind"],
-            tuple(ChartPoint(label[0], value, amount[0]) for label, value, amount in panel["rows"]),
+            panel.title[0],
+            panel.kind,
+            tuple(ChartPoint(row.label[0], row.value, row.amount[0]) for row in panel.rows),
         )
-        for panel in chart["panels"]
+        for panel in drawing.panels
     ]
     if not charts_are_installed():
         return charts
@@ -86,11 +88,11 @@ async def _draw(
         link = PanelLink(texts.say("panel_usage_draw"), params={"period": period, "drawn": "yes"})
         return [*charts, Paragraph("", links=(link,))]
     try:
-        drawn = await draw_chart(texts, {**chart, "format": "svg"})
+        drawn = await draw_chart(texts, replace(drawing, format="svg"))
     except ToolFailed as error:
         return [*charts, Paragraph(str(error), "warning")]
     points = tuple(point for each in charts if isinstance(each, Chart) for point in each.points)
-    return [Chart(chart["title"][0], "bars", points, drawn.image), *map(Paragraph, drawn.format_numbered(texts))]
+    return [Chart(drawing.title[0], "bars", points, drawn.image), *map(Paragraph, drawn.format_numbered(texts))]
 
 
 def _label(by: str, name: str) -> Cell:

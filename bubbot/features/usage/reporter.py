@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta, tzinfo
-from typing import Literal, Protocol
+from io import StringIO
+from typing import Literal
 
 from bubbot.features.usage.spending import (
     PeriodStartView,
@@ -14,7 +15,19 @@ from bubbot.features.usage.spending import (
     combine_reports,
 )
 from bubbot.gateway.names import NO_NAMES, NameBook
-from bubbot.ports.usage import BOT_SCOPE, BUDGET_TAPE, CHAT_SCOPE, Currency, round_amount
+from bubbot.log import printable
+from bubbot.ports.model import NANOS_PER_USD
+from bubbot.ports.usage import (
+    BOT_SCOPE,
+    BUDGET_TAPE,
+    CHAT_SCOPE,
+    TOKENS,
+    BudgetUsage,
+    Currency,
+    ReportsLimits,
+    budget_owner_text,
+    round_amount,
+)
 from bubbot.records import dataclass
 from bubbot.tape.handle import Clock
 from bubbot.tape.service import TapeService
@@ -23,38 +36,10 @@ from bubbot.texts import Texts
 Period = Literal["day", "month", "all"]
 CLOCK_MARGIN = timedelta(days=1)
 """What is read before a period: if the clock was set back by less, later calls have the dates of earlier ones."""
+MAX_BAR_WIDTH = 100
+"""Columns of a table of bars in a terminal at most; longer bars say no more."""
 BAR_CELLS = 8
 """Characters of a bar in a chat: a phone shows few in a line."""
-
-
-class ReportLimits(Protocol):
-    """Reports the used shares of budgets."""
-
-    async def __call__(
-        self, texts: Texts, scopes: Sequence[tuple[str, str]] | None = None, names: NameBook = NO_NAMES
-    ) -> list[str]:
-        """Return a line for each limit of these scopes; None: of all that have spending."""
-        ...
-
-
-async def report_no_limits(
-    texts: Texts, scopes: Sequence[tuple[str, str]] | None = None, names: NameBook = NO_NAMES
-) -> list[str]:
-    """Report nothing, for bots without budgets."""
-    return []
-
-
-class FindCostLimit(Protocol):
-    """Finds the budget in US dollars of a scope and name."""
-
-    def __call__(self, scope: str, name: str, period: str) -> float | None:
-        """Return the limit for a day or month, as in `TotalKey`; None if there is none."""
-        ...
-
-
-def find_no_limit(scope: str, name: str, period: str) -> float | None:
-    """Find nothing, for bots without budgets."""
-    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +50,18 @@ class UsageReporter:
         tape: the budget tape.
         now: the clock.
         zone: the deployment's time zone.
-        report_limits: reports the used shares of budgets; by scope and name, or of all that have spending.
-        find_cost_limit: finds the budget that the summary names.
-        currency: the currency of the reports.
+        limits: the limits of budgets; None for bots without budgets.
     """
 
     tape: TapeService
     now: Clock
     zone: tzinfo
-    report_limits: ReportLimits = report_no_limits
-    find_cost_limit: FindCostLimit = find_no_limit
-    currency: Currency = Currency()
+    limits: ReportsLimits | None = None
+
+    @property
+    def currency(self) -> Currency:
+        """The currency of the reports."""
+        return self.limits.currency if self.limits else Currency()
 
     def period_start(self, period: Period) -> str:
         """Return the first day of the current period; empty for all."""
@@ -126,7 +112,8 @@ class UsageReporter:
             return texts.say("usage_tokens", tokens=texts.format_number(f"{total.tokens:,}"))
         day = self.period_start("day")
         key = {"day": day, "month": day[:7], "all": ""}[period]
-        limit = self.find_cost_limit(CHAT_SCOPE if chat else BOT_SCOPE, chat, key) if key else None
+        scope = CHAT_SCOPE if chat else BOT_SCOPE
+        limit = self.limits.find_cost_limit(scope, chat, key) if self.limits and key else None
         if limit is None:
             return self.currency.format_cost(texts, total.cost_nanousd)
         spent, rate = total.cost_nanousd / 10**9, self.currency.usd_rate
@@ -134,6 +121,29 @@ class UsageReporter:
             "usage_spent_of",
             spent=texts.format_number(round_amount(spent * rate)),
             limit=self.currency.format_amount(texts, limit * rate),
+        )
+
+    async def report_limits(
+        self, texts: Texts, scopes: Sequence[tuple[str, str]] | None = None, names: NameBook = NO_NAMES
+    ) -> list[str]:
+        """Return a line for each limit of these scopes; None: of all that have spending."""
+        usages = await self.limits.read_limits(scopes) if self.limits else ()
+        return [self._format_limit(texts, usage, names.find_owner(usage.scope, usage.name)) for usage in usages]
+
+    def _format_limit(self, texts: Texts, usage: BudgetUsage, owner: str) -> str:
+        def amount(value: float) -> str:
+            if usage.measure == TOKENS:
+                return texts.say("usage_tokens", tokens=texts.format_number(f"{value:,.0f}"))
+            return self.currency.format_cost(texts, round(value * NANOS_PER_USD))
+
+        most = usage.most or 0.0
+        return texts.say(
+            "usage_limit",
+            whose=budget_owner_text(texts, usage.scope, owner),
+            period=usage.period,
+            used=amount(usage.used),
+            most=amount(most),
+            percent=int(usage.used / most * 100) if most else 100,
         )
 
     def format_line(self, texts: Texts, name: str, usage: UsageSum) -> str:
@@ -184,6 +194,34 @@ class UsageReporter:
         yield from self.format_notes(texts, total)
         if not has_bars:
             yield texts.say("usage_cites")
+
+    def format_bars(self, texts: Texts, spending: SpendingReport, by: Sequence[str], width: int) -> Iterator[str]:
+        """Yield the lines of the tables `by`, each a heading and a bar for each name, at most `width` columns wide."""
+        # Imported here: what goes to a pipe or a chat has no bars.
+        from rich.bar import Bar
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        output, width = StringIO(), min(width, MAX_BAR_WIDTH)
+        console = Console(file=output, width=width, color_system=None, force_terminal=False, emoji=False)
+        for grouping in by:
+            sums = spending.by[grouping]
+            if not sums:
+                continue
+            table = Table.grid(padding=(0, 1), expand=True)
+            table.add_column(no_wrap=True, overflow="ellipsis", max_width=max(width // 3, 8))
+            table.add_column(ratio=1, min_width=4)
+            for _ in range(2):
+                table.add_column(justify="right", no_wrap=True)
+            longest = max(map(spending.measure, sums.values()))
+            for name, usage in sums.items():
+                bar = Bar(longest or 1, 0, spending.measure(usage))
+                cost, calls = self.format_cost(texts, usage), texts.say("usage_calls", count=usage.calls)
+                table.add_row(Text(f"  {printable(name)}"), bar, Text(cost), Text(calls))
+            console.print(Text(format_heading(texts, grouping)))
+            console.print(table)
+        yield from (line.rstrip() for line in output.getvalue().splitlines())
 
     def format_notes(self, texts: Texts, total: UsageSum) -> Iterator[str]:
         """Yield what a sum leaves out or estimates."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
 from datetime import datetime, timedelta
 
+from msgspec import UNSET, Struct, field
+from msgspec.structs import replace
+
 from bubbot.gateway.names import NameBook
-from bubbot.ports.usage import BUDGET_TAPE, SETTLED, reservation_from
+from bubbot.ports.usage import BUDGET_TAPE, CallSettled
 from bubbot.records import dataclass
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry
+from bubbot.tape.entry import Kind
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.view import QueryAnswers
 
@@ -17,8 +20,7 @@ SPENDING_DIMENSIONS = ("chat", "user", "job", "model", "day")
 """The dimensions of spending."""
 
 
-@dataclass(frozen=True, slots=True)
-class UsageTotals:
+class UsageTotals(Struct, frozen=True):
     """A sum of calls, for programs.
 
     Attributes:
@@ -44,19 +46,12 @@ class UsageTotals:
     shards: Mapping[str, tuple[int, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class UsageSum:
-    """A sum of calls.
+class UsageSum(Struct):
+    """A sum of calls that grows.
 
     Attributes:
-        calls: their number.
-        input_tokens: of the requests.
-        output_tokens: of the answers.
-        cached_tokens: input tokens that the provider had cached.
         cost_nanousd: billionths of a US dollar, of the calls that have a price.
-        unpriced: calls without a price.
-        estimated: calls that were cut off.
-        reservations: the ids of the entries with which they began, by tape.
+        reservations: the ids of the entries with which the calls began, by tape.
     """
 
     calls: int = 0
@@ -66,7 +61,7 @@ class UsageSum:
     cost_nanousd: int = 0
     unpriced: int = 0
     estimated: int = 0
-    reservations: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    reservations: dict[str, list[int]] = field(default_factory=dict)
 
     @property
     def tokens(self) -> int:
@@ -78,32 +73,28 @@ class UsageSum:
         """True if the price of a call is known."""
         return self.unpriced < self.calls
 
-    def add_call(self, data: JsonObject) -> UsageSum:
-        """Add one settled call, without its reservation."""
-        nano = data["nano"]
-        return UsageSum(
-            self.calls + 1,
-            self.input_tokens + data["input_tokens"],
-            self.output_tokens + data["output_tokens"],
-            self.cached_tokens + data["cached_tokens"],
-            self.cost_nanousd + (nano or 0),
-            self.unpriced + (nano is None),
-            self.estimated + bool(data.get("estimated")),
-            self.reservations,
-        )
+    def add_call(self, call: CallSettled, tape: str, entry_id: int) -> None:
+        """Add a call, by the entry that settled it."""
+        self.calls += 1
+        self.input_tokens += call.input_tokens
+        self.output_tokens += call.output_tokens
+        self.cached_tokens += call.cached_tokens
+        self.cost_nanousd += call.nano or 0
+        self.unpriced += call.nano is None
+        self.estimated += call.estimated is True
+        self.reservations.setdefault(tape, []).append(entry_id if call.reserved is UNSET else call.reserved)
 
-    def add(self, other: UsageSum) -> UsageSum:
-        """Add the sum of another shard."""
-        return UsageSum(
-            self.calls + other.calls,
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.cached_tokens + other.cached_tokens,
-            self.cost_nanousd + other.cost_nanousd,
-            self.unpriced + other.unpriced,
-            self.estimated + other.estimated,
-            {**self.reservations, **other.reservations},
-        )
+    def add(self, other: UsageSum) -> None:
+        """Add another sum."""
+        self.calls += other.calls
+        self.input_tokens += other.input_tokens
+        self.output_tokens += other.output_tokens
+        self.cached_tokens += other.cached_tokens
+        self.cost_nanousd += other.cost_nanousd
+        self.unpriced += other.unpriced
+        self.estimated += other.estimated
+        for tape, ids in other.reservations.items():
+            self.reservations.setdefault(tape, []).extend(ids)
 
     def totals(self) -> UsageTotals:
         """Return the form for programs."""
@@ -115,13 +106,12 @@ class UsageSum:
             self.cached_tokens,
             self.unpriced,
             self.estimated,
-            self.reservations.get(BUDGET_TAPE, ()),
-            {tape: ids for tape, ids in self.reservations.items() if tape != BUDGET_TAPE},
+            tuple(self.reservations.get(BUDGET_TAPE, ())),
+            {tape: tuple(ids) for tape, ids in self.reservations.items() if tape != BUDGET_TAPE},
         )
 
 
-@dataclass(frozen=True, slots=True)
-class SpendingReport:
+class SpendingReport(Struct, frozen=True):
     """The spending of a period.
 
     Attributes:
@@ -130,8 +120,8 @@ class SpendingReport:
         answers: the turns in which a model wrote something.
     """
 
-    total: UsageSum = UsageSum()
-    by: Mapping[str, Mapping[str, UsageSum]] = field(default_factory=dict)
+    total: UsageSum
+    by: Mapping[str, Mapping[str, UsageSum]]
     answers: int = 0
 
     def with_names(self, names: NameBook) -> SpendingReport:
@@ -148,15 +138,14 @@ def combine_reports(reports: Sequence[SpendingReport]) -> SpendingReport:
     """Add up the reports of shards."""
     if len(reports) == 1:
         return reports[0]
-    total, parts = UsageSum(), {by: dict[str, UsageSum]() for by in SPENDING_DIMENSIONS}
+    total, parts = UsageSum(), {by: defaultdict[str, UsageSum](UsageSum) for by in SPENDING_DIMENSIONS}
     for report in reports:
-        total = total.add(report.total)
+        total.add(report.total)
         for by, sums in report.by.items():
             for name, usage in sums.items():
-                parts[by][name] = parts[by].get(name, UsageSum()).add(usage)
+                parts[by][name].add(usage)
     # The calls of a turn are on one shard, that of its chat.
-    answers = sum(report.answers for report in reports)
-    return SpendingReport(total, {by: _sort_sums(by, sums) for by, sums in parts.items()}, answers)
+    return SpendingReport(total, _sort_parts(parts), sum(report.answers for report in reports))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +158,7 @@ class PeriodStartView:
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """Read that call."""
         before = self.first - timedelta(microseconds=1)
-        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(SETTLED,), until=before, newest=True, limit=1),)
+        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=CallSettled.EVENTS, until=before, newest=True, limit=1),)
 
     def fold(self, answers: QueryAnswers) -> int:
         """Return its id; 0 if there is none."""
@@ -191,57 +180,32 @@ class SpendingView:
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """Read the settled calls."""
-        return (TapeQuery(tape, IdRanges(((self.after + 1, None),)), kinds=(Kind.EVENT,), names=(SETTLED,)),)
+        return (TapeQuery(tape, IdRanges(((self.after + 1, None),)), kinds=(Kind.EVENT,), names=CallSettled.EVENTS),)
 
     def fold(self, answers: QueryAnswers) -> SpendingReport:
         """Add up the calls."""
-        total = UsageAccumulator(self.tape)
-        parts: dict[str, dict[str, UsageAccumulator]] = {by: {} for by in SPENDING_DIMENSIONS}
+        total, parts = UsageSum(), {by: defaultdict[str, UsageSum](UsageSum) for by in SPENDING_DIMENSIONS}
         turns: set[tuple[str, str]] = set()
         for entry in answers[0]:
-            names = _names(entry)
-            if names is None or names["day"] < self.since or self.chat not in ("", names["chat"]):
+            if entry.erased:
                 continue
-            total.add(entry)
-            data = entry.data
-            if data["turn"] and data["output_tokens"]:
-                turns.add((data["session"], data["turn"]))
-            for by, name in names.items():
+            call = CallSettled.of(entry)
+            payer = call.payer
+            if call.day < self.since or self.chat not in ("", payer.chat):
+                continue
+            total.add_call(call, self.tape, entry.id)
+            if call.turn and call.output_tokens:
+                turns.add((call.session, call.turn))
+            for by, name in zip(
+                SPENDING_DIMENSIONS, (payer.chat, payer.user, payer.job, call.model, call.day), strict=True
+            ):
                 if name:
-                    parts[by].setdefault(name, UsageAccumulator(self.tape)).add(entry)
-        sums_by = {by: _build_sums(by, sums) for by, sums in parts.items()}
-        return SpendingReport(total.build_sum(), sums_by, len(turns))
+                    parts[by][name].add_call(call, self.tape, entry.id)
+        return SpendingReport(total, _sort_parts(parts), len(turns))
 
 
-@dataclass
-class UsageAccumulator:
-    """A sum of calls on one tape that grows: a million calls are added in one pass."""
-
-    tape: str
-    sum: UsageSum = UsageSum()
-    entry_ids: list[int] = field(default_factory=list)
-
-    def add(self, entry: TapeEntry) -> None:
-        """Add one settled call."""
-        data = entry.data
-        self.sum = self.sum.add_call(data)
-        self.entry_ids.append(data.get("reserved", entry.id))
-
-    def build_sum(self) -> UsageSum:
-        """Return the sum, with its entries."""
-        return replace(self.sum, reservations={self.tape: tuple(self.entry_ids)} if self.entry_ids else {})
-
-
-def _names(entry: TapeEntry) -> dict[str, str] | None:
-    if entry.erased:
-        return None
-    hold = reservation_from(entry.data, entry.id)
-    payer = hold.subject
-    return {"chat": payer.chat, "user": payer.user, "job": payer.job, "model": hold.model, "day": hold.day}
-
-
-def _build_sums(by: str, sums: Mapping[str, UsageAccumulator]) -> dict[str, UsageSum]:
-    return _sort_sums(by, {name: accumulator.build_sum() for name, accumulator in sums.items()})
+def _sort_parts(parts: Mapping[str, Mapping[str, UsageSum]]) -> dict[str, dict[str, UsageSum]]:
+    return {by: _sort_sums(by, sums) for by, sums in parts.items()}
 
 
 def _sort_sums(by: str, totals: Mapping[str, UsageSum]) -> dict[str, UsageSum]:

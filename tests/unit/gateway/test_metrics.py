@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -20,9 +19,10 @@ from bubbot.gateway.health.snapshot import HealthSnapshot
 from bubbot.gateway.metrics import MAX_MODEL_LABELS, Metrics
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.health import FeatureHealth, MetricSample, MetricSpec
-from bubbot.ports.usage import BudgetSubject, Reservation
+from bubbot.ports.usage import BudgetSubject
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.service import TapeService
+from tests.budgets import settled
 from tests.doubles import CountingIds, SteppingClock
 from tests.gateways import WAITS, Stage, failing, rules
 from tests.turns import Options, Played, running, says
@@ -103,11 +103,13 @@ def test_model_calls_are_counted_by_model_and_the_names_of_models_have_an_end() 
     metrics = Metrics()
     _, budget = idle()
     metrics.attach([], ActivityTracker(lambda _session, _event: None, lambda: 0.0), budget)
-    hold = Reservation("c", BudgetSubject("telegram:42", "telegram:7"), "m", "2026-11-22", 100, 7, 5 * 10**8)
-    budget.on_call_settled(hold, "answered")
-    budget.on_call_settled(replace(hold, cost_nanousd=None), "failed")
+    call = settled("c", BudgetSubject("telegram:42"), input_tokens=100, output_tokens=7, nano=5 * 10**8)
+    budget.on_call_settled(call)
+    budget.on_call_settled(
+        settled("d", BudgetSubject("telegram:42"), input_tokens=100, output_tokens=7, status="failed")
+    )
     for number in range(10 * MAX_MODEL_LABELS):
-        budget.on_call_settled(replace(hold, model=f"surprise-{number}"), "answered")
+        budget.on_call_settled(settled("c", BudgetSubject("telegram:42"), model=f"surprise-{number}"))
     found = numbers(metrics)
     assert found["bubbot_model_calls_total{m,answered}"] == 1
     assert found["bubbot_model_calls_total{m,failed}"] == 1

@@ -16,7 +16,7 @@ from bubbot.errors import CommandError, EntryNotFound, ToolFailed
 from bubbot.features.access.tools import access_tools
 from bubbot.features.conversation.commands import list_commands
 from bubbot.features.schedule.tools import schedule_tools
-from bubbot.features.usage.tools import usage_tool
+from bubbot.features.usage.feature import usage_feature
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
 from bubbot.ports.arguments import dump_given
@@ -228,7 +228,7 @@ HOSTILE = (
 
 ALL = toolbox(ScriptedModel())
 UNUSED: Any = None
-EVERY = Toolbox([*ALL, *schedule_tools(UNUSED), usage_tool(UNUSED), *access_tools(UNUSED, UNUSED)])
+EVERY = Toolbox([*ALL, *schedule_tools(UNUSED), *usage_feature(UNUSED).tools, *access_tools(UNUSED, UNUSED)])
 NAMES = sorted(one.name for one in ALL)
 
 

@@ -46,7 +46,7 @@ from bubbot.features.config.tools import config_tools
 from bubbot.features.explain.feature import explain_feature
 from bubbot.features.replay.feature import replay_feature
 from bubbot.features.schedule.tools import schedule_tools
-from bubbot.features.usage.tools import usage_tool
+from bubbot.features.usage.feature import usage_feature
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
 from bubbot.ports.channel import Role, UnparsedUpdate
@@ -133,7 +133,7 @@ def list_translated_tools() -> list[Tool]:
     tools = [
         *toolbox(ScriptedModel()),
         *schedule_tools(unused),
-        usage_tool(unused),
+        *usage_feature(unused).tools,
         *access_tools(unused, unused),
         *config_tools(unused),
         *approval_tools(ApprovalCommands(unused)),

@@ -16,7 +16,6 @@ from bubbot.features.budget.metering import BudgetMeter
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Attachment, Quote, Sender
 from bubbot.ports.model import Transcript, Usage
-from bubbot.ports.usage import SETTLED
 from bubbot.runtime.attachments import file_name, image_type
 from bubbot.runtime.queue import QueuePolicy
 from bubbot.stores.inmemory import InMemoryStore
@@ -317,7 +316,7 @@ class TestVoice:
         )
         async with running(sqlite_store, ScriptedModel(), told, channel=channel(voice=b"OggS")) as bench:
             await bench.say("", attachments=[VOICE], sender="7")
-        [settled] = await facts(sqlite_store, SETTLED)
+        [settled] = await facts(sqlite_store, "budget/settled")
         took = {"user": "test:7", "session": "test:home", "model": "ears/one", "input_tokens": 30, "output_tokens": 4}
         assert settled.items() >= (took | {"nano": 34 * 10**9, "status": "answered"}).items()
 

@@ -12,17 +12,16 @@ import pytest
 
 from bubbot.errors import BudgetExceeded, LeaseLost, ModelRefused, ModelUnavailable, StoreUnavailable
 from bubbot.features.budget.budget import Budget, BudgetLimits, SpendingLimit
-from bubbot.features.budget.state import UNPRICED, WARNED, budget_state_from, renewal_day
+from bubbot.features.budget.state import renewal_day
 from bubbot.ports.model import ModelPrice, ModelReply, Usage
-from bubbot.ports.usage import BUDGET_TAPE, RESERVED, SETTLED, BudgetSubject, SpentTotal, TotalKey
+from bubbot.ports.usage import BUDGET_TAPE, BudgetSubject, SpentTotal, TotalKey
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import event
 from bubbot.tape.shards import shard_tape
 from bubbot.tape.store import Batch, Lease, TapeStore
-from tests.budgets import ANN, ANSWER, Owner, books_of, facts, metering, names, opened, plan, read_books, spend, whole
+from tests.budgets import ANN, ANSWER, Owner, facts, metering, names, opened, plan, read_books, spend, whole
 from tests.doubles import SteppingClock
-from tests.tapes import note
 from tests.turns import Options, Played, running, says
 
 DAY = "2026-11-21"
@@ -38,7 +37,7 @@ def store(request: pytest.FixtureRequest) -> TapeStore:
 async def test_a_call_is_reserved_before_it_and_settled_after_it(store: TapeStore) -> None:
     budget = await opened(store, plan(day=1000.0))
     async with budget.metered_call(ANN, "m", 5) as call:
-        assert names(await whole(store)) == [RESERVED]
+        assert names(await whole(store)) == ["budget/reserved"]
         assert budget.open_reservations()[0].tokens == 15
         call.reply = ModelReply("ok", usage=Usage(4, 2, 2), model="m")
     assert budget.open_reservations() == ()
@@ -71,10 +70,10 @@ async def test_a_call_that_nothing_limits_is_not_reserved_and_settled_as_well(st
         assert (await whole(store), budget.open_reservations()[0].tokens) == ((), 15)
         call.reply = ModelReply("ok", usage=Usage(4, 2), model="m")
     await budget.wait_written()
-    [settled] = await facts(store, SETTLED)
+    [settled] = await facts(store, "budget/settled")
     assert (settled["nano"], settled["status"], "reserved" in settled) == (6 * 10**9, "answered", False)
     assert settled["asked"] < (await whole(store))[0].date
-    assert (await read_books(store)).spent == books_of(budget).spent
+    assert (await read_books(store)).spent == budget.state.spent
     assert budget.spent("user", "test:1", DAY).calls == 1
     assert len(await whole(store)) == 1
 
@@ -99,7 +98,7 @@ async def test_while_nothing_is_limited_a_call_is_counted_and_its_request_only_i
     with pytest.raises(ModelUnavailable), budget.begin_call(ANN, "m", count):
         raise ModelUnavailable("it rains")
     await budget.wait_written()
-    settled = await facts(store, SETTLED)
+    settled = await facts(store, "budget/settled")
     assert [(one["input_tokens"], one["output_tokens"], one["status"]) for one in settled] == [
         (4, 2, "answered"),
         (7, 3, "answered"),
@@ -107,8 +106,8 @@ async def test_while_nothing_is_limited_a_call_is_counted_and_its_request_only_i
     ]
     assert [one.get("estimated", False) for one in settled] == [False, True, False]
     assert all("asked" in one and "reserved" not in one for one in settled)
-    assert names(await whole(store)) == [SETTLED] * 3
-    assert (await read_books(store)).spent == books_of(budget).spent
+    assert names(await whole(store)) == ["budget/settled"] * 3
+    assert (await read_books(store)).spent == budget.state.spent
 
 
 async def test_calls_in_progress_count_towards_a_limit_that_is_set_meanwhile(memory_store: InMemoryStore) -> None:
@@ -146,7 +145,7 @@ async def test_what_a_call_took_is_durable_no_later_than_what_is_written_after_i
         async with budget.metered_call(ANN, "m", 5) as call:
             call.reply = ModelReply("ok", usage=Usage(4, 2), model="m")
         await sqlite_store.append([Batch("other", (event("step"),))])
-        assert len(await facts(sqlite_store, SETTLED)) == number
+        assert len(await facts(sqlite_store, "budget/settled")) == number
 
 
 async def test_a_call_whose_fact_cannot_be_written_is_counted_and_ends_well(
@@ -177,7 +176,7 @@ async def test_a_budget_ends_and_says_until_when(store: TapeStore, limits: dict[
     assert (caught.value.scope, caught.value.period) == ("bot", period)
     assert caught.value.renews == ("2026-12-01" if period == "month" else "2026-11-22")
     assert len(await whole(store)) == 5  # nothing was reserved for the third; the owner was told of the second
-    assert len(await facts(store, SETTLED)) == 2
+    assert len(await facts(store, "budget/settled")) == 2
 
 
 @pytest.mark.parametrize("limits", [{"day": 10.0}, {"month": 10.0}, {"tokens_day": 10}, {"tokens_month": 10}])
@@ -264,7 +263,7 @@ async def test_a_day_is_one_of_the_deployment_and_a_new_one_begins_anew(memory_s
         await spend(budget, 9, 10)
     clock.advance(timedelta(minutes=1))
     await spend(budget, 9, 10)
-    assert [one["day"] for one in await facts(memory_store, RESERVED)] == ["2026-11-30", "2026-12-01"]
+    assert [one["day"] for one in await facts(memory_store, "budget/reserved")] == ["2026-11-30", "2026-12-01"]
     assert budget.spent("bot", "", "2026-12").tokens == 19
 
 
@@ -281,7 +280,7 @@ class TestWhatIsNotKnown:
         with pytest.raises(ModelUnavailable):
             async with budget.metered_call(ANN, "m", 5):
                 raise ModelUnavailable("down")
-        [settled] = await facts(memory_store, SETTLED)
+        [settled] = await facts(memory_store, "budget/settled")
         assert (settled["status"], settled["input_tokens"], settled["nano"]) == ("failed", 0, 0)
 
     async def test_one_that_broke_off_counts_with_what_was_heard(self, memory_store: InMemoryStore) -> None:
@@ -294,7 +293,7 @@ class TestWhatIsNotKnown:
 
         with pytest.raises(ModelUnavailable):
             await broken_off()
-        [settled] = await facts(memory_store, SETTLED)
+        [settled] = await facts(memory_store, "budget/settled")
         assert (settled["input_tokens"], settled["output_tokens"], settled["estimated"]) == (5, 3, True)
 
     async def test_one_that_was_stopped_counts_with_its_request(self, memory_store: InMemoryStore) -> None:
@@ -311,7 +310,7 @@ class TestWhatIsNotKnown:
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking
-        [settled] = await facts(memory_store, SETTLED)
+        [settled] = await facts(memory_store, "budget/settled")
         assert (settled["status"], settled["input_tokens"], settled["output_tokens"]) == ("stopped", 5, 0)
 
     @pytest.mark.parametrize(
@@ -323,14 +322,14 @@ class TestWhatIsNotKnown:
         async with budget.metered_call(ANN, "m", 5) as call:
             call.output_estimate, call.reply = 4, ModelReply("words words", usage=told)
         await budget.wait_written()
-        (settled,) = await facts(memory_store, SETTLED)
+        (settled,) = await facts(memory_store, "budget/settled")
         assert (settled["input_tokens"], settled["output_tokens"], settled["estimated"]) == (5, 4, True)
 
     async def test_an_answer_without_usage_is_estimated(self, memory_store: InMemoryStore) -> None:
         budget = await opened(memory_store, plan())
         async with budget.metered_call(ANN, "m", 5) as call:
             call.output_estimate, call.reply = 4, ModelReply("words words")
-        [settled] = await facts(memory_store, SETTLED)
+        [settled] = await facts(memory_store, "budget/settled")
         assert (settled["input_tokens"], settled["output_tokens"], settled["estimated"]) == (5, 4, True)
 
     async def test_without_a_price_the_models_own_cost_counts(self, memory_store: InMemoryStore) -> None:
@@ -344,7 +343,7 @@ class TestWhatIsNotKnown:
     ) -> None:
         for agreed in (plan(), replace(plan(), configured_price=lambda _: ModelPrice(1.0, 1.0))):
             await spend(await opened(memory_store, agreed, life=str(id(agreed))), 5, 5, cost=2.0)
-        assert [one["nano"] for one in await facts(memory_store, SETTLED)] == [2 * 10**9, 10_000]
+        assert [one["nano"] for one in await facts(memory_store, "budget/settled")] == [2 * 10**9, 10_000]
 
     async def test_what_has_no_price_counts_in_tokens_and_the_owner_is_told_once(self, store: TapeStore) -> None:
         owner = Owner()
@@ -355,7 +354,7 @@ class TestWhatIsNotKnown:
         again = await opened(store, plan(None, day=1.0, tokens_day=300), tell=owner, life="second")
         with pytest.raises(BudgetExceeded):
             await spend(again, 1, 1)
-        assert len(await facts(store, UNPRICED)) == 1
+        assert len(await facts(store, "budget/unpriced")) == 1
 
     @pytest.mark.parametrize("limits", [{"day": 1.0}, {"month": 1.0}])
     async def test_a_missing_price_matters_to_a_budget_of_money_for_a_day_or_a_month(
@@ -388,7 +387,7 @@ class TestTheOwner:
         clock.advance(timedelta(days=1))
         await spend(budget, 90, 1)
         assert len(owner.texts) == 2
-        assert [(one["period"], one["measure"], one["percent"]) for one in await facts(store, WARNED)] == [
+        assert [(one["period"], one["measure"], one["percent"]) for one in await facts(store, "budget/warned")] == [
             ("2026-11-21", "cost", 81),
             ("2026-11-22", "cost", 91),
         ]
@@ -432,7 +431,7 @@ class TestManyAtOnce:
             with pytest.raises(asyncio.CancelledError):
                 await waiting
             call.reply = ModelReply("x", usage=Usage(1, 1))
-        assert len(await facts(memory_store, RESERVED)) == 1
+        assert len(await facts(memory_store, "budget/reserved")) == 1
 
     async def test_a_store_that_fails_holds_no_money_back(self, memory_store: InMemoryStore) -> None:
         budget = await opened(memory_store, plan(tokens_day=10))
@@ -449,7 +448,9 @@ class TestAnOlderHolder:
         async with budget.metered_call(ANN, "m", 20, lease=lease) as call:
             call.reply = ModelReply("x", usage=Usage(1, 1))
         await budget.wait_written()
-        assert [fact["epoch"] for name in (RESERVED, SETTLED) for fact in await facts(store, name)] == [1, 1]
+        assert [
+            fact["epoch"] for name in ("budget/reserved", "budget/settled") for fact in await facts(store, name)
+        ] == [1, 1]
 
     async def test_makes_no_call_and_holds_no_money_back(self, store: TapeStore) -> None:
         budget = await opened(store, plan(tokens_day=100))
@@ -458,7 +459,7 @@ class TestAnOlderHolder:
         with pytest.raises(LeaseLost):
             async with budget.metered_call(ANN, "m", 20, lease=lease):
                 pytest.fail("it is not called")
-        assert (budget.open_reservations(), await facts(store, RESERVED)) == ((), [])
+        assert (budget.open_reservations(), await facts(store, "budget/reserved")) == ((), [])
 
     async def test_settles_nothing_and_the_next_start_counts_the_call_in_full(self, store: TapeStore) -> None:
         budget = await opened(store, plan(tokens_day=100))
@@ -467,7 +468,7 @@ class TestAnOlderHolder:
             await store.raise_epoch("tape")
             call.reply = ModelReply("x", usage=Usage(1, 1))
         await budget.wait_written()
-        assert await facts(store, SETTLED) == []
+        assert await facts(store, "budget/settled") == []
         again = await opened(store, plan(tokens_day=100), life="second")
         assert again.spent("bot", "", DAY).tokens == 30
 
@@ -480,7 +481,7 @@ class TestAStart:
         again = await opened(store, plan(None, day=100.0), life="second")  # the price is not known any more
         assert again.open_reservations() == ()
         assert again.spent("bot", "", DAY) == SpentTotal(2, 32, 32 * 10**9)
-        settled = (await facts(store, SETTLED))[-1]
+        settled = (await facts(store, "budget/settled"))[-1]
         assert (settled["call"], settled["status"], settled["estimated"]) == (hold.reservation.call, "unknown", True)
         third = await opened(store, plan(), life="third")
         assert third.spent("bot", "", DAY) == SpentTotal(2, 32, 32 * 10**9)
@@ -490,23 +491,15 @@ class TestAStart:
         for _ in range(120):
             await spend(budget, 1, 1)
         assert names(await whole(store)).count("budget/checkpoint") == 1
-        assert (await read_books(store)).spent == books_of(budget).spent
+        assert (await read_books(store)).spent == budget.state.spent
         assert budget.spent("bot", "", DAY).calls == 120
 
-    async def test_reads_the_totals_of_a_checkpoint_of_version_1(self, store: TapeStore) -> None:
-        rows = [["bot", "", DAY, 7, 70, 7], ["chat", "a:1", DAY, 3, 30, 3]]
-        state = {"day": DAY, "open": [], "spent": rows, "warned": [], "unpriced": [], "failing": []}
-        await store.append(
-            [
-                Batch(
-                    BUDGET_TAPE,
-                    (note("before"), event("budget/checkpoint", {"version": 1, "after": 1, "state": state})),
-                )
-            ]
-        )
-        budget = await opened(store, plan())
-        assert budget.spent("bot", "", DAY) == SpentTotal(7, 70, 7)
-        assert budget.spent("chat", "a:1", DAY).calls == 3
+    async def test_counts_everything_again_if_an_earlier_version_wrote_the_checkpoint(self, store: TapeStore) -> None:
+        await spend(await opened(store, plan()), 5, 5)
+        state = {"day": DAY, "open": [], "spent": [["bot", DAY, "7\t70\t7\t\n"]], "warned": [], "unpriced": []}
+        checkpoint = event("budget/checkpoint", {"version": 2, "after": 1, "state": state})
+        await store.append([Batch(BUDGET_TAPE, (checkpoint,))])
+        assert (await opened(store, plan())).spent("bot", "", DAY).tokens == 10
 
     async def test_a_model_that_got_cheaper_does_not_change_what_was_spent(self, memory_store: InMemoryStore) -> None:
         await spend(await opened(memory_store, plan()), 5, 5)
@@ -571,7 +564,7 @@ async def test_a_call_that_is_given_up_while_it_is_reserved_costs_nothing_and_le
     with pytest.raises(asyncio.CancelledError):
         await asking
     await budget.wait_written()
-    [settled] = await facts(sqlite_store, SETTLED)
+    [settled] = await facts(sqlite_store, "budget/settled")
     assert (settled["reserved"], settled["nano"], budget.open_reservations()) == (1, 0, ())
 
 
@@ -606,7 +599,7 @@ class TestModelsThatFail:
             call.reply = ModelReply("x", usage=Usage(5, 5), model="fallback")
         await budget.wait_written()
         assert not budget.failing_models()
-        assert (await facts(memory_store, SETTLED))[-1]["requested"] == "m"
+        assert (await facts(memory_store, "budget/settled"))[-1]["requested"] == "m"
 
     async def test_an_answer_in_a_chat_of_another_shard_ends_it(self, sharded_store: InMemoryStore) -> None:
         budget = await opened(sharded_store, plan())
@@ -625,15 +618,6 @@ class TestModelsThatFail:
         assert again.since == again.newest > both.newest
         assert (await opened(sharded_store, plan(), life="third")).failing_models() == {"m": again}
         assert (await read_books(sharded_store)).failing == {"m": again}
-
-    async def test_a_bookkeeping_anchor_keeps_it_and_one_of_an_older_version_has_none(
-        self, memory_store: InMemoryStore
-    ) -> None:
-        budget = await opened(memory_store, plan())
-        await self.fail(budget)
-        state = (await read_books(memory_store)).checkpoint_state()
-        assert budget_state_from(state).failing == dict(budget.failing_models())
-        assert budget_state_from({key: value for key, value in state.items() if key != "failing"}).failing == {}
 
     async def refuse(self, budget: Budget, status: int) -> None:
         error = ModelRefused("no")

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
-from msgspec import structs
+from msgspec.structs import replace as with_fields
 
 from bubbot.features.budget.budget import BudgetLimits, SpendingLimit
 from bubbot.features.budget.health import (
-    BudgetUsage,
     budget_health,
     budget_usage,
     model_outages,
@@ -23,7 +21,7 @@ from bubbot.gateway.health.formatter import HealthFormatter
 from bubbot.gateway.health.snapshot import HealthSnapshot, as_json
 from bubbot.ports.channel import Role
 from bubbot.ports.health import HealthContext
-from bubbot.ports.usage import Currency, FailingModel, SpentTotal, TotalKey
+from bubbot.ports.usage import BudgetUsage, Currency, SpentTotal, TotalKey
 from bubbot.server.protocol import decode, encode
 from bubbot.texts import Texts
 from bubbot.texts.catalogue import list_languages
@@ -33,7 +31,7 @@ from tests.unit.gateway.health.test_formatter import FULL, NOW
 def failing(*outages: ModelOutage, tag: str = "en") -> HealthSnapshot:
     """A bot whose models do not answer."""
     context = HealthContext(Texts(tag), NOW, FULL.zone)
-    return structs.replace(FULL, channels=FULL.channels[:1], reports=(budget_health(context, (), outages, Currency()),))
+    return with_fields(FULL, channels=FULL.channels[:1], reports=(budget_health(context, (), outages, Currency()),))
 
 
 def test_of_budgets_that_of_the_bot_is_always_told_and_others_when_they_are_nearly_used_up() -> None:
@@ -106,7 +104,7 @@ class TestModelsThatDoNotAnswer:
         assert as_json(failing(self.TROUBLE))["failing"][0]["name"] == "openai/x"
 
     def test_it_comes_whole_over_the_socket(self) -> None:
-        sent = failing(self.TROUBLE, replace(self.TROUBLE, status=None))
+        sent = failing(self.TROUBLE, with_fields(self.TROUBLE, status=None))
         assert decode(json.loads(json.dumps(encode(sent))), HealthSnapshot) == sent
 
     @pytest.mark.parametrize("tag", list_languages("bubbot.texts"))
@@ -119,7 +117,7 @@ class TestModelsThatDoNotAnswer:
         ],
     )  # fmt: skip
     def test_the_line_names_the_model_since_when_and_why(self, tag: str, kind: str, status: int | None) -> None:
-        one = replace(self.TROUBLE, kind=kind, status=status)
+        one = with_fields(self.TROUBLE, kind=kind, status=status)
         (row,) = [
             row for row in HealthFormatter(Texts(tag), failing(one, tag=tag)).rows() if "openai/x" in row.lines[0]
         ]
@@ -129,7 +127,7 @@ class TestModelsThatDoNotAnswer:
 
     def test_refusals_for_one_reason_have_one_sentence(self) -> None:
         def why(status: int | None) -> str:
-            return explain_outage(Texts(), replace(self.TROUBLE, status=status))
+            return explain_outage(Texts(), with_fields(self.TROUBLE, status=status))
 
         reasons = [{why(status) for status in group} for group in ((401, 403), (402, 429), (404, 410), (400,), (None,))]
         assert [len(each) for each in reasons] == [1] * 5
@@ -146,14 +144,14 @@ class TestModelsThatDoNotAnswer:
     def test_an_operator_is_needed_where_waiting_does_not_help(
         self, kind: str, status: int | None, needed: bool
     ) -> None:
-        assert needs_operator(FailingModel("m", "", "", kind, status)) is needed
+        assert needs_operator(ModelOutage("m", "", "", kind, status)) is needed
 
     def test_admins_are_told_in_chats(self) -> None:
         told = HealthFormatter(Texts(), failing(self.TROUBLE)).in_chat(Role.ADMIN, direct=False)
         assert any("openai/x has not answered since" in line for line in told)
 
     def test_a_model_that_no_setting_names_is_left_out_after_a_day(self) -> None:
-        calls = {"a/b": FailingModel("a/b", "2026-11-20T10:00:00+00:00", "2026-11-21T10:00:00+00:00", "model_refused")}
+        calls = {"a/b": ModelOutage("a/b", "2026-11-20T10:00:00+00:00", "2026-11-21T10:00:00+00:00", "model_refused")}
         named, other = ModelFacts(name="a/b"), ModelFacts(fallback=("c/d",))
         assert model_outages(calls, {}, BudgetSettings(), named, NOW)
         assert not model_outages(calls, {}, BudgetSettings(), other, NOW)
@@ -161,7 +159,7 @@ class TestModelsThatDoNotAnswer:
 
     def test_a_model_that_no_setting_names_is_left_out_once_one_of_the_settings_answers(self) -> None:
         at = "2026-11-21T10:00:00+00:00"
-        calls = {"a/b": FailingModel("a/b", at, at, "model_refused")}
+        calls = {"a/b": ModelOutage("a/b", at, at, "model_refused")}
 
         def outages(answered: Mapping[str, str], configured: str) -> tuple[ModelOutage, ...]:
             return model_outages(

@@ -11,8 +11,7 @@ from bubbot.app.settings import load
 from bubbot.errors import ConfigError
 from bubbot.features.budget.budget import BudgetLimits, SpendingLimit
 from bubbot.features.budget.limits import DEFAULT_ANSWER_TOKENS, FREE, budget_limits, message_rates
-from bubbot.features.budget.rates import MessageRate
-from bubbot.features.budget.settings import BudgetSettings
+from bubbot.features.budget.settings import BudgetSettings, PersonLimitSettings
 from bubbot.ports.model import ModelPrice, Usage
 
 
@@ -50,7 +49,7 @@ def test_rates_are_those_of_people_and_chats_that_have_one(tmp_path: Path) -> No
         "[budget.users.each]\nper_minute = 3\n[budget.users.'telegram:1']\nday = 2\n[budget.chats.'telegram:-1']\nper_hour = 9\n"
     )
     assert message_rates(load(home=tmp_path).section(BudgetSettings)) == {
-        ("user", "each"): MessageRate(3, None), ("chat", "telegram:-1"): MessageRate(None, 9),
+        ("user", "each"): PersonLimitSettings(per_minute=3), ("chat", "telegram:-1"): PersonLimitSettings(per_hour=9),
     }  # fmt: skip
 
 

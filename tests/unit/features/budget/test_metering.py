@@ -15,13 +15,13 @@ from msgspec import structs
 from bubbot.errors import BudgetExceeded, ConfigError, ModelRefused, RateLimitExceeded
 from bubbot.features.budget.budget import Budget, BudgetLimits, SpendingLimit
 from bubbot.features.budget.metering import BudgetFallbackModel, RateGate, add_notice, budget_subject
-from bubbot.features.budget.rates import MessageRate, RateLimiter
+from bubbot.features.budget.rates import RateLimiter
+from bubbot.features.budget.settings import PersonLimitSettings
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Inbound, Outbound, Sender
 from bubbot.ports.model import Model, ModelEvent, ModelReply, ModelRequest, TextDelta, ToolCall, Usage
 from bubbot.ports.tool import NoArgs, tool
 from bubbot.ports.turn import AcceptedInbound, Turn
-from bubbot.ports.usage import RESERVED, SETTLED
 from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.stores.inmemory import InMemoryStore
@@ -78,7 +78,7 @@ async def test_each_step_is_a_call_of_its_turn_and_person(memory_store: InMemory
     model = Played(calls("tape_info"), says("done"))
     async with metered(memory_store, plan(tokens_month=10**9), model) as (bench, _):
         result = await bench.say("hello", sender="7", chat="room")
-        reserved = await facts(memory_store, RESERVED)
+        reserved = await facts(memory_store, "budget/reserved")
         assert [(one["session"], one["user"], one["turn"]) for one in reserved] == [
             ("test:room", "test:7", result.turn_id)
         ] * 2
@@ -111,7 +111,7 @@ async def test_a_call_whose_usage_nobody_tells_costs_what_arrived(
     async with metered(memory_store, agreed, Replying(stream)) as (bench, budget):
         await bench.say("hello")
         await budget.wait_written()
-        (settled,) = await facts(memory_store, SETTLED)
+        (settled,) = await facts(memory_store, "budget/settled")
         assert settled["output_tokens"] == output
         assert (settled["input_tokens"] > 0, settled["nano"] > 0) == (output > 0, output > 0)
 
@@ -131,7 +131,7 @@ async def test_an_answer_of_nothing_is_an_error_of_its_provider(
     async with metered(memory_store, plan(), replying(reply, ModelReply("done"))) as (bench, budget):
         await bench.say("hello")
         await budget.wait_written()
-        settled = await facts(memory_store, SETTLED)
+        settled = await facts(memory_store, "budget/settled")
         assert [one.get("error", {}).get("kind") for one in settled][: len(kinds)] == kinds
 
 
@@ -152,7 +152,7 @@ async def test_an_answer_that_is_stopped_is_settled(memory_store: InMemoryStore,
             bench.app.stop(HOME)
             assert (await turn).status == "stopped"
         await budget.wait_written()
-        (settled,) = await facts(memory_store, SETTLED)
+        (settled,) = await facts(memory_store, "budget/settled")
         assert (settled["status"], settled["estimated"], "reserved" in settled) == ("stopped", True, limit is not None)
         assert settled["input_tokens"] > 100
         assert budget.open_reservations() == ()
@@ -203,7 +203,7 @@ async def _turn(bench: Bench) -> Turn:
     return Turn("t", HOME, fork, inbound.sender, bench.line.link.role(inbound), SteppingClock(), UTC)
 
 
-def paced(bench: Bench, **tables: MessageRate) -> list[str]:
+def paced(bench: Bench, **tables: PersonLimitSettings) -> list[str]:
     """Gives the bench rates; what it says between turns."""
     told: list[str] = []
 
@@ -219,7 +219,7 @@ def paced(bench: Bench, **tables: MessageRate) -> list[str]:
 @virtual
 async def test_a_message_over_the_rate_waits_and_is_answered() -> None:
     async with running(InMemoryStore(), ScriptedModel()) as bench:
-        told = paced(bench, user=MessageRate(minute=1))
+        told = paced(bench, user=PersonLimitSettings(per_minute=1))
         began = asyncio.get_running_loop().time()
         turns = [await bench.post(text) for text in ("one", "two")]
         assert [(await turn).text for turn in turns] == ["You said: one", "You said: two"]
@@ -229,7 +229,7 @@ async def test_a_message_over_the_rate_waits_and_is_answered() -> None:
 
 async def test_one_that_would_wait_for_long_is_refused_once_and_kept(memory_store: InMemoryStore) -> None:
     async with running(memory_store, ScriptedModel()) as bench:
-        paced(bench, user=MessageRate(hour=1))
+        paced(bench, user=PersonLimitSettings(per_hour=1))
         assert (await bench.say("one")).status == "answered"
         assert (await bench.say("two")).status == "failed"
         assert (await bench.say("three")).text == ""
@@ -244,7 +244,7 @@ async def test_one_that_would_wait_for_long_is_refused_once_and_kept(memory_stor
 
 async def test_a_refusal_does_not_outlive_the_rate(memory_store: InMemoryStore) -> None:
     async with running(memory_store, ScriptedModel()) as bench:
-        paced(bench, user=MessageRate(hour=1))
+        paced(bench, user=PersonLimitSettings(per_hour=1))
         assert (await bench.say("one")).status == "answered"
         assert (await bench.say("two")).status == "failed"
         bench.app.reload({bench.channel.name: bench.line.link}, replace(bench.app._deps, gate=None))
@@ -257,7 +257,7 @@ async def test_what_is_no_message_to_the_model_or_begins_again_takes_no_place_in
     async def notify(_channel: str, outbound: Outbound) -> None:
         told.append(outbound)
 
-    rates = RateLimiter({("user", "each"): MessageRate(minute=1)}, SteppingClock(step=timedelta(0)), UTC)
+    rates = RateLimiter({("user", "each"): PersonLimitSettings(per_minute=1)}, SteppingClock(step=timedelta(0)), UTC)
     gate, woken = RateGate(rates, Texts(), notify), asyncio.Event()
     woken.set()
     message = Inbound("test", "m1", "home", Sender("1"), "hello", "2026-11-21T20:21:00+00:00", message="7")
@@ -277,7 +277,7 @@ async def test_what_is_no_message_to_the_model_or_begins_again_takes_no_place_in
 @virtual
 async def test_a_stop_ends_the_wait_and_no_later_one() -> None:
     async with running(InMemoryStore(), ScriptedModel()) as bench:
-        paced(bench, user=MessageRate(minute=2))
+        paced(bench, user=PersonLimitSettings(per_minute=2))
         for text in ("one", "two"):
             assert (await bench.say(text)).status == "answered"
         turn = await bench.post("three")
@@ -292,7 +292,7 @@ async def test_a_stop_ends_the_wait_and_no_later_one() -> None:
 @virtual
 async def test_the_end_of_the_process_does_not_wait_and_the_message_is_owed() -> None:
     async with running(InMemoryStore(), ScriptedModel()) as bench:
-        paced(bench, user=MessageRate(minute=1))
+        paced(bench, user=PersonLimitSettings(per_minute=1))
         assert (await bench.say("one")).status == "answered"
         turn = await bench.post("two")
         await asyncio.sleep(5)

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import timedelta
+from functools import partial
 from itertools import count
 
 import pytest
+from msgspec import UNSET
 
 from bubbot.features.budget import state as module
-from bubbot.features.budget.state import RATES_PROJECTION, WARNED, BudgetState, combine_failing
-from bubbot.ports.usage import RESERVED, SETTLED, BudgetSubject, FailingModel, Reservation
-from bubbot.tape.entry import TapeEntry, event, timestamp
+from bubbot.features.budget.facts import BudgetWarned
+from bubbot.features.budget.outages import ModelOutage
+from bubbot.features.budget.state import RATES_PROJECTION, BudgetState, combine_failing
+from bubbot.ports.usage import BudgetSubject
+from bubbot.tape.entry import TapeEntry, timestamp
+from tests.budgets import reserved
+from tests.budgets import settled as call_settled
 from tests.doubles import START
 
 NUMBERS = count(1)
@@ -20,17 +26,17 @@ NUMBERS = count(1)
 def fact(name: str, day: str, *, call: str = "", turn: str = "t1", asked: str = "") -> TapeEntry:
     """A call's reservation or settlement; both are of one call if `call` names it."""
     number = next(NUMBERS)
-    subject = BudgetSubject("test:home", "test:1", turn=turn)
-    data = Reservation(call or f"c{number}", subject, "m", day, 1, 1, 1).as_json() | {"status": "answered"}
-    return event(name, data | ({"asked": asked} if asked else {})).with_id(number)
+    make = reserved if name == "budget/reserved" else partial(call_settled, asked=asked or UNSET)
+    payer = BudgetSubject("test:home", "test:1", turn=turn)
+    return make(call or f"c{number}", payer, day=day).to_entry().with_id(number)
 
 
 def periods(state: BudgetState) -> list[str]:
-    return sorted({key.period for key in state.spent})
+    return sorted(state.spent)
 
 
 def settled(*days: str) -> BudgetState:
-    return BudgetState().apply([fact(SETTLED, day) for day in days])
+    return BudgetState().apply([fact("budget/settled", day) for day in days])
 
 
 @pytest.mark.parametrize(
@@ -57,26 +63,30 @@ def test_a_clock_that_is_more_than_two_days_behind_is_believed(back: str, newest
 
 def test_the_day_and_the_month_of_a_call_that_is_still_open_are_kept() -> None:
     state = BudgetState().apply(
-        [fact(SETTLED, "2026-10-20"), fact(RESERVED, "2026-10-20", call="long"), fact(SETTLED, "2026-11-22")]
+        [
+            fact("budget/settled", "2026-10-20"),
+            fact("budget/reserved", "2026-10-20", call="long"),
+            fact("budget/settled", "2026-11-22"),
+        ]
     )
     assert periods(state) == ["2026-10", "2026-10-20", "2026-11", "2026-11-22"]
-    state.apply([fact(SETTLED, "2026-10-20", call="long"), fact(SETTLED, "2026-11-23")])
+    state.apply([fact("budget/settled", "2026-10-20", call="long"), fact("budget/settled", "2026-11-23")])
     assert periods(state) == ["2026-11", "2026-11-22", "2026-11-23"]
-    assert state.open == {}
+    assert not len(state.open)
 
 
 def test_warnings_go_with_their_periods() -> None:
     warned = [
-        event(WARNED, {"scope": "bot", "name": "", "period": period, "measure": "cost"}).with_id(next(NUMBERS))
+        BudgetWarned("bot", "", period, "cost", 80).to_entry().with_id(next(NUMBERS))
         for period in ("2026-11-19", "2026-11-20", "2026-11")
     ]
-    state = BudgetState().apply([*warned, fact(SETTLED, "2026-11-22")])
-    assert sorted(warning.key.period for warning in state.warned) == ["2026-11", "2026-11-20"]
+    state = BudgetState().apply([*warned, fact("budget/settled", "2026-11-22")])
+    assert sorted(cited.fact.period for cited in state.warned) == ["2026-11", "2026-11-20"]
 
 
 def test_a_failure_on_one_shard_ends_with_an_answer_on_another() -> None:
     def shard(since: str, newest: str, answered: str = "") -> BudgetState:
-        failing = {"m": FailingModel("m", since, newest, "model_refused")} if newest else {}
+        failing = {"m": ModelOutage("m", since, newest, "model_refused")} if newest else {}
         return BudgetState(failing=failing, answered={"m": answered} if answered else {})
 
     def combined(*shards: BudgetState) -> list[tuple[str, str]]:
@@ -95,8 +105,8 @@ def test_turns_of_the_last_hour_count_for_rates_and_some_more(monkeypatch: pytes
 
     def recent(minutes: Iterable[float]) -> list[float]:
         times = [timestamp(START + timedelta(minutes=each)) for each in minutes]
-        facts = [fact(SETTLED, "2026-11-21", turn=f"t{at}", asked=at) for at in times]
-        turns = RATES_PROJECTION.apply({}, facts)
+        facts = [fact("budget/settled", "2026-11-21", turn=f"t{at}", asked=at) for at in times]
+        turns = {each.turn for each in RATES_PROJECTION.apply(RATES_PROJECTION.initial(), facts).turns}
         return [each for each, at in zip(minutes, times, strict=True) if f"t{at}" in turns]
 
     assert recent([0, 59.9]) == [0, 59.9]

@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-from datetime import UTC
-
 import pytest
 from wcwidth import wcswidth
 
-from bubbot.features.usage.bars import MAX_WIDTH, format_bars
-from bubbot.features.usage.reporter import UsageReporter
+from bubbot.features.usage.commands import USAGE_COMMANDS, UsageReportArgs
+from bubbot.features.usage.reporter import MAX_BAR_WIDTH, UsageReporter
+from bubbot.ports.command import CommandContext
 from bubbot.ports.usage import BudgetSubject
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
-from tests.budgets import budget_tape, opened, plan, spend
-from tests.doubles import SteppingClock
+from tests.budgets import opened, plan, spend
+from tests.doubles import CountingIds, SteppingClock
 
 
 async def bars(store: InMemoryStore, width: int, *chats: tuple[str, int], language: str = "en") -> list[str]:
-    """The bars of chats with these tokens, at a dollar each."""
+    """The bars of chats with these tokens, at a dollar each, in a terminal of this width."""
     clock = SteppingClock()
     budget = await opened(store, plan(), clock=clock)
     for chat, tokens in chats:
         await spend(budget, tokens, 0, BudgetSubject(chat, "test:1", turn="t"))
-    reporter = UsageReporter(budget_tape(store), clock, UTC)
-    return [*format_bars(reporter, Texts(language), await reporter.read_spending("day"), ["chat"], width)]
+    context = CommandContext(
+        store,
+        "",
+        clock,
+        CountingIds(),
+        settings=lambda tape, now, zone, _session: UsageReporter(tape, now, zone),
+        terminal_width=width,
+        texts=Texts(language),
+    )
+    (command,) = USAGE_COMMANDS.commands
+    summary, *lines = (await command.run(context, UsageReportArgs(by="chat"))).text.splitlines()
+    assert "USD" in summary
+    return lines
 
 
 async def test_a_bar_is_as_long_as_its_amount(memory_store: InMemoryStore) -> None:
@@ -41,7 +51,7 @@ async def test_a_bar_is_as_long_as_its_amount(memory_store: InMemoryStore) -> No
 async def test_no_line_is_wider_than_the_terminal(memory_store: InMemoryStore, width: int) -> None:
     lines = await bars(memory_store, width, ("test:" + "家庭" * 30, 80), ("test:b", 1), language="zh")
     assert lines[0] == "按聊天："
-    assert max(map(wcswidth, lines)) <= min(width, MAX_WIDTH)
+    assert max(map(wcswidth, lines)) <= min(width, MAX_BAR_WIDTH)
     assert "…" in lines[1]
     assert lines[1].endswith("80.00 USD 调用 1 次")
 

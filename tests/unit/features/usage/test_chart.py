@@ -13,15 +13,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from bubbot.errors import DeliveryFailed
 from bubbot.features.usage import chart as chart_module
-from bubbot.features.usage.chart import DRAWING_FILE, MAX_BARS, DrawnChart, build_chart, draw_chart
+from bubbot.features.usage.chart import DRAWING_FILE, MAX_BARS, Drawing, DrawingRow, DrawnChart, build_chart, draw_chart
+from bubbot.features.usage.commands import UsageArgs
+from bubbot.features.usage.feature import usage_feature
 from bubbot.features.usage.reporter import UsageReporter
-from bubbot.features.usage.tools import UsageArgs, usage_tool
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Role
+from bubbot.ports.tool import validate_args
 from bubbot.ports.usage import BudgetSubject
 from bubbot.runtime.attachments import image_type
 from bubbot.stores.inmemory import InMemoryStore
@@ -49,9 +53,9 @@ async def spent(store: InMemoryStore, *chats: str) -> UsageReporter:
     return UsageReporter(budget_tape(store), clock, UTC)
 
 
-async def built(reporter: UsageReporter, language: str = "en", *by: str) -> dict[str, Any]:
+async def built(reporter: UsageReporter, language: str = "en", *by: str) -> Drawing:
     spending = await reporter.read_spending("month")
-    return dict(build_chart(reporter, Texts(language), "month", spending, by=by or ("chat", "model", "day")))
+    return build_chart(reporter, Texts(language), "month", spending, by=by or ("chat", "model", "day"))
 
 
 async def asked(bench: Bench, text: str, **given: Any) -> str:
@@ -59,12 +63,12 @@ async def asked(bench: Bench, text: str, **given: Any) -> str:
         return (await (await bench.post(text, **given))).text
 
 
-def drawn_with(chart: dict[str, Any], home: Path) -> tuple[dict[str, str], bytes]:
+def drawn_with(drawing: Drawing, home: Path) -> tuple[dict[str, str], bytes]:
     """Draw in a process whose user has this folder, where fonts may be."""
     environment = {"PATH": os.environ["PATH"], "HOME": str(home), "MPLCONFIGDIR": str(home), "LANG": "C.UTF-8"}
     done = subprocess.run(
         [sys.executable, "-P", DRAWING_FILE],
-        input=json.dumps(chart).encode(),
+        input=msgspec.json.encode(drawing),
         env=environment,
         capture_output=True,
         check=False,
@@ -114,28 +118,28 @@ def install_font(home: Path, characters: str, kind: str) -> None:
 async def test_a_panel_has_each_day_and_each_name(memory_store: InMemoryStore) -> None:
     reporter = await spent(memory_store, "test:home", "test:far")
     chart = await built(reporter)
-    days, chats, models = chart["panels"]
-    assert [panel["title"][0] for panel in (days, chats, models)] == ["By day (USD)", "By chat (USD)", "By model (USD)"]
-    labels = [row[0][0] for row in days["rows"]]
+    days, chats, _ = chart.panels
+    assert [panel.title[0] for panel in chart.panels] == ["By day (USD)", "By chat (USD)", "By model (USD)"]
+    labels = [row.label[0] for row in days.rows]
     assert (labels[0], labels[-3:], len(labels)) == ("11-01", ["11-19", "11-20", "11-21"], 21)
-    assert [row[1] for row in days["rows"][-3:]] == [30.0, 0.0, 30.0]
-    assert [(row[0][0], row[1], row[2][0]) for row in chats["rows"]] == [
+    assert [row.value for row in days.rows[-3:]] == [30.0, 0.0, 30.0]
+    assert [(row.label[0], row.value, row.amount[0]) for row in chats.rows] == [
         ("test:far", 30.0, "30.00 USD"),
         ("test:home", 30.0, "30.00 USD"),
     ]
-    assert chart["title"][0] == "This month 60.00 USD; 4 answers."
+    assert chart.title[0] == "This month 60.00 USD; 4 answers."
 
 
 async def test_many_names_end_in_the_sum_of_the_rest(memory_store: InMemoryStore) -> None:
     reporter = await spent(memory_store, *(f"test:{number:02}" for number in range(20)))
-    [panel] = (await built(reporter, "en", "chat"))["panels"]
-    assert len(panel["rows"]) == MAX_BARS
-    assert panel["rows"][-1] == [["the rest", "the rest"], 9 * 30.0, ["270.00 USD", "270.00 USD"]]
+    [panel] = (await built(reporter, "en", "chat")).panels
+    assert len(panel.rows) == MAX_BARS
+    assert panel.rows[-1] == DrawingRow(("the rest", "the rest"), 9 * 30.0, ("270.00 USD", "270.00 USD"))
 
 
 @pytest.mark.proof
 async def test_an_svg_drawn_twice_has_the_same_bytes(memory_store: InMemoryStore) -> None:
-    chart = {**await built(await spent(memory_store, "test:home")), "format": "svg"}
+    chart = replace(await built(await spent(memory_store, "test:home")), format="svg")
     first = (await draw_chart(Texts(), chart)).image
     assert ET.fromstring(first).tag.endswith("}svg")
     assert first == (await draw_chart(Texts(), chart)).image
@@ -148,7 +152,7 @@ async def test_each_character_that_is_drawn_has_a_glyph_with_a_font_for_it(
 ) -> None:
     """The child refuses to draw a character without a glyph, so this fails if a font is chosen wrongly."""
     chart = await built(await spent(memory_store, "test:家庭"), "zh")
-    texts = json.dumps(chart, ensure_ascii=False)
+    texts = msgspec.json.encode(chart).decode()
     install_font(tmp_path, "".join(sorted({char for char in texts if ord(char) > 0x2E80})), kind)
     numbered, with_font = drawn_with(chart, tmp_path)
     assert numbered == {}
@@ -188,7 +192,7 @@ def test_a_character_without_a_glyph_fails_instead_of_being_a_box(monkeypatch: p
     ("text", "period"), [("chart", "month"), ("chart day", "day"), ("all chart", "all"), ("month chart", "month")]
 )
 def test_the_word_chart_stands_before_or_after_the_period(text: str, period: str) -> None:
-    args = UsageArgs.model_validate({"period": text})
+    args = validate_args("session.usage", UsageArgs, {"period": text})
     assert (args.chart, args.period) == (True, period)
 
 
@@ -196,10 +200,12 @@ def test_the_word_chart_stands_before_or_after_the_period(text: str, period: str
 async def test_a_chart_goes_out_as_a_file_of_the_answer(memory_store: InMemoryStore) -> None:
     reporter = await spent(memory_store, "test:home", "test:家庭")
     channel, store = KeptChannel(), InMemoryStore()
-    async with running(store, ScriptedModel(), Options(tools=[usage_tool(reporter)]), channel=channel) as bench:
+    async with running(
+        store, ScriptedModel(), Options(tools=usage_feature(lambda: reporter).tools), channel=channel
+    ) as bench:
         text = await asked(bench, ",usage chart")
         await bench.quiet()
-    assert text.splitlines()[0] == "This month 60.00 USD; 4 answers; most in test:home."
+    assert text.splitlines()[0] == "This month 60.00 USD; 4 answers; most in Ann on test."
     [name] = channel.received
     assert (name, image_type(channel.received[name])) == ("usage-2026-11-21.png", "image/png")
 
@@ -208,7 +214,7 @@ async def test_a_chart_that_could_not_be_sent_goes_out_after_a_restart(memory_st
     from PIL import Image
 
     reporter, store = await spent(memory_store, "test:home"), InMemoryStore()
-    options, broken, channel = Options(tools=[usage_tool(reporter)]), KeptChannel(), KeptChannel()
+    options, broken, channel = Options(tools=usage_feature(lambda: reporter).tools), KeptChannel(), KeptChannel()
     broken.failures = [DeliveryFailed("no network")] * 20
     async with running(store, ScriptedModel(), options, channel=broken) as bench:
         await asked(bench, ",usage chart")
@@ -228,20 +234,20 @@ async def test_a_member_gets_a_chart_of_their_chat_alone(
     memory_store: InMemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reporter = await spent(memory_store, "test:home", "test:far")
-    charts: list[dict[str, Any]] = []
+    charts: list[Drawing] = []
 
-    async def noted(texts: Texts, chart: dict[str, Any]) -> DrawnChart:
+    async def noted(texts: Texts, chart: Drawing) -> DrawnChart:
         charts.append(chart)
         return DrawnChart(b"", {})  # other tests draw
 
     monkeypatch.setattr("bubbot.features.usage.chart.draw_chart", noted)
     for role, direct in ((Role.MEMBER, True), (Role.OWNER, False)):
-        options = Options(role=role, tools=[usage_tool(reporter)])
+        options = Options(role=role, tools=usage_feature(lambda: reporter).tools)
         async with running(InMemoryStore(), ScriptedModel(), options) as bench:
             assert await asked(bench, ",usage chart", direct=direct) == "This month 30.00 USD; 2 answers."
     for chart in charts:
-        assert [panel["title"][0] for panel in chart["panels"]] == ["By day (USD)", "By model (USD)"]
-        assert "test:" not in json.dumps(chart)
+        assert [panel.title[0] for panel in chart.panels] == ["By day (USD)", "By model (USD)"]
+        assert b"test:" not in msgspec.json.encode(chart)
 
 
 async def test_without_matplotlib_the_owner_gets_the_command_that_installs_it(
@@ -249,7 +255,7 @@ async def test_without_matplotlib_the_owner_gets_the_command_that_installs_it(
 ) -> None:
     monkeypatch.setattr(chart_module, "find_spec", lambda _: None)
     reporter = await spent(memory_store, "test:home")
-    async with running(InMemoryStore(), ScriptedModel(), Options(tools=[usage_tool(reporter)])) as bench:
+    async with running(InMemoryStore(), ScriptedModel(), Options(tools=usage_feature(lambda: reporter).tools)) as bench:
         text = await asked(bench, ",usage chart")
         assert f"`{sys.executable} -m pip install --no-deps --require-hashes -r " in text
         assert text.endswith(f"{DRAWING_FILE.with_name('requirements.txt')}`")
@@ -262,7 +268,7 @@ async def test_where_nothing_was_spent_nothing_is_drawn(memory_store: InMemorySt
     channel = KeptChannel()
     reporter = await spent(memory_store)
     async with running(
-        InMemoryStore(), ScriptedModel(), Options(tools=[usage_tool(reporter)]), channel=channel
+        InMemoryStore(), ScriptedModel(), Options(tools=usage_feature(lambda: reporter).tools), channel=channel
     ) as bench:
         assert await asked(bench, ",usage chart") == "This month no model was asked."
     assert channel.received == {}
@@ -275,7 +281,7 @@ async def test_a_child_that_fails_is_named_and_one_that_is_stopped_is_gone(
     program.write_text("raise SystemExit('no paint')")
     monkeypatch.setattr(chart_module, "DRAWING_FILE", program)
     reporter = await spent(memory_store, "test:home")
-    async with running(InMemoryStore(), ScriptedModel(), Options(tools=[usage_tool(reporter)])) as bench:
+    async with running(InMemoryStore(), ScriptedModel(), Options(tools=usage_feature(lambda: reporter).tools)) as bench:
         assert await asked(bench, ",usage chart") == "The chart could not be drawn: no paint"
     # It says by a named pipe that it runs; the end of the pipe is its own end.
     pipe = tmp_path / "pipe"
@@ -283,7 +289,7 @@ async def test_a_child_that_fails_is_named_and_one_that_is_stopped_is_gone(
     program.write_text(
         f"file = open({str(pipe)!r}, 'w'); print(1, file=file, flush=True); import time; time.sleep(600)"
     )
-    drawing = asyncio.create_task(draw_chart(Texts(), {}))
+    drawing = asyncio.create_task(draw_chart(Texts(), Drawing(("", ""), ())))
     async with asyncio.timeout(DRAWING_SECONDS):
         with await asyncio.to_thread(pipe.open) as said:
             assert await asyncio.to_thread(said.readline) == "1\n"

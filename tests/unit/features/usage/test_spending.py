@@ -5,26 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 from bubbot.features.usage.spending import SpendingReport, UsageSum, UsageTotals, combine_reports
+from bubbot.ports.usage import CallSettled
+from tests.budgets import ANN, settled
 
 
-def call(nano: int | None, tokens: int, **fields: Any) -> dict[str, Any]:
-    return {"nano": nano, "input_tokens": tokens, "output_tokens": 2 * tokens, "cached_tokens": 3 * tokens, **fields}
+def call(nano: int | None, tokens: int, **fields: Any) -> CallSettled:
+    counts = {"input_tokens": tokens, "output_tokens": 2 * tokens, "cached_tokens": 3 * tokens}
+    return settled("c", ANN, nano=nano, **counts, **fields)
 
 
-def of(tape: str, *calls: dict[str, Any]) -> UsageSum:
-    result = UsageSum(reservations={tape: tuple(range(1, len(calls) + 1))})
-    for each in calls:
-        result = result.add_call(each)
-    return result
+def of(tape: str, *calls: CallSettled) -> UsageSum:
+    found = UsageSum()
+    for number, each in enumerate(calls, 1):
+        found.add_call(each, tape, number)
+    return found
 
 
 def test_a_sum_has_all_that_its_calls_have() -> None:
-    shard = of("bubbot/budget/0", call(1_500_000_000, 10), call(None, 5, estimated=True), call(250_000_000, 1))
-    other = of("bubbot/budget/1", call(4_000_000, 100, estimated=True), call(None, 7))
-    both = shard.add(other)
-    assert both == other.add(shard)
-    assert (both.tokens, both.has_price, of("x", call(None, 1)).has_price) == (3 * 123, True, False)
-    assert both.totals() == UsageTotals(
+    total = of("bubbot/budget/0", call(1_500_000_000, 10), call(None, 5, estimated=True), call(250_000_000, 1))
+    total.add(of("bubbot/budget/1", call(4_000_000, 100, estimated=True), call(None, 7, reserved=1)))
+    assert (total.tokens, total.has_price, of("x", call(None, 1)).has_price) == (3 * 123, True, False)
+    assert total.totals() == UsageTotals(
         dollars=1.754,
         calls=5,
         input_tokens=123,
@@ -33,7 +34,7 @@ def test_a_sum_has_all_that_its_calls_have() -> None:
         unpriced=2,
         estimated=2,
         reservations=(),
-        shards={"bubbot/budget/0": (1, 2, 3), "bubbot/budget/1": (1, 2)},
+        shards={"bubbot/budget/0": (1, 2, 3), "bubbot/budget/1": (1, 1)},
     )
 
 

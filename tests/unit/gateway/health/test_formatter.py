@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 from bubbot.app.offline import newest_backup
-from bubbot.features.budget.health import BudgetUsage, budget_health
+from bubbot.features.budget.health import budget_health
 from bubbot.features.otel.state import ExportState
 from bubbot.features.schedule.health import NextFiring, schedule_health
 from bubbot.gateway.activity import TurnActivity
@@ -29,7 +29,7 @@ from bubbot.log import LoggedWarning
 from bubbot.ports.channel import MessagePart, Role
 from bubbot.ports.health import HealthContext, RuntimeLoad
 from bubbot.ports.outbox import OutboxMessage
-from bubbot.ports.usage import Currency
+from bubbot.ports.usage import BudgetUsage, Currency
 from bubbot.server.protocol import decode, encode
 from bubbot.stores.sqlite.backups import ExtraFiles, write_backup
 from bubbot.texts import Texts

@@ -9,9 +9,9 @@ import pytest
 
 from bubbot.features.budget.budget import BudgetLimits, SpendingLimit
 from bubbot.features.budget.report import LimitReporter
+from bubbot.features.usage.feature import usage_feature
 from bubbot.features.usage.reporter import UsageReporter
 from bubbot.features.usage.spending import PeriodStartView
-from bubbot.features.usage.tools import usage_tool
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Role
 from bubbot.ports.model import ModelPrice
@@ -49,8 +49,7 @@ async def ledger(memory_store: InMemoryStore) -> UsageReporter:
     await spend(budget, 40, 10, BudgetSubject("test:home:7", "test:2", "job-1", "t2"))
     await spend(budget, 100, 50, BudgetSubject("test:far", "test:9", turn="t3"), "own")
     tape = budget_tape(memory_store)
-    limits = LimitReporter(tape, PLAN, budget.today).report_limits
-    return UsageReporter(tape, clock, UTC, limits, PLAN.find_cost_limit)
+    return UsageReporter(tape, clock, UTC, LimitReporter(tape, PLAN, budget.today))
 
 
 async def told(
@@ -61,7 +60,7 @@ async def told(
     store: InMemoryStore | None = None,
     **given: object,
 ) -> list[str]:
-    options = Options(role=role, tools=[usage_tool(ledger)], texts=Texts(language))
+    options = Options(role=role, tools=usage_feature(lambda: ledger).tools, texts=Texts(language))
     async with running(store or InMemoryStore(), ScriptedModel(), options) as bench:
         return (await bench.say(text, **given)).text.splitlines()
 
@@ -149,7 +148,8 @@ async def test_the_owner_sees_everything_in_a_direct_chat(ledger: UsageReporter)
 
 
 async def test_spending_and_its_budget_are_in_the_currency_of_the_reports(ledger: UsageReporter) -> None:
-    in_euros = replace(ledger, currency=Currency("EUR", 0.5))
+    assert isinstance(ledger.limits, LimitReporter)
+    in_euros = replace(ledger, limits=replace(ledger.limits, currency=Currency("EUR", 0.5)))
     assert (await told(in_euros, ",usage", chat="office"))[0] == "Today 0.13 of 5.00 EUR; 3 answers; most in test:home."
 
 
@@ -238,10 +238,10 @@ async def test_shards_are_added_up_and_cited_by_name(sharded_store: InMemoryStor
         await spend(budget, 5, 5, BudgetSubject(f"test:{chat}", "test:1", turn="t0"))
     tape = budget_tape(sharded_store)
     home, far = (tape.shard(f"test:{chat}").name for chat in ("home", "far"))
-    ledger = UsageReporter(tape, clock, UTC, LimitReporter(tape, PLAN, budget.today).report_limits)
+    ledger = UsageReporter(tape, clock, UTC, LimitReporter(tape, PLAN, budget.today))
     spending = await ledger.read_spending("day")
     assert (spending.total.calls, spending.by["user"]["test:1"].input_tokens) == (3, 15)
-    assert spending.total.reservations == {home: (1, 3), far: (1,)}
+    assert spending.total.reservations == {home: [1, 3], far: [1]}
     assert spending.total.totals().shards == {home: (1, 3), far: (1,)}
     lines = list(ledger.format_report(Texts(), spending, (), 1))
     cited = lines[0].partition("entries ")[2].split(", ")
