@@ -26,6 +26,7 @@ _SENTENCES: Mapping[str, tuple[str, str]] = {
     "less_than": ("argument_less", "lt"),
     "string_too_short": ("argument_empty", "min_length"),
     "string_too_long": ("argument_long", "max_length"),
+    "string_pattern_mismatch": ("argument_pattern", "pattern"),
     "too_short": ("argument_empty", "min_length"),
     "too_long": ("argument_many", "max_length"),
 }

@@ -28,6 +28,8 @@ class OlderArgs(ToolArgs):
     ratio: Annotated[float, Field(gt=0, lt=1)] = 0.5
     name: Annotated[str, Field(min_length=1, max_length=5)] = "x"
     names: Annotated[tuple[str, ...], Field(min_length=1, max_length=2)] = ("x",)
+    days: tuple[Literal["mon", "tue"], ...] = ()
+    label: Annotated[str, Field(pattern="^[a-z]+$")] = "x"
     zone: str = "UTC"
 
     @field_validator("zone")
@@ -51,6 +53,8 @@ class NewArgs(Args, frozen=True):
     ratio: Annotated[float, Meta(gt=0.0, lt=1.0)] = 0.5
     name: Annotated[str, Meta(min_length=1, max_length=5)] = "x"
     names: Annotated[tuple[str, ...], Meta(min_length=1, max_length=2)] = ("x",)
+    days: tuple[Literal["mon", "tue"], ...] = ()
+    label: Annotated[str, Meta(pattern="^[a-z]+$")] = "x"
 
 
 @tool("test")
@@ -93,6 +97,8 @@ def described(probe: Tool, values: dict[str, object], texts: Texts) -> list[str]
         ({"name": "abcdef"}, "name is longer than 5 characters", "name 超过 5 个字符"),
         ({"names": ()}, "names is empty", "names 为空"),
         ({"names": ("a", "b", "c")}, "names has more than 2 items", "names 超过 2 项"),
+        ({"days": ("mon", "x")}, 'days is "x", but must be mon or tue', "days 是“x”，但应为 mon 或 tue"),
+        ({"label": "A b"}, 'label is "A b", but must match ^[a-z]+$', "label 是“A b”，但应符合 ^[a-z]+$"),
         ({"plain": 5}, 'plain cannot be "5"', "plain 不能是“5”"),
     ],
 )
