@@ -107,7 +107,7 @@ def _memory_options(settings: Settings) -> MemoryCommandOptions:
 
 OWN_COMMANDS: Mapping[str, OwnCommands] = MappingProxyType(
     {
-        "tape": OwnCommands("bubbot.features.search.shell", lambda settings: settings.search),
+        "tape": OwnCommands("bubbot.features.search.commands", lambda settings: settings.search),
         "memory": OwnCommands("bubbot.features.memory.shell", _memory_options),
         "schedule": OwnCommands("bubbot.features.schedule.shell", lambda settings: settings.schedule),
         "approvals": OwnCommands("bubbot.features.approvals.commands", lambda settings: settings.approvals),

@@ -11,6 +11,8 @@ from datetime import datetime
 from operator import itemgetter
 from typing import Any
 
+from msgspec import Struct
+
 from bubbot.records import dataclass
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL
 from bubbot.tape.corrections import Corrections, hides
@@ -54,8 +56,7 @@ came in between."""
 _SPARE = 6  # entries read at first beyond those wanted, because some may be left out
 
 
-@dataclass(frozen=True, slots=True)
-class SearchHit:
+class SearchHit(Struct, frozen=True):
     """An entry that matches.
 
     Attributes:
@@ -74,8 +75,7 @@ class SearchHit:
     author: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SearchResult:
+class SearchResult(Struct, frozen=True):
     """The hits, newest first, and the numbers of matches that were left out.
 
     Attributes:

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from bubbot.errors import ToolRetry
-from bubbot.features.search.tools import tape_search
+from bubbot.features.search.feature import search_feature
 from bubbot.ports.turn import Turn
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL, anchor
 from bubbot.tape.entry import event, message, tool_call, tool_result
 from bubbot.tape.service import TapeService
+
+(tape_search,) = search_feature().tools
 
 
 async def use(turn: Turn, /, **arguments: object) -> str:
@@ -91,7 +93,7 @@ async def test_search_takes_kinds_as_text(chat: TapeService, begin: Callable[...
         ({}, "query is missing"),
         ({"query": "x", "start": "yesterday"}, "2026-11-21"),
         ({"query": "x", "start": "2026-11-22", "end": "2026-11-21"}, "is after end"),
-        ({"query": "x", "kinds": "messages"}, "'message'"),
+        ({"query": "x", "kinds": "messages"}, "must be message, tool_call"),
         ({"query": "x", "limit": 0}, "limit"),
     ],
 )
