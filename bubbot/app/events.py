@@ -17,7 +17,7 @@ from bubbot.features.otel.events import OTEL_EVENTS
 from bubbot.features.replay.events import REPLAY_EVENTS
 from bubbot.features.schedule.events import SCHEDULE_EVENTS
 from bubbot.features.strategies.events import STRATEGY_EVENTS
-from bubbot.features.topics.events import TOPIC_EVENTS
+from bubbot.features.topics.facts import TopicBound
 from bubbot.features.web.events import WEB_EVENTS
 from bubbot.tape.events import KERNEL_REFERENCES
 from bubbot.tape.fact import models_of
@@ -31,7 +31,7 @@ FEATURE_EVENTS: Mapping[str, type] = MappingProxyType(
         **BUDGET_EVENTS,
         **ACCESS_EVENTS,
         **STRATEGY_EVENTS,
-        **TOPIC_EVENTS,
+        **models_of(TopicBound),
         **AGENT_EVENTS,
         **APPROVAL_EVENTS,
         **WEB_EVENTS,
