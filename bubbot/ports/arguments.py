@@ -107,6 +107,9 @@ def _field_of(field: msgspec.structs.FieldInfo) -> ArgumentField:
     kinds = [kind for kind in get_args(annotation) if kind is not msgspec.UnsetType]
     if len(kinds) < len(get_args(annotation)):  # what is not said is `UNSET`
         annotation = Union[tuple(kinds)]  # noqa: UP007 - of a computed tuple
+    inner = strip_optional(annotation)
+    if hasattr(inner, "__metadata__"):  # limits hold for what is not None
+        annotation, marks = get_args(inner)[0] | None, (*marks, *inner.__metadata__)
     described = [mark.description for mark in marks if isinstance(mark, Meta) and mark.description]
     is_required = field.default is NODEFAULT and field.default_factory is NODEFAULT
     return ArgumentField(field.encode_name, annotation, is_required, described[0] if described else "", marks)

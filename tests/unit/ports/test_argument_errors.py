@@ -28,6 +28,7 @@ class OlderArgs(ToolArgs):
     ratio: Annotated[float, Field(gt=0, lt=1)] = 0.5
     name: Annotated[str, Field(min_length=1, max_length=5)] = "x"
     names: Annotated[tuple[str, ...], Field(min_length=1, max_length=2)] = ("x",)
+    most: Annotated[int | None, Field(ge=1)] = None
     days: tuple[Literal["mon", "tue"], ...] = ()
     label: Annotated[str, Field(pattern="^[a-z]+$")] = "x"
     zone: str = "UTC"
@@ -53,6 +54,7 @@ class NewArgs(Args, frozen=True):
     ratio: Annotated[float, Meta(gt=0.0, lt=1.0)] = 0.5
     name: Annotated[str, Meta(min_length=1, max_length=5)] = "x"
     names: Annotated[tuple[str, ...], Meta(min_length=1, max_length=2)] = ("x",)
+    most: Annotated[int, Meta(ge=1)] | None = None
     days: tuple[Literal["mon", "tue"], ...] = ()
     label: Annotated[str, Meta(pattern="^[a-z]+$")] = "x"
 
@@ -91,6 +93,7 @@ def described(probe: Tool, values: dict[str, object], texts: Texts) -> list[str]
         ({"loud": "perhaps"}, 'loud is "perhaps", but must be yes or no', "loud 是“perhaps”，但应为 yes 或 no"),
         ({"few": "0"}, "few is 0, but must be at least 1", "few 是 0，但至少应为 1"),
         ({"few": "10"}, "few is 10, but must be at most 9", "few 是 10，但最多为 9"),
+        ({"most": "0"}, "most is 0, but must be at least 1", "most 是 0，但至少应为 1"),
         ({"ratio": "0"}, "ratio is 0, but must be more than 0.0", "ratio 是 0，但应大于 0.0"),
         ({"ratio": "1"}, "ratio is 1, but must be less than 1.0", "ratio 是 1，但应小于 1.0"),
         ({"name": ""}, "name is empty", "name 为空"),
