@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from bubbot.features.access.state import ACCESS_EVENTS
-from bubbot.features.agents.events import AGENT_EVENTS
+from bubbot.features.agents.facts import AgentEnded, AgentStarted
 from bubbot.features.approvals.state import APPROVAL_EVENTS
 from bubbot.features.attachments.events import ATTACHMENT_EVENTS
 from bubbot.features.budget.events import BUDGET_EVENTS
@@ -32,7 +32,7 @@ FEATURE_EVENTS: Mapping[str, type] = MappingProxyType(
         **ACCESS_EVENTS,
         **STRATEGY_EVENTS,
         **models_of(TopicBound),
-        **AGENT_EVENTS,
+        **models_of(AgentStarted, AgentEnded),
         **APPROVAL_EVENTS,
         **WEB_EVENTS,
         **EXPLAIN_EVENTS,

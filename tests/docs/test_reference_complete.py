@@ -20,9 +20,9 @@ from bubbot.cli.main import COMMANDS, EXIT_CODES, CommandParser, load_command
 from bubbot.errors import BubbotError
 from bubbot.feature import open_no_copy, read_no_session
 from bubbot.features.access.tools import access_tools
+from bubbot.features.agents.commands import agent_tools
 from bubbot.features.agents.service import SubTaskService
 from bubbot.features.agents.settings import AgentsSettings
-from bubbot.features.agents.tools import agent_tools
 from bubbot.features.approvals.commands import ApprovalCommands, approval_tools
 from bubbot.features.attachments.tools import file_tools
 from bubbot.features.config.tools import config_tools

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from bubbot.feature import Feature
+from bubbot.features.agents.commands import agent_tools
 from bubbot.features.agents.service import SubTaskService
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.agents.task import SubTask, keep_token_limit
-from bubbot.features.agents.tools import agent_tools
 from bubbot.ports.model import ModelTraits
 from bubbot.ports.tool import Tool
 from bubbot.ports.turn import Turn

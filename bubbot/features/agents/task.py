@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from hashlib import sha256
 from typing import Literal, TypeAlias
 
+from msgspec import Struct
+
 from bubbot.errors import ModelError
 from bubbot.ports.middleware import CallNext, ModelCall
 from bubbot.ports.model import ModelReply
 from bubbot.records import dataclass
-from bubbot.records import dataclass as mutable
 from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.tape.entry import canonical
 
@@ -31,8 +32,7 @@ class TaskBudgetExceeded(ModelError):
         self.left, self.limit, self.needed = left, limit, needed
 
 
-@dataclass(frozen=True, slots=True)
-class TaskOrder:
+class TaskOrder(Struct, frozen=True):
     """What a sub-task is asked for.
 
     Attributes:
@@ -62,7 +62,7 @@ class TaskOrder:
         return sha256(canonical({"order": parts}).encode()).hexdigest()[:32]
 
 
-@mutable
+@dataclass
 class SubTask:
     """A sub-task and what it used so far. It is metadata of its turn.
 

@@ -38,9 +38,9 @@ from bubbot.errors import (
     TapeCorrupt,
 )
 from bubbot.features.access.tools import access_tools
+from bubbot.features.agents.commands import agent_tools
 from bubbot.features.agents.service import SubTaskService
 from bubbot.features.agents.settings import AgentsSettings
-from bubbot.features.agents.tools import agent_tools
 from bubbot.features.approvals.commands import ApprovalCommands, approval_tools
 from bubbot.features.config.tools import config_tools
 from bubbot.features.explain.tools import explain_tools
