@@ -8,7 +8,7 @@ from types import MappingProxyType
 from bubbot.features.access.state import ACCESS_EVENTS
 from bubbot.features.agents.facts import AgentEnded, AgentStarted
 from bubbot.features.approvals.state import APPROVAL_EVENTS
-from bubbot.features.attachments.events import ATTACHMENT_EVENTS
+from bubbot.features.attachments.facts import AttachmentFailed, AttachmentTranscribed
 from bubbot.features.budget.events import BUDGET_EVENTS
 from bubbot.features.explain.events import EXPLAIN_EVENTS
 from bubbot.features.files.events import FILE_EVENTS
@@ -25,7 +25,7 @@ from bubbot.tape.fact import models_of
 FEATURE_EVENTS: Mapping[str, type] = MappingProxyType(
     {
         **models_of(*MEMORY_FACTS),
-        **ATTACHMENT_EVENTS,
+        **models_of(AttachmentFailed, AttachmentTranscribed),
         **FILE_EVENTS,
         **SCHEDULE_EVENTS,
         **BUDGET_EVENTS,

@@ -23,7 +23,7 @@ from bubbot.features.access.service import ACCESS_TAPE
 from bubbot.features.agents.feature import agents_feature
 from bubbot.features.approvals.facts import SESSION_TRACE_EVENTS
 from bubbot.features.approvals.feature import ApprovalsFeature
-from bubbot.features.attachments.feature import Transcriber, attachments_feature
+from bubbot.features.attachments.feature import attachments_feature
 from bubbot.features.attachments.intake import PdfText
 from bubbot.features.budget.budget import NotifyOwner
 from bubbot.features.budget.feature import BudgetFeature
@@ -309,7 +309,7 @@ class BotFeatures:
             "attachments": lambda: attachments_feature(
                 settings.attachments,
                 self._kernel.texts,
-                Transcriber(transcriber.name, transcriber) if transcriber else None,
+                (transcriber.name, transcriber) if transcriber else None,
                 self.budget.meter.transcription if self.budget else None,
                 PdfReader().read_pdf,
             ),
