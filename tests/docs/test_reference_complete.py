@@ -25,7 +25,7 @@ from bubbot.features.agents.service import SubTaskService
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.approvals.commands import ApprovalCommands, approval_tools
 from bubbot.features.attachments.commands import file_tools
-from bubbot.features.config.tools import config_tools
+from bubbot.features.config.commands import config_tools
 from bubbot.features.conversation.feature import conversation_feature
 from bubbot.features.explain.feature import explain_feature
 from bubbot.features.files.settings import FileSettings

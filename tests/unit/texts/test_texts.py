@@ -42,7 +42,7 @@ from bubbot.features.agents.commands import agent_tools
 from bubbot.features.agents.service import SubTaskService
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.approvals.commands import ApprovalCommands, approval_tools
-from bubbot.features.config.tools import config_tools
+from bubbot.features.config.commands import config_tools
 from bubbot.features.explain.tools import explain_tools
 from bubbot.features.replay.tools import replay_tool
 from bubbot.features.schedule.tools import schedule_tools
