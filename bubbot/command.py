@@ -104,6 +104,12 @@ class Caller:
         return cls(has_confirmed=has_confirmed, texts=context.texts, context=context)
 
     @property
+    def required_turn(self) -> Turn:
+        """The turn, for a command that no shell has."""
+        assert self.turn is not None
+        return self.turn
+
+    @property
     def result_texts(self) -> Texts:
         """The sentences for what a tool returns: people read their language, models English."""
         return self.turn.result_texts if self.turn else self.texts
