@@ -14,7 +14,6 @@ from bubbot.features.agents.service import SubTaskService
 from bubbot.features.agents.task import RUN_TOOL, MergeMode, SubTask, TaskOrder
 from bubbot.ports.arguments import Args
 from bubbot.ports.tool import INSIDE, CommandHelp, EffectKind, HelpTopic, Tool
-from bubbot.ports.turn import Turn
 from bubbot.tape.fact import Cited
 
 MAX_TASK_CHARS = 20_000
@@ -70,7 +69,7 @@ class SubTaskAnswer(Struct, frozen=True):
 
     def _cite(self, caller: Caller) -> str:
         """Name the entries, and what it used. Those of a fork of a fork have no ids yet: the fork names them."""
-        fact, texts, turn = self.ended.fact, caller.result_texts, _require_turn(caller)
+        fact, texts, turn = self.ended.fact, caller.result_texts, caller.required_turn
         tokens = fact.usage.input_tokens + fact.usage.output_tokens
         if turn.is_subtask:
             return texts.say("agent_cited_fork", name=fact.name, fork=fact.fork, steps=fact.steps, tokens=tokens)
@@ -110,7 +109,7 @@ class SubTaskCommands:
     )
     async def run(self, caller: Caller, args: RunTaskArgs) -> SubTaskAnswer:
         """Give a sub-task to an assistant that sees only the task, and return its result. Several calls run at the same time."""
-        available = self._service.available_tools(_require_turn(caller))
+        available = self._service.available_tools(caller.required_turn)
         if args.tools is None:
             tools = [tool for tool in available.values() if tool.effect.kind is EffectKind.READ]
         else:
@@ -136,7 +135,7 @@ class SubTaskCommands:
     )
     async def fork(self, caller: Caller, args: AskAsideArgs) -> SubTaskAnswer:
         """Answer a question from here without adding it to the conversation: the next messages do not see it."""
-        tools = [*self._service.available_tools(_require_turn(caller)).values()]
+        tools = [*self._service.available_tools(caller.required_turn).values()]
         return await self._run(caller, args.text, tools, name=FORK_NAME, mode=args.merge, has_own_window=False)
 
     async def _run(
@@ -156,7 +155,7 @@ class SubTaskCommands:
         Raises:
             ToolFailed: it gave no result; the text says why, and cites its entries.
         """
-        turn, settings = _require_turn(caller), self._service.settings
+        turn, settings = caller.required_turn, self._service.settings
         parent = turn.find_metadata(SubTask)
         max_tokens = settings.max_tokens if parent is None else min(settings.max_tokens, parent.order.tokens)
         order = TaskOrder(
@@ -173,12 +172,6 @@ class SubTaskCommands:
         if not answer.ended.fact.is_answered:
             raise ToolFailed(answer.describe(caller))
         return answer
-
-
-def _require_turn(caller: Caller) -> Turn:
-    """Return the turn: none of these commands is in a shell."""
-    assert caller.turn is not None
-    return caller.turn
 
 
 def agent_tools(service: SubTaskService) -> list[Tool]:

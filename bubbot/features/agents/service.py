@@ -164,17 +164,17 @@ class SubTaskService:
     ) -> TapeEntry:
         """Build the event of an end; `entries` are the id ranges that the sub-task leaves, none for its result alone."""
         return AgentEnded(
-            fork.id,
-            task.order.name,
-            task.order.digest,
-            status,
-            bool(entries),
-            entries,
-            text,
-            task.steps,
-            tuple([tool.name for writer, tool in self._list_calls(fork, task) if writer == fork.id]),
-            TaskUsage(task.input_tokens, task.output_tokens),
-            task.call or UNSET,
+            fork=fork.id,
+            name=task.order.name,
+            order=task.order.digest,
+            status=status,
+            merged=bool(entries),
+            entries=entries,
+            result=text,
+            steps=task.steps,
+            tools=tuple([tool.name for writer, tool in self._list_calls(fork, task) if writer == fork.id]),
+            usage=TaskUsage(task.input_tokens, task.output_tokens),
+            call_id=task.call or UNSET,
         ).to_entry()
 
     def _list_calls(self, fork: ForkedTape, task: SubTask) -> list[tuple[str, Tool]]:
@@ -193,14 +193,14 @@ def _opening(fork: ForkedTape, task: SubTask) -> list[TapeEntry]:
     """Build the first entries: a window of its own unless it continues that of its turn, what it is, and the task."""
     order = task.order
     started = AgentStarted(
-        fork.id,
-        order.name,
-        order.digest,
-        task.depth,
-        tuple(sorted(order.tools)),
-        order.steps,
-        order.tokens,
-        order.mode,
+        fork=fork.id,
+        name=order.name,
+        order=order.digest,
+        depth=task.depth,
+        tools=tuple(sorted(order.tools)),
+        steps=order.steps,
+        tokens=order.tokens,
+        mode=order.mode,
     )
     window = [anchor(f"agent/{order.name}", {"phase": "sub-task", "owner": "agent"})] if order.has_own_window else []
     return [*window, started.to_entry(), make.message("user", clean(order.text))]

@@ -67,8 +67,7 @@ class FileSender:
     )
     async def send(self, caller: Caller, args: SendFileArgs) -> FileAttached:
         """Send a file with the answer: one made of text, or a kept attachment or result by its handle."""
-        name, turn = file_name(args.name).lstrip("."), caller.turn
-        assert turn is not None
+        name, turn = file_name(args.name).lstrip("."), caller.required_turn
         if not name:
             raise CommandRefused("file_unnamed")
         if bool(args.text) == bool(args.handle):

@@ -54,7 +54,7 @@ class SearchTapeArgs(Args, frozen=True):
     limit: Annotated[int, Argument("how many hits at most (default: 20)", "N", parse_limit)] = 20
 
 
-class SearchAnswer(SearchResult, frozen=True, kw_only=True):
+class SearchShown(SearchResult, frozen=True, kw_only=True):
     """The hits of a search with what was asked for.
 
     Attributes:
@@ -117,23 +117,21 @@ class SearchCommands:
     )
     async def search_chat(self, caller: Caller, args: SearchArgs) -> SearchResult:
         """Search everything ever said and done in this chat, not only what is in view. Hits cite entry ids (#7)."""
-        turn = caller.turn
-        assert turn is not None
+        turn = caller.required_turn
         view = _build_view(args.query, (args.start, args.end), turn.zone, args.kinds, args.limit)
         result = await turn.tape.read(replace(view, excluded_ids=frozenset(turn.message_ids)))
-        return SearchAnswer(
+        return SearchShown(
             **asdict(result), query=view.text, kinds=args.kinds, start=args.start, end=args.end, zone=turn.zone
         )
 
     @command("tape search <tape> <words>", example="default green tea --since 2026-11-01", effect=READS_PEOPLE)
     async def search_tape(self, caller: Caller, args: SearchTapeArgs) -> SearchResult:
-        """Finds words anywhere on a tape: exactly in any script, then with spelling mistakes; newest first. The exit code
-        is 1 if nothing is found."""
+        """Find words on a whole tape, spelling mistakes allowed."""
         assert caller.context is not None
         view = _build_view(args.words, (args.since, args.until), UTC, args.kinds, args.limit)
         async with caller.context.open_session(args.tape, usage="searched") as tape:
             result = await tape.read(view)
-        return SearchAnswer(**asdict(result), query=view.text)
+        return SearchShown(**asdict(result), query=view.text)
 
 
 def _build_view(
@@ -188,5 +186,9 @@ TAPE_COMMANDS = make_group(
     SearchCommands,
     _open_search,
     "",
-    search={"help": "find words on a whole tape, spelling mistakes allowed", "is_answered_without_home": False},
+    search={
+        "description": "Finds words anywhere on a tape: exactly in any script, then with spelling mistakes; newest first. "
+        "The exit code is 1 if nothing is found.",
+        "is_answered_without_home": False,
+    },
 )

@@ -61,12 +61,11 @@ class ChatExcerpt(Struct, frozen=True):
 
     def describe(self, caller: Caller) -> str:
         """Quote the messages."""
-        texts, turn = caller.result_texts, caller.turn
+        texts, zone = caller.result_texts, caller.required_turn.zone
         if not self.messages:
             return texts.say("read_nothing", session=self.session)
-        assert turn is not None
         head = texts.say("read_head", session=self.session)
-        lines = [message.describe(turn.zone, texts) for message in self.messages]
+        lines = [message.describe(zone, texts) for message in self.messages]
         return "\n".join([head, *lines, texts.say("read_further", entry=self.messages[0].entry.id)])
 
 
