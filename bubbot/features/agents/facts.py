@@ -12,8 +12,6 @@ class AgentStarted(Fact):
     """A sub-task began. It is on the tape only if its entries were merged.
 
     Attributes:
-        fork: the id of its fork.
-        name: its label.
         order: the digest of all that was asked for.
         depth: 1 for a sub-task of a turn, 2 for one of that.
         tools: those that it may call.
@@ -34,12 +32,7 @@ class AgentStarted(Fact):
 
 
 class TaskUsage(Struct, frozen=True):
-    """The tokens that a sub-task used, those of its own sub-tasks included.
-
-    Attributes:
-        input_tokens: that models read.
-        output_tokens: that they wrote.
-    """
+    """The tokens that a sub-task used, those of its own sub-tasks included."""
 
     input_tokens: int
     output_tokens: int
@@ -49,16 +42,11 @@ class AgentEnded(Fact):
     """A sub-task ended.
 
     Attributes:
-        fork: the id of its fork.
-        name: its label.
-        order: the digest of all that was asked for.
         status: `answered`, `failed` or `stopped`.
         merged: false if only its result was kept.
         entries: all that it wrote, this entry included; empty if only the result was kept.
         result: its text, or why there is none.
-        steps: its model calls.
         tools: those that it called, in order.
-        usage: the tokens that it used.
         call_id: the model's call that ordered it; absent for a command, and in earlier versions.
     """
 

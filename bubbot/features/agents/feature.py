@@ -24,13 +24,7 @@ SUBTASK_PROMPT = (
 def agents_feature(
     settings: AgentsSettings, list_tools: Callable[[], Sequence[Tool]], strategies: ContextStrategies
 ) -> Feature:
-    """Build the record.
-
-    Args:
-        settings: the limits.
-        list_tools: returns all tools.
-        strategies: rebuild the requests of a sub-task whose entries are not kept.
-    """
+    """Build the record."""
     return Feature(
         name="agents",
         tools=agent_tools(SubTaskService(settings, list_tools, strategies)),

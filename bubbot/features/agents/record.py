@@ -20,12 +20,7 @@ Attempt: TypeAlias = Cited[AgentStarted] | Cited[AgentEnded]
 
 @dataclass(frozen=True, slots=True)
 class AttemptsView:
-    """The attempts at an order in interrupted turns, oldest first.
-
-    Attributes:
-        order: the digest of the order.
-        turns: the ids of the turns.
-    """
+    """The attempts at the order with this digest in interrupted turns, oldest first."""
 
     order: str
     turns: Collection[str]

@@ -43,22 +43,12 @@ log = logging.getLogger(__name__)
 
 
 class SubTaskService:
-    """Runs sub-tasks of turns.
-
-    Attributes:
-        settings: their limits.
-    """
+    """Runs sub-tasks of turns."""
 
     def __init__(
         self, settings: AgentsSettings, list_tools: Callable[[], Sequence[Tool]], strategies: ContextStrategies
     ) -> None:
-        """Build it.
-
-        Args:
-            settings: the limits of sub-tasks.
-            list_tools: returns all tools.
-            strategies: rebuild the requests of a sub-task whose entries are not kept.
-        """
+        """Take the limits, all tools, and what rebuilds the requests of a sub-task whose entries are not kept."""
         self.settings = settings
         self._strategies = strategies
         self._list_tools = list_tools

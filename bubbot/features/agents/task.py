@@ -36,7 +36,6 @@ class TaskOrder(Struct, frozen=True):
     """What a sub-task is asked for.
 
     Attributes:
-        text: the task.
         name: a label for people and for the entries' origin.
         tools: the tools that its model may call.
         steps: model calls at most.
@@ -67,7 +66,6 @@ class SubTask:
     """A sub-task and what it used so far. It is metadata of its turn.
 
     Attributes:
-        order: what it is asked for.
         depth: 1 for a sub-task of a turn, 2 for one of that.
         parent: the sub-task that it is one of; None for one of a turn.
         call: the id of the model's call that orders it; empty for a command.

@@ -28,12 +28,7 @@ class SendFileArgs(Args, frozen=True):
 
 
 class FileAttached(Struct, frozen=True):
-    """A file that goes out with the answer.
-
-    Attributes:
-        name: its name.
-        size: in bytes.
-    """
+    """A file that goes out with the answer, and its size in bytes."""
 
     name: str
     size: int
@@ -44,14 +39,10 @@ class FileAttached(Struct, frozen=True):
 
 
 class FileSender:
-    """Puts files into answers.
-
-    Attributes:
-        max_bytes: the size limit of one file.
-    """
+    """Puts files of limited size into answers."""
 
     def __init__(self, max_bytes: int) -> None:
-        self.max_bytes = max_bytes
+        self._max_bytes = max_bytes
 
     @command(
         "file send",
@@ -78,8 +69,8 @@ class FileSender:
             data = clean(args.text).encode() if args.text else await turn.tape.get_blob(args.handle)
         except EntryNotFound:
             raise CommandRefused("file_unknown", handle=args.handle) from None
-        if len(data) > self.max_bytes:
-            size, limit = format_bytes(len(data)), format_bytes(self.max_bytes)
+        if len(data) > self._max_bytes:
+            size, limit = format_bytes(len(data)), format_bytes(self._max_bytes)
             raise CommandRefused("file_too_large", name=name, size=size, limit=limit)
         kind = image_type(data) or _guess_type(name, is_text=bool(args.text))
         turn.files.append(OutboundFile(name, kind, digest=await turn.tape.put_blob(data)))
@@ -87,7 +78,7 @@ class FileSender:
 
 
 def file_tools(max_bytes: int) -> list[Tool]:
-    """Build the tools. `max_bytes`: the size limit of one file."""
+    """Build the tools, for files of limited size."""
     sender = FileSender(max_bytes)
     return make_tools(FileSender, lambda: sender)
 

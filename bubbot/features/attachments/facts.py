@@ -10,7 +10,6 @@ class AttachmentFailed(Fact):
     """A file could not be fetched, or a recording not transcribed.
 
     Attributes:
-        inbound: the message that it came with.
         name: of the file; its kind if it has none.
         kind: such as `voice` or `file`.
         reason: why not, without a full stop.
@@ -24,14 +23,7 @@ class AttachmentFailed(Fact):
 
 
 class AttachmentTranscribed(Fact):
-    """A recording was transcribed.
-
-    Attributes:
-        inbound: the message that it came with.
-        digest: of the recording.
-        model: the model that wrote it down.
-        characters: of the transcript.
-    """
+    """A recording with this digest was transcribed by a model; the transcript has so many characters."""
 
     EVENTS = ("attachment/transcribed",)
     inbound: TapeEntryId

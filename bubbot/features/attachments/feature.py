@@ -17,15 +17,7 @@ def attachments_feature(
     meter: MeterTranscription | None,
     read_pdf: ReadPdf,
 ) -> Feature:
-    """Build the feature from its settings; a reload builds it again.
-
-    Args:
-        settings: the settings.
-        texts: the bot's own sentences.
-        transcriber: writes down recordings; with the name of its model. None: recordings stay files.
-        meter: reserves transcriptions; None if nobody counts.
-        read_pdf: reads PDFs.
-    """
+    """Build the feature from its settings; a reload builds it again. `AttachmentIntake` says what the others are."""
     intake = AttachmentIntake(
         max_bytes=settings.max_bytes,
         max_inline=settings.max_inline,

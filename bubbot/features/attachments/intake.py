@@ -133,12 +133,12 @@ class AttachmentIntake:
             max_bytes: of one file.
             max_inline: characters of a text that are put into the context.
             transcriber: writes down recordings; with the name of its model. None: recordings stay files.
-            meter: reserves and counts transcriptions; None if nobody counts.
-            read_pdf: reads PDFs; None: they stay files.
-            texts: the bot's own sentences; None for English.
+            meter: None if nobody counts transcriptions.
+            read_pdf: None: PDFs stay files.
+            texts: None for English.
             fetch_timeout: seconds for one try at a file.
             waits: seconds before each further try.
-            fetches_at_once: files that are fetched at the same time.
+            fetches_at_once: over all sessions.
             sleep: replaced in tests.
         """
         self._max_bytes = max_bytes

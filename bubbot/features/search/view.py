@@ -356,7 +356,7 @@ class _MatchFilter:
         name = "".join(sender_name(entry.meta))
         text = self._texts[entry.id]  # its last line is the name
         words = text.removesuffix(unicodedata.normalize("NFKC", f"\n{name}")) if name else text
-        snippet = cut_snippet(words or text, piece)
+        snippet = _cut_snippet(words or text, piece)
         superseded = self.corrections.superseded.get(entry.id)
         return SearchHit(
             entry.id, entry.kind, entry.date, entry.name, snippet, exact, superseded, " ".join(name.split())
@@ -395,7 +395,7 @@ def _strings(value: object, skip: frozenset[str]) -> list[str]:
     return []
 
 
-def cut_snippet(text: str, piece: str) -> str:
+def _cut_snippet(text: str, piece: str) -> str:
     """Cut about 160 characters of the (NFKC) text around the casefolded piece, on one line."""
     folded = text.casefold()
     place = max(folded.find(piece), 0)

@@ -77,11 +77,7 @@ class ReadChatArgs(Args, frozen=True):
 
 
 class CurrentTopic(Struct, frozen=True):
-    """The topic that the chat is on.
-
-    Attributes:
-        thread: its thread; None on the main line.
-    """
+    """The topic that the chat is on, with its thread; None on the main line."""
 
     thread: TopicThread | None
 
@@ -128,11 +124,7 @@ class TopicTakenUp(Struct, frozen=True):
 
 
 class TopicList(Struct, frozen=True):
-    """The topics of a chat.
-
-    Attributes:
-        topics: the current one first, then the newest.
-    """
+    """The topics of a chat: the current one first, then the newest."""
 
     topics: tuple[TopicThread, ...]
 
@@ -147,11 +139,7 @@ class TopicList(Struct, frozen=True):
 
 
 class TopicProposed(Struct, frozen=True):
-    """A topic that was proposed to the person.
-
-    Attributes:
-        name: the topic.
-    """
+    """A topic that was proposed to the person."""
 
     name: TopicName
 
@@ -161,14 +149,11 @@ class TopicProposed(Struct, frozen=True):
 
 
 class TopicCommands:
-    """The commands about topics, and about reading in other chats.
-
-    Attributes:
-        settings: how much of a topic comes back when it is taken up.
-    """
+    """The commands about topics, and about reading in other chats."""
 
     def __init__(self, settings: TopicSettings, read_session: ReadSession) -> None:
-        self.settings = settings
+        """Take how much of a topic comes back, and what opens the tape of another chat that this one may read."""
+        self._settings = settings
         self._read_session = read_session
 
     @command(
@@ -195,7 +180,7 @@ class TopicCommands:
             return await self._bind(turn, require_topic(rest))
         name, source = require_topic(args.name), args.source.strip()
         if not source:
-            return await take_up(turn, name, self.settings)
+            return await take_up(turn, name, self._settings)
         if name.is_main_line:
             raise CommandRefused("topic_bind_main_line")
         tape = await require_session(turn, source, self._read_session)
@@ -289,16 +274,11 @@ class TopicCommands:
     async def _go_on_with(self, turn: Turn, name: TopicName, session: str) -> TopicTakenUp:
         """Take up a topic here that goes on in another chat, which can be read from here."""
         await turn.tape.append([TopicBound(name.key, name.title, session).to_entry()])
-        return await take_up(turn, name, self.settings, bound_to=session)
+        return await take_up(turn, name, self._settings, bound_to=session)
 
 
 def topic_tools(settings: TopicSettings, read_session: ReadSession) -> list[Tool]:
-    """Build the tools.
-
-    Args:
-        settings: how much of a topic comes back when it is taken up.
-        read_session: opens the tape of another chat that this one may read.
-    """
+    """Build the tools."""
     commands, is_rare = TopicCommands(settings, read_session), {"is_rare": True}
     return make_tools(TopicCommands, lambda: commands, topic_list=is_rare, topic_propose=is_rare, chat_read=is_rare)
 

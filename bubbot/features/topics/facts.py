@@ -7,13 +7,7 @@ from bubbot.tape.references import SessionId
 
 
 class TopicBound(Fact):
-    """The topic of a thread goes on in another chat, too: that of its group, or one that may be read.
-
-    Attributes:
-        topic: the key of the topic.
-        title: its title.
-        session: the other chat.
-    """
+    """The topic of this key goes on in another session, too: that of the group of a thread, or one that may be read."""
 
     EVENTS = ("topics/bound",)
     topic: str
