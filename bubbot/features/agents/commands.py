@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -11,7 +10,7 @@ from bubbot.command import Caller, command, make_tools
 from bubbot.errors import CommandRefused, ToolFailed
 from bubbot.features.agents.facts import AgentEnded
 from bubbot.features.agents.service import SubTaskService
-from bubbot.features.agents.task import RUN_TOOL, MergeMode, SubTask, TaskOrder
+from bubbot.features.agents.task import RUN_TOOL, MergeMode
 from bubbot.ports.arguments import Args
 from bubbot.ports.tool import INSIDE, CommandHelp, EffectKind, HelpTopic, Tool
 from bubbot.tape.fact import Cited
@@ -117,9 +116,10 @@ class SubTaskCommands:
                 names = ", ".join(dict.fromkeys(tool.name for tool in available.values()))
                 raise CommandRefused("agent_no_tool" if names else "agent_no_tools", name=unknown[0], names=names)
             tools = [available[name] for name in args.tools]
-        return await self._run(
-            caller, args.task, tools, name=args.name, mode=args.mode, steps=args.steps, tokens=args.budget
+        ended = await self._service.run(
+            caller.required_turn, args.task, tools, name=args.name, mode=args.mode, steps=args.steps, tokens=args.budget
         )
+        return _answer(ended, caller)
 
     @command(
         "agent fork",
@@ -135,43 +135,18 @@ class SubTaskCommands:
     )
     async def fork(self, caller: Caller, args: AskAsideArgs) -> SubTaskAnswer:
         """Answer a question from here without adding it to the conversation: the next messages do not see it."""
-        tools = [*self._service.available_tools(caller.required_turn).values()]
-        return await self._run(caller, args.text, tools, name=FORK_NAME, mode=args.merge, has_own_window=False)
+        turn = caller.required_turn
+        tools = [*self._service.available_tools(turn).values()]
+        ended = await self._service.run(turn, args.text, tools, name=FORK_NAME, mode=args.merge, has_own_window=False)
+        return _answer(ended, caller)
 
-    async def _run(
-        self,
-        caller: Caller,
-        text: str,
-        tools: Sequence[Tool],
-        *,
-        name: str,
-        mode: MergeMode,
-        steps: int | None = None,
-        tokens: int | None = None,
-        has_own_window: bool = True,
-    ) -> SubTaskAnswer:
-        """Run a sub-task within the settings, and within what a sub-task that orders it has left.
 
-        Raises:
-            ToolFailed: it gave no result; the text says why, and cites its entries.
-        """
-        turn, settings = caller.required_turn, self._service.settings
-        parent = turn.find_metadata(SubTask)
-        max_tokens = settings.max_tokens if parent is None else min(settings.max_tokens, parent.order.tokens)
-        order = TaskOrder(
-            text,
-            name,
-            frozenset(tool.name for tool in tools),
-            min(steps or settings.max_steps, settings.max_steps),
-            min(tokens or max_tokens, max_tokens),
-            mode,
-            has_own_window,
-            may_write=any(tool.effect.kind is not EffectKind.READ for tool in tools),
-        )
-        answer = SubTaskAnswer(await self._service.run(turn, order))
-        if not answer.ended.fact.is_answered:
-            raise ToolFailed(answer.describe(caller))
-        return answer
+def _answer(ended: Cited[AgentEnded], caller: Caller) -> SubTaskAnswer:
+    """Return the answer of a sub-task. Raise `ToolFailed` if it gave none; the text says why, and cites its entries."""
+    answer = SubTaskAnswer(ended)
+    if not ended.fact.is_answered:
+        raise ToolFailed(answer.describe(caller))
+    return answer
 
 
 def agent_tools(service: SubTaskService) -> list[Tool]:

@@ -22,7 +22,7 @@ from bubbot.errors import (
 from bubbot.features.agents.facts import AgentEnded, AgentStarted, TaskUsage
 from bubbot.features.agents.record import AttemptsView, find_cut_off, find_finished
 from bubbot.features.agents.settings import AgentsSettings
-from bubbot.features.agents.task import RUN_TOOL, RunningTasks, SubTask, TaskBudgetExceeded, TaskOrder
+from bubbot.features.agents.task import RUN_TOOL, MergeMode, RunningTasks, SubTask, TaskBudgetExceeded, TaskOrder
 from bubbot.ports.text import clean
 from bubbot.ports.tool import EffectKind, Tool
 from bubbot.ports.turn import Turn
@@ -64,25 +64,47 @@ class SubTaskService:
             for name in tool.names
         }
 
-    async def run(self, turn: Turn, order: TaskOrder) -> Cited[AgentEnded]:
+    async def run(
+        self,
+        turn: Turn,
+        text: str,
+        tools: Sequence[Tool],
+        *,
+        name: str,
+        mode: MergeMode,
+        steps: int | None = None,
+        tokens: int | None = None,
+        has_own_window: bool = True,
+    ) -> Cited[AgentEnded]:
         """Run a sub-task; return how it ended, as the tape of the turn has it.
 
-        One that an interrupted attempt of this turn has finished already is not run again.
+        Its limits are within the settings, and within those of a sub-task that orders it. One that an interrupted attempt
+        of this turn has finished already is not run again.
 
         Raises:
             CommandRefused: a sub-task here can have none of its own.
         """
-        depth = _depth(turn) + 1
-        if depth > self.settings.max_depth:
-            raise CommandRefused("agent_too_deep", depth=self.settings.max_depth)
-        tasks = turn.metadata.setdefault(RunningTasks, RunningTasks(self.settings.max_parallel))
+        depth, settings, parent = _depth(turn) + 1, self.settings, turn.find_metadata(SubTask)
+        if depth > settings.max_depth:
+            raise CommandRefused("agent_too_deep", depth=settings.max_depth)
+        max_tokens = settings.max_tokens if parent is None else min(settings.max_tokens, parent.order.tokens)
+        order = TaskOrder(
+            text,
+            name,
+            frozenset(tool.name for tool in tools),
+            min(steps or settings.max_steps, settings.max_steps),
+            min(tokens or max_tokens, max_tokens),
+            mode,
+            has_own_window,
+        )
+        tasks = turn.metadata.setdefault(RunningTasks, RunningTasks(settings.max_parallel))
         assert isinstance(tasks, RunningTasks)
-        task = SubTask(order, depth, turn.find_metadata(SubTask), turn.call_id)
+        task = SubTask(order, depth, parent, turn.call_id)
         ended = await self._take_up(turn, task, tasks)
         if ended is not None:
             return ended
         async with AsyncExitStack() as stack:
-            if order.may_write:
+            if any(tool.effect.kind is not EffectKind.READ for tool in tools):
                 await stack.enter_async_context(tasks.writer(turn.tape.id))
             await stack.enter_async_context(tasks.places(depth))
             return Cited.of(AgentEnded, await self._run(turn, task))

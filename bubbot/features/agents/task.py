@@ -42,7 +42,6 @@ class TaskOrder(Struct, frozen=True):
         tokens: tokens that it may read and write.
         mode: what it leaves on the tape.
         has_own_window: it begins with an empty window; otherwise with that of its turn.
-        may_write: one of its tools does more than read.
     """
 
     text: str
@@ -52,7 +51,6 @@ class TaskOrder(Struct, frozen=True):
     tokens: int
     mode: MergeMode
     has_own_window: bool = True
-    may_write: bool = False
 
     @property
     def digest(self) -> str:

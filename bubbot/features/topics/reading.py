@@ -8,8 +8,8 @@ from datetime import tzinfo
 from msgspec import Struct
 
 from bubbot.command import Caller
-from bubbot.features.topics.names import LEFT, TAKEN_UP, TopicName
-from bubbot.features.topics.view import MAX_VISIT_ANCHORS, find_visits
+from bubbot.features.topics.names import TopicName
+from bubbot.features.topics.view import read_visits
 from bubbot.records import dataclass
 from bubbot.runtime.context.quoting import escape_tags, quote_text
 from bubbot.runtime.context.selectors import find_correction, format_sender, is_in_context, text_of
@@ -89,12 +89,8 @@ class ReadChatView:
         """Find the visits of the topic, then messages, then corrections."""
         part: Slice = WholeTape()
         if self.topic is not None:
-            names = (TAKEN_UP + self.topic.key, LEFT + self.topic.key)
-            marks = TapeQuery(tape, kinds=(Kind.ANCHOR,), names=names, newest=True, limit=MAX_VISIT_ANCHORS)
-            (found,) = yield (marks,)
-            is_whole = len(found) < MAX_VISIT_ANCHORS
-            visits = find_visits(found[::-1], is_whole=is_whole, is_main_line=self.topic.is_main_line)
-            part = IdRanges(tuple(visits))
+            _, visits = yield from read_visits(tape, self.topic)
+            part = IdRanges(visits)
         before = self.before
         while True:  # until something may be shown: sub-tasks may have written the newest ones
             as_of = before - 1 if before else None

@@ -102,24 +102,15 @@ class ThreadView:
 
     def steps(self, tape: str) -> TopicSteps:
         """Find the visits of the topic, then its newest handoff and messages in them."""
-        key = self.name.key
-        marks = TapeQuery(
-            tape,
-            kinds=(Kind.ANCHOR,),
-            names=(TAKEN_UP + key, LEFT + key),
-            newest=True,
-            limit=MAX_VISIT_ANCHORS,
-        )
-        (found,) = yield (marks,)
-        anchors, is_main_line = found[::-1], self.name.is_main_line
-        if not anchors and not is_main_line:
+        found, visits = yield from read_visits(tape, self.name)
+        is_main_line = self.name.is_main_line
+        if not found and not is_main_line:
             return TopicThread(self.name)
-        visits = find_visits(anchors, is_whole=len(anchors) < MAX_VISIT_ANCHORS, is_main_line=is_main_line)
         # Of a visit that is over, the anchor at its end has the number; the main line has none.
         counted = MAX_COUNTED_MESSAGES if visits and visits[-1][1] is None and not is_main_line else 0
         inner, messages = yield (
-            TapeQuery(tape, IdRanges(tuple(visits)), kinds=(Kind.ANCHOR,), newest=True, limit=MAX_STATE_ANCHORS),
-            TapeQuery(tape, IdRanges(tuple(visits[-1:])), kinds=(Kind.MESSAGE,), newest=True, limit=counted),
+            TapeQuery(tape, IdRanges(visits), kinds=(Kind.ANCHOR,), newest=True, limit=MAX_STATE_ANCHORS),
+            TapeQuery(tape, IdRanges(visits[-1:]), kinds=(Kind.MESSAGE,), newest=True, limit=counted),
         )
         start, state = _find_state([*(entry for entry in inner if entry.is_shown_to("")), *found])
         opened = next((entry for entry in found if (entry.name or "").startswith(TAKEN_UP)), None)
@@ -196,17 +187,16 @@ def _next_steps(state: JsonObject) -> tuple[str, ...]:
     return tuple(step for step in steps if isinstance(step, str)) if isinstance(steps, (list, tuple)) else ()
 
 
-def find_visits(anchors: Sequence[TapeEntry], *, is_whole: bool, is_main_line: bool) -> list[Span]:
-    """Return the id ranges between taking a topic up and leaving it, ascending.
-
-    Args:
-        anchors: of the topic, ascending.
-        is_whole: none of them was left out.
-        is_main_line: the tape begins with it.
-    """
+def read_visits(
+    tape: str, name: TopicName
+) -> Generator[tuple[TapeQuery, ...], QueryAnswers, tuple[Sequence[TapeEntry], tuple[Span, ...]]]:
+    """Return the anchors of a topic, newest first, and the id ranges between taking it up and leaving it, ascending."""
+    names = (TAKEN_UP + name.key, LEFT + name.key)
+    (found,) = yield (TapeQuery(tape, kinds=(Kind.ANCHOR,), names=names, newest=True, limit=MAX_VISIT_ANCHORS),)
     visits: list[Span] = []
-    start = 0 if is_whole and is_main_line else None
-    for anchor in anchors:
+    # A tape begins with its main line; `found` goes back to its beginning unless it was cut.
+    start = 0 if name.is_main_line and len(found) < MAX_VISIT_ANCHORS else None
+    for anchor in reversed(found):
         if (anchor.name or "").startswith(TAKEN_UP):
             start = anchor.id
         elif start is not None:
@@ -214,7 +204,7 @@ def find_visits(anchors: Sequence[TapeEntry], *, is_whole: bool, is_main_line: b
             start = None
     if start is not None:
         visits.append((start + 1, None))
-    return [(low, high) for low, high in visits if high is None or low <= high]
+    return found, tuple([(low, high) for low, high in visits if high is None or low <= high])
 
 
 def _find_state(anchors: Sequence[TapeEntry]) -> tuple[int, JsonObject]:
