@@ -184,7 +184,7 @@ _LIMITS: Mapping[str, tuple[str, str, Callable[[Any, Any], bool]]] = {
     "pattern": ("string_pattern_mismatch", "", lambda value, limit: not re.search(limit, value)),
 }
 """For each limit of `Meta` the problem of a value, that of a list for lengths, and what breaks it."""
-_WRONG: Mapping[Any, str] = {int: "int_parsing", float: "float_parsing", bool: "bool_parsing"}
+_WRONG: Mapping[Any, str] = {str: "string_type", int: "int_parsing", float: "float_parsing", bool: "bool_parsing"}
 
 
 def _explain(field: ArgumentField, value: Any) -> ArgumentProblem:

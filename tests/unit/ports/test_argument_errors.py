@@ -102,7 +102,7 @@ def described(probe: Tool, values: dict[str, object], texts: Texts) -> list[str]
         ({"names": ("a", "b", "c")}, "names has more than 2 items", "names 超过 2 项"),
         ({"days": ("mon", "x")}, 'days is "x", but must be mon or tue', "days 是“x”，但应为 mon 或 tue"),
         ({"label": "A b"}, 'label is "A b", but must match ^[a-z]+$', "label 是“A b”，但应符合 ^[a-z]+$"),
-        ({"plain": 5}, 'plain cannot be "5"', "plain 不能是“5”"),
+        ({"plain": 5}, "plain is 5, but must be a text", "plain 是 5，但应为文本"),
     ],
 )
 @pytest.mark.parametrize("probe", [older, newer], ids=["older", "newer"])
