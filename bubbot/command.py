@@ -104,6 +104,12 @@ class Caller:
         return cls(has_confirmed=has_confirmed, texts=context.texts, context=context)
 
     @property
+    def required_turn(self) -> Turn:
+        """The turn, for a command that no shell has."""
+        assert self.turn is not None
+        return self.turn
+
+    @property
     def result_texts(self) -> Texts:
         """The sentences for what a tool returns: people read their language, models English."""
         return self.turn.result_texts if self.turn else self.texts
@@ -292,11 +298,12 @@ def describe(spec: CommandSpec[Any, Any, Any], service: type, result: Any, calle
     A result with a method `describe` says it itself. Of any other the sentence has the name of its type, and its property
     `variant` after a dot; its method `more` returns the names of further sentences that apply. The fields are their
     values, with those of its method `values`, and `undo`, the call that takes the result back. A list is a line for each
-    row, and the sentence `none` of the type of its rows if it is empty.
+    row, and the sentence `none` of the type of its rows if it is empty. A model reads English.
     """
+    texts = caller.result_texts
     if isinstance(result, (list, tuple)):
         lines = [describe(spec, service, row, caller) for row in result]
-        return "\n".join(lines) or caller.texts.say_on(caller.surface, f"{spec.row.__name__}.none")
+        return "\n".join(lines) or texts.say_on(caller.surface, f"{spec.row.__name__}.none")
     if hasattr(result, "describe"):
         told: str = result.describe(caller)
         return told
@@ -304,7 +311,7 @@ def describe(spec: CommandSpec[Any, Any, Any], service: type, result: Any, calle
     if spec.undo:
         values["undo"] = format_call(find_spec(service, spec.undo), msgspec.structs.asdict(result), caller)
     names = [_sentence(result), *(result.more() if hasattr(result, "more") else ())]
-    return " ".join(caller.texts.say_on(caller.surface, name, **values) for name in names)
+    return " ".join(texts.say_on(caller.surface, name, **values) for name in names)
 
 
 def _sentence(result: Any) -> str:

@@ -19,8 +19,8 @@ from bubbot.feature import Feature, ReadSession, read_no_session, wait_for_nothi
 from bubbot.features.agents.feature import agents_feature
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.approvals.facts import SESSION_TRACE_EVENTS
+from bubbot.features.attachments.commands import file_tools
 from bubbot.features.attachments.intake import AttachmentIntake
-from bubbot.features.attachments.tools import file_tools
 from bubbot.features.conversation.commands import find_no_traces
 from bubbot.features.conversation.feature import conversation_feature
 from bubbot.features.memory.changes import ZONE_EVENTS

@@ -114,7 +114,7 @@ def _memory_options(settings: Settings) -> MemoryCommandOptions:
 
 OWN_COMMANDS: Mapping[str, OwnCommands] = MappingProxyType(
     {
-        "tape": OwnCommands("bubbot.features.search.shell", lambda settings: settings.section(SearchSettings)),
+        "tape": OwnCommands("bubbot.features.search.commands", lambda settings: settings.section(SearchSettings)),
         "memory": OwnCommands("bubbot.features.memory.shell", _memory_options),
         "schedule": OwnCommands("bubbot.features.schedule.shell", lambda settings: settings.section(ScheduleSettings)),
         "approvals": OwnCommands(

@@ -20,7 +20,7 @@ from bubbot.app.tapes import now
 from bubbot.concurrency import Backoff, supervise
 from bubbot.features.access.service import ACCESS_TAPE, AccessService
 from bubbot.features.access.tools import access_tools
-from bubbot.features.config.tools import config_tools
+from bubbot.features.config.commands import config_tools
 from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime
 from bubbot.gateway.daily_digest import DailyDigest
 from bubbot.gateway.directory import ChannelDirectory

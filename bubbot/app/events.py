@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from bubbot.features.access.state import ACCESS_EVENTS
-from bubbot.features.agents.events import AGENT_EVENTS
+from bubbot.features.agents.facts import AgentEnded, AgentStarted
 from bubbot.features.approvals.state import APPROVAL_EVENTS
-from bubbot.features.attachments.events import ATTACHMENT_EVENTS
+from bubbot.features.attachments.facts import AttachmentFailed, AttachmentTranscribed
 from bubbot.features.budget.state import BUDGET_EVENTS
 from bubbot.features.explain.facts import EXPLAIN_FACTS
 from bubbot.features.files.events import FILE_EVENTS
@@ -17,7 +17,7 @@ from bubbot.features.otel.facts import OTEL_FACTS
 from bubbot.features.replay.facts import REPLAY_FACTS
 from bubbot.features.schedule.events import SCHEDULE_EVENTS
 from bubbot.features.strategies.events import STRATEGY_EVENTS
-from bubbot.features.topics.events import TOPIC_EVENTS
+from bubbot.features.topics.facts import TopicBound
 from bubbot.features.web.events import WEB_EVENTS
 from bubbot.tape.events import KERNEL_REFERENCES
 from bubbot.tape.fact import models_of
@@ -25,14 +25,14 @@ from bubbot.tape.fact import models_of
 FEATURE_EVENTS: Mapping[str, type] = MappingProxyType(
     {
         **models_of(*MEMORY_FACTS),
-        **ATTACHMENT_EVENTS,
+        **models_of(AttachmentFailed, AttachmentTranscribed),
         **FILE_EVENTS,
         **SCHEDULE_EVENTS,
         **BUDGET_EVENTS,
         **ACCESS_EVENTS,
         **STRATEGY_EVENTS,
-        **TOPIC_EVENTS,
-        **AGENT_EVENTS,
+        **models_of(TopicBound),
+        **models_of(AgentStarted, AgentEnded),
         **APPROVAL_EVENTS,
         **WEB_EVENTS,
         **models_of(*EXPLAIN_FACTS, *REPLAY_FACTS, *OTEL_FACTS),

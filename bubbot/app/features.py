@@ -26,7 +26,7 @@ from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.approvals.facts import SESSION_TRACE_EVENTS
 from bubbot.features.approvals.feature import ApprovalsFeature
 from bubbot.features.approvals.settings import ApprovalSettings
-from bubbot.features.attachments.feature import Transcriber, attachments_feature
+from bubbot.features.attachments.feature import attachments_feature
 from bubbot.features.attachments.intake import PdfText
 from bubbot.features.attachments.settings import AttachmentSettings
 from bubbot.features.budget.budget import NotifyOwner
@@ -335,7 +335,7 @@ class BotFeatures:
             "attachments": lambda: attachments_feature(
                 settings.section(AttachmentSettings),
                 self._kernel.texts,
-                Transcriber(transcriber.name, transcriber) if transcriber else None,
+                (transcriber.name, transcriber) if transcriber else None,
                 self.budget.meter.transcription if self.budget else None,
                 PdfReader().read_pdf,
             ),

@@ -24,8 +24,10 @@ _SENTENCES: Mapping[str, tuple[str, str]] = {
     "greater_than": ("argument_more", "gt"),
     "less_than_equal": ("argument_most", "le"),
     "less_than": ("argument_less", "lt"),
+    "string_type": ("argument_text", ""),
     "string_too_short": ("argument_empty", "min_length"),
     "string_too_long": ("argument_long", "max_length"),
+    "string_pattern_mismatch": ("argument_pattern", "pattern"),
     "too_short": ("argument_empty", "min_length"),
     "too_long": ("argument_many", "max_length"),
 }

@@ -7,6 +7,7 @@ A class of arguments is an `Args`, whose fields have `msgspec.Meta` with a descr
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
@@ -111,6 +112,9 @@ def _field_of(field: msgspec.structs.FieldInfo) -> ArgumentField:
     kinds = [kind for kind in get_args(annotation) if kind is not msgspec.UnsetType]
     if len(kinds) < len(get_args(annotation)):  # what is not said is `UNSET`
         annotation = Union[tuple(kinds)]  # noqa: UP007 - of a computed tuple
+    inner = strip_optional(annotation)
+    if hasattr(inner, "__metadata__"):  # limits hold for what is not None
+        annotation, marks = get_args(inner)[0] | None, (*marks, *inner.__metadata__)
     described = [mark.description for mark in marks if isinstance(mark, Meta) and mark.description]
     is_required = field.default is NODEFAULT and field.default_factory is NODEFAULT
     return ArgumentField(field.encode_name, annotation, is_required, described[0] if described else "", marks)
@@ -182,14 +186,22 @@ _LIMITS: Mapping[str, tuple[str, str, Callable[[Any, Any], bool]]] = {
     "lt": ("less_than", "lt", operator.ge),
     "min_length": ("string_too_short", "too_short", lambda value, limit: len(value) < limit),
     "max_length": ("string_too_long", "too_long", lambda value, limit: len(value) > limit),
+    "pattern": ("string_pattern_mismatch", "", lambda value, limit: not re.search(limit, value)),
 }
 """For each limit of `Meta` the problem of a value, that of a list for lengths, and what breaks it."""
-_WRONG: Mapping[Any, str] = {int: "int_parsing", float: "float_parsing", bool: "bool_parsing"}
+_WRONG: Mapping[Any, str] = {str: "string_type", int: "int_parsing", float: "float_parsing", bool: "bool_parsing"}
 
 
 def _explain(field: ArgumentField, value: Any) -> ArgumentProblem:
     """Find what is wrong with a value, by its declaration; a library's words are not parsed."""
     kind = strip_optional(field.annotation)
+    if field.is_list and isinstance(value, (list, tuple)):
+        item_kind = get_args(kind)[0]
+        for item in value:
+            try:
+                msgspec.convert(item, item_kind, strict=False)
+            except msgspec.ValidationError:
+                return _explain(ArgumentField(field.name, item_kind, is_required=True), item)
     if get_origin(kind) is Literal:
         expected = " or ".join(repr(choice) for choice in get_args(kind))
         return ArgumentProblem(field.name, "literal_error", value, {"expected": expected})

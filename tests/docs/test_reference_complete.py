@@ -21,12 +21,12 @@ from bubbot.cli.main import COMMANDS, EXIT_CODES, CommandParser, load_command
 from bubbot.errors import BubbotError
 from bubbot.feature import open_no_copy, read_no_session
 from bubbot.features.access.tools import access_tools
+from bubbot.features.agents.commands import agent_tools
 from bubbot.features.agents.service import SubTaskService
 from bubbot.features.agents.settings import AgentsSettings
-from bubbot.features.agents.tools import agent_tools
 from bubbot.features.approvals.commands import ApprovalCommands, approval_tools
-from bubbot.features.attachments.tools import file_tools
-from bubbot.features.config.tools import config_tools
+from bubbot.features.attachments.commands import file_tools
+from bubbot.features.config.commands import config_tools
 from bubbot.features.conversation.feature import conversation_feature
 from bubbot.features.explain.feature import explain_feature
 from bubbot.features.files.settings import FileSettings
@@ -69,8 +69,8 @@ PASSED_ON = {
     "bubbot/tape/handle.py:handoff",
     "bubbot/tape/service.py:fork_tape",  # the kind of the error that ended the block
     "bubbot/features/conversation/tape.py:tape_handoff",  # a name that people and models choose
-    "bubbot/features/topics/tools.py:_leave",  # `topic-left/` and the name of a topic, which people choose
-    "bubbot/features/topics/tools.py:take_up",  # `topic/` and that name
+    "bubbot/features/topics/commands.py:_leave",  # `topic-left/` and the name of a topic, which people choose
+    "bubbot/features/topics/commands.py:take_up",  # `topic/` and that name
     "bubbot/ports/turn.py:write_handoffs",
     "bubbot/tape/projection.py:write_checkpoint",
     "bubbot/features/agents/service.py:_answer",  # the kind of the error that ended a sub-task

@@ -21,7 +21,7 @@ from bubbot.features.memory import memories
 from bubbot.features.memory.scopes import ChatFacts, ZoneAccess, choose_zones
 from bubbot.features.memory.settings import Scope
 from bubbot.features.strategies import recall, retrieval
-from bubbot.features.topics import tools
+from bubbot.features.topics import commands as topic_commands
 from bubbot.ports.turn import Turn
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
@@ -110,7 +110,7 @@ def _trust_bindings(patch: pytest.MonkeyPatch) -> None:
         bound.add((turn.session, source))
         return SimpleNamespace(session=source)
 
-    patch.setattr(tools, "require_session", require_nothing)
+    patch.setattr(topic_commands, "require_session", require_nothing)
     patch.setattr(
         reading_rule,
         "_is_thread_of",

@@ -132,6 +132,9 @@ def texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Texts:
     head = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n'
     entries = [f'msgctxt "{name}"\nmsgid "{text}"\nmsgstr ""\n' for name, text in SENTENCES.items()]
     (folder / "lamps.pot").write_text("\n".join([head, *entries]))
+    (folder / "de").mkdir()
+    german = [f'msgctxt "{name}"\nmsgid "{text}"\nmsgstr "Deutsch: {text}"\n' for name, text in SENTENCES.items()]
+    (folder / "de" / "lamps.po").write_text("\n".join([head, *german]))
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "lamp_texts", raising=False)
     return Texts(package="lamp_texts")
@@ -251,6 +254,13 @@ class TestChat:
 
     async def test_a_list_of_nothing_has_a_sentence(self, chat: Chat) -> None:
         assert await chat.say("lamp.list") == "All is dark."
+
+    async def test_people_read_their_language_and_models_english(self, lamps: Lamps, texts: Texts) -> None:
+        german = Chat(lamps, texts.in_language("de"))
+        assert await german.say("lamp.list") == "Deutsch: All is dark."
+        assert await german.say("lamp.list", typed=False) == "All is dark."
+        light = await german.say("lamp.light", typed=False, room="hall")
+        assert light == "hall is red. ,lamp.dark hall ends it."
 
     async def test_commands_are_written_as_the_platform_has_them(self, lamps: Lamps, texts: Texts) -> None:
         slashes = Chat(lamps, texts.with_command_prefix("/"))

@@ -35,7 +35,7 @@ from bubbot.cli.tape.results import (
 from bubbot.features.conversation import shell as conversation
 from bubbot.features.conversation.anchors import AnchorsView
 from bubbot.features.conversation.graph import AnchorGraph
-from bubbot.features.search import shell as search
+from bubbot.features.search import commands as search
 from bubbot.features.search.view import SearchResult
 from bubbot.gateway.names import NameBook
 from bubbot.log import printable

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from bubbot.feature import Feature
+from bubbot.features.agents.commands import agent_tools
 from bubbot.features.agents.service import SubTaskService
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.agents.task import SubTask, keep_token_limit
-from bubbot.features.agents.tools import agent_tools
 from bubbot.ports.model import ModelTraits
 from bubbot.ports.tool import Tool
 from bubbot.ports.turn import Turn
@@ -24,13 +24,7 @@ SUBTASK_PROMPT = (
 def agents_feature(
     settings: AgentsSettings, list_tools: Callable[[], Sequence[Tool]], strategies: ContextStrategies
 ) -> Feature:
-    """Build the record.
-
-    Args:
-        settings: the limits.
-        list_tools: returns all tools.
-        strategies: rebuild the requests of a sub-task whose entries are not kept.
-    """
+    """Build the record."""
     return Feature(
         name="agents",
         tools=agent_tools(SubTaskService(settings, list_tools, strategies)),

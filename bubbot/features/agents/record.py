@@ -3,38 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import TypeAlias
 
-from bubbot.features.agents.events import ENDED, STARTED
+from bubbot.features.agents.facts import AgentEnded, AgentStarted
 from bubbot.records import dataclass
-from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.entry import Kind
+from bubbot.tape.fact import Cited
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.view import QueryAnswers
 
 MAX_EVENTS = 500
 """The newest events about sub-tasks that are searched for an interrupted attempt."""
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """An attempt at a sub-task in an interrupted turn.
-
-    Attributes:
-        fork: its fork.
-        ended: the event of its end; None if it was cut off.
-    """
-
-    fork: str
-    ended: TapeEntry | None = None
+Attempt: TypeAlias = Cited[AgentStarted] | Cited[AgentEnded]
+"""An attempt at a sub-task in an interrupted turn: its end, or its start if it was cut off."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptsView:
-    """The attempts at an order in interrupted turns, oldest first.
-
-    Attributes:
-        order: the digest of the order.
-        turns: the ids of the turns.
-    """
+    """The attempts at the order with this digest in interrupted turns, oldest first."""
 
     order: str
     turns: Collection[str]
@@ -42,28 +28,30 @@ class AttemptsView:
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """Read the newest events about sub-tasks, through the name index."""
-        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(STARTED, ENDED), newest=True, limit=MAX_EVENTS),)
+        names = (*AgentStarted.EVENTS, *AgentEnded.EVENTS)
+        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=names, newest=True, limit=MAX_EVENTS),)
 
     def fold(self, answers: QueryAnswers) -> tuple[Attempt, ...]:
         """Pair the starts with the ends. A sub-task that was discarded has an end only."""
         attempts: dict[str, Attempt] = {}
         for entry in sorted(answers[0], key=lambda entry: entry.id):
-            data = entry.data
-            if data.get("order") != self.order or entry.meta.get("turn") not in self.turns:
-                continue
-            attempts[data["fork"]] = Attempt(data["fork"], entry if entry.name == ENDED else None)
+            if entry.data.get("order") == self.order and entry.meta.get("turn") in self.turns:
+                is_end = entry.name in AgentEnded.EVENTS
+                attempt = Cited.of(AgentEnded, entry) if is_end else Cited.of(AgentStarted, entry)
+                attempts[attempt.fact.fork] = attempt
         return tuple(attempts.values())
 
 
-def find_finished(attempts: Sequence[Attempt], answered: Collection[str]) -> Attempt | None:
-    """Return the oldest attempt that ended with a result and has not answered another order."""
-    return next((each for each in attempts if each.fork not in answered and _is_finished(each)), None)
+def find_finished(attempts: Sequence[Attempt], answered: Collection[str]) -> Cited[AgentEnded] | None:
+    """Return the end of the oldest attempt with a result that has not answered another order."""
+    return next((each for each in _ends(attempts) if each.fact.is_answered and each.fact.fork not in answered), None)
 
 
 def find_cut_off(attempts: Sequence[Attempt], answered: Collection[str]) -> Attempt | None:
     """Return the newest attempt without a result that no other order continues."""
-    return next((each for each in reversed(attempts) if each.fork not in answered and not _is_finished(each)), None)
+    finished = {each.fact.fork for each in _ends(attempts) if each.fact.is_answered}
+    return next((each for each in reversed(attempts) if each.fact.fork not in finished.union(answered)), None)
 
 
-def _is_finished(attempt: Attempt) -> bool:
-    return attempt.ended is not None and attempt.ended.data["status"] == "answered"
+def _ends(attempts: Sequence[Attempt]) -> list[Cited[AgentEnded]]:
+    return [each for each in attempts if isinstance(each.fact, AgentEnded)]

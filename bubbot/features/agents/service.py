@@ -7,12 +7,22 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 
-from bubbot.concurrency import run_uninterrupted
-from bubbot.errors import BubbotError, LeaseLost, ModelRepeatsCall, ModelStepLimit, StoreError, TapeConflict, ToolFailed
-from bubbot.features.agents.events import ENDED, STARTED, AgentEnded, AgentStarted
+from msgspec import UNSET
+
+from bubbot.concurrency import uninterrupted
+from bubbot.errors import (
+    BubbotError,
+    CommandRefused,
+    LeaseLost,
+    ModelRepeatsCall,
+    ModelStepLimit,
+    StoreError,
+    TapeConflict,
+)
+from bubbot.features.agents.facts import AgentEnded, AgentStarted, TaskUsage
 from bubbot.features.agents.record import AttemptsView, find_cut_off, find_finished
 from bubbot.features.agents.settings import AgentsSettings
-from bubbot.features.agents.task import RUN_TOOL, RunningTasks, SubTask, TaskBudgetExceeded, TaskOrder
+from bubbot.features.agents.task import RUN_TOOL, MergeMode, RunningTasks, SubTask, TaskBudgetExceeded, TaskOrder
 from bubbot.ports.text import clean
 from bubbot.ports.tool import EffectKind, Tool
 from bubbot.ports.turn import Turn
@@ -25,6 +35,7 @@ from bubbot.tape import entry as make
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, thaw
 from bubbot.tape.events import STEP_EVENT
+from bubbot.tape.fact import Cited
 from bubbot.tape.fork import ForkedTape
 from bubbot.texts import Texts
 
@@ -32,11 +43,12 @@ log = logging.getLogger(__name__)
 
 
 class SubTaskService:
-    """Runs sub-tasks of turns under the settings; `list_tools` returns all tools, the strategies rebuild requests."""
+    """Runs sub-tasks of turns."""
 
     def __init__(
         self, settings: AgentsSettings, list_tools: Callable[[], Sequence[Tool]], strategies: ContextStrategies
     ) -> None:
+        """Take the limits, all tools, and what rebuilds the requests of a sub-task whose entries are not kept."""
         self.settings = settings
         self._strategies = strategies
         self._list_tools = list_tools
@@ -52,45 +64,63 @@ class SubTaskService:
             for name in tool.names
         }
 
-    async def run(self, turn: Turn, order: TaskOrder) -> str:
-        """Run a sub-task and return its result, which cites its entries.
+    async def run(
+        self,
+        turn: Turn,
+        text: str,
+        tools: Sequence[Tool],
+        *,
+        name: str,
+        mode: MergeMode,
+        steps: int | None = None,
+        tokens: int | None = None,
+        has_own_window: bool = True,
+    ) -> Cited[AgentEnded]:
+        """Run a sub-task; return how it ended, as the tape of the turn has it.
 
-        Its turn is told the same if an interrupted attempt of this turn has finished it already.
+        Its limits are within the settings, and within those of a sub-task that orders it. One that an interrupted attempt
+        of this turn has finished already is not run again.
 
         Raises:
-            ToolFailed: it gave no result; the text says why, and cites its entries.
+            CommandRefused: a sub-task here can have none of its own.
         """
-        depth = _depth(turn) + 1
-        if depth > self.settings.max_depth:
-            raise ToolFailed(turn.result_texts.say("agent_too_deep", depth=self.settings.max_depth))
-        tasks = turn.metadata.setdefault(RunningTasks, RunningTasks(self.settings.max_parallel))
+        depth, settings, parent = _depth(turn) + 1, self.settings, turn.find_metadata(SubTask)
+        if depth > settings.max_depth:
+            raise CommandRefused("agent_too_deep", depth=settings.max_depth)
+        max_tokens = settings.max_tokens if parent is None else min(settings.max_tokens, parent.order.tokens)
+        order = TaskOrder(
+            text,
+            name,
+            frozenset(tool.name for tool in tools),
+            min(steps or settings.max_steps, settings.max_steps),
+            min(tokens or max_tokens, max_tokens),
+            mode,
+            has_own_window,
+        )
+        tasks = turn.metadata.setdefault(RunningTasks, RunningTasks(settings.max_parallel))
         assert isinstance(tasks, RunningTasks)
-        task = SubTask(order, depth, turn.find_metadata(SubTask), turn.call_id)
+        task = SubTask(order, depth, parent, turn.call_id)
         ended = await self._take_up(turn, task, tasks)
-        if ended is None:
-            async with AsyncExitStack() as stack:
-                if order.may_write:
-                    await stack.enter_async_context(tasks.writer(turn.tape.id))
-                await stack.enter_async_context(tasks.places(depth))
-                ended = await self._run(turn, task)
-        data = ended.data
-        if data["status"] != "answered":
-            raise ToolFailed(f"{data['result']}\n\n{_cite(turn, ended)}")
-        text = data["result"] or turn.result_texts.say("agent_silent")
-        return f"{text}\n\n{_cite(turn, ended)}"
+        if ended is not None:
+            return ended
+        async with AsyncExitStack() as stack:
+            if any(tool.effect.kind is not EffectKind.READ for tool in tools):
+                await stack.enter_async_context(tasks.writer(turn.tape.id))
+            await stack.enter_async_context(tasks.places(depth))
+            return Cited.of(AgentEnded, await self._run(turn, task))
 
-    async def _take_up(self, turn: Turn, task: SubTask, tasks: RunningTasks) -> TapeEntry | None:
+    async def _take_up(self, turn: Turn, task: SubTask, tasks: RunningTasks) -> Cited[AgentEnded] | None:
         """Find what an interrupted attempt of this turn has done: its end, or the fork whose calls it continues."""
         interrupted = {accepted.interrupted_turn for accepted in turn.inbounds if accepted.interrupted_turn}
         if not interrupted:
             return None
         attempts = await turn.tape.read(AttemptsView(task.order.digest, frozenset(interrupted)))
         if (finished := find_finished(attempts, tasks.answered)) is not None:
-            tasks.answered.add(finished.fork)
-            return finished.ended
+            tasks.answered.add(finished.fact.fork)
+            return finished
         if (cut_off := find_cut_off(attempts, tasks.answered)) is not None:
-            tasks.answered.add(cut_off.fork)
-            task.attempt = cut_off.fork
+            tasks.answered.add(cut_off.fact.fork)
+            task.attempt = cut_off.fact.fork
         return None
 
     async def _run(self, turn: Turn, task: SubTask) -> TapeEntry:
@@ -112,10 +142,11 @@ class SubTaskService:
             )
             status, text = await _answer(child, turn.result_texts)
         except asyncio.CancelledError:  # stopped, out of time, or the process is ending: the fork must not stay open
-            await run_uninterrupted(self._close(fork, task, "stopped", turn.result_texts.say("agent_stopped")))
+            await self._close(fork, task, "stopped", turn.result_texts.say("agent_stopped"))
             raise
-        return await run_uninterrupted(self._close(fork, task, status, text))
+        return await self._close(fork, task, status, text)
 
+    @uninterrupted
     async def _close(self, fork: ForkedTape, task: SubTask, status: str, text: str) -> TapeEntry:
         """Merge the fork, or only the result and the usage if that was asked for and nothing was changed."""
         has_effects = any(entry.name == EFFECT_BEGIN for entry in fork.delta) or any(
@@ -144,21 +175,19 @@ class SubTaskService:
         self, fork: ForkedTape, task: SubTask, status: str, text: str, entries: Sequence[Sequence[int]]
     ) -> TapeEntry:
         """Build the event of an end; `entries` are the id ranges that the sub-task leaves, none for its result alone."""
-        data: AgentEnded = {
-            "fork": fork.id,
-            "name": task.order.name,
-            "order": task.order.digest,
-            "status": status,
-            "merged": bool(entries),
-            "entries": entries,
-            "result": text,
-            "steps": task.steps,
-            "tools": [tool.name for writer, tool in self._list_calls(fork, task) if writer == fork.id],
-            "usage": {"input_tokens": task.input_tokens, "output_tokens": task.output_tokens},
-        }
-        if task.call:
-            data["call_id"] = task.call
-        return make.event(ENDED, data)
+        return AgentEnded(
+            fork=fork.id,
+            name=task.order.name,
+            order=task.order.digest,
+            status=status,
+            merged=bool(entries),
+            entries=entries,
+            result=text,
+            steps=task.steps,
+            tools=tuple([tool.name for writer, tool in self._list_calls(fork, task) if writer == fork.id]),
+            usage=TaskUsage(task.input_tokens, task.output_tokens),
+            call_id=task.call or UNSET,
+        ).to_entry()
 
     def _list_calls(self, fork: ForkedTape, task: SubTask) -> list[tuple[str, Tool]]:
         """List the tools that it called, in order, each with the fork that called it: that of the sub-task, or one of that."""
@@ -175,18 +204,18 @@ def _depth(turn: Turn) -> int:
 def _opening(fork: ForkedTape, task: SubTask) -> list[TapeEntry]:
     """Build the first entries: a window of its own unless it continues that of its turn, what it is, and the task."""
     order = task.order
-    started: AgentStarted = {
-        "fork": fork.id,
-        "name": order.name,
-        "order": order.digest,
-        "depth": task.depth,
-        "tools": sorted(order.tools),
-        "steps": order.steps,
-        "tokens": order.tokens,
-        "mode": order.mode,
-    }
+    started = AgentStarted(
+        fork=fork.id,
+        name=order.name,
+        order=order.digest,
+        depth=task.depth,
+        tools=tuple(sorted(order.tools)),
+        steps=order.steps,
+        tokens=order.tokens,
+        mode=order.mode,
+    )
     window = [anchor(f"agent/{order.name}", {"phase": "sub-task", "owner": "agent"})] if order.has_own_window else []
-    return [*window, make.event(STARTED, started), make.message("user", clean(order.text))]
+    return [*window, started.to_entry(), make.message("user", clean(order.text))]
 
 
 async def _answer(child: Turn, texts: Texts) -> tuple[str, str]:
@@ -213,29 +242,3 @@ def _failure_text(error: BubbotError, texts: Texts) -> str:
         case TaskBudgetExceeded():
             return texts.say("agent_tokens_used", left=error.left, limit=error.limit, needed=error.needed)
     return texts.say("agent_failed", reason=texts.reason(error).rstrip("."))
-
-
-def _cite(turn: Turn, ended: TapeEntry) -> str:
-    """Name the entries of a sub-task, and what it used. Those of a fork of a fork have no ids yet: the fork names them."""
-    data, texts = ended.data, turn.result_texts
-    tokens = data["usage"]["input_tokens"] + data["usage"]["output_tokens"]
-    if turn.is_subtask:
-        return texts.say("agent_cited_fork", name=data["name"], fork=data["fork"], steps=data["steps"], tokens=tokens)
-    spans = data["entries"] or [[ended.id, ended.id]]
-    low, high = spans[0][0], spans[-1][-1]
-    entries = f"#{low}" if low == high else f"#{low}-#{high}"
-    if turn.runs_command:  # people find the fork on the tape
-        return texts.say("agent_entries", entries=entries, steps=data["steps"], tokens=tokens)
-    return texts.say(
-        "agent_cited" if data["merged"] else "agent_cited_result",
-        name=data["name"],
-        entries=entries,
-        fork=data["fork"],
-        steps=data["steps"],
-        tokens=tokens,
-    )
-
-
-def may_write(tools: Sequence[Tool]) -> bool:
-    """Return true if one of the tools does more than read, sub-tasks of its own included."""
-    return any(tool.effect.kind is not EffectKind.READ for tool in tools)

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from hashlib import sha256
 from typing import Literal, TypeAlias
 
+from msgspec import Struct
+
 from bubbot.errors import ModelError
 from bubbot.ports.middleware import CallNext, ModelCall
 from bubbot.ports.model import ModelReply
 from bubbot.records import dataclass
-from bubbot.records import dataclass as mutable
 from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.tape.entry import canonical
 
@@ -31,19 +32,16 @@ class TaskBudgetExceeded(ModelError):
         self.left, self.limit, self.needed = left, limit, needed
 
 
-@dataclass(frozen=True, slots=True)
-class TaskOrder:
+class TaskOrder(Struct, frozen=True):
     """What a sub-task is asked for.
 
     Attributes:
-        text: the task.
         name: a label for people and for the entries' origin.
         tools: the tools that its model may call.
         steps: model calls at most.
         tokens: tokens that it may read and write.
         mode: what it leaves on the tape.
         has_own_window: it begins with an empty window; otherwise with that of its turn.
-        may_write: one of its tools does more than read.
     """
 
     text: str
@@ -53,7 +51,6 @@ class TaskOrder:
     tokens: int
     mode: MergeMode
     has_own_window: bool = True
-    may_write: bool = False
 
     @property
     def digest(self) -> str:
@@ -62,12 +59,11 @@ class TaskOrder:
         return sha256(canonical({"order": parts}).encode()).hexdigest()[:32]
 
 
-@mutable
+@dataclass
 class SubTask:
     """A sub-task and what it used so far. It is metadata of its turn.
 
     Attributes:
-        order: what it is asked for.
         depth: 1 for a sub-task of a turn, 2 for one of that.
         parent: the sub-task that it is one of; None for one of a turn.
         call: the id of the model's call that orders it; empty for a command.

@@ -11,16 +11,17 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import field
 from pathlib import PurePath
 from typing import Any, Literal, TypeAlias
 
+from msgspec import Struct
+
 from bubbot.errors import EntryNotFound, FetchFailed, ModelError
+from bubbot.features.attachments.facts import AttachmentFailed, AttachmentTranscribed
 from bubbot.ports.channel import Attachment, Inbound
 from bubbot.ports.model import TranscribesAudio, Transcript
 from bubbot.ports.text import clean, format_bytes
 from bubbot.ports.turn import AcceptedInbound
-from bubbot.records import dataclass
 from bubbot.runtime.attachments import (
     MAX_FILE_NAME_CHARS,
     MAX_NOTE_CHARS,
@@ -34,15 +35,18 @@ from bubbot.runtime.attachments import (
 )
 from bubbot.runtime.context.attachments import FILE, IMAGE
 from bubbot.runtime.context.selectors import OWN_PART_KEY
-from bubbot.tape import entry as make
 from bubbot.tape.entry import JsonObject, TapeEntry
 from bubbot.tape.handle import TapeHandle
 from bubbot.texts import Texts
 
 log = logging.getLogger(__name__)
 
-ATTACHMENT_FAILED = "attachment/failed"
-ATTACHMENT_TRANSCRIBED = "attachment/transcribed"
+FETCH_TIMEOUT_SECONDS = 60.0
+"""The time for one try at a file."""
+FETCH_WAITS_SECONDS = (1.0, 4.0)
+"""The waits before each further try."""
+MAX_FETCHES_AT_ONCE = 4
+TRANSCRIPTION_TIMEOUT_SECONDS = 120.0
 MAX_FAILURE_REASON_CHARS = 300
 AUDIO_KINDS = ("voice", "audio")
 PDF_MARK = b"%PDF-"
@@ -66,8 +70,7 @@ MeterTranscription: TypeAlias = Callable[[Inbound, str], AbstractAsyncContextMan
 """Reserve a transcription for the sender of an inbound, by the model of this name; the block reports its result."""
 
 
-@dataclass(frozen=True, slots=True)
-class PdfText:
+class PdfText(Struct, frozen=True):
     """The text of a PDF, or why there is none.
 
     Attributes:
@@ -89,29 +92,7 @@ ReadPdf: TypeAlias = Callable[[bytes], Awaitable[PdfText]]
 """Read a PDF, within limits of time and memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class AttachmentLimits:
-    """The limits of attachments.
-
-    Attributes:
-        max_bytes: bytes of one file.
-        max_inline: characters of a text that are put into the context.
-        timeout: seconds for one try at a file.
-        waits: seconds before each further try.
-        at_once: files fetched at the same time.
-        transcription_timeout: seconds for the transcription of one recording.
-    """
-
-    max_bytes: int = 20_000_000
-    max_inline: int = 20_000
-    timeout: float = 60.0
-    waits: Sequence[float] = (1.0, 4.0)
-    at_once: int = 4
-    transcription_timeout: float = 120.0
-
-
-@dataclass
-class _Reading:
+class _Reading(Struct):
     """What became of one attachment.
 
     Attributes:
@@ -123,7 +104,7 @@ class _Reading:
     """
 
     parts: list[JsonObject]
-    facts: list[TapeEntry] = field(default_factory=list)
+    facts: list[TapeEntry] = []
     sentence: str = ""
     name: str = ""
     reason: str = ""
@@ -134,31 +115,42 @@ class AttachmentIntake:
 
     def __init__(
         self,
-        settings: AttachmentLimits | None = None,
-        transcriber: tuple[str, TranscribesAudio] | None = None,
         *,
+        max_bytes: int = 20_000_000,
+        max_inline: int = 20_000,
+        transcriber: tuple[str, TranscribesAudio] | None = None,
         meter: MeterTranscription | None = None,
         read_pdf: ReadPdf | None = None,
         texts: Texts | None = None,
+        fetch_timeout: float = FETCH_TIMEOUT_SECONDS,
+        waits: Sequence[float] = FETCH_WAITS_SECONDS,
+        fetches_at_once: int = MAX_FETCHES_AT_ONCE,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Set the limits and the transcriber.
+        """Set the limits and what reads files.
 
         Args:
-            settings: None for the defaults.
+            max_bytes: of one file.
+            max_inline: characters of a text that are put into the context.
             transcriber: writes down recordings; with the name of its model. None: recordings stay files.
-            meter: reserves and counts transcriptions; None if nobody counts.
-            read_pdf: reads PDFs; None: they stay files.
-            texts: the bot's own sentences; None for English.
+            meter: None if nobody counts transcriptions.
+            read_pdf: None: PDFs stay files.
+            texts: None for English.
+            fetch_timeout: seconds for one try at a file.
+            waits: seconds before each further try.
+            fetches_at_once: over all sessions.
             sleep: replaced in tests.
         """
-        self._settings = settings or AttachmentLimits()
+        self._max_bytes = max_bytes
+        self._max_inline = max_inline
         self._texts = texts or Texts()
         self._meter = meter
         self._read_pdf = read_pdf
         self._transcriber = transcriber
+        self._fetch_timeout = fetch_timeout
+        self._waits = waits
         self._sleep = sleep
-        self._slots = asyncio.Semaphore(self._settings.at_once)
+        self._slots = asyncio.Semaphore(fetches_at_once)
 
     async def take_in(
         self, tape: TapeHandle, inbox: str, batch: Sequence[AcceptedInbound], fetch: Fetch
@@ -239,9 +231,9 @@ class AttachmentIntake:
         name = file_name(attachment.name) or attachment.kind
         reason = one_line(reason, MAX_FAILURE_REASON_CHARS).rstrip(".")
         log.info("attachment failed: %s: %s", failure, reason, extra={"action": "attachment.failed"})
-        fact = {"inbound": inbound, "name": name, "kind": attachment.kind, "reason": reason}
+        fact = AttachmentFailed(inbound, name, attachment.kind, reason)
         part = {"type": "text", "text": f"[attachment {name} {failure}: {reason}]", OWN_PART_KEY: True}
-        return _Reading([part], [make.event(ATTACHMENT_FAILED, fact)], "attachment_failed", name, reason)
+        return _Reading([part], [fact.to_entry()], "attachment_failed", name, reason)
 
     async def _read(self, tape: TapeHandle, attachment: Attachment, fetch: Fetch) -> bytes:
         """Read the bytes that were stored with the message, or fetch them. Raise `FetchFailed`."""
@@ -251,8 +243,8 @@ class AttachmentIntake:
             data = await tape.get_blob(attachment.digest)
         except EntryNotFound as error:
             raise FetchFailed("the session was reset before the file was read: send it again") from error
-        if len(data) > self._settings.max_bytes:
-            raise FetchFailed(_too_large(len(data), self._settings.max_bytes))
+        if len(data) > self._max_bytes:
+            raise FetchFailed(_too_large(len(data), self._max_bytes))
         return data
 
     async def _fetch_with_retries(self, attachment: Attachment, fetch: Fetch) -> bytes:
@@ -261,10 +253,10 @@ class AttachmentIntake:
         Raises:
             FetchFailed: every try failed, or the file is too large.
         """
-        limit = self._settings.max_bytes
+        limit = self._max_bytes
         if attachment.size is not None and attachment.size > limit:
             raise FetchFailed(_too_large(attachment.size, limit))
-        for wait in (*self._settings.waits, None):
+        for wait in (*self._waits, None):
             try:
                 data = await self._try_fetch(attachment, fetch, limit)
             except FetchFailed as error:
@@ -278,14 +270,14 @@ class AttachmentIntake:
         raise AssertionError("the last try returns or raises")
 
     async def _try_fetch(self, attachment: Attachment, fetch: Fetch, limit: int) -> bytes:
-        timeout = asyncio.timeout(self._settings.timeout)
+        timeout = asyncio.timeout(self._fetch_timeout)
         try:
             async with timeout:
                 return await fetch(attachment, limit)
         except FetchFailed:
             raise
         except TimeoutError:
-            seconds = f"within {self._settings.timeout:g} seconds" if timeout.expired() else "in time"
+            seconds = f"within {self._fetch_timeout:g} seconds" if timeout.expired() else "in time"
             raise FetchFailed(f"it did not arrive {seconds}", permanent=False) from None
         except Exception as error:  # boundary to the adapter: its defect must not lose the message
             log.exception("channel raised while fetching an attachment", extra={"action": "fetch.defect"})
@@ -305,16 +297,16 @@ class AttachmentIntake:
         model, _ = self._transcriber
         name = part["name"] or f"{attachment.kind}{_SOUND.get(part['media_type'], '.ogg')}"
         try:
-            async with asyncio.timeout(self._settings.transcription_timeout):
+            async with asyncio.timeout(TRANSCRIPTION_TIMEOUT_SECONDS):
                 transcript = clean(await self._transcribe(data, name, part["media_type"], sent))
         except (ModelError, TimeoutError) as error:
-            reason = str(error) or f"no transcription within {self._settings.transcription_timeout:g} seconds"
+            reason = str(error) or f"no transcription within {TRANSCRIPTION_TIMEOUT_SECONDS:g} seconds"
             failed = self._failure(attachment, inbound, reason, failure="could not be written down")
             failed.parts = [part, *failed.parts]
             return failed
-        fact = {"inbound": inbound, "digest": part["digest"], "model": model, "characters": len(transcript)}
+        fact = AttachmentTranscribed(inbound, part["digest"], model, len(transcript))
         words = await self._inline_words(tape, transcript)
-        return _Reading([part | words | {"by": model}], [make.event(ATTACHMENT_TRANSCRIBED, fact)])
+        return _Reading([part | words | {"by": model}], [fact.to_entry()])
 
     async def _transcribe(self, data: bytes, name: str, media_type: str, sent: Inbound) -> str:
         """Return the transcript of a recording, reserved before the call like every model call."""
@@ -328,7 +320,7 @@ class AttachmentIntake:
         return transcript.text
 
     def _inline_text(self, text: str) -> dict[str, Any]:
-        excerpt = text[: self._settings.max_inline]
+        excerpt = text[: self._max_inline]
         return {"text": excerpt} | ({"characters": len(text)} if len(excerpt) < len(text) else {})
 
     async def _inline_words(self, tape: TapeHandle, text: str) -> dict[str, Any]:

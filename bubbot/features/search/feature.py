@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from bubbot.command import make_tools
 from bubbot.feature import Feature
-from bubbot.features.search.tools import tape_search
+from bubbot.features.search.commands import SearchCommands
 
 SEARCH_RULE = "Use tape_search to find what was said before the window you are shown."
 
 
 def search_feature() -> Feature:
     """Build the record."""
-    return Feature(name="search", tools=(tape_search,), rules=(SEARCH_RULE,))
+    return Feature(name="search", tools=make_tools(SearchCommands, SearchCommands), rules=(SEARCH_RULE,))

@@ -6,7 +6,7 @@ The boundary comes first: a tape that the viewer may not see is not searched, so
 from __future__ import annotations
 
 from bubbot.errors import TapeCorrupt
-from bubbot.features.search.tools import format_remarks
+from bubbot.features.search.commands import format_remarks
 from bubbot.features.search.view import SearchHit, SearchView
 from bubbot.ports.panel import Block, Cell, Form, Moment, Panel, PanelQuery, PanelReader, Paragraph, Table, TapeLink
 from bubbot.ports.session_names import read_session

@@ -11,6 +11,8 @@ from datetime import datetime
 from operator import itemgetter
 from typing import Any
 
+from msgspec import Struct
+
 from bubbot.records import dataclass
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL
 from bubbot.tape.corrections import Corrections, hides
@@ -54,8 +56,7 @@ came in between."""
 _SPARE = 6  # entries read at first beyond those wanted, because some may be left out
 
 
-@dataclass(frozen=True, slots=True)
-class SearchHit:
+class SearchHit(Struct, frozen=True):
     """An entry that matches.
 
     Attributes:
@@ -74,8 +75,7 @@ class SearchHit:
     author: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SearchResult:
+class SearchResult(Struct, frozen=True):
     """The hits, newest first, and the numbers of matches that were left out.
 
     Attributes:
@@ -356,7 +356,7 @@ class _MatchFilter:
         name = "".join(sender_name(entry.meta))
         text = self._texts[entry.id]  # its last line is the name
         words = text.removesuffix(unicodedata.normalize("NFKC", f"\n{name}")) if name else text
-        snippet = cut_snippet(words or text, piece)
+        snippet = _cut_snippet(words or text, piece)
         superseded = self.corrections.superseded.get(entry.id)
         return SearchHit(
             entry.id, entry.kind, entry.date, entry.name, snippet, exact, superseded, " ".join(name.split())
@@ -395,7 +395,7 @@ def _strings(value: object, skip: frozenset[str]) -> list[str]:
     return []
 
 
-def cut_snippet(text: str, piece: str) -> str:
+def _cut_snippet(text: str, piece: str) -> str:
     """Cut about 160 characters of the (NFKC) text around the casefolded piece, on one line."""
     folded = text.casefold()
     place = max(folded.find(piece), 0)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from bubbot.feature import Feature, ReadSession
-from bubbot.features.topics.reading import chat_read_tool
+from bubbot.features.topics.commands import topic_tools
 from bubbot.features.topics.settings import TopicSettings
-from bubbot.features.topics.tools import topic_tools
-from bubbot.features.topics.view import RecallLimits
 
 TOPIC_RULE = (
     "If the talk moves to another topic than the current one, topic_propose offers to switch; a person decides."
@@ -15,7 +13,4 @@ TOPIC_RULE = (
 
 def topics_feature(settings: TopicSettings, read_session: ReadSession) -> Feature:
     """Build the record."""
-    limits = RecallLimits(settings.recall_messages, settings.recall_tokens)
-    return Feature(
-        name="topics", tools=[*topic_tools(limits, read_session), chat_read_tool(read_session)], rules=(TOPIC_RULE,)
-    )
+    return Feature(name="topics", tools=topic_tools(settings, read_session), rules=(TOPIC_RULE,))

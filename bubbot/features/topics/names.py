@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import unicodedata
 
+from msgspec import Struct
+
 from bubbot.ports.text import clean_label
-from bubbot.records import dataclass
 
 TAKEN_UP = "topic/"
 """The beginning of the name of an anchor that takes up a topic and opens a window."""
@@ -22,8 +23,7 @@ BIND_WORD = "bind"
 MAX_TITLE_CHARS = 64
 
 
-@dataclass(frozen=True, slots=True)
-class TopicName:
+class TopicName(Struct, frozen=True):
     """The name of a topic.
 
     Attributes:

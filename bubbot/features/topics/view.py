@@ -7,10 +7,14 @@ Every entry between the two belongs to it, whatever windows other handoffs opene
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import field
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
+from bubbot.features.topics.facts import TopicBound
 from bubbot.features.topics.names import LEFT, TAKEN_UP, TopicName
+from bubbot.features.topics.settings import TopicSettings
 from bubbot.records import dataclass
 from bubbot.runtime.context.selectors import is_in_context
 from bubbot.runtime.context.tokens import estimate_tokens
@@ -31,16 +35,7 @@ MAX_COUNTED_MESSAGES = 10_000
 TopicSteps = Generator[tuple[TapeQuery, ...], QueryAnswers, "TopicThread"]
 
 
-@dataclass(frozen=True, slots=True)
-class RecallLimits:
-    """How much of a thread comes back: messages, and estimated tokens of them together."""
-
-    messages: int = 40
-    tokens: int = 4_000
-
-
-@dataclass(frozen=True, slots=True)
-class TopicThread:
+class TopicThread(Struct, frozen=True):
     """The thread of a topic.
 
     Attributes:
@@ -51,39 +46,27 @@ class TopicThread:
         state: what the newest handoff in it says: phase, summary, next steps, and the ids of their sources.
         recalls: the ids of the messages that come back, as ranges.
         is_known: it was taken up before.
+        is_current: a list of topics says that the chat is on it.
     """
 
     name: TopicName
     opened: TapeEntry | None = None
     messages: int = 0
     last_date: str = ""
-    state: JsonObject = field(default_factory=lambda: EMPTY_OBJECT)
+    state: JsonObject = EMPTY_OBJECT
     recalls: tuple[tuple[int, int], ...] = ()
     is_known: bool = False
+    is_current: bool = False
+
+    @property
+    def date(self) -> str:
+        """The date of its newest message, or when it was taken up; empty if it never was."""
+        return self.last_date or ("" if self.opened is None else self.opened.date)
 
     @property
     def open_questions(self) -> tuple[str, ...]:
         """The next steps of its newest handoff."""
-        return open_questions(self.state)
-
-
-@dataclass(frozen=True, slots=True)
-class TopicSummary:
-    """A line of the list of topics.
-
-    Attributes:
-        name: the topic.
-        messages: their number.
-        last_date: of its newest message, or when it was taken up.
-        open_questions: the next steps of its newest handoff.
-        is_current: the chat is on it now.
-    """
-
-    name: TopicName
-    messages: int
-    last_date: str
-    open_questions: tuple[str, ...] = ()
-    is_current: bool = False
+        return _next_steps(self.state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,32 +94,23 @@ class ThreadView:
 
     Attributes:
         name: the topic.
-        limits: how much of it to recall; None: nothing.
+        settings: how much of it comes back; None: nothing.
     """
 
     name: TopicName
-    limits: RecallLimits | None = None
+    settings: TopicSettings | None = None
 
     def steps(self, tape: str) -> TopicSteps:
         """Find the visits of the topic, then its newest handoff and messages in them."""
-        key = self.name.key
-        marks = TapeQuery(
-            tape,
-            kinds=(Kind.ANCHOR,),
-            names=(TAKEN_UP + key, LEFT + key),
-            newest=True,
-            limit=MAX_VISIT_ANCHORS,
-        )
-        (found,) = yield (marks,)
-        anchors, is_main_line = found[::-1], self.name.is_main_line
-        if not anchors and not is_main_line:
+        found, visits = yield from read_visits(tape, self.name)
+        is_main_line = self.name.is_main_line
+        if not found and not is_main_line:
             return TopicThread(self.name)
-        visits = find_visits(anchors, is_whole=len(anchors) < MAX_VISIT_ANCHORS, is_main_line=is_main_line)
         # Of a visit that is over, the anchor at its end has the number; the main line has none.
         counted = MAX_COUNTED_MESSAGES if visits and visits[-1][1] is None and not is_main_line else 0
         inner, messages = yield (
-            TapeQuery(tape, IdRanges(tuple(visits)), kinds=(Kind.ANCHOR,), newest=True, limit=MAX_STATE_ANCHORS),
-            TapeQuery(tape, IdRanges(tuple(visits[-1:])), kinds=(Kind.MESSAGE,), newest=True, limit=counted),
+            TapeQuery(tape, IdRanges(visits), kinds=(Kind.ANCHOR,), newest=True, limit=MAX_STATE_ANCHORS),
+            TapeQuery(tape, IdRanges(visits[-1:]), kinds=(Kind.MESSAGE,), newest=True, limit=counted),
         )
         start, state = _find_state([*(entry for entry in inner if entry.is_shown_to("")), *found])
         opened = next((entry for entry in found if (entry.name or "").startswith(TAKEN_UP)), None)
@@ -144,11 +118,11 @@ class ThreadView:
         name = self.name if opened is None or is_main_line else topic_of(opened)
         count, last_date = _count(messages, opened, left)
         recalls: tuple[tuple[int, int], ...] = ()
-        if self.limits is not None and self.limits.messages:
+        if self.settings is not None and (most := self.settings.recall_messages):
             spans = tuple([(max(low, start + 1), high) for low, high in visits if high is None or high > start])
-            newest = TapeQuery(tape, IdRanges(spans), kinds=(Kind.MESSAGE,), newest=True, limit=self.limits.messages)
+            newest = TapeQuery(tape, IdRanges(spans), kinds=(Kind.MESSAGE,), newest=True, limit=most)
             (recent,) = yield (newest,)
-            recalls = tuple(spans_of([entry.id for entry in _fit(recent, self.limits.tokens)]))
+            recalls = tuple(spans_of([entry.id for entry in _fit(recent, self.settings.recall_tokens)]))
         return TopicThread(name, opened, count, last_date, state, recalls, is_known=True)
 
 
@@ -156,24 +130,22 @@ class ThreadView:
 class TopicListView:
     """All topics of a tape, the newest first. Its cost follows their number and the length of the current visit."""
 
-    def steps(self, tape: str) -> Generator[tuple[TapeQuery, ...], QueryAnswers, tuple[TopicSummary, ...]]:
+    def steps(self, tape: str) -> Generator[tuple[TapeQuery, ...], QueryAnswers, tuple[TopicThread, ...]]:
         """Read the newest anchors of each topic, then the thread of the current one."""
         opened, left = yield (TapeQuery(tape, NewestAnchors(TAKEN_UP)), TapeQuery(tape, NewestAnchors(LEFT)))
         if not opened:
             return ()
         marks = {topic_of(entry).key: entry for entry in left}
         current = opened[-1]
-        summaries = [
+        threads = [
             _summarize(entry, marks.get(topic_of(entry).key))
             for entry in opened
             if entry is not current and not topic_of(entry).is_main_line
         ]
         if not topic_of(current).is_main_line:
             thread = yield from ThreadView(topic_of(current)).steps(tape)
-            last = thread.last_date or current.date
-            questions = thread.open_questions
-            summaries.append(TopicSummary(thread.name, thread.messages, last, questions, is_current=True))
-        return tuple(sorted(summaries, key=lambda one: (one.is_current, one.last_date), reverse=True))
+            threads.append(replace(thread, is_current=True))
+        return tuple(sorted(threads, key=lambda one: (one.is_current, one.date), reverse=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +156,7 @@ class BoundTopicView:
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """Read the newest anchor that takes up a topic, and the newest facts that bind topics."""
-        bound = TapeQuery(tape, kinds=(Kind.EVENT,), names=(BOUND,), newest=True, limit=MAX_BOUND_READ)
+        bound = TapeQuery(tape, kinds=(Kind.EVENT,), names=TopicBound.EVENTS, newest=True, limit=MAX_BOUND_READ)
         return (*CurrentTopicView().queries(tape), bound)
 
     def fold(self, answers: QueryAnswers) -> tuple[str, TopicName] | None:
@@ -195,10 +167,6 @@ class BoundTopicView:
             if name is not None and entry.data.get("topic") == name.key:
                 return str(entry.data.get("session", "")), name
         return None
-
-
-BOUND = "topics/bound"
-"""The event that binds a thread to a topic."""
 
 
 def topic_of(anchor: TapeEntry) -> TopicName:
@@ -214,23 +182,21 @@ def read_state(anchor: TapeEntry) -> JsonObject:
     return state if isinstance(state, Mapping) else EMPTY_OBJECT
 
 
-def open_questions(state: JsonObject) -> tuple[str, ...]:
-    """Return the next steps of a state."""
+def _next_steps(state: JsonObject) -> tuple[str, ...]:
     steps = state.get("next_steps")
     return tuple(step for step in steps if isinstance(step, str)) if isinstance(steps, (list, tuple)) else ()
 
 
-def find_visits(anchors: Sequence[TapeEntry], *, is_whole: bool, is_main_line: bool) -> list[Span]:
-    """Return the id ranges between taking a topic up and leaving it, ascending.
-
-    Args:
-        anchors: of the topic, ascending.
-        is_whole: none of them was left out.
-        is_main_line: the tape begins with it.
-    """
+def read_visits(
+    tape: str, name: TopicName
+) -> Generator[tuple[TapeQuery, ...], QueryAnswers, tuple[Sequence[TapeEntry], tuple[Span, ...]]]:
+    """Return the anchors of a topic, newest first, and the id ranges between taking it up and leaving it, ascending."""
+    names = (TAKEN_UP + name.key, LEFT + name.key)
+    (found,) = yield (TapeQuery(tape, kinds=(Kind.ANCHOR,), names=names, newest=True, limit=MAX_VISIT_ANCHORS),)
     visits: list[Span] = []
-    start = 0 if is_whole and is_main_line else None
-    for anchor in anchors:
+    # A tape begins with its main line; `found` goes back to its beginning unless it was cut.
+    start = 0 if name.is_main_line and len(found) < MAX_VISIT_ANCHORS else None
+    for anchor in reversed(found):
         if (anchor.name or "").startswith(TAKEN_UP):
             start = anchor.id
         elif start is not None:
@@ -238,7 +204,7 @@ def find_visits(anchors: Sequence[TapeEntry], *, is_whole: bool, is_main_line: b
             start = None
     if start is not None:
         visits.append((start + 1, None))
-    return [(low, high) for low, high in visits if high is None or low <= high]
+    return found, tuple([(low, high) for low, high in visits if high is None or low <= high])
 
 
 def _find_state(anchors: Sequence[TapeEntry]) -> tuple[int, JsonObject]:
@@ -261,7 +227,7 @@ def _inherited_state(entry: TapeEntry) -> JsonObject:
     ids = state.get("source_ids")
     source_ids = [one for one in ids if type(one) is int and 0 < one < entry.id] if isinstance(ids, tuple) else []
     texts = {key: state[key] for key in ("phase", "summary") if isinstance(state.get(key), str)}
-    inherited = {**texts, "next_steps": list(open_questions(state)), "source_ids": source_ids}
+    inherited = {**texts, "next_steps": list(_next_steps(state)), "source_ids": source_ids}
     return {key: value for key, value in inherited.items() if value}
 
 
@@ -277,15 +243,12 @@ def _count(messages: Sequence[TapeEntry], opened: TapeEntry | None, left: TapeEn
     return total + len(talk), newest if isinstance(newest, str) else ""
 
 
-def _summarize(opened: TapeEntry, left: TapeEntry | None) -> TopicSummary:
+def _summarize(opened: TapeEntry, left: TapeEntry | None) -> TopicThread:
     """Summarize a topic that is not the current one, by the anchor that marks where it was left."""
     state = read_state(opened if left is None or left.id < opened.id else left)
     last = state.get("last_message")
-    return TopicSummary(
-        topic_of(opened),
-        _as_count(state.get("messages")),
-        last if isinstance(last, str) and last else opened.date,
-        open_questions(state),
+    return TopicThread(
+        topic_of(opened), opened, _as_count(state.get("messages")), last if isinstance(last, str) else "", state
     )
 
 

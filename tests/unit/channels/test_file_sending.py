@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bubbot.errors import DeliveryFailed
-from bubbot.features.attachments.tools import MAX_FILES
+from bubbot.features.attachments.commands import MAX_FILES
 from bubbot.gateway.files import outgoing_blob_reader
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Attachment, ChannelOptions, Outbound, OutboundFile

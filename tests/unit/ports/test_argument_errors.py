@@ -28,6 +28,9 @@ class OlderArgs(ToolArgs):
     ratio: Annotated[float, Field(gt=0, lt=1)] = 0.5
     name: Annotated[str, Field(min_length=1, max_length=5)] = "x"
     names: Annotated[tuple[str, ...], Field(min_length=1, max_length=2)] = ("x",)
+    most: Annotated[int | None, Field(ge=1)] = None
+    days: tuple[Literal["mon", "tue"], ...] = ()
+    label: Annotated[str, Field(pattern="^[a-z]+$")] = "x"
     zone: str = "UTC"
 
     @field_validator("zone")
@@ -51,6 +54,9 @@ class NewArgs(Args, frozen=True):
     ratio: Annotated[float, Meta(gt=0.0, lt=1.0)] = 0.5
     name: Annotated[str, Meta(min_length=1, max_length=5)] = "x"
     names: Annotated[tuple[str, ...], Meta(min_length=1, max_length=2)] = ("x",)
+    most: Annotated[int, Meta(ge=1)] | None = None
+    days: tuple[Literal["mon", "tue"], ...] = ()
+    label: Annotated[str, Meta(pattern="^[a-z]+$")] = "x"
 
 
 @tool("test")
@@ -87,13 +93,16 @@ def described(probe: Tool, values: dict[str, object], texts: Texts) -> list[str]
         ({"loud": "perhaps"}, 'loud is "perhaps", but must be yes or no', "loud 是“perhaps”，但应为 yes 或 no"),
         ({"few": "0"}, "few is 0, but must be at least 1", "few 是 0，但至少应为 1"),
         ({"few": "10"}, "few is 10, but must be at most 9", "few 是 10，但最多为 9"),
+        ({"most": "0"}, "most is 0, but must be at least 1", "most 是 0，但至少应为 1"),
         ({"ratio": "0"}, "ratio is 0, but must be more than 0.0", "ratio 是 0，但应大于 0.0"),
         ({"ratio": "1"}, "ratio is 1, but must be less than 1.0", "ratio 是 1，但应小于 1.0"),
         ({"name": ""}, "name is empty", "name 为空"),
         ({"name": "abcdef"}, "name is longer than 5 characters", "name 超过 5 个字符"),
         ({"names": ()}, "names is empty", "names 为空"),
         ({"names": ("a", "b", "c")}, "names has more than 2 items", "names 超过 2 项"),
-        ({"plain": 5}, 'plain cannot be "5"', "plain 不能是“5”"),
+        ({"days": ("mon", "x")}, 'days is "x", but must be mon or tue', "days 是“x”，但应为 mon 或 tue"),
+        ({"label": "A b"}, 'label is "A b", but must match ^[a-z]+$', "label 是“A b”，但应符合 ^[a-z]+$"),
+        ({"plain": 5}, "plain is 5, but must be a text", "plain 是 5，但应为文本"),
     ],
 )
 @pytest.mark.parametrize("probe", [older, newer], ids=["older", "newer"])

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from bubbot.features.agents.facts import AgentEnded, AgentStarted, TaskUsage
 from bubbot.features.agents.record import MAX_EVENTS, AttemptsView, find_cut_off, find_finished
-from bubbot.tape.entry import TapeEntry, event
+from bubbot.tape.entry import TapeEntry
 from bubbot.tape.service import TapeService
+
+NONE = TaskUsage(0, 0)
 
 
 def started(fork: str, order: str = "dig", turn: str = "t") -> TapeEntry:
-    return event("agent/started", {"fork": fork, "order": order}, turn=turn)
+    return AgentStarted(fork, "task", order, 1, (), 5, 100, "delta").to_entry(turn=turn)
 
 
 def ended(fork: str, order: str = "dig", turn: str = "t", status: str = "answered") -> TapeEntry:
-    return event("agent/ended", {"fork": fork, "order": order, "status": status}, turn=turn)
+    fact = AgentEnded(fork, "task", order, status, merged=False, entries=[], result="", steps=1, tools=(), usage=NONE)
+    return fact.to_entry(turn=turn)
 
 
 async def test_attempts_at_the_same_order_are_found_and_told_apart(tape: TapeService) -> None:
@@ -25,18 +29,17 @@ async def test_attempts_at_the_same_order_are_found_and_told_apart(tape: TapeSer
     await tape.append([ended("failed", status="failed"), started("cut off last"), ended("discarded")])
     attempts = await tape.read(AttemptsView("dig", {"t"}))
     forks = ["cut", "a", "b", "failed", "cut off last", "discarded"]
-    assert [attempt.fork for attempt in attempts] == forks
+    assert [attempt.fact.fork for attempt in attempts] == forks
     answered = set[str]()
     for found in ("a", "b", "discarded"):  # each answers one order, the oldest first
         finished = find_finished(attempts, answered)
         assert finished is not None
-        assert finished.ended is not None
-        assert finished.ended.data["fork"] == finished.fork == found
+        assert finished.fact.fork == found
         answered.add(found)
     assert find_finished(attempts, answered) is None
     for found in ("cut off last", "failed", "cut"):  # the newest first
         cut_off = find_cut_off(attempts, answered)
         assert cut_off is not None
-        assert cut_off.fork == found
+        assert cut_off.fact.fork == found
         answered.add(found)
     assert find_cut_off(attempts, answered) is None

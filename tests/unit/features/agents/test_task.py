@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from bubbot.features.agents.task import SubTask, TaskBudgetExceeded, TaskOrder, keep_token_limit
 from bubbot.ports.middleware import ModelCall

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from bubbot.app.features import PdfReader
 from bubbot.errors import FetchFailed, ModelUnavailable
-from bubbot.features.attachments.intake import AttachmentIntake, AttachmentLimits
+from bubbot.features.attachments.intake import AttachmentIntake
 from bubbot.features.budget.metering import BudgetMeter
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Attachment, Quote, Sender
@@ -95,7 +95,7 @@ class TestFetching:
         async def sleep(seconds: float) -> None:
             waited.append(seconds)
 
-        intake = AttachmentIntake(AttachmentLimits(waits=(1.0, 4.0)), sleep=sleep)
+        intake = AttachmentIntake(waits=(1.0, 4.0), sleep=sleep)
         files = channel(photo=[FetchFailed("busy", permanent=False)] * 9)
         async with running(sqlite_store, ScriptedModel(), Options(intake=intake), channel=files) as bench:
             await bench.say("look", attachments=[PHOTO])
@@ -163,7 +163,7 @@ class TestFetching:
                 await asyncio.Event().wait()
                 raise AssertionError
 
-        limits = options(timeout=0.01, waits=())
+        limits = options(fetch_timeout=0.01, waits=())
         async with running(sqlite_store, ScriptedModel(), limits, channel=Hanging()) as bench:
             await bench.say("look", attachments=[NOTES])
             assert "it did not arrive within 0.01 seconds" in shown(bench)
@@ -182,7 +182,7 @@ class TestFetching:
                 return attachment.reference.encode()
 
         files = Counting()
-        async with running(sqlite_store, ScriptedModel(), options(at_once=2), channel=files) as bench:
+        async with running(sqlite_store, ScriptedModel(), options(fetches_at_once=2), channel=files) as bench:
             await bench.say("look", attachments=[Attachment(f"f{n}", f"f{n}.txt") for n in range(6)])
             texts = [part["text"] for part in content(await message(bench))[1:]]
             assert (texts, files.most) == ([f"f{n}" for n in range(6)], 2)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bubbot.features.search.view import SearchHit, SearchResult, SearchView, cut_snippet
+from bubbot.features.search.view import SearchHit, SearchResult, SearchView
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL, anchor
 from bubbot.tape.entry import TapeEntry, event, message, tool_call, tool_result
@@ -307,16 +307,17 @@ async def test_an_erased_entry_is_not_found(chat: TapeService, store: TapeStore)
     assert ids_of(await gone.read(SearchView("secret"))) == []
 
 
-def test_a_snippet_is_one_line_around_the_match() -> None:
-    text = "x" * 300 + "\nfind\tthe   Needle here\n" + "y" * 300
-    snippet = cut_snippet(text, "needle")
-    assert "find the Needle here" in snippet
-    assert snippet.startswith("…")
-    assert snippet.endswith("…")
-    assert len(snippet) <= 162
-    assert cut_snippet("short", "short") == "short"
-    assert "Needle" in cut_snippet("ß" * 400 + " Needle " + "ß" * 400, "needle")
-    assert cut_snippet("z" * 300 + "end", "end").endswith("zend")
+async def test_a_snippet_is_one_line_around_the_match(chat: TapeService) -> None:
+    texts = ("x" * 300 + "\nfind\tthe   Needle here\n" + "y" * 300, "needle", "ß" * 400 + " Needle " + "ß" * 400)
+    await chat.append(said(*texts, "z" * 300 + "needle"))
+    end, grown, short, middle = [hit.snippet for hit in (await chat.read(SearchView("needle"))).hits]
+    assert "find the Needle here" in middle
+    assert middle.startswith("…")
+    assert middle.endswith("…")
+    assert len(middle) <= 162
+    assert short == "needle"
+    assert "Needle" in grown
+    assert end.endswith("zneedle")
 
 
 async def test_a_hit_carries_what_is_needed_to_cite_it(chat: TapeService) -> None:

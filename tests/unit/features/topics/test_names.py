@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from bubbot.features.topics.commands import TopicArgs
 from bubbot.features.topics.names import MAIN_LINE, MAX_TITLE_CHARS, TopicName, parse_topic
-from bubbot.features.topics.tools import TopicArgs
 from bubbot.models.scripted import ScriptedModel
 from bubbot.runtime.router import parse_command
 from bubbot.texts import Texts

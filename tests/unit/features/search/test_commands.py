@@ -9,12 +9,20 @@ from typing import Any
 
 import pytest
 
-from bubbot.errors import ToolRetry
-from bubbot.features.search.tools import tape_search
+from bubbot.errors import ConfigError, ToolRetry
+from bubbot.features.search.commands import TAPE_COMMANDS
+from bubbot.features.search.feature import search_feature
+from bubbot.ports.command import CommandContext, CommandResult
+from bubbot.ports.tool import validate_args
 from bubbot.ports.turn import Turn
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL, anchor
 from bubbot.tape.entry import event, message, tool_call, tool_result
 from bubbot.tape.service import TapeService
+from bubbot.tape.store import TapeStore
+from bubbot.texts import Texts
+from tests.doubles import SteppingClock
+
+(tape_search,) = search_feature().tools
 
 
 async def use(turn: Turn, /, **arguments: object) -> str:
@@ -91,7 +99,7 @@ async def test_search_takes_kinds_as_text(chat: TapeService, begin: Callable[...
         ({}, "query is missing"),
         ({"query": "x", "start": "yesterday"}, "2026-11-21"),
         ({"query": "x", "start": "2026-11-22", "end": "2026-11-21"}, "is after end"),
-        ({"query": "x", "kinds": "messages"}, "'message'"),
+        ({"query": "x", "kinds": "messages"}, "must be message, tool_call"),
         ({"query": "x", "limit": 0}, "limit"),
     ],
 )
@@ -105,3 +113,41 @@ async def test_the_question_itself_is_no_answer(chat: TapeService, begin: Callab
     await turn.tape.append([message("user", "what did I say about bananas?")])
     turn.message_ids.append(1)
     assert "Nothing found" in await use(turn, query="bananas")
+
+
+async def in_shell(store: TapeStore, words: str, language: str = "en", **options: str) -> CommandResult:
+    (search,) = TAPE_COMMANDS.commands
+    context = CommandContext(store, "", SteppingClock(), str, texts=Texts(language))
+    return await search.run(
+        context, validate_args(search.name, search.args, {"tape": "chat", "words": words, **options})
+    )
+
+
+async def test_a_shell_searches_any_tape_and_programs_get_the_hits(chat: TapeService, store: TapeStore) -> None:
+    await chat.append([message("user", "green\ntea"), message("user", "black tea")])
+    found = await in_shell(store, "tea")
+    assert (found.text, found.code) == (
+        "#2 2026-11-21 20:21 message: black tea\n#1 2026-11-21 20:21 message: green tea\n",
+        0,
+    )
+    assert found.data is not None
+    assert (found.data["exact"], [hit["id"] for hit in found.data["hits"]]) == (2, [2, 1])
+    nothing = await in_shell(store, "coffee")
+    assert (nothing.text, nothing.code) == ('Nothing found for "coffee".\n', 1)
+    assert (await in_shell(store, "coffee", "de")).text == "Kein Treffer für „coffee“.\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "options", "says"),
+    [
+        (" ", {}, "such as `bubbot tape search default tea`"),
+        ("tea", {"since": "yesterday"}, "'yesterday' is not a date"),
+        ("tea", {"since": "2026-11-22", "until": "2026-11-21"}, "--since 2026-11-22 is after --until 2026-11-21"),
+    ],
+)
+async def test_a_shell_is_told_what_to_mend(
+    chat: TapeService, store: TapeStore, words: str, options: dict[str, str], says: str
+) -> None:
+    await chat.append([message("user", "tea")])
+    with pytest.raises(ConfigError, match=says):
+        await in_shell(store, words, **options)

@@ -1,0 +1,194 @@
+"""The search of a whole tape: of a chat for people and models, of any tape from a shell."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, tzinfo
+from typing import Annotated, ClassVar, Literal, TypeAlias
+
+from msgspec import Meta
+from msgspec.structs import asdict
+
+from bubbot.command import Caller, command, make_group
+from bubbot.errors import ValueInvalid
+from bubbot.features.search.view import SEARCH_TOOL, SearchHit, SearchResult, SearchView
+from bubbot.ports.arguments import Args
+from bubbot.ports.command import Argument, CommandContext
+from bubbot.ports.tool import READS_PEOPLE, CommandHelp, HelpTopic
+from bubbot.runtime.context.quoting import escape_tags
+from bubbot.tape.query import date_bounds, format_date
+from bubbot.texts import Texts
+
+EXIT_OK, EXIT_NO_MATCH = 0, 1
+
+SearchedKind: TypeAlias = Literal["message", "tool_call", "tool_result", "anchor", "event", "system", "error"]
+
+
+def parse_limit(text: str) -> int:
+    """Parse the number of hits. Raise `ValueError`."""
+    if not text.isdecimal() or not 1 <= int(text) <= 1000:
+        raise ValueError(f"{text!r} is not a number from 1 to 1000")
+    return int(text)
+
+
+class SearchArgs(Args, frozen=True):
+    """What to find in a chat."""
+
+    query: Annotated[str, Meta(description="words or a phrase, spelling mistakes forgiven")]
+    kinds: Annotated[
+        tuple[SearchedKind, ...], Meta(description="only these kinds; default: all but system and error")
+    ] = ()
+    start: Annotated[str | None, Meta(description="first date, such as 2026-11-21 or 2026-11-21T18:00")] = None
+    end: Annotated[str | None, Meta(description="last date, included")] = None
+    limit: Annotated[int, Meta(description="how many hits at most", ge=1, le=100)] = 10
+
+
+class SearchTapeArgs(Args, frozen=True):
+    """What to find, and on which tape."""
+
+    tape: Annotated[str, Argument("a session such as stdin:default, or the name of a tape or archive")]
+    words: Annotated[str, Argument("what to look for", rest=True)]
+    kinds: Annotated[tuple[SearchedKind, ...], Argument("only these kinds, separated by commas")] = ()
+    since: Annotated[str | None, Argument("from this date or time on, in UTC; a date is its whole day")] = None
+    until: Annotated[str | None, Argument("up to this date or time")] = None
+    limit: Annotated[int, Argument("how many hits at most (default: 20)", "N", parse_limit)] = 20
+
+
+class SearchShown(SearchResult, frozen=True, kw_only=True):
+    """The hits of a search with what was asked for.
+
+    Attributes:
+        query: the words.
+        kinds: the only kinds that were searched; empty for those of every search.
+        start: the first date, as it was typed.
+        end: the last date, as it was typed.
+        zone: the time zone of the dates that are shown.
+    """
+
+    is_text: ClassVar = True
+    query: str
+    kinds: tuple[SearchedKind, ...] = ()
+    start: str | None = None
+    end: str | None = None
+    zone: tzinfo = UTC
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code: 1 if nothing was found."""
+        return EXIT_OK if self.hits else EXIT_NO_MATCH
+
+    def describe(self, caller: Caller) -> str:
+        """Write a line for each hit, and what was left out."""
+        texts = caller.result_texts
+        hits = [format_hit(hit, self.zone, texts) for hit in self.hits]
+        remarks = format_remarks(self, texts)
+        if caller.turn is None:
+            nothing = [] if hits else [texts.say("SearchResult.none@shell", query=self.query)]
+            return "\n".join(" ".join(line.splitlines()) for line in [*hits, *remarks, *nothing])
+        scope = self._describe_scope(texts)
+        if hits:
+            head = texts.say("SearchResult.found", number=len(hits), query=self.query, scope=scope)
+        else:
+            head = texts.say("SearchResult.none", query=self.query, scope=scope)
+        return "\n".join([head, *hits, *remarks])
+
+    def _describe_scope(self, texts: Texts) -> str:
+        dates = texts.say("search_from", date=self.start) if self.start else ""
+        dates += texts.say("search_until", date=self.end) if self.end else ""
+        kinds = texts.say("search_kinds", kinds=", ".join(self.kinds)) if self.kinds else ""
+        return texts.say("search_scope", dates=dates, kinds=kinds)
+
+
+class SearchCommands:
+    """The search of a chat, and of any tape in a shell."""
+
+    @command(
+        "search",
+        chat=(SEARCH_TOOL, "search"),
+        in_shell=False,
+        effect=READS_PEOPLE,
+        for_model=True,
+        help=CommandHelp(
+            HelpTopic.HISTORY,
+            "Search all that was said here",
+            (",search passport", ',search "train to Rome"'),
+            in_menu=True,
+        ),
+    )
+    async def search_chat(self, caller: Caller, args: SearchArgs) -> SearchResult:
+        """Search everything ever said and done in this chat, not only what is in view. Hits cite entry ids (#7)."""
+        turn = caller.required_turn
+        view = _build_view(args.query, (args.start, args.end), turn.zone, args.kinds, args.limit)
+        result = await turn.tape.read(replace(view, excluded_ids=frozenset(turn.message_ids)))
+        return SearchShown(
+            **asdict(result), query=view.text, kinds=args.kinds, start=args.start, end=args.end, zone=turn.zone
+        )
+
+    @command("tape search <tape> <words>", example="default green tea --since 2026-11-01", effect=READS_PEOPLE)
+    async def search_tape(self, caller: Caller, args: SearchTapeArgs) -> SearchResult:
+        """Find words on a whole tape, spelling mistakes allowed."""
+        assert caller.context is not None
+        view = _build_view(args.words, (args.since, args.until), UTC, args.kinds, args.limit)
+        async with caller.context.open_session(args.tape, usage="searched") as tape:
+            result = await tape.read(view)
+        return SearchShown(**asdict(result), query=view.text)
+
+
+def _build_view(
+    words: str, dates: tuple[str | None, str | None], zone: tzinfo, kinds: tuple[SearchedKind, ...], limit: int
+) -> SearchView:
+    """Return the search. Raise `ValueInvalid` for no words, for a date that is none, and for dates in the wrong order."""
+    query = words.strip()
+    if not query:
+        raise ValueInvalid("search_empty")
+    for text in dates:
+        try:
+            date_bounds(text, None, zone)
+        except ValueError as error:
+            raise ValueInvalid("not_a_date", text=text) from error
+    since, until = date_bounds(*dates, zone)
+    if since and until and since > until:
+        raise ValueInvalid("search_backwards", start=dates[0], end=dates[1])
+    return SearchView(query, kinds, since, until, limit)
+
+
+def format_remarks(result: SearchResult, texts: Texts) -> list[str]:
+    """Say which hits were left out, and how far the search went."""
+    counts = (
+        (result.own_output, "left_out_own_output"),
+        (result.hidden, "left_out_hidden"),
+        (result.old_memory, "left_out_old_memory"),
+    )
+    omitted = texts.say("list_comma").join(texts.say(name, number=number) for number, name in counts if number)
+    lines = [texts.say("search_left_out", parts=omitted)] if omitted else []
+    if result.incomplete:
+        lines.append(texts.say("search_incomplete"))
+    if result.spelling_from:
+        lines.append(texts.say("search_spelling", entry=result.spelling_from))
+    return lines
+
+
+def format_hit(hit: SearchHit, zone: tzinfo, texts: Texts) -> str:
+    """Write a hit on a line, if its snippet is one."""
+    marks = "" if hit.exact else texts.say("hit_approximate")
+    marks += texts.say("hit_superseded", entry=hit.superseded_by) if hit.superseded_by else ""
+    date = format_date(hit.date, zone, undated=texts.say("undated"))
+    snippet = escape_tags(f"{hit.author}: {hit.snippet}" if hit.author else hit.snippet)
+    return texts.say("search_hit", entry=hit.id, date=date, kind=hit.kind, marks=marks, snippet=snippet)
+
+
+async def _open_search(_context: CommandContext) -> SearchCommands:
+    return SearchCommands()
+
+
+TAPE_COMMANDS = make_group(
+    "tape",
+    SearchCommands,
+    _open_search,
+    "",
+    search={
+        "description": "Finds words anywhere on a tape: exactly in any script, then with spelling mistakes; newest first. "
+        "The exit code is 1 if nothing is found.",
+        "is_answered_without_home": False,
+    },
+)
