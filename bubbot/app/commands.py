@@ -28,7 +28,7 @@ from bubbot.texts import Texts
 if TYPE_CHECKING:
     from bubbot.feature import Feature
     from bubbot.features.memory.scopes import MemoryCommandOptions
-    from bubbot.features.strategies.compare import CompareDeps
+    from bubbot.features.strategies.compare import StrategyComparer
     from bubbot.features.usage.reporter import UsageReporter
 
 log = logging.getLogger(__name__)
@@ -82,14 +82,14 @@ def _usage_reporter(settings: Settings) -> Callable[..., UsageReporter]:
     return build
 
 
-def _compare_deps(settings: Settings) -> CompareDeps:
+def _strategy_comparer(settings: Settings) -> StrategyComparer:
     # Imported here: strategies and prices are for one command of many.
     from bubbot.app.budget import model_facts
     from bubbot.app.installed import load_strategies
     from bubbot.features.budget.limits import budget_limits
-    from bubbot.features.strategies.compare import CompareDeps
+    from bubbot.features.strategies.compare import StrategyComparer
 
-    return CompareDeps(load_strategies(), budget_limits(settings.budget, model_facts(settings)).find_price)
+    return StrategyComparer(load_strategies(), budget_limits(settings.budget, model_facts(settings)).find_price)
 
 
 def _memory_options(settings: Settings) -> MemoryCommandOptions:
@@ -112,7 +112,7 @@ OWN_COMMANDS: Mapping[str, OwnCommands] = MappingProxyType(
         "schedule": OwnCommands("bubbot.features.schedule.shell", lambda settings: settings.schedule),
         "approvals": OwnCommands("bubbot.features.approvals.commands", lambda settings: settings.approvals),
         "access": OwnCommands("bubbot.features.access.shell", configured_people),
-        "context": OwnCommands("bubbot.features.strategies.shell", _compare_deps),
+        "context": OwnCommands("bubbot.features.strategies.commands", _strategy_comparer),
         "why": OwnCommands("bubbot.features.why.shell", lambda _: None),
         "usage": OwnCommands("bubbot.features.usage.shell", _usage_reporter),
     }

@@ -16,7 +16,7 @@ from bubbot.features.memory.facts import MEMORY_FACTS
 from bubbot.features.otel.events import OTEL_EVENTS
 from bubbot.features.replay.events import REPLAY_EVENTS
 from bubbot.features.schedule.events import SCHEDULE_EVENTS
-from bubbot.features.strategies.events import STRATEGY_EVENTS
+from bubbot.features.strategies.facts import STRATEGY_FACTS
 from bubbot.features.topics.events import TOPIC_EVENTS
 from bubbot.features.web.events import WEB_EVENTS
 from bubbot.tape.events import KERNEL_REFERENCES
@@ -30,7 +30,7 @@ FEATURE_EVENTS: Mapping[str, type] = MappingProxyType(
         **SCHEDULE_EVENTS,
         **BUDGET_EVENTS,
         **ACCESS_EVENTS,
-        **STRATEGY_EVENTS,
+        **models_of(*STRATEGY_FACTS),
         **TOPIC_EVENTS,
         **AGENT_EVENTS,
         **APPROVAL_EVENTS,

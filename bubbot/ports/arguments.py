@@ -23,6 +23,11 @@ from bubbot.tape.entry import encode
 class Args(Struct, frozen=True, forbid_unknown_fields=True):
     """Base of classes of arguments. An unknown argument is refused, so that a misspelt one is not ignored."""
 
+    @classmethod
+    def normalize(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the values in the forms that the fields have: models and people write some of them in others."""
+        return values
+
 
 class NoArguments(Args, frozen=True):
     """The arguments of commands that take none."""
@@ -126,7 +131,7 @@ def parse_args(kind: type[Args], values: Mapping[str, Any]) -> tuple[dict[str, A
 
     Each field is converted alone, since msgspec stops at the first error.
     """
-    fields, problems = fields_of(kind), list[ArgumentProblem]()
+    values, fields, problems = kind.normalize(values), fields_of(kind), list[ArgumentProblem]()
     names = {field.encode_name: field for field in _declared(kind)}
     parsed: dict[str, Any] = {}
     for name, field in fields.items():

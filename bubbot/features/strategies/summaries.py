@@ -8,12 +8,15 @@ from dataclasses import replace
 from hashlib import md5
 from typing import Any
 
+from msgspec import Struct
+
+from bubbot.command import Caller
 from bubbot.errors import BubbotError
+from bubbot.features.strategies.compact import SUMMARY
 from bubbot.features.strategies.reader import EntriesView
 from bubbot.features.strategies.summary import SummaryState, SummaryWriter, reason_of
-from bubbot.ports.channel import HUMAN_ORIGIN, OWN_WORDS, Inbound, Outbound, Role
+from bubbot.ports.channel import OWN_WORDS, Inbound, Outbound, Role
 from bubbot.ports.middleware import CallNext
-from bubbot.ports.tool import INSIDE, CommandHelp, HelpTopic, NoArgs, Tool, tool
 from bubbot.ports.turn import SourcedReply, Turn, TurnOutcome
 from bubbot.records import dataclass
 from bubbot.runtime.compose import PAGE_ENTRIES, PAGE_GROWTH, request_token_limit
@@ -31,7 +34,6 @@ log = logging.getLogger(__name__)
 
 SUMMARY_ORIGIN = "summary"
 """The origin of turns that write a summary unasked."""
-SUMMARY_STRATEGY = "summary"
 SUMMARY_HANDOFF = "auto_handoff/summary"
 """The name of the anchors with summaries."""
 SUMMARY_COMMAND = ",summary"
@@ -47,11 +49,18 @@ MAX_EXPANSIONS = 5
 Accept = Callable[[Inbound, Mapping[str, Sequence[TapeEntry]]], Awaitable[bool]]
 
 
-@dataclass(frozen=True, slots=True)
-class SummaryRequest:
-    """What the command leaves to the end of its turn. `owner`: who asked for the summary."""
+class SummaryRequest(Struct, frozen=True):
+    """A summary that is written at the end of the turn in which its command was typed.
+
+    Attributes:
+        owner: who asked for it: `human` or `agent`.
+    """
 
     owner: str
+
+    def describe(self, _caller: Caller) -> str:
+        """Say nothing: what became of it is said when it is written."""
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,24 +93,6 @@ class Summaries:
         self._accept = accept
         self._share = share
         self._due: dict[str, tuple[str, Inbound]] = {}
-
-    def tool(self) -> Tool:
-        """Return the command `,summary`."""
-
-        @tool(
-            "session.summary",
-            commands=["summary"],
-            for_model=False,
-            effect=INSIDE,
-            help=CommandHelp(HelpTopic.TALK, "Go on from a summary", (SUMMARY_COMMAND,)),
-        )
-        async def summary(turn: Turn, args: NoArgs) -> str:
-            """Let the model summarise this window, and go on in a new one that begins with the summary."""
-            owner = "human" if turn.origin == HUMAN_ORIGIN else "agent"
-            turn.metadata[SummaryRequest] = SummaryRequest(owner)
-            return ""
-
-        return summary
 
     async def around_turn(self, turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:
         """Write the summary that a command of the turn asks for, or note that the chat needs one."""
@@ -158,7 +149,7 @@ class Summaries:
         step = _last_step(turn.tape.delta)
         if not share or not turn.inbounds or turn.role is Role.STRANGER or step is None:
             return
-        if step["view"].get("selector") != SUMMARY_STRATEGY:
+        if step["view"].get("selector") != SUMMARY.name:
             return
         opening, budget = await _find_opening(turn), step["view"].get("budget")
         if opening is not None and type(budget) is int and await _is_fuller(turn, share * budget):

@@ -9,8 +9,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
 
 from bubbot.errors import BubbotError, FeatureFailed, ModelCallDenied, ModelError, ModelOverflow
-from bubbot.features.strategies.quotation import clip_text, format_head, indent_quotation
-from bubbot.features.strategies.reader import OpenedEntry
+from bubbot.features.strategies.reader import OpenedEntry, clip_text, indent_quotation
 from bubbot.ports.text import clean
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
@@ -179,7 +178,7 @@ class SummaryWriter:
         return len(entries)
 
     def _quote(self, entry: OpenedEntry, room: int) -> str:
-        head = format_head(entry, self.turn.zone, self.turn.texts.english)
+        head = entry.format_head(self.turn.zone, self.turn.texts.english)
         text = clip_text(entry.text, max(room // ENTRY_SHARE, 30))
         mark = "…" if len(text) < len(entry.text) else ""
         return f"{head}\n{indent_quotation(text)}{mark}"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.features.memory.zone import MemoryZone
 from bubbot.features.strategies.compact import find_cut
-from bubbot.features.strategies.events import CUT
+from bubbot.features.strategies.facts import CUT
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.model import ModelTraits
 from bubbot.runtime.compose import ContextPolicy
