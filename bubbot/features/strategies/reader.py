@@ -36,8 +36,7 @@ _RANGE = r"#?(\d{1,12})(?:\s*[-–—~]\s*#?(\d{1,12}))?"
 _NOT_AGAIN = "not shown again"
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedEntry:
+class OpenedEntry(Struct, frozen=True):
     """An entry of the conversation, as a quotation needs it.
 
     Attributes:
@@ -87,8 +86,7 @@ def clip_text(text: str, tokens: int) -> str:
     return text.encode(errors="replace")[: tokens * BYTES_PER_TOKEN].decode(errors="ignore") or text[:1]
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedEntries:
+class OpenedEntries(Struct, frozen=True):
     """Entries in the order of their ids, and the ids of those that are no part of the conversation."""
 
     entries: tuple[OpenedEntry, ...]

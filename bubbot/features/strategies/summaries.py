@@ -8,7 +8,7 @@ from dataclasses import replace
 from hashlib import md5
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from bubbot.command import Caller
 from bubbot.errors import BubbotError
@@ -125,21 +125,21 @@ class Summaries:
         earlier = await _read_earlier(turn, window.opening)
         budget = await _room(turn, window)
         limit = max(min(MAX_SUMMARY_TOKENS, budget // PART), MIN_SUMMARY_TOKENS)
-        result = await SummaryWriter(turn, limit, earlier).write(entries)
-        state = result.state.as_json() | {"owner": request.owner}
+        summary, failure = await SummaryWriter(turn, limit, earlier).write(entries)
+        state = summary.as_json() | {"owner": request.owner}
         if window.opening is not None:
             state["parents"] = [window.opening.id]
-        if result.failure is not None:
+        if failure is not None:
             state["form"] = "extractive"
             log.info(
                 "summary written without the model: %s",
-                result.failure,
+                failure,
                 extra={"action": "context.summary_without_model"},
             )
         anchor = await turn.tape.handoff(SUMMARY_HANDOFF, state, recalls=spans_of(sorted(kept)))
-        if result.failure is None:
+        if failure is None:
             return [turn.texts.say("summary_written", count=len(entries), entry=anchor.id)]
-        reason = reason_of(result.failure, turn)
+        reason = reason_of(failure, turn)
         return [turn.texts.say("summary_cited", count=len(entries), entry=anchor.id, reason=reason)]
 
     async def _note_if_due(self, turn: Turn) -> None:
@@ -269,7 +269,7 @@ async def _read_earlier(turn: Turn, opening: TapeEntry | None) -> SummaryState:
             break
         sources -= found.keys()
         sources |= {number for entry, ids in found.items() for number in ids if 1 <= number < entry}
-    return await _without_deleted(turn, replace(state, source_ids=tuple(sorted(sources))))
+    return await _without_deleted(turn, structs.replace(state, source_ids=tuple(sorted(sources))))
 
 
 async def _without_deleted(turn: Turn, state: SummaryState) -> SummaryState:
@@ -284,7 +284,7 @@ async def _without_deleted(turn: Turn, state: SummaryState) -> SummaryState:
         return state
     note = f"Deleted since, so that nothing of it may be carried over: {', '.join(map(str, deleted))}."
     left = tuple(number for number in state.source_ids if number not in deleted)
-    return replace(state, summary=f"{note}\n{state.summary}", source_ids=left)
+    return structs.replace(state, summary=f"{note}\n{state.summary}", source_ids=left)
 
 
 def _last_step(entries: Sequence[TapeEntry]) -> Mapping[str, Any] | None:
