@@ -11,7 +11,7 @@ from bubbot.features.approvals.state import APPROVAL_EVENTS
 from bubbot.features.attachments.events import ATTACHMENT_EVENTS
 from bubbot.features.budget.events import BUDGET_EVENTS
 from bubbot.features.explain.events import EXPLAIN_EVENTS
-from bubbot.features.files.events import FILE_EVENTS
+from bubbot.features.files.facts import FILE_FACTS
 from bubbot.features.memory.facts import MEMORY_FACTS
 from bubbot.features.otel.events import OTEL_EVENTS
 from bubbot.features.replay.events import REPLAY_EVENTS
@@ -26,7 +26,7 @@ FEATURE_EVENTS: Mapping[str, type] = MappingProxyType(
     {
         **models_of(*MEMORY_FACTS),
         **ATTACHMENT_EVENTS,
-        **FILE_EVENTS,
+        **models_of(*FILE_FACTS),
         **SCHEDULE_EVENTS,
         **BUDGET_EVENTS,
         **ACCESS_EVENTS,

@@ -104,16 +104,21 @@ def fields_of(args: type[AnyArgs]) -> Mapping[str, ArgumentField]:
 
 
 def _field_of(field: msgspec.structs.FieldInfo) -> ArgumentField:
-    annotation: Any = field.type
-    marks: tuple[Any, ...] = ()
-    while hasattr(annotation, "__metadata__"):
-        annotation, marks = get_args(annotation)[0], (*annotation.__metadata__, *marks)
-    kinds = [kind for kind in get_args(annotation) if kind is not msgspec.UnsetType]
-    if len(kinds) < len(get_args(annotation)):  # what is not said is `UNSET`
-        annotation = Union[tuple(kinds)]  # noqa: UP007 - of a computed tuple
+    annotation, marks = _split_marks(field.type)
+    if get_origin(annotation) in (Union, UnionType):  # what is not said is `UNSET`; limits stand beside `None`
+        kinds = [_split_marks(kind) for kind in get_args(annotation) if kind is not msgspec.UnsetType]
+        annotation = Union[tuple([kind for kind, _ in kinds])]  # noqa: UP007 - of a computed tuple
+        marks = (*marks, *[mark for _, inner in kinds for mark in inner])
     described = [mark.description for mark in marks if isinstance(mark, Meta) and mark.description]
     is_required = field.default is NODEFAULT and field.default_factory is NODEFAULT
     return ArgumentField(field.encode_name, annotation, is_required, described[0] if described else "", marks)
+
+
+def _split_marks(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
+    marks: tuple[Any, ...] = ()
+    while hasattr(annotation, "__metadata__"):
+        annotation, marks = get_args(annotation)[0], (*annotation.__metadata__, *marks)
+    return annotation, marks
 
 
 def strip_optional(annotation: Any) -> Any:
