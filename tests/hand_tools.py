@@ -7,7 +7,7 @@ from typing import Any
 from bubbot.features.files.commands import file_tools
 from bubbot.features.shell.settings import ShellSettings
 from bubbot.features.shell.tools import shell_tools
-from bubbot.features.web.tools import web_tools
+from bubbot.features.web.commands import web_tools
 from bubbot.ports.tool import Tool
 
 UNUSED: Any = None

@@ -18,7 +18,7 @@ from bubbot.features.replay.events import REPLAY_EVENTS
 from bubbot.features.schedule.events import SCHEDULE_EVENTS
 from bubbot.features.strategies.facts import STRATEGY_FACTS
 from bubbot.features.topics.events import TOPIC_EVENTS
-from bubbot.features.web.events import WEB_EVENTS
+from bubbot.features.web.facts import WEB_FACTS
 from bubbot.tape.events import KERNEL_REFERENCES
 from bubbot.tape.fact import models_of
 
@@ -34,7 +34,7 @@ FEATURE_EVENTS: Mapping[str, type] = MappingProxyType(
         **TOPIC_EVENTS,
         **AGENT_EVENTS,
         **APPROVAL_EVENTS,
-        **WEB_EVENTS,
+        **models_of(*WEB_FACTS),
         **EXPLAIN_EVENTS,
         **REPLAY_EVENTS,
         **OTEL_EVENTS,

@@ -21,8 +21,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urljoin, urlsplit
 
-from bubbot.features.web.address import is_public_text
-from bubbot.features.web.site import find_site
+from bubbot.features.web.address import find_site, is_public_text
 from bubbot.ports.text import format_bytes
 from bubbot.records import dataclass
 

@@ -20,8 +20,8 @@ def web_feature(settings: WebSettings) -> Feature:
         return Feature(name="web")
     # Imported here: bots without these tools load nothing of them.
     from bubbot.features.web.client import WebClient, WebLimits
+    from bubbot.features.web.commands import web_tools
     from bubbot.features.web.reading import PageReader
-    from bubbot.features.web.tools import web_tools
 
     limits = WebLimits(settings.max_bytes, settings.timeout, requests_per_minute=settings.requests_per_minute)
     client, reader = WebClient(limits, clock=time.monotonic), PageReader()

@@ -580,7 +580,7 @@ def test_nothing_is_there_or_loaded_unless_it_is_switched_on() -> None:
             "bubbot.features.shell.feature",
             "bubbot.features.shell.settings",
             "bubbot.features.web",
-            "bubbot.features.web.events",
+            "bubbot.features.web.facts",
             "bubbot.features.web.feature",
             "bubbot.features.web.settings",
         ]

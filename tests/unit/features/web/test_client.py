@@ -15,9 +15,8 @@ from typing import NoReturn
 import pytest
 from aiohttp import web
 
-from bubbot.features.web.address import is_public, is_public_text
+from bubbot.features.web.address import find_site, is_public, is_public_text
 from bubbot.features.web.client import WebClient, WebError, WebLimits, make_decoder, parse_address
-from bubbot.features.web.site import find_site
 from tests.e2e.test_openai_http import certificate
 from tests.web_servers import (
     ELSEWHERE,
