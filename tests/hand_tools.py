@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from bubbot.features.files.commands import file_tools
+from bubbot.features.shell.commands import shell_tools
 from bubbot.features.shell.settings import ShellSettings
-from bubbot.features.shell.tools import shell_tools
 from bubbot.features.web.commands import web_tools
 from bubbot.ports.tool import Tool
 

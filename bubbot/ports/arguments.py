@@ -25,8 +25,16 @@ class Args(Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def normalize(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the values in the forms that the fields have: models and people write some of them in others."""
+        """Return the values in the forms that the fields have: models and people write some of them in others.
+
+        Raises:
+            ValueError: what is wrong with them, as a sentence.
+        """
         return values
+
+    def find_problem(self) -> str:
+        """Say what is wrong with several of the arguments together; empty for nothing."""
+        return ""
 
 
 class NoArguments(Args, frozen=True):
@@ -136,7 +144,11 @@ def parse_args(kind: type[Args], values: Mapping[str, Any]) -> tuple[dict[str, A
 
     Each field is converted alone, since msgspec stops at the first error.
     """
-    values, fields, problems = kind.normalize(values), fields_of(kind), list[ArgumentProblem]()
+    try:
+        values = kind.normalize(values)
+    except ValueError as error:
+        return {}, (ArgumentProblem("", "rule", dict(values), reason=str(error)),)
+    fields, problems = fields_of(kind), list[ArgumentProblem]()
     names = {field.encode_name: field for field in _declared(kind)}
     parsed: dict[str, Any] = {}
     for name, field in fields.items():
@@ -152,6 +164,8 @@ def parse_args(kind: type[Args], values: Mapping[str, Any]) -> tuple[dict[str, A
         if isinstance(value, str) and (problem := _check_text(name, value)):
             problems.append(problem)
     problems += [ArgumentProblem(name, "extra_forbidden", values[name]) for name in values if name not in fields]
+    if not problems and (reason := kind(**parsed).find_problem()):
+        problems.append(ArgumentProblem("", "rule", dict(values), reason=reason))
     return parsed, tuple(problems)
 
 

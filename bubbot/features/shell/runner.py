@@ -10,9 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
+from msgspec import Struct
+
 from bubbot.features.shell.sandbox import ProgramLimits, Sandbox, SandboxUnusable, make_workspace, program_environment
 from bubbot.ports.text import clean, replace_controls
-from bubbot.records import dataclass
 
 CHUNK_BYTES = 65_536
 MAX_READ_FACTOR = 100
@@ -55,8 +56,7 @@ def _decode(data: bytes) -> str:
     return replace_controls(clean(data.decode(errors="replace")))
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramEnd:
+class ProgramEnd(Struct, frozen=True):
     """How a program ended.
 
     Attributes:

@@ -7,12 +7,13 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from msgspec import Struct
+
 from bubbot.features.shell.named_files import digest_named_files
 from bubbot.features.shell.runner import ProgramEnd, RunningProgram, start_program
 from bubbot.features.shell.sandbox import ProgramLimits, Sandbox, SandboxUnusable, choose_sandbox
 from bubbot.features.shell.settings import ShellSettings
 from bubbot.ports.channel import workspace_folder
-from bubbot.records import dataclass
 
 log = logging.getLogger(__name__)
 
@@ -24,8 +25,7 @@ class TooManyJobs(Exception):
     """A chat has as many programs in the background as it may."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramResult:
+class ProgramResult(Struct, frozen=True):
     """A program that has ended.
 
     Attributes:

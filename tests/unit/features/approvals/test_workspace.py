@@ -18,10 +18,10 @@ from bubbot.features.files.commands import file_tools
 from bubbot.features.files.roots import FileRoots
 from bubbot.features.files.service import FileService
 from bubbot.features.files.settings import FileSettings
+from bubbot.features.shell.commands import shell_tools
 from bubbot.features.shell.sandbox import make_workspace
 from bubbot.features.shell.service import ShellService
 from bubbot.features.shell.settings import ShellSettings
-from bubbot.features.shell.tools import shell_tools
 from bubbot.gateway.directory import ChannelDirectory
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Role
