@@ -32,7 +32,6 @@ from bubbot.ports.tool import (
     digest_call,
 )
 from bubbot.ports.turn import Turn
-from bubbot.texts import Texts
 
 MAX_COMMAND_CHARS = 20_000
 TIMEOUT_MARGIN_SECONDS = 30.0
@@ -88,39 +87,6 @@ class ShellJobArgs(Args, frozen=True):
     job: Annotated[str, Meta(description="the number of the program; by default the newest")] = ""
 
 
-class EndedProgram(Struct, frozen=True):
-    """A program that has ended.
-
-    Attributes:
-        result: how it ended, and what it wrote.
-        limit: the seconds that it might have run.
-    """
-
-    result: ProgramResult
-    limit: float
-
-    def describe(self, caller: Caller) -> str:
-        """Show its output below a line about its end."""
-        texts, result = caller.result_texts, self.result
-        how = _describe_end(texts, result.end, self.limit)
-        head = texts.say("EndedProgram", how=how, seconds=result.seconds)
-        return f"[{head}]\n{result.output or texts.say('shell_no_output')}"
-
-
-class StartedProgram(Struct, frozen=True):
-    """A program that was started in the background.
-
-    Attributes:
-        job: its number.
-    """
-
-    job: str
-
-    def describe(self, caller: Caller) -> str:
-        """Say how its output is read, and how it is ended."""
-        return caller.result_texts.say("StartedProgram", job=self.job)
-
-
 class BackgroundProgram(Struct, frozen=True):
     """A program in the background, as it is now.
 
@@ -130,6 +96,7 @@ class BackgroundProgram(Struct, frozen=True):
         output: what it has written so far.
         end: how it ended; None while it runs.
         limit: the seconds that it may run.
+        is_new: it was started by this call.
     """
 
     job: str
@@ -137,11 +104,14 @@ class BackgroundProgram(Struct, frozen=True):
     output: str
     end: ProgramEnd | None
     limit: float
+    is_new: bool = False
 
     def describe(self, caller: Caller) -> str:
-        """Show its output below a line about its state."""
+        """Show its output below a line about its state; of a new one, say how that is done later."""
         texts = caller.result_texts
-        how = texts.say("shell_running") if self.end is None else _describe_end(texts, self.end, self.limit)
+        if self.is_new:
+            return texts.say("BackgroundProgram.started", job=self.job)
+        how = texts.say("shell_running") if self.end is None else self.end.describe(texts, self.limit)
         head = texts.say("BackgroundProgram", job=self.job, how=how)
         return f"[{head}]\n$ {self.command}\n{self.output or texts.say('shell_no_output')}"
 
@@ -163,15 +133,14 @@ class ShellCommands:
         writes=False,  # a turn that is stopped ends its program
         help=CommandHelp(HelpTopic.OTHER, "Run a program", (",shell.run ls -l", ",shell.run wc -l *.txt")),
     )
-    async def run(self, caller: Caller, args: ShellRunArgs) -> EndedProgram | StartedProgram:
+    async def run(self, caller: Caller, args: ShellRunArgs) -> ProgramResult | BackgroundProgram:
         """Run a program in the folder of this chat, in a sandbox: a list of arguments, or a text for the shell."""
         assert caller.turn is not None
         service, session = self.service, caller.turn.session
         try:
             if args.background:
-                return StartedProgram((await service.start(session, args.command, args.text)).id)
-            limit = service.settings.timeout
-            return EndedProgram(await service.run(session, args.command), limit)
+                return self._describe_job(await service.start(session, args.command, args.text), is_new=True)
+            return await service.run(session, args.command)
         except SandboxUnusable as error:
             raise CommandRefused("shell_off", reason=str(error)) from None
         except TooManyJobs:
@@ -245,8 +214,9 @@ class ShellCommands:
             raise CommandRefused("shell_unknown_job", job=args.job, jobs=", ".join(job.id for job in jobs))
         return found[-1]
 
-    def _describe_job(self, job: ShellJob) -> BackgroundProgram:
-        return BackgroundProgram(job.id, job.command, job.output, job.end, self.service.settings.job_timeout)
+    def _describe_job(self, job: ShellJob, *, is_new: bool = False) -> BackgroundProgram:
+        limit = self.service.settings.job_timeout
+        return BackgroundProgram(job.id, job.command, job.output, job.end, limit, is_new)
 
 
 def shell_tools(service: ShellService, settings: ShellSettings) -> list[Tool]:
@@ -272,14 +242,3 @@ def _grant_value(digest: str, session: str, files: Sequence[str]) -> str:
     The model may write these unasked, and the same words run other files in the folder of another chat.
     """
     return sha256("\n".join([digest, session, *files]).encode()).hexdigest()
-
-
-def _describe_end(texts: Texts, end: ProgramEnd, seconds: float) -> str:
-    match end.reason:
-        case "time":
-            return texts.say("shell_timeout", seconds=seconds)
-        case "output":
-            return texts.say("shell_too_much_output")
-        case "stopped":
-            return texts.say("shell_stopped")
-    return texts.say("shell_status", status=end.status)

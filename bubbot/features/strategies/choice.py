@@ -63,12 +63,7 @@ class StrategyInUse(Struct, frozen=True, kw_only=True):
 
 
 class StrategyChoice:
-    """Chooses strategies.
-
-    Attributes:
-        strategies: those of the bot.
-        configured: the selector of the settings.
-    """
+    """Chooses the context strategy of a chat."""
 
     def __init__(self, strategies: ContextStrategies, configured: str = AUTO_SELECTOR) -> None:
         self.strategies = strategies

@@ -78,12 +78,8 @@ def fold_compact_whole(source: ContextInput) -> ModelContext:
 def compact_messages(source: ContextInput, select: Select, *, has_floor: bool = True) -> ModelContext:
     """Compact the messages that `select` makes of entries: of all of the source, or of those from some entry on.
 
-    What it makes of the latter must not depend on the entries before them.
-
-    Args:
-        source: the source.
-        select: makes the messages.
-        has_floor: what is built does not depend on entries before `find_floor`.
+    What it makes of the latter must not depend on the entries before them. With `has_floor`, what is built does not
+    depend on entries before `find_floor`.
     """
     if source.budget is None:
         return ModelContext(prepend_opening(source.opening, select(source.entries), source.style))

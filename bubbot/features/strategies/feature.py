@@ -25,11 +25,7 @@ RECALL_SHARE = 8
 
 
 class StrategiesFeature:
-    """The context strategies of every chat.
-
-    Attributes:
-        settings: the current settings.
-    """
+    """The context strategies of every chat."""
 
     def __init__(
         self,
@@ -43,18 +39,7 @@ class StrategiesFeature:
         find_price: FindPrice,
         passages: PassageIndex | None = None,
     ) -> None:
-        """Set what the strategies need.
-
-        Args:
-            kernel: what the feature may use.
-            settings: `[context]`.
-            find_entries: searches the tape of a turn.
-            find_model: returns the model of a turn.
-            strategies: those of the bot.
-            lessons: what refusals taught about models.
-            find_price: returns the price of a model.
-            passages: the index for `[context] embeddings`; None if its extra is not installed.
-        """
+        """Build it. `passages` is the index for `[context] embeddings`; None if its extra is not installed."""
         self.settings = settings
         self._kernel = kernel
         self._find_entries = find_entries

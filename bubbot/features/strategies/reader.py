@@ -251,11 +251,7 @@ def _describe_part(part: Mapping[str, Any]) -> str:
 
 
 class QuotedEntries(Struct, frozen=True):
-    """Entries as quotations, with lines about what is not shown.
-
-    Attributes:
-        lines: a line may have several of them.
-    """
+    """Entries as quotations, with lines about what is not shown."""
 
     lines: tuple[str, ...]
 
@@ -265,16 +261,9 @@ class QuotedEntries(Struct, frozen=True):
 
 
 async def quote_entries(turn: Turn, spans: Sequence[tuple[int, int]], limit: int, offset: int = 0) -> QuotedEntries:
-    """Quote the entries of these ranges, as many as the limit of tokens allows.
+    """Quote the entries of these ascending ranges, as many as the limit of tokens allows.
 
-    Args:
-        turn: the turn whose tape is read.
-        spans: ranges of ids, ascending.
-        limit: tokens.
-        offset: the character of the first entry to begin with.
-
-    Raises:
-        CommandRefused: the tape has none of them.
+    The first one begins with its character `offset`. Raise `CommandRefused` if the tape has none of them.
     """
     texts, head = turn.result_texts, await turn.tape.head()
     require_spans(spans, head)

@@ -77,13 +77,8 @@ class _Shown:
 async def recall_for(turn: Turn, find: FindEntries, budget: int, *, find_alike: FindAlike | None = None) -> None:
     """Append the fact that names what to show beside the newest message of the turn, if anything bears on it.
 
-    A search that fails leaves the turn without evidence.
-
-    Args:
-        turn: the turn, before its first model call.
-        find: the search.
-        budget: tokens that the evidence may take.
-        find_alike: the search by meaning; None without the extra `embeddings`.
+    Call it before the first model call of the turn. The evidence takes at most `budget` tokens. A search that fails leaves
+    the turn without evidence; `find_alike` is None without the extra `embeddings`.
     """
     if not turn.message_ids or budget <= 0:
         return

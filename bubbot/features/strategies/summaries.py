@@ -84,12 +84,7 @@ class Summaries:
     """Writes summaries at the end of turns, and asks for turns that write one. See `TurnSource`."""
 
     def __init__(self, accept: Accept, share: Callable[[], float]) -> None:
-        """Set what it needs.
-
-        Args:
-            accept: accepts the inbound of a turn that writes a summary.
-            share: returns the part of a window's room after which a summary is written; 0 for never.
-        """
+        """`share` returns the part of a window's room after which a summary is written; 0 for never."""
         self._accept = accept
         self._share = share
         self._due: dict[str, tuple[str, Inbound]] = {}

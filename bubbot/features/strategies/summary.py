@@ -97,13 +97,7 @@ class SummaryWriter:
     """Lets a model write a summary of entries, in pieces that fit into its context."""
 
     def __init__(self, turn: Turn, limit: int, earlier: SummaryState) -> None:
-        """Set what it needs.
-
-        Args:
-            turn: the turn that asks.
-            limit: tokens that the summary may have.
-            earlier: the summary of what came before; its sources may be cited.
-        """
+        """`limit` is in tokens; the sources of the `earlier` summary may be cited."""
         self._turn = turn
         self._limit = limit
         self._earlier = earlier
@@ -193,13 +187,13 @@ def _so_far(state: SummaryState) -> str:
 
 
 def parse_summary(text: str, allowed: Collection[int], limit: int, characters: int) -> SummaryState:
-    """Read what a model wrote.
+    """Read what a model wrote, which may stand in a fence or among other words.
 
     Args:
-        text: its answer, which may stand in a fence or among other words.
+        text: its answer.
         allowed: the ids that it was shown.
-        limit: the tokens it may have.
-        characters: what it was told of that.
+        limit: in tokens.
+        characters: the limit that it was told.
 
     Raises:
         SummaryInvalid: it breaks the contract.

@@ -113,12 +113,7 @@ class WebAddress:
 
 
 def parse_address(text: str, ports: Collection[int] = WEB_PORTS) -> WebAddress:
-    """Check the text of an address. Raise `WebError` with what to change.
-
-    Args:
-        text: the address.
-        ports: ports that may be asked; empty for all.
-    """
+    """Check the text of an address. Raise `WebError` with what to change. Without `ports` each one may be asked."""
     text = text.strip()
     if len(text) > MAX_URL_CHARS:
         raise WebError(f"the address has {len(text)} characters; at most {MAX_URL_CHARS} are sent")
@@ -165,10 +160,10 @@ class WebClient:
         resolve: Resolve | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Set the limits.
+        """Build it.
 
         Args:
-            limits: the limits of one request.
+            limits: of one request.
             clock: seconds of a clock that never goes back.
             is_allowed: returns true for an address that may be reached. Anything but the default is for an address that
                 the owner wrote into the settings, and for tests.
@@ -192,12 +187,7 @@ class WebClient:
     async def get(
         self, url: str, *, params: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
     ) -> WebResponse:
-        """Send a GET request, and follow redirects within the same registrable domain.
-
-        Args:
-            url: the address.
-            params: a query; with one, or with headers, no redirect is followed.
-            headers: further headers, such as a key.
+        """Send a GET request, and follow redirects within the same registrable domain: none with `params` or `headers`.
 
         Raises:
             WebError: the request was refused or failed; a status above 399 is no failure.

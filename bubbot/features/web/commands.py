@@ -119,13 +119,7 @@ class WebCommands:
     """Read the web, for people in chats and for models."""
 
     def __init__(self, client: WebClient, reader: PageReader, engines: Sequence[SearchEngine]) -> None:
-        """Set what they use.
-
-        Args:
-            client: sends the requests for addresses.
-            reader: reads pages and PDFs.
-            engines: the search engines, in the order in which they are asked.
-        """
+        """Build them. The `engines` are asked in this order."""
         self._client = client
         self._reader = reader
         self._engines = engines

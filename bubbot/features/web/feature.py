@@ -36,11 +36,7 @@ def build_engines(
 ) -> list[SearchEngine]:
     """Build the search engines of the settings, in the order in which they are asked.
 
-    Args:
-        settings: the settings.
-        client: asks public addresses.
-        own_client: asks the address of the owner's SearXNG.
-        reader: reads the pages of search engines without an API.
+    `own_client` asks the address of the owner's SearXNG, `client` public ones.
     """
     from bubbot.features.web.search import brave_engine, keyless_engine, searxng_engine, tavily_engine
 
