@@ -27,7 +27,7 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry, event, message, tool_call, tool_result
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
-from tests.doubles import CountingIds
+from tests.doubles import CountingIds, SteppingClock
 from tests.turns import Bench, Options, asked, assert_rebuilt, running
 
 SMALL = ModelTraits(context_tokens=2_000, tools=False, short_prompt=True)
@@ -174,7 +174,7 @@ class TestInTurns:
         async with running(memory_store, ScriptedModel(traits=SMALL)) as bench:
             await bench.say("hello")
             tape = bench.tape()
-            zone = MemoryZone(tape, now=bench.tape()._now, zone=Options().zone)
+            zone = MemoryZone(tape, now=SteppingClock(), zone=Options().zone)
             await zone.save_long_term("\n".join(f"fact {number} of many" for number in range(2_000)))
             await bench.say("and?")
             assert [content for role, content in asked(bench.requests[-1]) if role == "user"] == ["hello", "and?"]

@@ -16,7 +16,6 @@ from bubbot.errors import StoreUnavailable
 from bubbot.feature import Feature
 from bubbot.features.strategies.facts import CUT, ContextRecalled
 from bubbot.features.strategies.recall import MAX_TERMS, FindEntries, find_terms, recall_for
-from bubbot.features.strategies.retrieval import find_recalls
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Sender
 from bubbot.ports.middleware import CallNext
@@ -170,7 +169,10 @@ async def test_an_interrupted_turn_keeps_what_it_had_chosen(sqlite_store: Sqlite
         message = await fork.append([event("note", {})])
         await fork.append([ContextRecalled(message[0].id, ((3, 3),)).to_entry()])
         merged = await fork.merge()
-        assert [recalled.message for _, recalled in find_recalls(merged.delta)] == [message[0].id]
+        recalled = [entry for entry in merged.delta if entry.name in ContextRecalled.EVENTS]
+        assert [ContextRecalled.of(entry).message for entry in recalled] == [
+            entry.id for entry in merged.delta if entry.name == "note"
+        ]
 
 
 @pytest.mark.parametrize(

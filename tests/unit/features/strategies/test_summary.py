@@ -14,7 +14,6 @@ from bubbot.app.bot import PortWrappers, open_app
 from bubbot.errors import BudgetExceeded, ModelOverflow, ModelUnavailable, TapeCorrupt
 from bubbot.feature import Feature
 from bubbot.features.agents.settings import AgentsSettings
-from bubbot.features.strategies import summaries as summaries_module
 from bubbot.features.strategies.settings import ContextSettings
 from bubbot.features.strategies.summary import SummaryInvalid, parse_summary
 from bubbot.home import Home
@@ -516,15 +515,19 @@ async def test_a_budget_that_is_used_up_is_respected_and_named(memory_store: InM
         assert [(step["status"], step["attempts"]) for step in steps] == [("error", ())]
 
 
-async def test_a_damaged_choice_of_a_summary_never_costs_the_answer(
+async def test_a_window_that_cannot_be_measured_never_costs_the_answer(
     memory_store: InMemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def fail(_: object) -> None:
+    failed: list[str] = []
+
+    def fail(*_: object) -> None:
+        failed.append("altered")
         raise TapeCorrupt("test:home", 3, "altered")
 
-    monkeypatch.setattr(summaries_module, "_read_window", fail)
+    monkeypatch.setattr("bubbot.features.strategies.summaries.select_messages", fail)
     async with summarising(memory_store, SummarisingModel(size=6_000)) as bench:
         assert (await bench.say("hello")).text == "ok"
+    assert failed
 
 
 async def test_the_bot_as_it_is_shipped_writes_and_announces_one(tmp_path: Path) -> None:
