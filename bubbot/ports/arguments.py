@@ -161,8 +161,8 @@ def parse_args(kind: type[Args], values: Mapping[str, Any]) -> tuple[dict[str, A
         except msgspec.ValidationError:
             problems.append(_explain(field, value))
             continue
-        if isinstance(value, str) and (problem := _check_text(name, value)):
-            problems.append(problem)
+        texts = [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)]
+        problems += filter(None, [_check_text(name, text) for text in texts])
     problems += [ArgumentProblem(name, "extra_forbidden", values[name]) for name in values if name not in fields]
     if not problems and (reason := kind(**parsed).find_problem()):
         problems.append(ArgumentProblem("", "rule", dict(values), reason=reason))

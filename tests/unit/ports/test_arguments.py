@@ -18,6 +18,7 @@ class TeaArgs(Args, frozen=True):
 
     kind: str = ""
     leaves: str = ""
+    with_it: tuple[str, ...] = ()
     cups: Annotated[Annotated[int, Meta(ge=1)] | None, Meta(description="how many cups")] = None
 
     @classmethod
@@ -53,3 +54,8 @@ def test_the_limit_of_an_argument_that_may_be_none_is_checked_and_described() ->
     assert validate_args("tea", TeaArgs, {"cups": None}) == TeaArgs()
     described = build_schema(TeaArgs)["properties"]["cups"]
     assert described == {"description": "how many cups", "minimum": 1, "type": "integer"}
+
+
+def test_a_text_that_no_tape_accepts_is_refused_in_a_list_too() -> None:
+    assert "half of a surrogate pair" in problem(leaves="\ud800")
+    assert "half of a surrogate pair" in problem(with_it=["milk", "\ud800"])
