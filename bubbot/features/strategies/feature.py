@@ -5,7 +5,7 @@ from __future__ import annotations
 from bubbot.command import make_tools
 from bubbot.feature import Apply, Feature, FindModel, Kernel
 from bubbot.features.strategies.choice import StrategyChoice
-from bubbot.features.strategies.commands import CONTEXT_COMMANDS, ContextCommands, ReadingCommands, StrategyCommands
+from bubbot.features.strategies.commands import ContextCommands, ReadingCommands, StrategyCommands
 from bubbot.features.strategies.compare import FindPrice, StrategyComparer
 from bubbot.features.strategies.meaning import MeaningSearch
 from bubbot.features.strategies.recall import FindEntries, recall_for
@@ -41,7 +41,6 @@ class StrategiesFeature:
     ) -> None:
         """Build it. `passages` is the index for `[context] embeddings`; None if its extra is not installed."""
         self.settings = settings
-        self._kernel = kernel
         self._find_entries = find_entries
         self._find_model = find_model
         self._summaries = Summaries(kernel.accept, lambda: self.settings.summary_at)
@@ -62,7 +61,6 @@ class StrategiesFeature:
                 *make_tools(StrategyCommands, lambda: choosing),
                 *make_tools(ContextCommands, lambda: ContextCommands(self._comparer)),
             ),
-            commands=CONTEXT_COMMANDS.commands,
             rules=(READ_RULE,),
             sources={SUMMARY_ORIGIN: self._summaries},
             choose_selector=self._choice.chosen,
