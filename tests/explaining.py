@@ -11,7 +11,6 @@ from typing import Any
 
 from bubbot.errors import AccessError
 from bubbot.features.explain.feature import EXPLAIN_PROMPT, explain_feature
-from bubbot.features.strategies.reading_tools import reading_tools
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, TextDelta, ToolCall, Usage
 from bubbot.ports.turn import Turn
@@ -23,6 +22,7 @@ from bubbot.tape.handle import TapeHandle
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from tests.injections import INJECTIONS
+from tests.strategy_tools import make_reading_tools
 from tests.turns import HOME, Bench, Options, running
 
 OTHER = "test:other"
@@ -376,12 +376,9 @@ async def explaining(
         made.session = reference
         return made
 
-    async def find_size(_turn: Turn) -> int | None:
-        return None
-
     made = Options(
         features=[explain_feature(read_session, open_copy, page)],
-        tools=reading_tools(find_size),
+        tools=make_reading_tools(),
         read_session=read_session,
         **options,
     )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from bubbot.features.files.tools import make_file_tools
+from bubbot.features.files.commands import file_tools
+from bubbot.features.shell.commands import shell_tools
 from bubbot.features.shell.settings import ShellSettings
-from bubbot.features.shell.tools import shell_tools
-from bubbot.features.web.tools import web_tools
+from bubbot.features.web.commands import web_tools
 from bubbot.ports.tool import Tool
 
 UNUSED: Any = None
@@ -15,4 +15,4 @@ UNUSED: Any = None
 
 def hand_tools() -> list[Tool]:
     """Build them without what they act on."""
-    return [*make_file_tools(UNUSED), *web_tools(UNUSED, UNUSED, ()), *shell_tools(UNUSED, ShellSettings())]
+    return [*file_tools(UNUSED), *web_tools(UNUSED, UNUSED, ()), *shell_tools(UNUSED, ShellSettings())]

@@ -23,7 +23,7 @@ from bubbot.app.search import find_entries
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import ModelOverflow
 from bubbot.feature import Feature
-from bubbot.features.strategies.events import CUT
+from bubbot.features.strategies.facts import CUT
 from bubbot.features.strategies.meaning import MeaningSearch
 from bubbot.features.strategies.recall import recall_for
 from bubbot.ports.middleware import CallNext

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from bubbot.features.agents.settings import AgentsSettings
-from bubbot.features.strategies.reading_tools import reading_tools
 from bubbot.ports.channel import Inbound, Role
 from bubbot.ports.tool import READS_WEB, READS_WORLD, Tool, ToolArgs, tool
 from bubbot.ports.turn import ShownEntries, Turn
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.provenance import Source, source_of
+from tests.strategy_tools import make_reading_tools
 from tests.turns import Bench, Options
 
 OWNER, MEMBER, STRANGER = "1", "5", "9"
@@ -55,11 +55,7 @@ def looking(seen: list[ShownEntries], name: str = "look") -> Tool:
 def provenance_options(*tools: Tool, **fields: Any) -> Options:
     """The options of a bench with these tools, the roles of the three people and sub-tasks."""
     given = {"agents": AgentsSettings(), "role_of": role_of, **fields}
-    return Options(tools=[*reading_tools(_find_no_size), *tools], **given)
-
-
-async def _find_no_size(turn: Turn) -> None:
-    """The size of a model's context that nobody knows."""
+    return Options(tools=[*make_reading_tools(), *tools], **given)
 
 
 async def sources(bench: Bench, tape: str = "test:home") -> list[tuple[TapeEntry, Source]]:

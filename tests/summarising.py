@@ -153,6 +153,7 @@ class SummaryParts:
             find_model=_find_model,
             strategies=OWN_STRATEGIES,
             lessons=no_lessons(),
+            find_price=lambda _: None,
         ).feature()
         tools = [tool for tool in made.tools if tool.name != "session.strategy"]  # the bench has it
         return [replace(made, tools=tools, choose_selector=None)]

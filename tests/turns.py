@@ -87,6 +87,7 @@ from bubbot.tape.shards import count_shards, shard_tapes
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
 from tests.doubles import CountingIds, SteppingClock
+from tests.strategy_tools import make_choice_tool
 
 WAIT = 10.0
 """Seconds any wait of these tests may take."""
@@ -477,7 +478,7 @@ def _parts(
     )
     files = Feature(name="attachments", tools=file_tools(options.max_file))
     choice = StrategyChoice(options.compose.strategies, options.compose.selector)
-    strategies = Feature(name="strategies", tools=(choice.tool(),), choose_selector=choice.chosen)
+    strategies = Feature(name="strategies", tools=(make_choice_tool(choice),), choose_selector=choice.chosen)
     topics = topics_feature(options.topics, options.read_session)
     features = [
         conversation,

@@ -13,7 +13,7 @@ from typing import Any
 
 from aiohttp import web
 
-from bubbot.features.web.client import WebClient, WebLimits
+from bubbot.features.web.client import WebClient
 from tests.fakes.connections import accepting
 
 HERE = "127.0.0.1"
@@ -63,7 +63,7 @@ def client(names: Names | None = None, *, clock: Any = None, is_allowed: Any = N
     """A client to which `HERE` alone is public."""
     given: dict[str, Any] = {"timeout": 5.0, "ports": (), **limits}
     return WebClient(
-        WebLimits(**given),
+        **given,
         clock=clock or FakeClock(),
         is_allowed=is_allowed or (lambda address: address == HERE),
         resolve=names or Names(),

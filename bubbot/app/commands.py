@@ -33,7 +33,7 @@ from bubbot.texts import Texts
 if TYPE_CHECKING:
     from bubbot.feature import Feature
     from bubbot.features.memory.scopes import MemoryCommandOptions
-    from bubbot.features.strategies.compare import CompareDeps
+    from bubbot.features.strategies.compare import StrategyComparer
     from bubbot.features.usage.reporter import UsageReporter
 
 log = logging.getLogger(__name__)
@@ -87,16 +87,15 @@ def _usage_reporter(settings: Settings) -> Callable[..., UsageReporter]:
     return build
 
 
-def _compare_deps(settings: Settings) -> CompareDeps:
+def _strategy_comparer(settings: Settings) -> StrategyComparer:
     # Imported here: strategies and prices are for one command of many.
     from bubbot.app.budget import model_facts
     from bubbot.app.installed import load_strategies
     from bubbot.features.budget.limits import budget_limits
-    from bubbot.features.strategies.compare import CompareDeps
+    from bubbot.features.strategies.compare import StrategyComparer
 
-    return CompareDeps(
-        load_strategies(), budget_limits(settings.section(BudgetSettings), model_facts(settings)).find_price
-    )
+    limits = budget_limits(settings.section(BudgetSettings), model_facts(settings))
+    return StrategyComparer(load_strategies(), limits.find_price)
 
 
 def _memory_options(settings: Settings) -> MemoryCommandOptions:
@@ -121,7 +120,7 @@ OWN_COMMANDS: Mapping[str, OwnCommands] = MappingProxyType(
             "bubbot.features.approvals.commands", lambda settings: settings.section(ApprovalSettings)
         ),
         "access": OwnCommands("bubbot.features.access.shell", configured_people),
-        "context": OwnCommands("bubbot.features.strategies.shell", _compare_deps),
+        "context": OwnCommands("bubbot.features.strategies.commands", _strategy_comparer),
         "why": OwnCommands("bubbot.features.why.commands", lambda _: None),
         "explain": OwnCommands("bubbot.features.explain.commands", lambda _: None),
         "replay": OwnCommands("bubbot.features.replay.commands", lambda _: None),

@@ -11,14 +11,14 @@ from bubbot.features.approvals.state import APPROVAL_EVENTS
 from bubbot.features.attachments.facts import AttachmentFailed, AttachmentTranscribed
 from bubbot.features.budget.state import BUDGET_EVENTS
 from bubbot.features.explain.facts import EXPLAIN_FACTS
-from bubbot.features.files.events import FILE_EVENTS
+from bubbot.features.files.facts import FILE_FACTS
 from bubbot.features.memory.facts import MEMORY_FACTS
 from bubbot.features.otel.facts import OTEL_FACTS
 from bubbot.features.replay.facts import REPLAY_FACTS
 from bubbot.features.schedule.events import SCHEDULE_EVENTS
-from bubbot.features.strategies.events import STRATEGY_EVENTS
+from bubbot.features.strategies.facts import STRATEGY_FACTS
 from bubbot.features.topics.facts import TopicBound
-from bubbot.features.web.events import WEB_EVENTS
+from bubbot.features.web.facts import WEB_FACTS
 from bubbot.tape.events import KERNEL_REFERENCES
 from bubbot.tape.fact import models_of
 
@@ -26,15 +26,15 @@ FEATURE_EVENTS: Mapping[str, type] = MappingProxyType(
     {
         **models_of(*MEMORY_FACTS),
         **models_of(AttachmentFailed, AttachmentTranscribed),
-        **FILE_EVENTS,
+        **models_of(*FILE_FACTS),
         **SCHEDULE_EVENTS,
         **BUDGET_EVENTS,
         **ACCESS_EVENTS,
-        **STRATEGY_EVENTS,
+        **models_of(*STRATEGY_FACTS),
         **models_of(TopicBound),
         **models_of(AgentStarted, AgentEnded),
         **APPROVAL_EVENTS,
-        **WEB_EVENTS,
+        **models_of(*WEB_FACTS),
         **models_of(*EXPLAIN_FACTS, *REPLAY_FACTS, *OTEL_FACTS),
     }
 )

@@ -229,6 +229,7 @@ class BotFeatures:
                 find_model=find_model,
                 strategies=strategies,
                 lessons=lessons,
+                find_price=lambda name: self.budget.budget.limits.find_price(name) if self.budget else None,
                 passages=EmbeddingIndex(kernel.home / PASSAGES_FILE) if embeddings_are_installed() else None,
             )
             self._lasting["strategies"] = LastingFeature(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bubbot.features.strategies.registered import STRATEGIES
+from bubbot.features.strategies.compact import COMPACT, SUMMARY
 from bubbot.features.strategies.retrieval import RETRIEVAL
 from bubbot.runtime.context.strategy import KERNEL_STRATEGIES
 
 OWN_STRATEGIES = replace(
-    KERNEL_STRATEGIES, own=(*KERNEL_STRATEGIES.own, *STRATEGIES, RETRIEVAL), for_known_size="compact"
+    KERNEL_STRATEGIES, own=(*KERNEL_STRATEGIES.own, COMPACT, SUMMARY, RETRIEVAL), for_known_size="compact"
 )
 """bubbot's own strategies."""
 SELECTORS = OWN_STRATEGIES.selectors

@@ -71,7 +71,7 @@ COMMANDS: Mapping[str, ShellCommand] = {
     "ask": ShellCommand("ask one question and print the answer", "bubbot.cli.ask", "Talk"),
     "status": ShellCommand("show the state of the running bot", "bubbot.cli.status", "Look"),
     "usage": ShellCommand("show model calls and their cost", "bubbot.features.usage.commands", "Look"),
-    "context": ShellCommand("compare what each context strategy sends", "bubbot.features.strategies.shell", "Look"),
+    "context": ShellCommand("compare what each context strategy sends", "bubbot.features.strategies.commands", "Look"),
     "why": ShellCommand("explain the last answer of a session", "bubbot.features.why.commands", "Look"),
     "explain": ShellCommand("ask what happened in a chat, with sources", "bubbot.features.explain.commands", "Look"),
     "replay": ShellCommand(

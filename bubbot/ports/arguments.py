@@ -25,9 +25,17 @@ class Args(Struct, frozen=True, forbid_unknown_fields=True):
     """Base of classes of arguments. An unknown argument is refused, so that a misspelt one is not ignored."""
 
     @classmethod
-    def arrange(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what was typed by the names of the fields: the look of a word may say which field it is for."""
+    def normalize(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the values in the forms that the fields have: models and people write some of them in others.
+
+        Raises:
+            ValueError: what is wrong with them, as a sentence.
+        """
         return values
+
+    def find_problem(self) -> str:
+        """Say what is wrong with several of the arguments together; empty for nothing."""
+        return ""
 
 
 class NoArguments(Args, frozen=True):
@@ -105,19 +113,21 @@ def fields_of(args: type[AnyArgs]) -> Mapping[str, ArgumentField]:
 
 
 def _field_of(field: msgspec.structs.FieldInfo) -> ArgumentField:
-    annotation: Any = field.type
-    marks: tuple[Any, ...] = ()
-    while hasattr(annotation, "__metadata__"):
-        annotation, marks = get_args(annotation)[0], (*annotation.__metadata__, *marks)
-    kinds = [kind for kind in get_args(annotation) if kind is not msgspec.UnsetType]
-    if len(kinds) < len(get_args(annotation)):  # what is not said is `UNSET`
-        annotation = Union[tuple(kinds)]  # noqa: UP007 - of a computed tuple
-    inner = strip_optional(annotation)
-    if hasattr(inner, "__metadata__"):  # limits hold for what is not None
-        annotation, marks = get_args(inner)[0] | None, (*marks, *inner.__metadata__)
+    annotation, marks = _split_marks(field.type)
+    if get_origin(annotation) in (Union, UnionType):  # what is not said is `UNSET`; limits stand beside `None`
+        kinds = [_split_marks(kind) for kind in get_args(annotation) if kind is not msgspec.UnsetType]
+        annotation = Union[tuple([kind for kind, _ in kinds])]  # noqa: UP007 - of a computed tuple
+        marks = (*marks, *[mark for _, inner in kinds for mark in inner])
     described = [mark.description for mark in marks if isinstance(mark, Meta) and mark.description]
     is_required = field.default is NODEFAULT and field.default_factory is NODEFAULT
     return ArgumentField(field.encode_name, annotation, is_required, described[0] if described else "", marks)
+
+
+def _split_marks(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
+    marks: tuple[Any, ...] = ()
+    while hasattr(annotation, "__metadata__"):
+        annotation, marks = get_args(annotation)[0], (*annotation.__metadata__, *marks)
+    return annotation, marks
 
 
 def strip_optional(annotation: Any) -> Any:
@@ -135,7 +145,11 @@ def parse_args(kind: type[Args], values: Mapping[str, Any]) -> tuple[dict[str, A
 
     Each field is converted alone, since msgspec stops at the first error.
     """
-    values, fields, problems = kind.arrange(values), fields_of(kind), list[ArgumentProblem]()
+    try:
+        values = kind.normalize(values)
+    except ValueError as error:
+        return {}, (ArgumentProblem("", "rule", dict(values), reason=str(error)),)
+    fields, problems = fields_of(kind), list[ArgumentProblem]()
     names = {field.encode_name: field for field in _declared(kind)}
     parsed: dict[str, Any] = {}
     for name, field in fields.items():
@@ -148,9 +162,11 @@ def parse_args(kind: type[Args], values: Mapping[str, Any]) -> tuple[dict[str, A
         except msgspec.ValidationError:
             problems.append(_explain(field, value))
             continue
-        if isinstance(value, str) and (problem := _check_text(name, value)):
-            problems.append(problem)
+        texts = [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)]
+        problems += filter(None, [_check_text(name, text) for text in texts])
     problems += [ArgumentProblem(name, "extra_forbidden", values[name]) for name in values if name not in fields]
+    if not problems and (reason := kind(**parsed).find_problem()):
+        problems.append(ArgumentProblem("", "rule", dict(values), reason=reason))
     return parsed, tuple(problems)
 
 

@@ -16,7 +16,7 @@ from datetime import timedelta
 from bubbot.app.search import find_entries
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.feature import Feature
-from bubbot.features.strategies.events import RECALLED
+from bubbot.features.strategies.facts import ContextRecalled
 from bubbot.features.strategies.recall import recall_for
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.middleware import CallNext
@@ -114,7 +114,7 @@ def draw(held: Held) -> str:
     evidence = {
         entry_id
         for entry in held.entries
-        if entry.name == RECALLED
+        if entry.name in ContextRecalled.EVENTS
         for low, high in entry.payload["data"]["entries"]
         for entry_id in range(low, high + 1)
     }

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bubbot.app.strategies import OWN_STRATEGIES
-from bubbot.features.strategies.events import CUT
+from bubbot.features.strategies.facts import CUT
 from bubbot.ports.model import ModelRequest
 from bubbot.runtime import compose
 from bubbot.runtime.compose import narrow_view

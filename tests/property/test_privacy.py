@@ -57,7 +57,7 @@ def run(home: Path, seed: int, turns: int, *, lives: int = 2, everywhere: bool =
 
 
 def test_nobody_is_shown_what_belongs_elsewhere(tmp_path: Path) -> None:
-    acts = run(tmp_path / "home", 50, TURNS)
+    acts = run(tmp_path / "home", 61, TURNS)
     assert acts.world.leaks == []
     assert [name for name in LOOKED_AT if not acts.world.seen[name]] == []
     assert acts.used == {tool.name for tool in acts.world.toolbox} - LEFT_OUT

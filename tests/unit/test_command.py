@@ -419,7 +419,7 @@ class DayArgs(Args, frozen=True):
     day: int = 0
 
     @classmethod
-    def arrange(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    def normalize(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """Read a number as the day."""
         return {"day": values["title"]} if str(values.get("title", "")).isdigit() else values
 

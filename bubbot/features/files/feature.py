@@ -15,9 +15,10 @@ def files_feature(home: Path, settings: FileSettings) -> Feature:
     if not settings.enabled:
         return Feature(name="files")
     # Imported here: bots without these tools load nothing of them.
-    from bubbot.features.files.tools import FileService, make_file_tools
+    from bubbot.features.files.commands import file_tools
+    from bubbot.features.files.service import FileService
 
     named = [f"{root.path}{'' if root.is_writable else ' (read-only)'}" for root in roots.declared]
     reach = f" and, for owners in direct chats, {', '.join(named)}" if named else ""
     rule = f"Files: relative paths are in the workspace of this chat{reach}. Read a file before you change it."
-    return Feature(name="files", tools=make_file_tools(FileService(roots, settings)), rules=(rule,))
+    return Feature(name="files", tools=file_tools(FileService(roots, settings)), rules=(rule,))

@@ -14,8 +14,11 @@ from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
 from hashlib import sha256
 
+from msgspec import Struct
+
+from bubbot.errors import CommandRefused
 from bubbot.features.files.roots import FilePath
-from bubbot.records import dataclass
+from bubbot.ports.text import format_bytes
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 MAX_WALKED = 200_000
@@ -24,17 +27,17 @@ TEMPORARY_PREFIX = ".bubbot-"
 """How the name of a file begins that takes the place of another one once it is complete."""
 
 
-class FileProblem(Exception):
-    """A file that cannot be read or changed. `kind` names the sentence about it; `detail` is its value."""
-
-    def __init__(self, kind: str, detail: str = "") -> None:
-        super().__init__(kind, detail)
-        self.kind = kind
-        self.detail = detail
+def refuse(code: str, path: FilePath, **values: object) -> CommandRefused:
+    """Build the refusal of a file that cannot be read or changed."""
+    return CommandRefused(code, path=str(path), **values)
 
 
-@dataclass(frozen=True, slots=True)
-class FolderItem:
+def refuse_size(path: FilePath, size: int, max_bytes: int) -> CommandRefused:
+    """Build the refusal of a file that is, or would be, too large."""
+    return refuse("file_too_long", path, reason=str(size), limit=format_bytes(max_bytes))
+
+
+class FolderItem(Struct, frozen=True):
     """Something in a folder.
 
     Attributes:
@@ -48,8 +51,7 @@ class FolderItem:
     size: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class FoundLine:
+class FoundLine(Struct, frozen=True):
     """A line with the text that was searched: the file, relative to the folder, the line's number and the line."""
 
     path: str
@@ -61,23 +63,23 @@ def read_file(path: FilePath, max_bytes: int) -> bytes | None:
     """Return the bytes of a file; None if there is none.
 
     Raises:
-        FileProblem: it is a link, no file, or too large, or cannot be read.
+        CommandRefused: it is a link, no file, or too large, or cannot be read.
     """
     with _translated(path), _open_parent(path) as parent:
-        return None if parent is None else _read(parent, path.parts[-1], max_bytes)
+        return None if parent is None else _read(parent, path, max_bytes)
 
 
 def replace_file(path: FilePath, data: bytes | None, before: bytes | None, max_bytes: int) -> None:
     """Put a file with these bytes in its place, in one step; None removes it. Missing folders are made.
 
     Raises:
-        FileProblem: it does not hold `before` (None: there must be none), or cannot be written.
+        CommandRefused: it does not hold `before` (None: there must be none), or cannot be written.
     """
     with _translated(path), _open_parent(path, create=data is not None) as parent:
         name = path.parts[-1]
-        current = None if parent is None else _read(parent, name, max_bytes)
+        current = None if parent is None else _read(parent, path, max_bytes)
         if current != before:
-            raise FileProblem("file_changed_meanwhile")
+            raise refuse("file_changed_meanwhile", path)
         if parent is None:
             return
         if data is None:
@@ -96,7 +98,7 @@ def list_folder(
     It ends after `limit` items, and after so many were `walked`.
 
     Raises:
-        FileProblem: it is no folder, or cannot be read.
+        CommandRefused: it is no folder, or cannot be read.
     """
     items: list[FolderItem] = []
     with _translated(path), _open_folder(path) as folder:
@@ -111,8 +113,7 @@ def list_folder(
     return items, False
 
 
-@dataclass(frozen=True, slots=True)
-class SearchLimits:
+class SearchLimits(Struct, frozen=True):
     """How far a search goes: files and bytes that are read, bytes of one file, lines that are returned, and what is walked."""
 
     files: int = 5_000
@@ -127,7 +128,7 @@ def search_files(path: FilePath, text: str, pattern: str, limits: SearchLimits) 
     """Find the lines of text files that contain a text, in any case; return them with whether the search was cut short.
 
     Raises:
-        FileProblem: it is no folder, or cannot be read.
+        CommandRefused: it is no folder, or cannot be read.
     """
     wanted, files, size = text.casefold(), 0, 0
     found: list[FoundLine] = []
@@ -141,7 +142,7 @@ def search_files(path: FilePath, text: str, pattern: str, limits: SearchLimits) 
             if files > limits.files or size > limits.bytes:
                 return found, True
             inner = FilePath(path.root, (*path.parts, *item.path.split("/")))
-            with suppress(FileProblem):  # it went away, or is not ours to read
+            with suppress(CommandRefused):  # it went away, or is not ours to read
                 data = read_file(inner, limits.file_bytes)
                 for place, line in enumerate(_lines(data), 1):
                     if wanted in line.casefold():
@@ -204,7 +205,7 @@ def _walk(folder: int, prefix: str, depth: int) -> Iterator[FolderItem]:
 def _open_parent(path: FilePath, *, create: bool = False) -> Iterator[int | None]:
     """Open the folder of a file; None if it is missing."""
     if not path.parts:
-        raise FileProblem("file_is_folder")
+        raise refuse("file_is_folder", path)
     with _open_folder(FilePath(path.root, path.parts[:-1]), create=create) as folder:
         yield folder
 
@@ -239,19 +240,19 @@ def _open_folder(path: FilePath, *, create: bool = False) -> Iterator[int | None
         os.close(folder)
 
 
-def _read(parent: int, name: str, max_bytes: int) -> bytes | None:
+def _read(parent: int, path: FilePath, max_bytes: int) -> bytes | None:
     try:
         # Not blocking: a named pipe without a writer would hold the thread for ever. A terminal must not become the bot's.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-        file = os.open(name, flags, dir_fd=parent)
+        file = os.open(path.parts[-1], flags, dir_fd=parent)
     except FileNotFoundError:
         return None
     try:
         status = os.fstat(file)
         if stat.S_ISDIR(status.st_mode):
-            raise FileProblem("file_is_folder")
+            raise refuse("file_is_folder", path)
         if not stat.S_ISREG(status.st_mode):
-            raise FileProblem("file_not_regular")
+            raise refuse("file_not_regular", path)
         chunks, left = [], max_bytes + 1
         while left > 0 and (chunk := os.read(file, left)):
             chunks.append(chunk)
@@ -259,7 +260,7 @@ def _read(parent: int, name: str, max_bytes: int) -> bytes | None:
     finally:
         os.close(file)
     if left <= 0:
-        raise FileProblem("file_too_long", str(max(status.st_size, max_bytes + 1)))
+        raise refuse_size(path, max(status.st_size, max_bytes + 1), max_bytes)
     return b"".join(chunks)
 
 
@@ -288,16 +289,16 @@ def _write(parent: int, name: str, data: bytes, mode: int) -> None:
 
 @contextmanager
 def _translated(path: FilePath) -> Iterator[None]:
-    """Translate errors of the system into `FileProblem`."""
+    """Translate errors of the system into refusals."""
     try:
         yield
     except NotADirectoryError:
-        raise FileProblem("file_not_folder") from None
+        raise refuse("file_not_folder", path) from None
     except PermissionError:
-        raise FileProblem("file_forbidden") from None
+        raise refuse("file_forbidden", path) from None
     except OSError as error:
         # With O_NOFOLLOW a link is ELOOP, or ENOTDIR for a folder.
         kind = "file_is_link" if error.errno == errno.ELOOP else "file_system_error"
-        raise FileProblem(kind, error.strerror or str(error)) from error
+        raise refuse(kind, path, reason=error.strerror or str(error)) from error
     except ValueError as error:
-        raise FileProblem("file_system_error", str(error)) from error
+        raise refuse("file_system_error", path, reason=str(error)) from error

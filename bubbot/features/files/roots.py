@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from bubbot.errors import ConfigError, ToolRetry
+from bubbot.errors import CommandRefused, ConfigError
 from bubbot.features.files.settings import FileSettings
 from bubbot.ports.channel import workspace_folder
 from bubbot.ports.turn import Turn
@@ -44,6 +44,12 @@ class FilePath:
         return str(self.root.path.joinpath(*self.parts))
 
 
+def on_one_line(path: FilePath | str) -> str:
+    """Write a path so that nothing in it passes for another line, or for another direction."""
+    text = str(path)
+    return text if text.isprintable() else repr(text)
+
+
 class FileRoots:
     """The roots of the settings, and the workspace of each chat.
 
@@ -78,25 +84,25 @@ class FileRoots:
         Nothing is looked up. The innermost root counts, so that a folder can be read-only within another one.
 
         Raises:
-            ToolRetry: it is no path, or lies below no root; the text names the roots.
+            CommandRefused: it is no path, or lies below no root; the text names the roots.
         """
-        texts, roots = turn.result_texts, self.roots_of(turn)
+        roots = self.roots_of(turn)
         if "\0" in text or len(text.encode(errors="surrogateescape")) > MAX_PATH_BYTES:
-            raise ToolRetry(texts.say("file_path_wrong", path=text[:80]))
+            raise CommandRefused("file_path_wrong", path=text[:80])
         path = PurePosixPath(text)
         if ".." in path.parts:
-            raise ToolRetry(texts.say("file_path_up", path=text))
+            raise CommandRefused("file_path_up", path=text)
         if text.startswith("~"):
             try:
                 path = PurePosixPath(Path(text).expanduser())
             except RuntimeError:  # ~nobody
-                raise ToolRetry(texts.say("file_path_wrong", path=text[:80])) from None
+                raise CommandRefused("file_path_wrong", path=text[:80]) from None
         if not path.is_absolute():
             return FilePath(roots[0], path.parts)
         below = [root for root in roots if path.is_relative_to(root.path)]
         if not below:
-            names = ", ".join(str(root.path) for root in roots[1:]) or texts.say("file_no_roots")
-            raise ToolRetry(texts.say("file_outside", path=text, roots=names))
+            names = ", ".join(str(root.path) for root in roots[1:]) or turn.result_texts.say("file_no_roots")
+            raise CommandRefused("file_outside", path=text, roots=names)
         root = max(below, key=lambda root: len(root.path.parts))
         return FilePath(root, path.relative_to(root.path).parts)
 

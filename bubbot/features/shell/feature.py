@@ -29,7 +29,7 @@ class ShellFeature:
         """Build the feature under these settings; a reload builds it again."""
         if not settings.enabled:
             return Feature(name="shell", lifespan=self._lifespan, prepare=self._prepare)
-        from bubbot.features.shell.tools import shell_tools
+        from bubbot.features.shell.commands import shell_tools
 
         self._service = self._service or self._make_service(settings)
         return Feature(

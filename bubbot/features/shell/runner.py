@@ -10,9 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
+from msgspec import Struct
+
 from bubbot.features.shell.sandbox import ProgramLimits, Sandbox, SandboxUnusable, make_workspace, program_environment
 from bubbot.ports.text import clean, replace_controls
-from bubbot.records import dataclass
+from bubbot.texts import Texts
 
 CHUNK_BYTES = 65_536
 MAX_READ_FACTOR = 100
@@ -22,12 +24,7 @@ END_TIMEOUT_SECONDS = 3.0
 
 
 class ProgramOutput:
-    """The first and the last bytes of an output.
-
-    Attributes:
-        limit: bytes that are kept.
-        size: bytes that were written.
-    """
+    """The first and the last bytes of an output: `limit` of the `size` that were written."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -55,8 +52,7 @@ def _decode(data: bytes) -> str:
     return replace_controls(clean(data.decode(errors="replace")))
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramEnd:
+class ProgramEnd(Struct, frozen=True):
     """How a program ended.
 
     Attributes:
@@ -67,14 +63,20 @@ class ProgramEnd:
     status: int
     reason: str = ""
 
+    def describe(self, texts: Texts, limit: float) -> str:
+        """Say it; `limit` is the seconds that it might have run."""
+        match self.reason:
+            case "time":
+                return texts.say("shell_timeout", seconds=limit)
+            case "output":
+                return texts.say("shell_too_much_output")
+            case "stopped":
+                return texts.say("shell_stopped")
+        return texts.say("shell_status", status=self.status)
+
 
 class OutputPipe:
-    """The pipe from a program. A pipe of asyncio's own would make the wait for the program one for its children as well.
-
-    Attributes:
-        reader: reads what was written.
-        writing_end: the file descriptor for the program.
-    """
+    """The pipe from a program. A pipe of asyncio's own would make the wait for the program one for its children as well."""
 
     def __init__(self, reader: asyncio.StreamReader, transport: asyncio.ReadTransport, writing_end: int) -> None:
         self.reader = reader

@@ -7,12 +7,14 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from msgspec import Struct
+
+from bubbot.command import Caller
 from bubbot.features.shell.named_files import digest_named_files
 from bubbot.features.shell.runner import ProgramEnd, RunningProgram, start_program
 from bubbot.features.shell.sandbox import ProgramLimits, Sandbox, SandboxUnusable, choose_sandbox
 from bubbot.features.shell.settings import ShellSettings
 from bubbot.ports.channel import workspace_folder
-from bubbot.records import dataclass
 
 log = logging.getLogger(__name__)
 
@@ -24,19 +26,26 @@ class TooManyJobs(Exception):
     """A chat has as many programs in the background as it may."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramResult:
+class ProgramResult(Struct, frozen=True):
     """A program that has ended.
 
     Attributes:
         end: how it ended.
         output: what it wrote.
         seconds: how long it ran.
+        limit: the seconds that it might have run.
     """
 
     end: ProgramEnd
     output: str
     seconds: float
+    limit: float
+
+    def describe(self, caller: Caller) -> str:
+        """Show its output below a line about its end."""
+        texts = caller.result_texts
+        head = texts.say("ProgramResult", how=self.end.describe(texts, self.limit), seconds=self.seconds)
+        return f"[{head}]\n{self.output or texts.say('shell_no_output')}"
 
 
 class ShellJob:
@@ -70,20 +79,10 @@ class ShellJob:
 
 
 class ShellService:
-    """Runs programs, once a sandbox has run one.
-
-    Attributes:
-        settings: those in force.
-    """
+    """Runs programs, once a sandbox has run one."""
 
     def __init__(self, settings: ShellSettings, home: Path, clock: Callable[[], float]) -> None:
-        """Set what programs may do.
-
-        Args:
-            settings: the settings.
-            home: the home folder.
-            clock: seconds of a clock that never goes back.
-        """
+        """Build it. `clock` returns seconds that never go back."""
         self.settings = settings
         self._home = home
         self._clock = clock
@@ -121,9 +120,10 @@ class ShellService:
     async def run(self, session: str, argv: Sequence[str]) -> ProgramResult:
         """Run a program of a chat to its end. Raise `SandboxUnusable`."""
         begun = self._clock()
-        program = await self._start(session, argv, self.settings.timeout)
-        end = await program.wait(self.settings.timeout)
-        return ProgramResult(end, program.output.text(), self._clock() - begun)
+        limit = self.settings.timeout
+        program = await self._start(session, argv, limit)
+        end = await program.wait(limit)
+        return ProgramResult(end, program.output.text(), self._clock() - begun, limit)
 
     async def start(self, session: str, argv: Sequence[str], command: str) -> ShellJob:
         """Start a program of a chat in the background. Raise `SandboxUnusable` and `TooManyJobs`."""

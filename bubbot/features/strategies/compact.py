@@ -1,4 +1,4 @@
-"""Compaction: reading less of a window, without deleting anything.
+"""Compaction: reading less of a window, without deleting anything; the strategies `compact` and `summary`.
 
 If a window no longer fits, long results of tools become pointers first, oldest first; then whole exchanges go, oldest
 first. Both go on until half of the budget is free, so that a cut holds for a while and consecutive requests keep
@@ -7,15 +7,20 @@ extending each other. What is cut is a fact (`context/cut`), and what is left ou
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from contextlib import suppress
 from datetime import UTC
 from itertools import accumulate, pairwise
 from typing import TypeAlias
 
-from bubbot.features.strategies.events import CUT
+from msgspec.structs import replace
+
+from bubbot.errors import TapeCorrupt
+from bubbot.features.strategies.facts import CUT, ContextCut
 from bubbot.records import dataclass
 from bubbot.runtime.calls import move_pointer
+from bubbot.runtime.context.quoting import quote_text
 from bubbot.runtime.context.selectors import (
     ContextMessage,
     MessageStyle,
@@ -26,7 +31,7 @@ from bubbot.runtime.context.selectors import (
     prepend_opening,
     select_messages,
 )
-from bubbot.runtime.context.strategy import ContextInput, ModelContext
+from bubbot.runtime.context.strategy import ContextInput, ContextStrategy, ModelContext
 from bubbot.runtime.context.tokens import (
     BYTES_PER_TOKEN,
     MESSAGE_TOKENS,
@@ -35,7 +40,7 @@ from bubbot.runtime.context.tokens import (
     estimate_tokens,
 )
 from bubbot.tape.anchor import recalled_ranges
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry, event, objects_of, text_field
+from bubbot.tape.entry import Kind, TapeEntry, event, objects_of, text_field
 from bubbot.tape.query import parse_moment
 
 LONG_RESULT_CHARS = 1_000
@@ -50,35 +55,14 @@ FRAME_TOKENS = 80
 """Room for the line that names them, and for the frame of the window's opening."""
 RANGE_GAP = 100
 """Entries between two ranges; a smaller gap is bookkeeping of turns."""
+HINT_CHARS = 80
+"""Characters of one message that a hint of the first version cites."""
+HINT_MESSAGES = 20
+"""The number of newest messages that such a hint cites."""
 
 
 Select: TypeAlias = Callable[[Sequence[TapeEntry]], tuple[ContextMessage, ...]]
 """Makes messages of entries."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """What is cut of a window.
-
-    Attributes:
-        start: the oldest entry that is still read; None for all.
-        results: the entries whose long results are pointers.
-        left_out: inclusive ranges of what is left out; empty if nobody knows them.
-        since: the date of the oldest entry that is left out.
-        until: the date of the newest one.
-    """
-
-    start: int | None = None
-    results: frozenset[int] = frozenset()
-    left_out: tuple[tuple[int, int], ...] = ()
-    since: str = ""
-    until: str = ""
-
-    def as_json(self) -> JsonObject:
-        """Build the data of the fact, which says everything that is cut by now."""
-        start = {} if self.start is None else {"from": self.start}
-        left_out = {"left_out": self.left_out, "since": self.since, "until": self.until} if self.left_out else {}
-        return {**start, "results": sorted(self.results), **left_out}
 
 
 def fold_compact(source: ContextInput) -> ModelContext:
@@ -94,12 +78,8 @@ def fold_compact_whole(source: ContextInput) -> ModelContext:
 def compact_messages(source: ContextInput, select: Select, *, has_floor: bool = True) -> ModelContext:
     """Compact the messages that `select` makes of entries: of all of the source, or of those from some entry on.
 
-    What it makes of the latter must not depend on the entries before them.
-
-    Args:
-        source: the source.
-        select: makes the messages.
-        has_floor: what is built does not depend on entries before `find_floor`.
+    What it makes of the latter must not depend on the entries before them. With `has_floor`, what is built does not
+    depend on entries before `find_floor`.
     """
     if source.budget is None:
         return ModelContext(prepend_opening(source.opening, select(source.entries), source.style))
@@ -111,41 +91,19 @@ def compact_messages(source: ContextInput, select: Select, *, has_floor: bool = 
     extended = compaction.extend(compaction.skip(cut) if has_floor else cut, source.budget)
     if extended == cut:  # nothing is left to cut
         return ModelContext(shown)
-    return ModelContext(compaction.show(extended), (event(CUT, extended.as_json()),))
+    return ModelContext(compaction.show(extended), (extended.to_entry(),))
 
 
-def read_cut(opening: TapeEntry | None, entries: Sequence[TapeEntry]) -> Cut:
+def read_cut(opening: TapeEntry | None, entries: Sequence[TapeEntry]) -> ContextCut:
     """Read what the newest usable fact says is cut of this window."""
     first = 0 if opening is None else opening.id
     for entry in reversed(entries):
-        if entry.name == CUT and entry.id > first and (cut := _parse_cut(entry.data, entry.id)) is not None:
-            return cut
-    return Cut()
-
-
-def _parse_cut(data: JsonObject, entry_id: int) -> Cut | None:
-    start, results, since, until = (data.get(name) for name in ("from", "results", "since", "until"))
-    if start is None and results is None:
-        return None
-    if start is not None and not (type(start) is int and 0 < start < entry_id):
-        return None
-    return Cut(
-        start,
-        frozenset(_whole_numbers(results)),
-        tuple(_spans(data.get("left_out"))),
-        since if isinstance(since, str) else "",
-        until if isinstance(until, str) else "",
-    )
-
-
-def _whole_numbers(value: object) -> Iterable[int]:
-    return [item for item in value if type(item) is int] if isinstance(value, (list, tuple)) else ()
-
-
-def _spans(value: object) -> Iterable[tuple[int, int]]:
-    for span in value if isinstance(value, (list, tuple)) else ():
-        if isinstance(span, (list, tuple)) and len(span) == 2 and len(ids := [*_whole_numbers(span)]) == 2:
-            yield ids[0], ids[1]
+        if entry.name == CUT and entry.id > first:
+            with suppress(TapeCorrupt):
+                cut = ContextCut.of(entry)
+                if cut.start is None or 0 < cut.start < entry.id:
+                    return cut
+    return ContextCut(results=())
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,14 +111,14 @@ class _Compaction:
     source: ContextInput
     select: Select
 
-    def show(self, cut: Cut) -> tuple[ContextMessage, ...]:
+    def show(self, cut: ContextCut) -> tuple[ContextMessage, ...]:
         """Build the messages that a cut leaves; they depend on nothing before its start."""
         messages = _point(self._messages_from(cut.start), cut.results, self.source.entries)
         if cut.left_out and cut.start is not None and self.source.style.tools:  # else it could not open them
             messages = _prepend_line(_format_left_out(cut, self.source.style), messages)
         return prepend_opening(self.source.opening, messages, self.source.style)
 
-    def skip(self, cut: Cut) -> Cut:
+    def skip(self, cut: ContextCut) -> ContextCut:
         """Cut what is older than the floor, by nothing but the floor: it need not have been read."""
         source, opening = self.source, self.source.opening
         entries = [entry for entry in source.entries if cut.start is None or entry.id >= cut.start]
@@ -174,7 +132,7 @@ class _Compaction:
         since = cut.since or (opening.date if opening and opening.date < date else date)
         return replace(cut, start=floor, left_out=_join_ranges(spans), since=since, until=date)
 
-    def extend(self, cut: Cut, budget: int) -> Cut:
+    def extend(self, cut: ContextCut, budget: int) -> ContextCut:
         """Cut more, until the rest takes half of the budget; equal to `cut` if nothing is left to cut."""
         opening, entries = self.source.opening, self.source.entries
         fixed = estimate_tokens(format_anchor_line(opening)) if opening else 0
@@ -188,7 +146,8 @@ class _Compaction:
             rest = rest[place:]
         if _total(rest) > room:  # even what the model has just called for is too long
             results = _add_results(messages, results, room, entries, with_newest=True)
-        results &= {entry_id for message in messages for entry_id in message.ids}
+        left = {entry_id for message in messages for entry_id in message.ids}
+        results = tuple([entry_id for entry_id in results if entry_id in left])
         return replace(cut, results=results) if not place or start is None else self._leave_out(cut, start, results)
 
     def _messages_from(self, start: int | None) -> tuple[ContextMessage, ...]:
@@ -197,7 +156,7 @@ class _Compaction:
             entries = [entry for entry in entries if entry.id >= start]
         return self.select(entries)
 
-    def _leave_out(self, cut: Cut, start: int, results: frozenset[int]) -> Cut:
+    def _leave_out(self, cut: ContextCut, start: int, results: tuple[int, ...]) -> ContextCut:
         """Name what is left out from now on."""
         opening = self.source.opening
         ids = [message.ids[-1] for message in self._messages_from(cut.start) if message.ids]
@@ -208,17 +167,17 @@ class _Compaction:
             spans = [(opening.id + 1 if opening else 1, start - 1)]
         since = cut.since or next((date for entry_id in gone if (date := dates.get(entry_id))), "")
         until = next((date for entry_id in reversed(gone) if (date := dates.get(entry_id))), cut.until)
-        return Cut(start, results, _join_ranges(spans), since, until)
+        return ContextCut(start=start, results=results, left_out=_join_ranges(spans), since=since, until=until)
 
 
 def _add_results(
     messages: Sequence[ContextMessage],
-    results: frozenset[int],
+    results: tuple[int, ...],
     limit: int,
     entries: Sequence[TapeEntry],
     *,
     with_newest: bool = False,
-) -> frozenset[int]:
+) -> tuple[int, ...]:
     """Add the entries with long results that have to become pointers, too, until the messages have `limit` tokens.
 
     The results of the newest calls, which no answer of the model follows yet, stay, except `with_newest`.
@@ -227,28 +186,27 @@ def _add_results(
     while not with_newest and end and messages[end - 1].message["role"] == "tool":
         end -= 1
     total = _total(_point(messages, results, entries))
-    chosen = set(results)
+    before, chosen = frozenset(results), set(results)
     sources = {entry.id: entry for entry in entries}
     for message in messages[:end]:
         if total <= limit:
             break
         pointer = _pointer(message, sources)
-        if pointer is not message and message.ids[0] not in results:
+        if pointer is not message and message.ids[0] not in before:
             chosen.add(message.ids[0])
             total += estimate_message_tokens(pointer) - estimate_message_tokens(message)
-    return frozenset(chosen)
+    return tuple(sorted(chosen))
 
 
 def _point(
-    messages: Sequence[ContextMessage], results: frozenset[int], entries: Sequence[TapeEntry]
+    messages: Sequence[ContextMessage], results: tuple[int, ...], entries: Sequence[TapeEntry]
 ) -> tuple[ContextMessage, ...]:
     """Replace the long results of these entries by pointers."""
     if not results:
         return tuple(messages)
-    sources = {entry.id: entry for entry in entries if entry.id in results}
-    return tuple(
-        [_pointer(message, sources) if message.ids and message.ids[0] in results else message for message in messages]
-    )
+    pointed = frozenset(results)
+    sources = {entry.id: entry for entry in entries if entry.id in pointed}
+    return tuple([_pointer(message, sources) for message in messages])
 
 
 def _pointer(message: ContextMessage, sources: Mapping[int, TapeEntry]) -> ContextMessage:
@@ -352,7 +310,7 @@ def _join_ranges(spans: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...
     return tuple((piece[0][0], max(high for _, high in piece)) for piece in pieces if piece)
 
 
-def _format_left_out(cut: Cut, style: MessageStyle) -> str:
+def _format_left_out(cut: ContextCut, style: MessageStyle) -> str:
     ranges = ", ".join(f"#{low}" if low == high else f"#{low}-#{high}" for low, high in cut.left_out[-MAX_RANGES:])
     days = [
         f"{moment.astimezone(style.stamps or UTC):%Y-%m-%d}"
@@ -370,3 +328,91 @@ def _prepend_line(line: str, messages: tuple[ContextMessage, ...]) -> tuple[Cont
     first, content = messages[0], messages[0].message["content"]
     joined = f"{line}\n\n{content}" if isinstance(content, str) else [{"type": "text", "text": line}, *content]
     return (ContextMessage({**first.message, "content": joined}, first.ids), *messages[1:])
+
+
+# The first version, with which requests on older tapes are built again
+
+
+def fold_compact_first(source: ContextInput) -> ModelContext:
+    """Cut whole exchanges, oldest first, until the rest fits into the budget."""
+    return _compact_first(source, has_hint=False)
+
+
+def fold_with_hint(source: ContextInput) -> ModelContext:
+    """Cut as `fold_compact_first` does, and begin with a hint that names what was cut."""
+    return _compact_first(source, has_hint=True)
+
+
+def _compact_first(source: ContextInput, *, has_hint: bool) -> ModelContext:
+    body = select_messages(source.entries, source.style)
+    if source.budget is None:
+        return ModelContext(prepend_opening(source.opening, body, source.style))
+    rest = _from_entry(body, _recorded_cut(source.entries))
+    new_cut = find_cut(rest, source.budget)
+    rest = _from_entry(rest, new_cut)
+    hint = _build_hint(body[: len(body) - len(rest)]) if has_hint else ()
+    facts = () if new_cut is None else (event("context/cut", {"from": new_cut}),)
+    return ModelContext(prepend_opening(source.opening, (*hint, *rest), source.style), facts)
+
+
+def _from_entry(body: tuple[ContextMessage, ...], cut: int | None) -> tuple[ContextMessage, ...]:
+    """Return the messages from the entry `cut` on. A result stays with its call, however late it came."""
+    if cut is None:
+        return body
+    positions = (
+        (place, message.ids[-1])
+        for place, message in enumerate(body)
+        if message.ids and message.message["role"] != "tool"
+    )
+    return body[next((place for place, entry_id in positions if entry_id >= cut), len(body)) :]
+
+
+def _recorded_cut(entries: Sequence[TapeEntry]) -> int | None:
+    cuts = [entry.data.get("from") for entry in entries if entry.name == CUT]
+    return max((cut for cut in cuts if type(cut) is int), default=None)
+
+
+def _build_hint(cut_messages: Sequence[ContextMessage]) -> tuple[ContextMessage, ...]:
+    """Build a user message that cites the cut messages of people, each with its entry id.
+
+    It only points: the model reads the entries if it needs more. Equal cuts give equal hints.
+    """
+    messages = [message for message in cut_messages if message.message["role"] == "user" and message.ids]
+    if not messages:
+        return ()
+    lines = [
+        f"#{message.ids[-1]} {quote_text(_shorten(message.message['content']))}"
+        for message in messages[-HINT_MESSAGES:]
+    ]
+    before = f" and {len(messages) - HINT_MESSAGES} before them" if len(messages) > HINT_MESSAGES else ""
+    text = "\n".join([f"[Earlier in this window, not shown in full{before}; tape_search finds them:", *lines]) + "]"
+    return (
+        ContextMessage(
+            {"role": "user", "content": text}, tuple(message.ids[-1] for message in messages[-HINT_MESSAGES:])
+        ),
+    )
+
+
+def _shorten(content: object) -> str:
+    text = " ".join(content.split()) if isinstance(content, str) else "(attachments)"
+    return text if len(text) <= HINT_CHARS else text[: HINT_CHARS - 1] + "…"
+
+
+COMPACT = ContextStrategy(
+    "compact",
+    fold_compact,
+    version=3,
+    is_compacting=True,
+    events=ContextCut.EVENTS,
+    start_event=CUT,
+    find_floor=find_floor,
+    earlier={1: fold_compact_first, 2: fold_compact_whole},
+    help="the window, and when it gets too long without its oldest part",
+)
+SUMMARY = dataclasses.replace(
+    COMPACT,
+    name="summary",
+    earlier={1: fold_with_hint, 2: fold_compact_whole},
+    help="the window, and before it gets too long a new one that begins with a summary; between them as compact",
+)
+"""Compaction between summaries, which `summaries` writes."""

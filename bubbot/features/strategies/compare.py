@@ -5,10 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
+from msgspec import Struct
+
+from bubbot.command import Caller
 from bubbot.errors import BubbotError, EntryNotFound
+from bubbot.log import printable
 from bubbot.ports.model import NANOS_PER_USD, ModelPrice, Usage
-from bubbot.records import dataclass
+from bubbot.ports.text import format_table
 from bubbot.runtime.compose import estimate_fixed_tokens, has_request, parse_tools
 from bubbot.runtime.context.strategy import ContextStrategies, ModelContext
 from bubbot.runtime.context.tokens import estimate_context_tokens
@@ -17,26 +22,18 @@ from bubbot.tape.entry import JsonObject, Kind, TapeEntry, text_field
 from bubbot.tape.events import STEP_EVENT
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import OpeningAnchor, TapeQuery
+from bubbot.texts import Texts
 
 MAX_STEPS_SEARCHED = 20
 """The newest model calls among which the last answer's is looked for."""
+MAX_NAME_CHARS = 28
+"""Characters of a selector in the table."""
+
+FindPrice: TypeAlias = Callable[[str], ModelPrice | None]
+"""Return the price of a model by its name; None if unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class CompareDeps:
-    """What a comparison needs of the bot.
-
-    Attributes:
-        strategies: those of the bot.
-        find_price: returns the price of a model by its name; None if unknown.
-    """
-
-    strategies: ContextStrategies
-    find_price: Callable[[str], ModelPrice | None]
-
-
-@dataclass(frozen=True, slots=True)
-class ComparedStrategy:
+class ComparedStrategy(Struct, frozen=True):
     """What one strategy would send.
 
     Attributes:
@@ -61,9 +58,15 @@ class ComparedStrategy:
     is_cut: bool = False
     problem: str = ""
 
+    def format_row(self, texts: Texts) -> tuple[str, ...]:
+        """Write its cells; a star after its name means that it cuts now."""
+        cost = texts.say("compare_unknown") if self.cost is None else f"{self.cost:.6f}"
+        name = self.selector if len(self.selector) <= MAX_NAME_CHARS else f"{self.selector[: MAX_NAME_CHARS - 1]}…"
+        numbers = (self.shown, self.left_out, self.shortened)
+        return (f"{name}*" if self.is_cut else name, str(self.tokens), cost, *map(str, numbers))
 
-@dataclass(frozen=True, slots=True)
-class ContextComparison:
+
+class ContextComparison(Struct, frozen=True):
     """The next request of a chat, as each strategy would build it.
 
     Attributes:
@@ -84,51 +87,84 @@ class ContextComparison:
     fixed_tokens: int
     strategies: tuple[ComparedStrategy, ...]
 
+    def describe(self, caller: Caller) -> str:
+        """Write it as a table that fits the terminal, with lines about it."""
+        texts, usable = caller.texts, [item for item in self.strategies if not item.problem]
+        header = [
+            texts.say("compare_strategy"),
+            texts.say("compare_tokens"),
+            texts.say("compare_cost"),
+            texts.say("compare_shown"),
+            texts.say("compare_left_out"),
+            texts.say("compare_shortened"),
+        ]
+        columns = caller.context.terminal_width if caller.context else 0
+        lines = [texts.say("compare_head", step=self.step, model=self.model, fixed=self.fixed_tokens)]
+        rows = [item.format_row(texts) for item in usable]
+        lines += format_table(rows, columns=columns, right=range(1, len(header)), header=header)
+        lines += [
+            texts.say("compare_problem", selector=item.selector, problem=item.problem)
+            for item in self.strategies
+            if item.problem
+        ]
+        lines += [
+            texts.say("compare_foot"),
+            *([texts.say("compare_cut")] if any(item.is_cut for item in usable) else []),
+        ]
+        return printable("\n".join(lines), keep="\n")
 
-async def compare_strategies(tape: TapeHandle, deps: CompareDeps) -> ContextComparison:
-    """Build the next request with each strategy. Raise `EntryNotFound` if no model was asked here yet."""
-    step = await _find_step(tape)
-    data = step.data
-    recorded = data["view"]
-    # The style and the room are those of the last request; its strategy need not be one that is installed.
-    style = ContextView.from_json({**recorded, "selector": "window", "strategy_version": 1}).style
-    fixed = await _read_fixed_tokens(tape, data)
-    price = deps.find_price(text_field(data, "answered") or text_field(data, "model"))
-    opening = (await tape.fetch([TapeQuery(tape.name, OpeningAnchor(), missing="empty")]))[0]
-    base = ContextView("window", style, recorded["budget"], ends_with_user=True, strategies=deps.strategies)
-    window = await _build(tape, base)
-    compared = []
-    for selector in _list_selectors(deps.strategies, opening):
-        view = replace(base, selector=selector)
-        try:
-            context = await _build(tape, view)
-            version = view.strategy.version
-        except Exception as error:  # noqa: BLE001 - the boundary of a package's strategy; an own one has no part of this tape
-            problem = str(error) if isinstance(error, BubbotError) else f"{type(error).__name__}: {error}"
-            compared.append(ComparedStrategy(selector, problem=problem))
-            continue
-        tokens = fixed + estimate_context_tokens(context.context_messages)
-        compared.append(
-            ComparedStrategy(
-                selector,
-                version,
-                tokens,
-                None if price is None else price.cost_nanousd(Usage(input_tokens=tokens)) / NANOS_PER_USD,
-                len(context.ids),
-                len({*window.ids} - {*context.ids}),
-                _count_shortened(window, context),
-                bool(context.facts),
+
+class StrategyComparer:
+    """Builds the next request of a chat with each strategy."""
+
+    def __init__(self, strategies: ContextStrategies, find_price: FindPrice) -> None:
+        self._strategies = strategies
+        self._find_price = find_price
+
+    async def compare(self, tape: TapeHandle) -> ContextComparison:
+        """Build the next request with each strategy. Raise `EntryNotFound` if no model was asked here yet."""
+        step = await _find_step(tape)
+        data = step.data
+        recorded = data["view"]
+        # The style and the room are those of the last request; its strategy need not be one that is installed.
+        style = ContextView.from_json({**recorded, "selector": "window", "strategy_version": 1}).style
+        fixed = await _read_fixed_tokens(tape, data)
+        price = self._find_price(text_field(data, "answered") or text_field(data, "model"))
+        opening = (await tape.fetch([TapeQuery(tape.name, OpeningAnchor(), missing="empty")]))[0]
+        base = ContextView("window", style, recorded["budget"], ends_with_user=True, strategies=self._strategies)
+        window = await _build(tape, base)
+        compared = []
+        for selector in _list_selectors(self._strategies, opening):
+            view = replace(base, selector=selector)
+            try:
+                context = await _build(tape, view)
+                version = view.strategy.version
+            except Exception as error:  # noqa: BLE001 - the boundary of a package's strategy; an own one has no part of this tape
+                problem = str(error) if isinstance(error, BubbotError) else f"{type(error).__name__}: {error}"
+                compared.append(ComparedStrategy(selector, problem=problem))
+                continue
+            tokens = fixed + estimate_context_tokens(context.context_messages)
+            compared.append(
+                ComparedStrategy(
+                    selector,
+                    version,
+                    tokens,
+                    None if price is None else price.cost_nanousd(Usage(input_tokens=tokens)) / NANOS_PER_USD,
+                    len(context.ids),
+                    len({*window.ids} - {*context.ids}),
+                    _count_shortened(window, context),
+                    bool(context.facts),
+                )
             )
+        return ContextComparison(
+            tape.name,
+            step.id,
+            text_field(data, "model"),
+            str(recorded["selector"]),
+            recorded["budget"],
+            fixed,
+            tuple(compared),
         )
-    return ContextComparison(
-        tape.name,
-        step.id,
-        text_field(data, "model"),
-        str(recorded["selector"]),
-        recorded["budget"],
-        fixed,
-        tuple(compared),
-    )
 
 
 async def _find_step(tape: TapeHandle) -> TapeEntry:

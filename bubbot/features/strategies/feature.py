@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from bubbot.command import make_tools
 from bubbot.feature import Apply, Feature, FindModel, Kernel
 from bubbot.features.strategies.choice import StrategyChoice
+from bubbot.features.strategies.commands import ContextCommands, ReadingCommands, StrategyCommands
+from bubbot.features.strategies.compare import FindPrice, StrategyComparer
 from bubbot.features.strategies.meaning import MeaningSearch
-from bubbot.features.strategies.reading_tools import reading_tools
-from bubbot.features.strategies.recall import FindEntries, find_nothing_alike, recall_for
+from bubbot.features.strategies.recall import FindEntries, recall_for
 from bubbot.features.strategies.retrieval import RETRIEVAL
 from bubbot.features.strategies.settings import ContextSettings
-from bubbot.features.strategies.shell import CONTEXT_COMMANDS
 from bubbot.features.strategies.sizes import ContextSizes
 from bubbot.features.strategies.summaries import SUMMARY_ORIGIN, Summaries
 from bubbot.ports.middleware import CallNext
@@ -26,11 +25,7 @@ RECALL_SHARE = 8
 
 
 class StrategiesFeature:
-    """The context strategies of every chat.
-
-    Attributes:
-        settings: the current settings.
-    """
+    """The context strategies of every chat."""
 
     def __init__(
         self,
@@ -41,36 +36,31 @@ class StrategiesFeature:
         find_model: FindModel,
         strategies: ContextStrategies,
         lessons: ModelLessons,
+        find_price: FindPrice,
         passages: PassageIndex | None = None,
     ) -> None:
-        """Set what the strategies need.
-
-        Args:
-            kernel: what the feature may use.
-            settings: `[context]`.
-            find_entries: searches the tape of a turn.
-            find_model: returns the model of a turn.
-            strategies: those of the bot.
-            lessons: what refusals taught about models.
-            passages: the index for `[context] embeddings`; None if its extra is not installed.
-        """
+        """Build it. `passages` is the index for `[context] embeddings`; None if its extra is not installed."""
         self.settings = settings
-        self._kernel = kernel
         self._find_entries = find_entries
         self._find_model = find_model
         self._summaries = Summaries(kernel.accept, lambda: self.settings.summary_at)
         self._sizes = ContextSizes(lessons)
         self._choice = StrategyChoice(strategies, settings.selector)
+        self._comparer = StrategyComparer(strategies, find_price)
         self._meaning = (
             MeaningSearch(passages, kernel.open_tape, is_on=lambda: self.settings.embeddings) if passages else None
         )
 
     def feature(self) -> Feature:
         """Build the record."""
+        reading, choosing = ReadingCommands(self._context_size), StrategyCommands(self._choice)
         return Feature(
             name="strategies",
-            tools=(*reading_tools(self._context_size), self._choice.tool(), self._summaries.tool()),
-            commands=CONTEXT_COMMANDS.commands,
+            tools=(
+                *make_tools(ReadingCommands, lambda: reading, tape_around={"is_rare": True}),
+                *make_tools(StrategyCommands, lambda: choosing),
+                *make_tools(ContextCommands, lambda: ContextCommands(self._comparer)),
+            ),
             rules=(READ_RULE,),
             sources={SUMMARY_ORIGIN: self._summaries},
             choose_selector=self._choice.chosen,
@@ -84,7 +74,7 @@ class StrategiesFeature:
     async def recall_evidence(self, turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:
         """Recall what bears on the message before the model is asked, if the chat's strategy is retrieval."""
         if turn.message_ids and await self._choice.current(turn) == RETRIEVAL.name:
-            find_alike = self._meaning.find if self._meaning else find_nothing_alike
+            find_alike = self._meaning.find if self._meaning else None
             await recall_for(turn, self._find_entries, await self._recall_budget(turn), find_alike=find_alike)
         return await call_next(turn)
 
@@ -97,9 +87,6 @@ class StrategiesFeature:
         return limit if size is None else min(limit, size // RECALL_SHARE)
 
     async def _prepare(self, settings: ContextSettings) -> Apply:
-        return self._apply_later(settings)
-
-    def _apply_later(self, settings: ContextSettings) -> Callable[[], None]:
         def apply() -> None:
             self.settings = settings
             self._choice.configured = settings.selector

@@ -39,13 +39,6 @@ class MeaningSearch:
     def __init__(
         self, index: PassageIndex, open_tape: Callable[[str], TapeHandle], *, is_on: Callable[[], bool]
     ) -> None:
-        """Set what it needs.
-
-        Args:
-            index: holds the passages.
-            open_tape: opens a tape by its name.
-            is_on: returns true while it is switched on.
-        """
         self._index = index
         self._open_tape = open_tape
         self._is_on = is_on

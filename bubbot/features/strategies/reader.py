@@ -1,32 +1,42 @@
-"""Opening entries of a chat's tape by their ids: what summaries, evidence and search hits cite."""
+"""Opening entries of a chat's tape by their ids, as dated quotations: what summaries, evidence and search hits cite."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import tzinfo
 from typing import Any
 
+from msgspec import Struct
+
+from bubbot.command import Caller
+from bubbot.errors import CommandRefused
 from bubbot.ports.text import clean_label
+from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.runtime.context.attachments import FILE, describe_file, describe_image, is_attached
+from bubbot.runtime.context.quoting import INDENT, escape_people_text
 from bubbot.runtime.context.selectors import format_sender, text_of
+from bubbot.runtime.context.tokens import BYTES_PER_TOKEN, estimate_tokens
 from bubbot.runtime.turns import read_calls, read_results
 from bubbot.tape.corrections import Corrections, hides
 from bubbot.tape.entry import Kind, TapeEntry, encode
 from bubbot.tape.handle import CORRECTION, spans_of
-from bubbot.tape.query import IdRanges, Span, TapeQuery, union
+from bubbot.tape.query import IdRanges, Span, TapeQuery, format_date, union
 from bubbot.tape.view import QueryAnswers
+from bubbot.texts import Texts
 
 MAX_ENTRIES = 200
 """Entries that one call opens at most."""
+MIN_PIECE_TOKENS = 40
+"""The least that is shown of an entry: each call goes on."""
 MAX_NAME_CHARS = 100
 _CONVERSATION = (Kind.MESSAGE, Kind.TOOL_CALL, Kind.TOOL_RESULT)
 _RANGE = r"#?(\d{1,12})(?:\s*[-–—~]\s*#?(\d{1,12}))?"
 _NOT_AGAIN = "not shown again"
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedEntry:
+class OpenedEntry(Struct, frozen=True):
     """An entry of the conversation, as a quotation needs it.
 
     Attributes:
@@ -49,9 +59,34 @@ class OpenedEntry:
     is_person: bool = False
     gone: str = ""
 
+    def format_head(self, zone: tzinfo, texts: Texts) -> str:
+        """Write the line before its quotation: id, date, author, kind; or that its words are gone."""
+        date = format_date(self.date, zone, undated=texts.say("undated"))
+        if self.gone:
+            name = "read_erased" if self.gone == "erased" else "read_hidden"
+            return texts.say(name, entry=self.id, date=date, kind=self.kind)
+        marks = texts.say("hit_superseded", entry=self.superseded_by) if self.superseded_by else ""
+        author = self.author or texts.say(self._unnamed_author)
+        return texts.say("read_entry", entry=self.id, date=date, author=author, kind=self.kind, marks=marks)
 
-@dataclass(frozen=True, slots=True)
-class OpenedEntries:
+    @property
+    def _unnamed_author(self) -> str:
+        if self.is_person:
+            return "read_by_person"
+        return "read_by_tool" if self.kind == Kind.TOOL_RESULT else "read_by_bot"
+
+
+def indent_quotation(text: str) -> str:
+    """Write a text so that none of its lines looks like the line before a quotation, or like a mark of the bot."""
+    return f"{INDENT}{escape_people_text(text, INDENT)}" if text.strip() else ""
+
+
+def clip_text(text: str, tokens: int) -> str:
+    """Return the beginning of a text that has about so many tokens; never nothing of a text."""
+    return text.encode(errors="replace")[: tokens * BYTES_PER_TOKEN].decode(errors="ignore") or text[:1]
+
+
+class OpenedEntries(Struct, frozen=True):
     """Entries in the order of their ids, and the ids of those that are no part of the conversation."""
 
     entries: tuple[OpenedEntry, ...]
@@ -116,15 +151,25 @@ def is_readable(entry: TapeEntry) -> bool:
 
 
 def parse_spans(items: Sequence[str]) -> tuple[tuple[int, int], ...]:
-    """Parse ids and ranges of ids, such as `12`, `#12` or `15-20`. Raise `ValueError` with the one that is neither."""
+    """Parse ids and ranges of ids, such as `12`, `#12` or `15-20`. Raise `CommandRefused` if one is neither, or there is none."""
     spans = []
     for item in items:
         match = re.fullmatch(_RANGE, item.strip())
         if match is None:
-            raise ValueError(item.strip())
+            raise CommandRefused("read_no_ids", ids=item.strip())
         low, high = int(match[1]), int(match[2] or match[1])
         spans.append((min(low, high), max(low, high)))
-    return tuple((low, low if high is None else high) for low, high in union(spans))
+    if not (joined := union(spans)):  # entry 0, or no word at all
+        raise CommandRefused("read_no_ids", ids=" ".join(items))
+    return tuple((low, low if high is None else high) for low, high in joined)
+
+
+def require_spans(spans: Sequence[tuple[int, int]], head: int) -> None:
+    """Raise `CommandRefused` if a tape whose newest entry is `head` has nothing of these ranges."""
+    if head == 0:
+        raise CommandRefused("read_empty")
+    if not any(1 <= low <= head for low, _ in spans):
+        raise CommandRefused("read_missing", ids=format_spans(spans), last=head)
 
 
 def split_spans(spans: Sequence[tuple[int, int]], head: int) -> tuple[list[int], list[tuple[int, int]]]:
@@ -203,3 +248,81 @@ def _describe_part(part: Mapping[str, Any]) -> str:
     if is_attached(part):
         return describe_file(part) if part["type"] == FILE else describe_image(part, _NOT_AGAIN)
     return encode(part)
+
+
+class QuotedEntries(Struct, frozen=True):
+    """Entries as quotations, with lines about what is not shown."""
+
+    lines: tuple[str, ...]
+
+    def describe(self, _caller: Caller) -> str:
+        """Return all of it."""
+        return "\n".join(self.lines)
+
+
+async def quote_entries(turn: Turn, spans: Sequence[tuple[int, int]], limit: int, offset: int = 0) -> QuotedEntries:
+    """Quote the entries of these ascending ranges, as many as the limit of tokens allows.
+
+    The first one begins with its character `offset`. Raise `CommandRefused` if the tape has none of them.
+    """
+    texts, head = turn.result_texts, await turn.tape.head()
+    require_spans(spans, head)
+    ids, rest = split_spans(spans, head)
+    opened = await turn.tape.read(EntriesView(tuple(merge_spans(ids, ()))))
+    page = _Page(turn, limit, texts.say("read_quoted"))
+    cut_at = next_offset = 0
+    for entry in opened.entries:
+        start = offset if entry.id == ids[0] else 0
+        end = page.add(entry, start)
+        if end != 0:
+            cut_at, next_offset = entry.id, start if end is None else end
+            rest = merge_spans([entry_id for entry_id in ids if entry_id >= cut_at], rest)
+            break
+    skipped = [entry_id for entry_id in opened.bookkeeping if not cut_at or entry_id < cut_at]
+    beyond = [(max(low, head + 1), high) for low, high in spans if high > head]
+    remarks = [texts.say("read_bookkeeping", ids=format_ids(skipped))] if skipped else []
+    remarks += [texts.say("read_missing", ids=format_spans(beyond), last=head)] if beyond else []
+    remarks += [texts.say("read_on", call=_format_next_call(turn, rest, next_offset))] if rest else []
+    return QuotedEntries((*page.lines, *remarks))
+
+
+def _format_next_call(turn: Turn, rest: Sequence[tuple[int, int]], offset: int) -> str:
+    ids = format_spans(rest)
+    if turn.runs_command:
+        return turn.texts.format_commands(f",read {ids}") + (f" offset={offset}" if offset else "")
+    return f'tape_read(ids=["{ids}"]' + (f", offset={offset})" if offset else ")")
+
+
+class _Page:
+    """The quotations so far, after a heading, and the tokens that they may have."""
+
+    def __init__(self, turn: Turn, limit: int, heading: str) -> None:
+        self.lines = [heading]
+        self._turn, self._limit, self._used = turn, limit, 0
+
+    def add(self, entry: OpenedEntry, start: int) -> int | None:
+        """Add an entry from this character on.
+
+        Returns:
+            None if there is no room for it, the character to go on from if it was cut, and 0 if all of it is there.
+        """
+        head = entry.format_head(self._turn.zone, self._turn.result_texts)
+        room = self._limit - self._used - estimate_tokens(head)
+        is_first = self._used == 0
+        if not is_first and room < MIN_PIECE_TOKENS:
+            return None
+        text = entry.text[start:]
+        body = indent_quotation(text)
+        size = estimate_tokens(body) if body else 0
+        if size > room and not is_first and size <= self._limit:
+            return None  # the next call shows it whole
+        end = 0
+        if size > room:
+            text = clip_text(text, max(room, MIN_PIECE_TOKENS))
+            end = start + len(text)
+            body = f"{indent_quotation(text)}…"
+        if start:
+            body = f"{INDENT}…{body.removeprefix(INDENT)}"
+        self.lines += [head, body] if body else [head]
+        self._used += estimate_tokens(head) + estimate_tokens(body)
+        return end

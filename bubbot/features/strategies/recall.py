@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from bubbot.errors import BubbotError
 from bubbot.features.strategies.compact import read_cut
-from bubbot.features.strategies.events import RECALLED
+from bubbot.features.strategies.facts import ContextRecalled
 from bubbot.features.strategies.retrieval import (
     EVIDENCE_KINDS,
     MAX_EVIDENCE_CHARS,
@@ -27,7 +27,7 @@ from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.runtime.context.view import ContextView, records_view
 from bubbot.tape.anchor import recalled_ranges
-from bubbot.tape.entry import Kind, TapeEntry, event, int_field
+from bubbot.tape.entry import Kind, TapeEntry, int_field
 from bubbot.tape.events import STEP_EVENT
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.handle import TapeHandle, ids_of, spans_of
@@ -74,21 +74,11 @@ class _Shown:
     others: frozenset[int]
 
 
-async def find_nothing_alike(_tape: TapeHandle, _text: str, _before: int) -> Mapping[int, float]:
-    """Find nothing: without the extra `embeddings`. See `FindAlike`."""
-    return {}
-
-
-async def recall_for(turn: Turn, find: FindEntries, budget: int, *, find_alike: FindAlike = find_nothing_alike) -> None:
+async def recall_for(turn: Turn, find: FindEntries, budget: int, *, find_alike: FindAlike | None = None) -> None:
     """Append the fact that names what to show beside the newest message of the turn, if anything bears on it.
 
-    A search that fails leaves the turn without evidence.
-
-    Args:
-        turn: the turn, before its first model call.
-        find: the search.
-        budget: tokens that the evidence may take.
-        find_alike: the search by meaning.
+    Call it before the first model call of the turn. The evidence takes at most `budget` tokens. A search that fails leaves
+    the turn without evidence; `find_alike` is None without the extra `embeddings`.
     """
     if not turn.message_ids or budget <= 0:
         return
@@ -99,7 +89,7 @@ async def recall_for(turn: Turn, find: FindEntries, budget: int, *, find_alike: 
     view, has_room = await _next_view(turn, budget)
     answers = await turn.tape.fetch(view.queries(turn.tape.name))
     window = [entry for entry in answers[1] if entry.is_shown_to("")]  # sub-tasks cut their own windows
-    if any(recall.message == message for recall in find_recalls(window)):  # an interrupted attempt has chosen
+    if any(recalled.message == message for _, recalled in find_recalls(window)):  # an interrupted attempt has chosen
         return
     entries = [*window, *(await _make_room(turn, view, answers) if has_room else ())]
     asked = (await turn.tape.fetch([TapeQuery(turn.tape.name, IdRanges(tuple(spans_of(turn.message_ids))))]))[0]
@@ -110,12 +100,13 @@ async def recall_for(turn: Turn, find: FindEntries, budget: int, *, find_alike: 
     except BubbotError as error:
         log.warning("nothing recalled: %s", error, extra={"action": "context.recall"})
         return
-    for entry_id, likeness in (await find_alike(turn.tape, text, shown.first)).items():
+    alike = await find_alike(turn.tape, text, shown.first) if find_alike else {}
+    for entry_id, likeness in alike.items():
         if entry_id not in shown.others:
             scores[entry_id] = scores.get(entry_id, 0.0) + likeness
     chosen = await _choose(turn, scores, budget)
     if chosen:
-        await turn.tape.append([event(RECALLED, {"message": message, "entries": spans_of(chosen)})])
+        await turn.tape.append([ContextRecalled(message, tuple(spans_of(chosen))).to_entry()])
 
 
 async def _make_room(turn: Turn, view: ContextView, answers: QueryAnswers) -> Sequence[TapeEntry]:
@@ -179,9 +170,9 @@ async def _find_shown(turn: Turn, opening: TapeEntry, entries: Sequence[TapeEntr
     # A cut takes along the evidence beside the messages that it leaves out.
     evidence = [
         entry_id
-        for recall in find_recalls(entries)
-        if recall.message >= first
-        for entry_id in ids_of(recall.spans, first)
+        for _, recalled in find_recalls(entries)
+        if recalled.message >= first
+        for entry_id in ids_of(recalled.entries, first)
     ]
     return _Shown(first, parse_moment(until), frozenset([*others, *evidence]))
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bubbot.errors import ModelOverflow
-from bubbot.features.strategies.events import CUT
+from bubbot.features.strategies.facts import CUT
 from bubbot.ports.channel import Role
 from bubbot.ports.middleware import CallNext, ModelCall
 from bubbot.ports.model import Lesson, Model, ModelReply, ModelRequest, ToolSpecs

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from hashlib import md5
 from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, structs
 
+from bubbot.command import Caller
 from bubbot.errors import BubbotError
+from bubbot.features.strategies.compact import SUMMARY
 from bubbot.features.strategies.reader import EntriesView
 from bubbot.features.strategies.summary import SummaryState, SummaryWriter, reason_of
-from bubbot.ports.channel import HUMAN_ORIGIN, OWN_WORDS, Inbound, Outbound, Role
+from bubbot.ports.channel import OWN_WORDS, Inbound, Outbound, Role
 from bubbot.ports.middleware import CallNext
-from bubbot.ports.tool import INSIDE, CommandHelp, HelpTopic, NoArgs, Tool, tool
 from bubbot.ports.turn import SourcedReply, Turn, TurnOutcome
 from bubbot.records import dataclass
 from bubbot.runtime.compose import PAGE_ENTRIES, PAGE_GROWTH, request_token_limit
@@ -33,7 +33,6 @@ log = logging.getLogger(__name__)
 
 SUMMARY_ORIGIN = "summary"
 """The origin of turns that write a summary unasked."""
-SUMMARY_STRATEGY = "summary"
 SUMMARY_HANDOFF = "auto_handoff/summary"
 """The name of the anchors with summaries."""
 SUMMARY_COMMAND = ",summary"
@@ -49,11 +48,18 @@ MAX_EXPANSIONS = 5
 Accept = Callable[[Inbound, Mapping[str, Sequence[TapeEntry]]], Awaitable[bool]]
 
 
-@dataclass(frozen=True, slots=True)
-class SummaryRequest:
-    """What the command leaves to the end of its turn. `owner`: who asked for the summary."""
+class SummaryRequest(Struct, frozen=True):
+    """A summary that is written at the end of the turn in which its command was typed.
+
+    Attributes:
+        owner: who asked for it: `human` or `agent`.
+    """
 
     owner: str
+
+    def describe(self, _caller: Caller) -> str:
+        """Say nothing: what became of it is said when it is written."""
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,33 +83,10 @@ class Summaries:
     """Writes summaries at the end of turns, and asks for turns that write one. See `TurnSource`."""
 
     def __init__(self, accept: Accept, share: Callable[[], float]) -> None:
-        """Set what it needs.
-
-        Args:
-            accept: accepts the inbound of a turn that writes a summary.
-            share: returns the part of a window's room after which a summary is written; 0 for never.
-        """
+        """`share` returns the part of a window's room after which a summary is written; 0 for never."""
         self._accept = accept
         self._share = share
         self._due: dict[str, tuple[str, Inbound]] = {}
-
-    def tool(self) -> Tool:
-        """Return the command `,summary`."""
-
-        @tool(
-            "session.summary",
-            commands=["summary"],
-            for_model=False,
-            effect=INSIDE,
-            help=CommandHelp(HelpTopic.TALK, "Go on from a summary", (SUMMARY_COMMAND,)),
-        )
-        async def summary(turn: Turn, args: NoArgs) -> str:
-            """Let the model summarise this window, and go on in a new one that begins with the summary."""
-            owner = "human" if turn.origin == HUMAN_ORIGIN else "agent"
-            turn.metadata[SummaryRequest] = SummaryRequest(owner)
-            return ""
-
-        return summary
 
     async def around_turn(self, turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:
         """Write the summary that a command of the turn asks for, or note that the chat needs one."""
@@ -136,21 +119,21 @@ class Summaries:
         earlier = await _read_earlier(turn, window.opening)
         budget = await _room(turn, window)
         limit = max(min(MAX_SUMMARY_TOKENS, budget // PART), MIN_SUMMARY_TOKENS)
-        result = await SummaryWriter(turn, limit, earlier).write(entries)
-        state = result.state.as_json() | {"owner": request.owner}
+        summary, failure = await SummaryWriter(turn, limit, earlier).write(entries)
+        state = summary.as_json() | {"owner": request.owner}
         if window.opening is not None:
             state["parents"] = [window.opening.id]
-        if result.failure is not None:
+        if failure is not None:
             state["form"] = "extractive"
             log.info(
                 "summary written without the model: %s",
-                result.failure,
+                failure,
                 extra={"action": "context.summary_without_model"},
             )
         anchor = await turn.tape.handoff(SUMMARY_HANDOFF, state, recalls=spans_of(sorted(kept)))
-        if result.failure is None:
+        if failure is None:
             return [turn.texts.say("summary_written", count=len(entries), entry=anchor.id)]
-        reason = reason_of(result.failure, turn)
+        reason = reason_of(failure, turn)
         return [turn.texts.say("summary_cited", count=len(entries), entry=anchor.id, reason=reason)]
 
     async def _note_if_due(self, turn: Turn) -> None:
@@ -160,7 +143,7 @@ class Summaries:
         step = _last_step(turn.tape.delta)
         if not share or not turn.inbounds or turn.role is Role.STRANGER or step is None:
             return
-        if step["view"].get("selector") != SUMMARY_STRATEGY:
+        if step["view"].get("selector") != SUMMARY.name:
             return
         opening, budget = await _find_opening(turn), step["view"].get("budget")
         if opening is not None and type(budget) is int and await _is_fuller(turn, share * budget):
@@ -280,7 +263,7 @@ async def _read_earlier(turn: Turn, opening: TapeEntry | None) -> SummaryState:
             break
         sources -= found.keys()
         sources |= {number for entry, ids in found.items() for number in ids if 1 <= number < entry}
-    return await _without_deleted(turn, replace(state, source_ids=tuple(sorted(sources))))
+    return await _without_deleted(turn, structs.replace(state, source_ids=tuple(sorted(sources))))
 
 
 async def _without_deleted(turn: Turn, state: SummaryState) -> SummaryState:
@@ -295,7 +278,7 @@ async def _without_deleted(turn: Turn, state: SummaryState) -> SummaryState:
         return state
     note = f"Deleted since, so that nothing of it may be carried over: {', '.join(map(str, deleted))}."
     left = tuple(number for number in state.source_ids if number not in deleted)
-    return replace(state, summary=f"{note}\n{state.summary}", source_ids=left)
+    return structs.replace(state, summary=f"{note}\n{state.summary}", source_ids=left)
 
 
 def _last_step(entries: Sequence[TapeEntry]) -> Mapping[str, Any] | None:

@@ -1,19 +1,19 @@
 """Summaries: the state of a window as a model writes it, under the contract of handoffs, in pieces that fit."""
 
-import json
+from __future__ import annotations
+
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import field, replace
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, ValidationError
+import msgspec
+from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from bubbot.errors import BubbotError, FeatureFailed, ModelCallDenied, ModelError, ModelOverflow
-from bubbot.features.strategies.quotation import clip_text, format_head, indent_quotation
-from bubbot.features.strategies.reader import OpenedEntry
+from bubbot.features.strategies.reader import OpenedEntry, clip_text, indent_quotation
 from bubbot.ports.text import clean
 from bubbot.ports.turn import Turn
-from bubbot.records import dataclass
 from bubbot.runtime.answer import route_assistant
 from bubbot.runtime.compose import request_token_limit
 from bubbot.runtime.context.quoting import escape_people_text, escape_tags, quote_text
@@ -53,20 +53,8 @@ class SummaryInvalid(Exception):
     """What a model wrote breaks the contract; the text says how."""
 
 
-class WrittenSummary(BaseModel):
-    """What a model has to write. What else it writes is ignored: owner and parents are never its choice."""
-
-    model_config = ConfigDict(frozen=True, defer_build=True)
-
-    phase: Annotated[StrictStr, Field(max_length=200)] = ""
-    summary: Annotated[StrictStr, Field(min_length=1)]
-    next_steps: Annotated[tuple[Annotated[StrictStr, Field(max_length=500)], ...], Field(max_length=20)] = ()
-    source_ids: tuple[StrictInt, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class SummaryState:
-    """The state of a window.
+class SummaryState(Struct, frozen=True, omit_defaults=True):
+    """The state of a window. What else a model writes is ignored: owner and parents are never its choice.
 
     Attributes:
         phase: what it was about; empty if unknown.
@@ -75,9 +63,9 @@ class SummaryState:
         source_ids: the entries that it rests on; never a summary.
     """
 
-    phase: str = ""
+    phase: Annotated[str, Meta(max_length=200)] = ""
     summary: str = ""
-    next_steps: tuple[str, ...] = ()
+    next_steps: Annotated[tuple[Annotated[str, Meta(max_length=500)], ...], Meta(max_length=20)] = ()
     source_ids: tuple[int, ...] = ()
 
     @classmethod
@@ -96,13 +84,8 @@ class SummaryState:
 
     def as_json(self) -> dict[str, Any]:
         """Build the state of an anchor, without what is empty."""
-        fields = {
-            "phase": self.phase,
-            "summary": self.summary,
-            "next_steps": list(self.next_steps),
-            "source_ids": list(self.source_ids),
-        }
-        return {key: value for key, value in fields.items() if value}
+        state: dict[str, Any] = msgspec.to_builtins(self)
+        return state
 
     @property
     def is_empty(self) -> bool:
@@ -110,41 +93,23 @@ class SummaryState:
         return not (self.phase or self.summary or self.next_steps)
 
 
-@dataclass(frozen=True, slots=True)
-class SummaryResult:
-    """A summary, and how it was made.
-
-    Attributes:
-        state: the summary.
-        failure: why the model did not write it, or not all of it; None if it did.
-    """
-
-    state: SummaryState
-    failure: Exception | None = None
-
-
-@dataclass(slots=True)
 class SummaryWriter:
-    """Lets a model write a summary of entries, in pieces that fit into its context.
+    """Lets a model write a summary of entries, in pieces that fit into its context."""
 
-    Attributes:
-        turn: the turn that asks.
-        limit: tokens that the summary may have.
-        earlier: the summary of what came before; its sources may be cited.
-    """
+    def __init__(self, turn: Turn, limit: int, earlier: SummaryState) -> None:
+        """`limit` is in tokens; the sources of the `earlier` summary may be cited."""
+        self._turn = turn
+        self._limit = limit
+        self._earlier = earlier
+        self._characters = 0
 
-    turn: Turn
-    limit: int
-    earlier: SummaryState = field(default_factory=SummaryState)
-    _characters: int = 0
-
-    async def write(self, entries: Sequence[OpenedEntry]) -> SummaryResult:
-        """Summarise the entries; where the model cannot, its newest messages of people are cited instead."""
+    async def write(self, entries: Sequence[OpenedEntry]) -> tuple[SummaryState, Exception | None]:
+        """Summarise the entries; return why the model did not write all of it, if it cites people's newest messages instead."""
         waiting = [entry for entry in entries if entry.text.strip()]
-        state, factor = self.earlier, 1.0
-        self._characters = _count_characters(self.limit, waiting)
+        state, factor = self._earlier, 1.0
+        self._characters = _count_characters(self._limit, waiting)
         try:
-            size = (await self.turn.runner.find_model(self.turn)).traits.context_tokens
+            size = (await self._turn.runner.find_model(self._turn)).traits.context_tokens
             while waiting:
                 count = self._count_fitting(state, waiting, size, factor)
                 try:
@@ -154,17 +119,17 @@ class SummaryWriter:
                         raise
                     factor /= 2
                     continue
-                await self.turn.tape.save()  # what it cost stays known
+                await self._turn.tape.save()  # what it cost stays known
                 waiting = waiting[count:]
         except (ModelError, FeatureFailed, SummaryInvalid) as error:
-            return SummaryResult(cite_newest(state, waiting, self.limit), error)
-        return SummaryResult(state)
+            return cite_newest(state, waiting, self._limit), error
+        return state, None
 
     def _piece_tokens(self, state: SummaryState, size: int | None, factor: float) -> int:
         """Return the tokens of a piece: what is left beside the rules, the summary so far, and one repair."""
         room = UNKNOWN_ROOM if size is None else request_token_limit(size)
         fixed = estimate_tokens(self._system()) + estimate_tokens(_so_far(state)) + 3 * MESSAGE_TOKENS
-        repair = round(self.limit * TOLERANCE) + estimate_tokens(_REPAIR) + 60
+        repair = round(self._limit * TOLERANCE) + estimate_tokens(_REPAIR) + 60
         return max(round((room - fixed - repair) * factor), MIN_PIECE_TOKENS)
 
     def _count_fitting(
@@ -179,7 +144,7 @@ class SummaryWriter:
         return len(entries)
 
     def _quote(self, entry: OpenedEntry, room: int) -> str:
-        head = format_head(entry, self.turn.zone, self.turn.texts.english)
+        head = entry.format_head(self._turn.zone, self._turn.texts.english)
         text = clip_text(entry.text, max(room // ENTRY_SHARE, 30))
         mark = "…" if len(text) < len(entry.text) else ""
         return f"{head}\n{indent_quotation(text)}{mark}"
@@ -198,15 +163,15 @@ class SummaryWriter:
         allowed = {*ids, *state.source_ids}
         try:
             answer = await self._ask(messages, ids)
-            return parse_summary(answer, allowed, self.limit, self._characters)
+            return parse_summary(answer, allowed, self._limit, self._characters)
         except SummaryInvalid as error:
-            answer = clip_text(answer, round(self.limit * TOLERANCE)) if answer.strip() else "(no answer)"
+            answer = clip_text(answer, round(self._limit * TOLERANCE)) if answer.strip() else "(no answer)"
             repair = _REPAIR.format(problem=escape_tags(str(error)))
             messages += [{"role": "assistant", "content": answer}, {"role": "user", "content": repair}]
-        return parse_summary(await self._ask(messages, ids), allowed, self.limit, self._characters)
+        return parse_summary(await self._ask(messages, ids), allowed, self._limit, self._characters)
 
     async def _ask(self, messages: Sequence[JsonObject], ids: Sequence[int]) -> str:
-        reply = await self.turn.runner.ask(self.turn, self._system(), messages, purpose=PURPOSE, shown=ids)
+        reply = await self._turn.runner.ask(self._turn, self._system(), messages, purpose=PURPOSE, shown=ids)
         return route_assistant(clean(reply.text)).text
 
 
@@ -222,53 +187,39 @@ def _so_far(state: SummaryState) -> str:
 
 
 def parse_summary(text: str, allowed: Collection[int], limit: int, characters: int) -> SummaryState:
-    """Read what a model wrote.
+    """Read what a model wrote, which may stand in a fence or among other words.
 
     Args:
-        text: its answer, which may stand in a fence or among other words.
+        text: its answer.
         allowed: the ids that it was shown.
-        limit: the tokens it may have.
-        characters: what it was told of that.
+        limit: in tokens.
+        characters: the limit that it was told.
 
     Raises:
         SummaryInvalid: it breaks the contract.
     """
     start, end = text.find("{"), text.rfind("}")
-    try:
-        data = json.loads(text[start : end + 1]) if 0 <= start < end else None
-    except (ValueError, RecursionError) as error:
-        raise SummaryInvalid(f"it is not JSON ({error})") from error
-    if not isinstance(data, dict):
+    if not 0 <= start < end:
         raise SummaryInvalid("there is no JSON object in it")
     try:
-        # As JSON, since that is what it is: in a lax reading of Python values a set is a list.
-        written = WrittenSummary.model_validate_json(json.dumps(data))
+        written = msgspec.json.decode(text[start : end + 1], type=SummaryState)
+    except msgspec.ValidationError as error:
+        raise SummaryInvalid(f"{str(error)[:1].lower()}{str(error)[1:]}") from error
     except (ValueError, RecursionError) as error:
-        raise SummaryInvalid(_describe(error)) from error
+        raise SummaryInvalid(f"it is not JSON ({error})") from error
+    if not escape_words(written.summary):
+        raise SummaryInvalid("its summary is empty")
     cited = [int(number) for number in re.findall(_CITED, " ".join([written.summary, *written.next_steps]))]
     sources = tuple(sorted({*written.source_ids, *cited}))
     if strange := [number for number in sources if number not in allowed]:
         raise SummaryInvalid(f"it cites {', '.join(f'#{number}' for number in strange[:5])}, which you were not shown")
     if not sources:
         raise SummaryInvalid("it cites no entry")
-    state = SummaryState(
-        escape_words(written.phase),
-        escape_words(written.summary),
-        tuple(escape_words(step) for step in written.next_steps if step.strip()),
-        sources,
-    )
-    if not state.summary.strip():
-        raise SummaryInvalid("its summary is empty")
+    steps = tuple(escape_words(step) for step in written.next_steps if step.strip())
+    state = SummaryState(escape_words(written.phase), escape_words(written.summary), steps, sources)
     if estimate_tokens(encode(state.as_json())) > limit * TOLERANCE:
         raise SummaryInvalid(f"it is too long: it may have {characters} characters")
     return state
-
-
-def _describe(error: Exception) -> str:
-    if not isinstance(error, ValidationError):
-        return str(error)
-    first = error.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(map(str, first['loc'])) or 'it'}: {first['msg'].lower()}"
 
 
 def escape_words(text: str) -> str:

@@ -52,7 +52,7 @@ class UsageArgs(Args, frozen=True):
     chart: Annotated[bool, Meta(description="send a chart, of this month by default")] = False
 
     @classmethod
-    def arrange(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    def normalize(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """Read the word `chart` before or after the period."""
         words = str(values.get("period", "")).split()
         if "chart" not in words:

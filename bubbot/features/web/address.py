@@ -1,4 +1,4 @@
-"""The addresses that the web tools may reach: public ones.
+"""The addresses that the web tools may reach: public ones; and the registrable domain of a host.
 
 `ipaddress.is_global` is not enough, and differs between versions of Python: it lets addresses through that carry a private
 one (NAT64, 6to4, IPv4-compatible), multicast, and addresses on which clouds answer every machine.
@@ -80,3 +80,21 @@ def is_public_text(text: str) -> bool:
 
 def _is_in(address: IPAddress, networks: Iterable[IPv4Network | IPv6Network]) -> bool:
     return any(address in network for network in networks)
+
+
+def find_site(host: str) -> str:
+    """Return the registrable domain of a host, by the public suffixes that `tld` brings along, without the network.
+
+    Of a domain that no list knows it is the last two labels; of an address, the address. Without the package it is the
+    host itself, except for `www.`: nothing that is allowed for one host then holds for another.
+    """
+    try:
+        return str(ip_address(host))
+    except ValueError:
+        pass
+    try:
+        from tld import get_fld
+    except ImportError:
+        return host.removeprefix("www.")
+    found = get_fld(f"http://{host}/", fail_silently=True, search_private=True)
+    return found or ".".join(host.split(".")[-2:])

@@ -21,8 +21,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urljoin, urlsplit
 
-from bubbot.features.web.address import is_public_text
-from bubbot.features.web.site import find_site
+from bubbot.features.web.address import find_site, is_public_text
 from bubbot.ports.text import format_bytes
 from bubbot.records import dataclass
 
@@ -61,25 +60,6 @@ class AddressRefused(OSError):
 
 
 @dataclass(frozen=True, slots=True)
-class WebLimits:
-    """The limits of one request.
-
-    Attributes:
-        max_bytes: bytes of a body, as sent and as decompressed.
-        timeout: seconds for everything, redirects included.
-        max_redirects: redirects within the same registrable domain that are followed.
-        requests_per_minute: requests to one registrable domain.
-        ports: ports that may be asked; empty for all.
-    """
-
-    max_bytes: int = 5_000_000
-    timeout: float = 20.0
-    max_redirects: int = 5
-    requests_per_minute: int = 20
-    ports: Collection[int] = WEB_PORTS
-
-
-@dataclass(frozen=True, slots=True)
 class WebResponse:
     """The answer to a request.
 
@@ -114,12 +94,7 @@ class WebAddress:
 
 
 def parse_address(text: str, ports: Collection[int] = WEB_PORTS) -> WebAddress:
-    """Check the text of an address. Raise `WebError` with what to change.
-
-    Args:
-        text: the address.
-        ports: ports that may be asked; empty for all.
-    """
+    """Check the text of an address. Raise `WebError` with what to change. Without `ports` each one may be asked."""
     text = text.strip()
     if len(text) > MAX_URL_CHARS:
         raise WebError(f"the address has {len(text)} characters; at most {MAX_URL_CHARS} are sent")
@@ -159,24 +134,36 @@ class WebClient:
 
     def __init__(
         self,
-        limits: WebLimits = WebLimits(),  # noqa: B008 - frozen
         *,
         clock: Callable[[], float],
+        max_bytes: int = 5_000_000,
+        timeout: float = 20.0,
+        max_redirects: int = 5,
+        requests_per_minute: int = 20,
+        ports: Collection[int] = WEB_PORTS,
         is_allowed: Callable[[str], bool] = is_public_text,
         resolve: Resolve | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Set the limits.
+        """Build it.
 
         Args:
-            limits: the limits of one request.
             clock: seconds of a clock that never goes back.
+            max_bytes: of a body, as sent and as decompressed.
+            timeout: seconds for everything, redirects included.
+            max_redirects: within the same registrable domain.
+            requests_per_minute: to one registrable domain.
+            ports: that may be asked; empty for all.
             is_allowed: returns true for an address that may be reached. Anything but the default is for an address that
                 the owner wrote into the settings, and for tests.
             resolve: returns the addresses of a host; None for the resolver of the system.
             tls: the certificates to trust; None for those of `certifi`.
         """
-        self._limits = limits
+        self._max_bytes = max_bytes
+        self._timeout = timeout
+        self._max_redirects = max_redirects
+        self._requests_per_minute = requests_per_minute
+        self._ports = ports
         self._clock = clock
         self._is_allowed = is_allowed
         self._resolve = resolve or _resolve_by_system
@@ -185,7 +172,7 @@ class WebClient:
 
     def check(self, url: str) -> WebAddress:
         """Check the text of an address, and the address itself if it is one. Raise `WebError`."""
-        address = parse_address(url, self._limits.ports)
+        address = parse_address(url, self._ports)
         if _is_literal(address.host) and not self._is_allowed(address.host):
             raise WebError(_refusal(address.host))
         return address
@@ -193,12 +180,7 @@ class WebClient:
     async def get(
         self, url: str, *, params: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
     ) -> WebResponse:
-        """Send a GET request, and follow redirects within the same registrable domain.
-
-        Args:
-            url: the address.
-            params: a query; with one, or with headers, no redirect is followed.
-            headers: further headers, such as a key.
+        """Send a GET request, and follow redirects within the same registrable domain: none with `params` or `headers`.
 
         Raises:
             WebError: the request was refused or failed; a status above 399 is no failure.
@@ -221,7 +203,7 @@ class WebClient:
             return await self._ask(session, "POST", self.check(url), data=data, json=json, headers=headers)
 
     async def _follow(self, session: ClientSession, address: WebAddress) -> WebResponse:
-        for _ in range(self._limits.max_redirects + 1):
+        for _ in range(self._max_redirects + 1):
             response = await self._ask(session, "GET", address)
             if not response.redirect:
                 return response
@@ -231,7 +213,7 @@ class WebClient:
             if address.url.startswith("https:") and not following.url.startswith("https:"):
                 raise WebError(f"{address.host} leads from https to http, which anybody on the way can read")
             address = following
-        raise WebError(f"more than {self._limits.max_redirects} redirects")
+        raise WebError(f"more than {self._max_redirects} redirects")
 
     @asynccontextmanager
     async def _session(self) -> AsyncIterator[ClientSession]:
@@ -250,7 +232,7 @@ class WebClient:
         )
         try:
             async with (
-                asyncio.timeout(self._limits.timeout),
+                asyncio.timeout(self._timeout),
                 aiohttp.ClientSession(
                     connector=connector,
                     cookie_jar=aiohttp.DummyCookieJar(),
@@ -261,7 +243,7 @@ class WebClient:
             ):
                 yield session
         except TimeoutError:
-            raise WebError(f"no whole answer within {self._limits.timeout:g} seconds") from None
+            raise WebError(f"no whole answer within {self._timeout:g} seconds") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise WebError(_describe(error)) from error
 
@@ -283,7 +265,7 @@ class WebClient:
             return WebResponse(address.url, response.status, media_type, charset, body)
 
     async def _read(self, response: ClientResponse) -> bytes:
-        limit = self._limits.max_bytes
+        limit = self._max_bytes
         too_large = WebError(f"it has more than {format_bytes(limit)}, the most that is read")
         declared = response.content_length
         if declared is not None and declared > limit:
@@ -306,7 +288,7 @@ class WebClient:
         self._requests[site] = times  # the newest is last
         if len(self._requests) > MAX_SITES:
             self._requests.popitem(last=False)
-        if len(times) >= self._limits.requests_per_minute:
+        if len(times) >= self._requests_per_minute:
             wait = times[0] + RATE_WINDOW_SECONDS - now
             raise WebError(f"{site} was asked {len(times)} times within a minute; ask again in {wait:.0f} seconds")
         times.append(now)

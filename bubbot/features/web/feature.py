@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from bubbot.feature import Feature
@@ -19,15 +20,20 @@ def web_feature(settings: WebSettings) -> Feature:
     if not settings.enabled:
         return Feature(name="web")
     # Imported here: bots without these tools load nothing of them.
-    from bubbot.features.web.client import WebClient, WebLimits
+    from bubbot.features.web.client import WebClient
+    from bubbot.features.web.commands import web_tools
     from bubbot.features.web.reading import PageReader
-    from bubbot.features.web.tools import web_tools
 
-    limits = WebLimits(settings.max_bytes, settings.timeout, requests_per_minute=settings.requests_per_minute)
-    client, reader = WebClient(limits, clock=time.monotonic), PageReader()
+    make_client = partial(
+        WebClient,
+        clock=time.monotonic,
+        max_bytes=settings.max_bytes,
+        timeout=settings.timeout,
+        requests_per_minute=settings.requests_per_minute,
+    )
+    client, reader = make_client(), PageReader()
     # The owner wrote the address of a SearXNG down: it may be on this machine, at any port, and is not redirected.
-    own_limits = WebLimits(settings.max_bytes, settings.timeout, 0, settings.requests_per_minute, ports=())
-    own_client = WebClient(own_limits, clock=time.monotonic, is_allowed=lambda _: True)
+    own_client = make_client(max_redirects=0, ports=(), is_allowed=lambda _: True)
     return Feature(name="web", tools=web_tools(client, reader, build_engines(settings, client, own_client, reader)))
 
 
@@ -36,11 +42,7 @@ def build_engines(
 ) -> list[SearchEngine]:
     """Build the search engines of the settings, in the order in which they are asked.
 
-    Args:
-        settings: the settings.
-        client: asks public addresses.
-        own_client: asks the address of the owner's SearXNG.
-        reader: reads the pages of search engines without an API.
+    `own_client` asks the address of the owner's SearXNG, `client` public ones.
     """
     from bubbot.features.web.search import brave_engine, keyless_engine, searxng_engine, tavily_engine
 

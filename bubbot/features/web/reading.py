@@ -11,12 +11,15 @@ from collections.abc import Mapping
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
 
 from bubbot.features.web.client import WebError
 from bubbot.packages import requirements_command
-from bubbot.records import dataclass
 
+T = TypeVar("T")
 READING_TIMEOUT_SECONDS = 30.0
 MAX_PDF_PAGES = 200
 MAX_OUTPUT_BYTES = 20_000_000
@@ -29,8 +32,7 @@ class PdfLocked(WebError):
     """The PDF opens with a password only."""
 
 
-@dataclass(frozen=True, slots=True)
-class PageText:
+class PageText(Struct, frozen=True):
     """The readable text of a page or PDF.
 
     Attributes:
@@ -46,8 +48,7 @@ class PageText:
     pages: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class WebResult:
+class WebResult(Struct, frozen=True):
     """A result of a search engine."""
 
     title: str
@@ -55,13 +56,12 @@ class WebResult:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class EngineQuery:
+class EngineQuery(Struct, frozen=True):
     """How a search engine is asked: `payload` is the query of a GET or the form of a POST."""
 
     method: str
     url: str
-    payload: Mapping[str, str]
+    payload: Mapping[str, Any]
 
 
 def list_missing_packages() -> list[str]:
@@ -83,23 +83,20 @@ class PageReader:
 
     async def read_page(self, data: bytes, *, charset: str, url: str) -> PageText:
         """Return the text of a page as Markdown. Raise `WebError` if it cannot be read."""
-        answer = await self._run({"job": "page", "charset": charset, "url": url}, data)
-        return PageText(answer["text"], answer["title"], answer["date"])
+        return _parse(await self._run({"job": "page", "charset": charset, "url": url}, data), PageText)
 
     async def read_pdf(self, data: bytes) -> PageText:
         """Return the text of a PDF. Raise `WebError` if it cannot be read, `PdfLocked` if a password is missing."""
-        answer = await self._run({"job": "pdf", "max_pages": MAX_PDF_PAGES}, data)
-        return PageText(answer["text"], answer["title"], answer["date"], answer["pages"])
+        return _parse(await self._run({"job": "pdf", "max_pages": MAX_PDF_PAGES}, data), PageText)
 
     async def build_query(self, engine: str, query: str) -> EngineQuery:
         """Return how a search engine is asked. Raise `WebError`."""
-        answer = await self._run({"job": "query", "engine": engine, "query": query}, b"")
-        return EngineQuery(answer["method"], answer["url"], answer["payload"])
+        return _parse(await self._run({"job": "query", "engine": engine, "query": query}, b""), EngineQuery)
 
     async def read_results(self, engine: str, query: str, page: bytes) -> list[WebResult]:
         """Return what the page of a search engine lists. Raise `WebError`."""
         answer = await self._run({"job": "results", "engine": engine, "query": query}, page)
-        return [WebResult(**result) for result in answer["results"]]
+        return _parse(answer["results"], list[WebResult])
 
     async def _run(self, job: Mapping[str, Any], data: bytes) -> dict[str, Any]:
         line = json.dumps({**job, "size": len(data)}).encode() + b"\n"
@@ -113,6 +110,13 @@ class PageReader:
         if "error" in answer:
             raise (PdfLocked if answer.get("locked") else WebError)(answer["error"])
         return answer
+
+
+def _parse(answer: object, kind: type[T]) -> T:
+    try:
+        return msgspec.convert(answer, kind)
+    except msgspec.ValidationError as error:
+        raise WebError(f"what was read has another form than expected: {error}") from error
 
 
 async def _run_child(job: bytes) -> bytes:

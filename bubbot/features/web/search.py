@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
+from msgspec import Struct
+
 from bubbot.features.web.client import HTTP_OK, WebClient, WebError, WebResponse
 from bubbot.features.web.reading import PageReader, WebResult
 from bubbot.records import dataclass
@@ -28,8 +30,7 @@ class SearchEngine:
     ask: AskEngine
 
 
-@dataclass(frozen=True, slots=True)
-class SearchAnswer:
+class SearchAnswer(Struct, frozen=True):
     """The results of the first search engine that had some.
 
     Attributes:

@@ -39,7 +39,7 @@ class WhyArgs(Args, frozen=True):
     turn: Annotated[str, Meta(description="the turn to explain: its trace, which a failure tells")] = ""
 
     @classmethod
-    def arrange(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    def normalize(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """Read a trace that was typed as a plain word; no word for yes or no looks like one."""
         word = values.get("request")
         is_trace = len(values) == 1 and isinstance(word, str) and re.fullmatch(_TRACE, word)

@@ -21,7 +21,7 @@ from bubbot.features.conversation.info import parse_step_usage
 from bubbot.features.otel.content import Exposure
 from bubbot.features.otel.spans import TurnSpans
 from bubbot.features.replay.facts import REPLAY_TAPE
-from bubbot.features.strategies.compare import CompareDeps, compare_strategies
+from bubbot.features.strategies.compare import StrategyComparer
 from bubbot.features.trace.request import RequestReader
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, Sender
@@ -146,12 +146,12 @@ class TestReadersOfSteps:
 
     async def test_the_newest_one_stops_no_comparison_and_no_turn(self, broken: Broken) -> None:
         bot, tape, turns = broken
-        deps = CompareDeps(OWN_STRATEGIES, lambda _: None)
+        comparer = StrategyComparer(OWN_STRATEGIES, lambda _: None)
         first = turns[0][0].id
         for turn in turns[::4]:
             parse_step_usage(turn[3])
             recorded = await tape.as_of([[1, first - 1], [turn[0].id, turn[-1].id]])
             with suppress(EntryNotFound):  # its blobs did not come along
-                assert (await compare_strategies(recorded, deps)).step <= turns[0][3].id
+                assert (await comparer.compare(recorded)).step <= turns[0][3].id
         assert await say(bot, "and now?") == "You said: and now?"
         assert "You said" in await say(bot, ",fork and beside it?")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bubbot.app.strategies import OWN_STRATEGIES
-from bubbot.features.strategies.events import CUT
+from bubbot.features.strategies.facts import CUT
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.model import ModelRequest, ModelTraits, TokenCount
 from bubbot.runtime import fitting

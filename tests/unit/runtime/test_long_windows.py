@@ -11,7 +11,7 @@ from bubbot.app.search import find_entries
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.feature import Feature
 from bubbot.features.strategies import summaries
-from bubbot.features.strategies.events import CUT
+from bubbot.features.strategies.facts import CUT
 from bubbot.features.strategies.recall import recall_for
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.middleware import CallNext

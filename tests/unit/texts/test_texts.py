@@ -717,7 +717,7 @@ def _excused(found: str) -> bool:
     return any(_excuses(key, found) for key in NOT_FOR_PEOPLE)
 
 
-TOLD_A_MODEL = {"shell_started", "shell_too_many", "web_moved", "web_image"}
+TOLD_A_MODEL = {"BackgroundProgram.started", "shell_too_many", "WebPage.moved", "WebPage.image"}
 """The results of tools that a model calls: it knows the tools by their names."""
 
 

@@ -20,9 +20,9 @@ from aiohttp import web
 from bubbot.features.approvals import gate
 from bubbot.features.approvals.decision import CallFacts, Decision, EffectRow, Verdict
 from bubbot.features.schedule.firing import firing_inbound
+from bubbot.features.web.commands import web_tools
 from bubbot.features.web.reading import PageReader
 from bubbot.features.web.search import searxng_engine
-from bubbot.features.web.tools import web_tools
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import FOREIGN_WORDS
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall, Usage

@@ -19,9 +19,9 @@ import pytest
 from aiohttp import web
 
 from bubbot.features.approvals.decision import MAX_BITS
+from bubbot.features.web.commands import web_tools
 from bubbot.features.web.reading import PageReader
 from bubbot.features.web.search import searxng_engine
-from bubbot.features.web.tools import web_tools
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall, Usage
 from bubbot.ports.turn import ShownEntries

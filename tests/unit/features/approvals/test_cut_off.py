@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from bubbot.features.shell.commands import shell_tools
 from bubbot.features.shell.service import ShellService
 from bubbot.features.shell.settings import ShellSettings
-from bubbot.features.shell.tools import shell_tools
 from bubbot.ports.tool import READS_OWN, CallPlan, Effect, NoArgs, Tool, tool
 from bubbot.ports.turn import Turn
 from bubbot.tape.provenance import Source

@@ -14,13 +14,14 @@ import pytest
 from bubbot.errors import ConfigError
 from bubbot.features.approvals.state import APPROVALS_TAPE
 from bubbot.features.approvals.workspace import WorkspaceGuard
+from bubbot.features.files.commands import file_tools
 from bubbot.features.files.roots import FileRoots
+from bubbot.features.files.service import FileService
 from bubbot.features.files.settings import FileSettings
-from bubbot.features.files.tools import FileService, make_file_tools
+from bubbot.features.shell.commands import shell_tools
 from bubbot.features.shell.sandbox import make_workspace
 from bubbot.features.shell.service import ShellService
 from bubbot.features.shell.settings import ShellSettings
-from bubbot.features.shell.tools import shell_tools
 from bubbot.gateway.directory import ChannelDirectory
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Role
@@ -53,7 +54,7 @@ async def running_programs(home: Path, *steps: Mapping[str, Any]) -> AsyncIterat
     """A bot that runs real programs in no sandbox, and the workspace of its first chat."""
     shell = ShellService(ShellSettings(enabled=True, sandbox="none"), home, lambda: 0.0)
     files = FileSettings(enabled=True)
-    tools = [*shell_tools(shell, shell.settings), *make_file_tools(FileService(FileRoots(home, files), files))]
+    tools = [*shell_tools(shell, shell.settings), *file_tools(FileService(FileRoots(home, files), files))]
     workspace = shell.find_workspace("stdin:default")
     make_workspace(workspace)
     model: ScriptedModel = Played(*steps)
@@ -286,7 +287,7 @@ async def test_whose_words_end_what_was_allowed(
         each.name: each
         for each in (
             *shell_tools(shell, shell.settings),
-            *make_file_tools(FileService(FileRoots(tmp_path, files), files)),
+            *file_tools(FileService(FileRoots(tmp_path, files), files)),
         )
     }
     ended: list[Any] = []

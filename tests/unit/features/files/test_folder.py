@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from bubbot.errors import CommandRefused
 from bubbot.features.files.folder import (
     TEMPORARY_PREFIX,
-    FileProblem,
     SearchLimits,
     folder_size,
     list_folder,
@@ -39,9 +39,9 @@ def at(root: Path, path: str) -> FilePath:
 
 
 def problem(root: Path, path: str) -> str:
-    with pytest.raises(FileProblem) as raised:
+    with pytest.raises(CommandRefused) as raised:
         read_file(at(root, path), LIMIT)
-    return raised.value.kind
+    return raised.value.code
 
 
 class TestReading:
@@ -75,9 +75,9 @@ class TestReading:
         (root / "full").write_bytes(b"x" * LIMIT)
         (root / "over").write_bytes(b"x" * (LIMIT + 1))
         assert read_file(at(root, "full"), LIMIT) == b"x" * LIMIT
-        with pytest.raises(FileProblem) as raised:
+        with pytest.raises(CommandRefused) as raised:
             read_file(at(root, "over"), LIMIT)
-        assert (raised.value.kind, raised.value.args[-1]) == ("file_too_long", str(LIMIT + 1))
+        assert (raised.value.code, raised.value.values["reason"]) == ("file_too_long", str(LIMIT + 1))
 
 
 class TestReplacing:
@@ -96,13 +96,13 @@ class TestReplacing:
 
     @pytest.mark.parametrize("before", [None, b"other"])
     def test_a_file_that_is_not_as_expected_stays(self, root: Path, before: bytes | None) -> None:
-        with pytest.raises(FileProblem, match="file_changed_meanwhile"):
+        with pytest.raises(CommandRefused, match="file_changed_meanwhile"):
             replace_file(at(root, "a.txt"), b"new", before, LIMIT)
         assert (root / "a.txt").read_bytes() == b"one\ntwo\n"
 
     def test_it_changes_nothing_behind_a_link(self, root: Path) -> None:
         (root / "folder-link").symlink_to(root.parent / "secret")
-        with pytest.raises(FileProblem):
+        with pytest.raises(CommandRefused):
             replace_file(at(root, "folder-link/new.txt"), b"new", None, LIMIT)
         assert sorted(item.name for item in (root.parent / "secret").iterdir()) == ["key.txt"]
 

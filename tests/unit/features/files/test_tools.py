@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from bubbot.errors import ConfigError, ToolFailed, ToolRetry
-from bubbot.features.files.events import CHANGED, FAILED
+from bubbot.errors import CommandRefused, ConfigError, ToolFailed, ToolRetry
 from bubbot.features.files.feature import files_feature
-from bubbot.features.files.folder import FileProblem, digest
+from bubbot.features.files.folder import digest
 from bubbot.features.files.settings import FileSettings
 from bubbot.ports.channel import Inbound, Role, Sender, session_folder
 from bubbot.ports.tool import GrantKind, GrantTarget, Power, Tool, plan_call
@@ -201,7 +200,7 @@ class TestChanges:
         turn = await begin()
         await use(tools["file.write"], turn, path="a", content="1")
         await use(tools["file.write"], turn, path="a", content="2", digest=shown_digest("1"))
-        fact = next(entry for entry in reversed(turn.tape.delta) if entry.name == CHANGED).payload["data"]
+        fact = next(entry for entry in reversed(turn.tape.delta) if entry.name == "file/changed").payload["data"]
         assert [await turn.tape.get_blob(fact[version]) for version in ("before", "after")] == [b"1", b"2"]
 
     async def test_an_edit_that_would_make_a_file_too_large_is_refused_before_it_is_made(
@@ -280,7 +279,7 @@ class TestChanges:
     async def test_undo_goes_back_and_forth(self, begin: Begin, tools: dict[str, Tool]) -> None:
         turn, undo = await begin(), tools["file.undo"]
         await use(tools["file.write"], turn, path="a", content="1")
-        first = next(entry.id for entry in turn.tape.delta if entry.name == CHANGED)
+        first = next(entry.id for entry in turn.tape.delta if entry.name == "file/changed")
         await use(tools["file.write"], turn, path="a", content="2", digest=shown_digest("1"))
         await use(undo, turn, path="a")
         assert "\n1" in await use(tools["file.read"], turn, path="a")
@@ -292,7 +291,7 @@ class TestChanges:
     async def test_a_lost_file_comes_back_from_the_tape(self, begin: Begin, tools: dict[str, Tool], home: Path) -> None:
         turn = await begin()
         await use(tools["file.write"], turn, path="a", content="1")
-        entry = next(entry.id for entry in turn.tape.delta if entry.name == CHANGED)
+        entry = next(entry.id for entry in turn.tape.delta if entry.name == "file/changed")
         (session_folder(home, turn.session) / "workspace" / "a").unlink()
         assert "somebody else" in await refusal(tools["file.undo"], turn, path="a")
         await use(tools["file.undo"], turn, path="a", entry=entry)
@@ -303,9 +302,9 @@ class TestChanges:
     ) -> None:
         turn = await begin()
         await use(tools["file.write"], turn, path="a", content="1")
-        fact = next(entry for entry in turn.tape.delta if entry.name == CHANGED).payload["data"]
+        fact = next(entry for entry in turn.tape.delta if entry.name == "file/changed").payload["data"]
         # The fact of the next change is durable; then the process dies before the file changes.
-        await turn.tape.append_event(CHANGED, {**fact, "before": digest(b"1"), "after": digest(b"2")})
+        await turn.tape.append_event("file/changed", {**fact, "before": digest(b"1"), "after": digest(b"2")})
         assert "is gone" in await use(tools["file.undo"], turn, path="a")
 
     async def test_a_change_that_fails_says_so_on_the_tape(
@@ -318,7 +317,7 @@ class TestChanges:
         folder.rmdir()
         folder.write_text("no folder")
         assert "not a folder" in await refusal(tools["file.write"], turn, path="in/b", content="2")
-        assert not [entry for entry in turn.tape.delta if entry.name == FAILED]  # nothing was announced
+        assert not [entry for entry in turn.tape.delta if entry.name == "file/failed"]  # nothing was announced
 
     async def test_a_change_that_fails_after_it_was_announced_is_followed_by_its_failure(
         self, begin: Begin, tools: dict[str, Tool], monkeypatch: pytest.MonkeyPatch
@@ -326,11 +325,13 @@ class TestChanges:
         turn = await begin()
 
         def fail(*_: object) -> None:
-            raise FileProblem("file_forbidden")
+            raise CommandRefused("file_forbidden", path="a")
 
-        monkeypatch.setattr("bubbot.features.files.tools.replace_file", fail)
+        monkeypatch.setattr("bubbot.features.files.service.replace_file", fail)
         await refusal(tools["file.write"], turn, path="a", content="1")
-        changed, failed = (next(one for one in turn.tape.delta if one.name == name) for name in (CHANGED, FAILED))
+        changed, failed = (
+            next(one for one in turn.tape.delta if one.name == name) for name in ("file/changed", "file/failed")
+        )
         assert failed.payload["data"] == {"change": changed.id, "reason": "file_forbidden"}
 
     @pytest.mark.parametrize(("content", "words"), [("x" * 1_001, "max_bytes"), ("x" * 900, "workspace_bytes")])

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from bubbot.features.shell import sandbox as sandboxes
+from bubbot.features.shell.commands import ShellRunArgs, shell_tools
 from bubbot.features.shell.feature import ShellFeature
 from bubbot.features.shell.named_files import digest_named_files
 from bubbot.features.shell.runner import ProgramEnd, ProgramOutput
@@ -32,7 +33,6 @@ from bubbot.features.shell.sandbox import (
 )
 from bubbot.features.shell.service import ShellService, TooManyJobs
 from bubbot.features.shell.settings import ShellSettings
-from bubbot.features.shell.tools import ShellRunArgs, shell_tools
 from bubbot.ports.channel import Role, session_folder
 from bubbot.ports.tool import ArgumentsInvalid, EffectKind, GrantKind, Repeat, Tool, plan_call
 from bubbot.stores.inmemory import InMemoryStore
@@ -115,6 +115,7 @@ async def test_a_program_runs_in_the_folder_of_its_chat(memory_store: InMemorySt
         {},
         {"argv": ["ls"], "script": "ls"},
         {"script": "  "},
+        {"argv": "rm -r a,b"},
         {"argv": ["a\0b"]},
         {"argv": [""]},
         {"argv": ["-a", "ls", "rm"]},  # some shells take -a for an option of exec, and run rm under the name ls
@@ -134,7 +135,7 @@ async def test_a_plan_shows_the_command_as_it_runs_and_only_lists_can_be_granted
     made = service(tmp_path)
     run = tool("shell.run", made)
     turn: Any = SimpleNamespace(result_texts=Texts(), session=HOME)
-    argv = ShellRunArgs(argv=["rm", "-r", "a b; c"])
+    argv = ShellRunArgs(argv=("rm", "-r", "a b; c"))
     plan = await plan_call(turn, run, argv)
     first, _, rest = plan.details.partition("\n")
     assert first == "rm -r 'a b; c'"
@@ -245,15 +246,16 @@ async def test_a_program_is_ended_after_its_time_with_all_it_started(tmp_path: P
 
 @pytest.mark.parametrize("name", SANDBOXES)
 async def test_a_turn_that_is_stopped_ends_its_program(
-    tmp_path: Path, name: str, request: pytest.FixtureRequest
+    tmp_path: Path, name: str, request: pytest.FixtureRequest, begin: Callable[..., Any]
 ) -> None:
     require(name, request)
-    mark, made = new_mark(), service(tmp_path, sandbox=name)
-    task = asyncio.create_task(made.run(HOME, ["sleep", mark]))
+    mark, run = new_mark(), tool("shell.run", service(tmp_path, sandbox=name))
+    turn = await begin(role=Role.OWNER)
+    task = asyncio.ensure_future(run.run(turn, ShellRunArgs(argv=("sleep", mark))))
     await until(lambda: _find_processes(mark))
     task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await asyncio.wait({task}, timeout=LIMIT_SECONDS)
+    assert task.cancelled()
     assert await gone(mark)
 
 
@@ -580,7 +582,7 @@ def test_nothing_is_there_or_loaded_unless_it_is_switched_on() -> None:
             "bubbot.features.shell.feature",
             "bubbot.features.shell.settings",
             "bubbot.features.web",
-            "bubbot.features.web.events",
+            "bubbot.features.web.facts",
             "bubbot.features.web.feature",
             "bubbot.features.web.settings",
         ]

@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bubbot.app.strategies import OWN_STRATEGIES
+from bubbot.errors import TapeCorrupt
 from bubbot.features.memory.zone import MemoryZone
 from bubbot.features.strategies.compact import find_cut
-from bubbot.features.strategies.events import CUT
+from bubbot.features.strategies.facts import CUT, ContextCut
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.model import ModelTraits
 from bubbot.runtime.compose import ContextPolicy
@@ -27,7 +28,7 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry, event, message, tool_call, tool_result
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
-from tests.doubles import CountingIds
+from tests.doubles import CountingIds, SteppingClock
 from tests.turns import Bench, Options, asked, assert_rebuilt, running
 
 SMALL = ModelTraits(context_tokens=2_000, tools=False, short_prompt=True)
@@ -52,6 +53,35 @@ def tokens(shown: Sequence[ContextMessage]) -> int:
 )
 def test_the_estimate_errs_on_the_safe_side(text: str, least: int) -> None:
     assert estimate_tokens(text) >= least
+
+
+@pytest.mark.parametrize(
+    ("data", "cut"),
+    [
+        ({"from": 4}, ContextCut(start=4, results=())),
+        ({"results": [7, "x", 6, 6, True]}, ContextCut(results=(6, 7))),
+        (
+            {"from": 9, "results": [], "left_out": [[1, 2], [3], [4, "x"], 5], "since": "2026", "until": 7},
+            ContextCut(start=9, results=(), left_out=((1, 2),), since="2026"),
+        ),
+    ],
+)
+def test_a_cut_of_an_earlier_version_or_of_an_import_is_read_as_far_as_it_goes(
+    data: dict[str, Any], cut: ContextCut
+) -> None:
+    assert ContextCut.of(event(CUT, data)) == cut
+
+
+@pytest.mark.parametrize("data", [{}, {"from": "x"}, {"from": True, "results": []}, {"since": "2026"}])
+def test_a_cut_that_says_nothing_of_its_place_is_none(data: dict[str, Any]) -> None:
+    with pytest.raises(TapeCorrupt):
+        ContextCut.of(event(CUT, data))
+
+
+def test_a_cut_is_stored_without_what_it_does_not_say() -> None:
+    assert ContextCut(results=(3,), since="2026").payload() == {"results": (3,)}
+    stored = ContextCut(start=9, results=(), left_out=((1, 2),), since="a").payload()
+    assert [*stored] == ["from", "results", "left_out", "since", "until"]
 
 
 def test_what_fits_is_not_cut() -> None:
@@ -174,7 +204,7 @@ class TestInTurns:
         async with running(memory_store, ScriptedModel(traits=SMALL)) as bench:
             await bench.say("hello")
             tape = bench.tape()
-            zone = MemoryZone(tape, now=bench.tape()._now, zone=Options().zone)
+            zone = MemoryZone(tape, now=SteppingClock(), zone=Options().zone)
             await zone.save_long_term("\n".join(f"fact {number} of many" for number in range(2_000)))
             await bench.say("and?")
             assert [content for role, content in asked(bench.requests[-1]) if role == "user"] == ["hello", "and?"]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from bubbot.app.strategies import OWN_STRATEGIES
+from bubbot.command import Caller
 from bubbot.errors import EntryNotFound
-from bubbot.features.strategies.compare import CompareDeps, ComparedStrategy, compare_strategies
-from bubbot.features.strategies.shell import format_comparison
+from bubbot.features.strategies.compare import ComparedStrategy, StrategyComparer
 from bubbot.models.scripted import ScriptedModel
+from bubbot.ports.command import CommandContext
 from bubbot.ports.model import ModelPrice, ModelTraits
 from bubbot.runtime.compose import estimate_fixed_tokens
 from bubbot.runtime.context.strategy import ContextInput, ContextStrategy, ModelContext
@@ -16,13 +17,14 @@ from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
 from bubbot.texts.catalogue import list_languages
+from tests.doubles import SteppingClock
 from tests.turns import Bench, running
 
-DEPS = CompareDeps(OWN_STRATEGIES, lambda name: ModelPrice(2.0, 8.0) if name == "scripted" else None)
+COMPARER = StrategyComparer(OWN_STRATEGIES, lambda name: ModelPrice(2.0, 8.0) if name == "scripted" else None)
 
 
-async def compared(bench: Bench, deps: CompareDeps = DEPS) -> dict[str, ComparedStrategy]:
-    return {item.selector: item for item in (await compare_strategies(bench.tape(), deps)).strategies}
+async def compared(bench: Bench, comparer: StrategyComparer = COMPARER) -> dict[str, ComparedStrategy]:
+    return {item.selector: item for item in (await comparer.compare(bench.tape())).strategies}
 
 
 async def test_a_window_that_fits_is_the_same_for_all_and_is_what_the_next_request_has(
@@ -60,10 +62,12 @@ async def test_a_strategy_that_fails_is_named_and_the_others_are_compared(memory
     def broken(source: ContextInput) -> ModelContext:
         raise ValueError("no idea")
 
-    deps = CompareDeps(OWN_STRATEGIES.extend(["own"], lambda name: ContextStrategy(name, broken)), lambda _: None)
+    comparer = StrategyComparer(
+        OWN_STRATEGIES.extend(["own"], lambda name: ContextStrategy(name, broken)), lambda _: None
+    )
     async with running(memory_store, ScriptedModel()) as bench:
         await bench.say("hello")
-        rows = await compared(bench, deps)
+        rows = await compared(bench, comparer)
         assert rows["own"].problem == "ValueError: no idea"
         assert rows["window"].tokens > 0
         assert rows["window"].cost is None
@@ -73,14 +77,17 @@ async def test_a_chat_without_a_request_has_none_to_compare(memory_store: InMemo
     async with running(memory_store, ScriptedModel()) as bench:
         await bench.say(",help")
         with pytest.raises(EntryNotFound, match="say something first"):
-            await compare_strategies(bench.tape(), DEPS)
+            await COMPARER.compare(bench.tape())
 
 
 @pytest.mark.parametrize("language", list_languages("bubbot.texts"))
 async def test_the_table_fits_a_terminal(memory_store: InMemoryStore, language: str) -> None:
     async with running(memory_store, ScriptedModel()) as bench:
         await bench.say("hello")
-        text = format_comparison(await compare_strategies(bench.tape(), DEPS), Texts(language), 80)
+        context = CommandContext(
+            memory_store, "", SteppingClock(), bench.new_id, texts=Texts(language), terminal_width=80
+        )
+        text = (await COMPARER.compare(bench.tape())).describe(Caller.of_shell(context))
     rows = [line for line in text.splitlines() if line.startswith(("window", "compact", "from:session/start"))]
     assert len(rows) == 3
     assert all(len(row) <= 70 and len(row.split()) == 6 for row in rows)

@@ -230,6 +230,7 @@ async def test_the_feature_recalls_by_meaning_if_it_is_switched_on(
         find_model=find_model,
         strategies=OWN_STRATEGIES,
         lessons=no_lessons(),
+        find_price=lambda _: None,
         passages=index,
     ).feature()
     tools = [tool for tool in made.tools if tool.name != "session.strategy"]  # the bench has it

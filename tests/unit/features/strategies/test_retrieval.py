@@ -14,9 +14,8 @@ from bubbot.app.search import find_entries
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import StoreUnavailable
 from bubbot.feature import Feature
-from bubbot.features.strategies.events import CUT, RECALLED
+from bubbot.features.strategies.facts import CUT, ContextRecalled
 from bubbot.features.strategies.recall import MAX_TERMS, FindEntries, find_terms, recall_for
-from bubbot.features.strategies.retrieval import find_recalls
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Sender
 from bubbot.ports.middleware import CallNext
@@ -68,7 +67,7 @@ async def test_a_fact_from_before_the_window_stands_beside_the_question(bench: B
 async def test_what_the_window_shows_is_not_recalled(bench: Bench) -> None:
     await bench.say(CODE)
     await bench.say("what was the code of my locker?")
-    assert await bench.events(RECALLED) == []
+    assert await bench.events("context/recalled") == []
 
 
 async def test_what_an_anchor_recalls_is_not_recalled_again(bench: Bench) -> None:
@@ -77,7 +76,7 @@ async def test_what_an_anchor_recalls_is_not_recalled_again(bench: Bench) -> Non
     await bench.tape().handoff("phase/next", recalls=[(said, said)])
     await bench.say("the locker?")
     assert said not in [
-        entry_id for data in await bench.events(RECALLED) for span in data["entries"] for entry_id in span
+        entry_id for data in await bench.events("context/recalled") for span in data["entries"] for entry_id in span
     ]
 
 
@@ -132,7 +131,7 @@ async def test_a_budget_bounds_the_evidence(store: TapeStore) -> None:
             await bench.say(f"the locker in room {number} " + "x" * 60)
         await new_window(bench)
         await bench.say("which locker?")
-        (data,) = await bench.events(RECALLED)
+        (data,) = await bench.events("context/recalled")
         assert sum(high - low + 1 for low, high in data["entries"]) == 1
 
 
@@ -168,9 +167,12 @@ async def test_an_interrupted_turn_keeps_what_it_had_chosen(sqlite_store: Sqlite
         tape = bench.tape()
         fork = await tape.open_fork()
         message = await fork.append([event("note", {})])
-        await fork.append([event(RECALLED, {"message": message[0].id, "entries": [[3, 3]]})])
+        await fork.append([ContextRecalled(message[0].id, ((3, 3),)).to_entry()])
         merged = await fork.merge()
-        assert [recall.message for recall in find_recalls(merged.delta)] == [message[0].id]
+        recalled = [entry for entry in merged.delta if entry.name in ContextRecalled.EVENTS]
+        assert [ContextRecalled.of(entry).message for entry in recalled] == [
+            entry.id for entry in merged.delta if entry.name == "note"
+        ]
 
 
 @pytest.mark.parametrize(
@@ -178,7 +180,7 @@ async def test_an_interrupted_turn_keeps_what_it_had_chosen(sqlite_store: Sqlite
     [{}, {"message": "x"}, {"message": 3}, {"message": 3, "entries": [[1]]}, {"message": 3, "entries": "x"}, None],
 )
 async def test_a_fact_of_another_shape_recalls_nothing(bench: Bench, data: dict[str, object] | None) -> None:
-    await bench.tape().append([event(RECALLED, data or {})])
+    await bench.tape().append([event("context/recalled", data or {})])
     assert (await bench.say("hello")).status == "answered"
 
 
@@ -216,4 +218,4 @@ async def test_what_a_sub_task_wrote_is_no_evidence(bench: Bench) -> None:
     await bench.tape().append([message("assistant", CODE, fork="f1")])
     await new_window(bench)
     await bench.say("what was the code of my locker?")
-    assert await bench.events(RECALLED) == []
+    assert await bench.events("context/recalled") == []

@@ -15,9 +15,8 @@ from typing import NoReturn
 import pytest
 from aiohttp import web
 
-from bubbot.features.web.address import is_public, is_public_text
-from bubbot.features.web.client import WebClient, WebError, WebLimits, make_decoder, parse_address
-from bubbot.features.web.site import find_site
+from bubbot.features.web.address import find_site, is_public, is_public_text
+from bubbot.features.web.client import WebClient, WebError, make_decoder, parse_address
 from tests.e2e.test_openai_http import certificate
 from tests.web_servers import (
     ELSEWHERE,
@@ -94,7 +93,7 @@ def test_an_address_is_asked_without_its_fragment_and_with_its_host_in_ascii() -
 async def test_no_form_of_an_address_of_this_machine_is_reached(host: str) -> None:
     """Against a server that listens on every address of this machine, with the rules and the resolver of a real bot."""
     async with serving(hello, host="0.0.0.0") as site:
-        real = WebClient(WebLimits(timeout=5.0, ports=()), clock=FakeClock())
+        real = WebClient(timeout=5.0, ports=(), clock=FakeClock())
         with pytest.raises(WebError):
             await real.get(f"http://{host}:{site.port}/")
         assert site.requests == []
@@ -103,7 +102,7 @@ async def test_no_form_of_an_address_of_this_machine_is_reached(host: str) -> No
 async def test_the_same_server_is_reached_without_the_guard() -> None:
     """The test above is worth something: every request there would arrive if any address were allowed."""
     async with serving(hello, host="0.0.0.0") as site:
-        unguarded = WebClient(WebLimits(timeout=5.0, ports=()), clock=FakeClock(), is_allowed=lambda _: True)
+        unguarded = WebClient(timeout=5.0, ports=(), clock=FakeClock(), is_allowed=lambda _: True)
         hosts = ("127.0.0.1", "localhost", "127.0.0.1.", "[::ffff:127.0.0.1]", "①②⑦.0.0.1")
         for host in hosts:
             assert (await unguarded.get(f"http://{host}:{site.port}/")).body == b"hello", host
@@ -117,7 +116,7 @@ async def test_name_servers_that_do_not_answer_hold_up_nothing_else(monkeypatch:
         raise socket.gaierror("no such host")
 
     monkeypatch.setattr(socket, "getaddrinfo", hang)
-    real = WebClient(WebLimits(timeout=0.05), clock=FakeClock())
+    real = WebClient(timeout=0.05, clock=FakeClock())
     try:
         asked = [real.get(f"http://a{number}.example/") for number in range(40)]
         assert {str(error) for error in await asyncio.gather(*asked, return_exceptions=True)} == {
@@ -394,7 +393,7 @@ async def test_an_encrypted_page_is_read_if_its_certificate_is_trusted(
         url = f"https://{HERE}:{runner.addresses[0][1]}/"
 
         def ask() -> WebClient:
-            return WebClient(WebLimits(timeout=5.0, ports=()), clock=FakeClock(), is_allowed=lambda _: True)
+            return WebClient(timeout=5.0, ports=(), clock=FakeClock(), is_allowed=lambda _: True)
 
         with pytest.raises(WebError, match="no certificate that is trusted"):
             await ask().get(url)

@@ -15,6 +15,7 @@ from aiohttp import web
 from pydantic import SecretStr
 
 from bubbot.features.web.client import WebError
+from bubbot.features.web.commands import web_tools
 from bubbot.features.web.feature import build_engines, web_feature
 from bubbot.features.web.reading import READER_FILE, EngineQuery, PageReader, WebResult
 from bubbot.features.web.search import (
@@ -26,7 +27,6 @@ from bubbot.features.web.search import (
     tavily_engine,
 )
 from bubbot.features.web.settings import WebSettings
-from bubbot.features.web.tools import web_tools
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.tool import GrantKind, GrantTarget, Tool, plan_call
 from bubbot.stores.inmemory import InMemoryStore

@@ -6,7 +6,7 @@ import pytest
 
 from bubbot.app.strategies import OWN_STRATEGIES, SELECTORS
 from bubbot.errors import ConfigError
-from bubbot.features.strategies.events import CUT
+from bubbot.features.strategies.facts import CUT
 from bubbot.runtime.context.strategy import ContextInput, ContextStrategies, ContextStrategy, ModelContext
 from bubbot.runtime.context.view import ContextView
 from bubbot.tape.anchor import anchor
