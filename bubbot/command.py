@@ -32,7 +32,7 @@ from bubbot.log import printable
 from bubbot.ports.arguments import Args, NoArguments, form_fields
 from bubbot.ports.channel import TERMINAL_CHANNEL, Role
 from bubbot.ports.command import Command, CommandContext, CommandGroup, CommandResult
-from bubbot.ports.tool import CommandHelp, CommandPlace, Effect, EffectKind, Tool
+from bubbot.ports.tool import CommandHelp, CommandPlace, Effect, EffectKind, RerunModel, Tool, ToolOutput
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.tape.entry import thaw
@@ -104,6 +104,12 @@ class Caller:
         return cls(has_confirmed=has_confirmed, texts=context.texts, context=context)
 
     @property
+    def chat_turn(self) -> Turn:
+        """The turn, for commands that no shell has."""
+        assert self.turn is not None
+        return self.turn
+
+    @property
     def result_texts(self) -> Texts:
         """The sentences for what a tool returns: people read their language, models English."""
         return self.turn.result_texts if self.turn else self.texts
@@ -136,6 +142,8 @@ class CommandSpec(Generic[S, A, R]):
         undo: the name of the command that takes it back, with arguments of the same names as the fields of the result.
         rows: the key of `--json` if the result is a list.
         writes: the running bot carries it out, or a shell if none runs; None: if its effect is not to read.
+        only_reads: returns true for arguments with which a command that writes only reads, as a shell does beside a bot.
+        progress: what long work does, and the unit that it counts, such as `("Indexing the tapes", "entries")`.
     """
 
     run: Callable[..., Awaitable[R]]
@@ -153,6 +161,8 @@ class CommandSpec(Generic[S, A, R]):
     undo: str = ""
     rows: str = ""
     writes: bool | None = None
+    only_reads: Callable[[A], bool] | None = None
+    progress: tuple[str, str] | None = None
 
     @property
     def name(self) -> str:
@@ -347,6 +357,8 @@ def format_call(spec: CommandSpec[Any, Any, Any], values: Mapping[str, Any], cal
 def make_tool(spec: CommandSpec[Any, Any, Any], service: type, find: Callable[[], Any], **options: Any) -> Tool:
     """Make the tool with which people type a command in a chat, and with which models call it.
 
+    A command that returns `RerunModel` makes the model answer.
+
     Args:
         spec: the command.
         service: the class that declares it.
@@ -354,7 +366,7 @@ def make_tool(spec: CommandSpec[Any, Any, Any], service: type, find: Callable[[]
         **options: further fields of `Tool`, for what only a call of a model needs.
     """
 
-    async def run(turn: Turn, args: Any) -> str:
+    async def run(turn: Turn, args: Any) -> ToolOutput:
         caller = Caller.of_turn(turn, has_confirmed=getattr(args, "confirm", False) or not turn.runs_command)
         name = COMMAND_PREFIX + spec.typed_name
         with explain_refusals(turn, name):
@@ -362,7 +374,7 @@ def make_tool(spec: CommandSpec[Any, Any, Any], service: type, find: Callable[[]
                 result = await BoundCommand(spec, find())(caller, args)
             except ConfirmationNeeded as question:
                 return explain(question, turn.texts.format_commands(name), turn.texts, caller.surface)
-        return describe(spec, service, result, caller)
+        return result if isinstance(result, RerunModel) else describe(spec, service, result, caller)
 
     about = replace(spec.help, place=CommandPlace.DIRECT) if spec.is_direct else spec.help
     return Tool(
@@ -414,7 +426,8 @@ def make_command(spec: CommandSpec[Any, Any, Any], service: type, open_service: 
 
     `--json` prints the fields of the type that the method declares; a subclass may have more for its sentences. A result may
     have `exit_code`, and `is_text` if it holds texts of people, which lose in a terminal only what that would obey; `is_raw`
-    if it is for other programs, and `file`, the new file that it is written to.
+    if it is for other programs, and `file`, the new file that it is written to. With `rows` it is a table, below which
+    its method `footer` says more; a row may have `right`, the columns of numbers, and the sentence `header` of its type.
 
     Args:
         spec: the command.
@@ -432,7 +445,18 @@ def make_command(spec: CommandSpec[Any, Any, Any], service: type, open_service: 
         if listed and not hasattr(spec.row, "describe"):
             end = f"{spec.row.__name__}.end" if spec.rows else ""
             text = f"\n{caller.texts.say(end)}\n" if end in caller.texts else ""
-            return CommandResult(text, data=data, rows=describe_rows(listed, caller))
+            if hasattr(result, "footer"):
+                text = f"{result.footer(caller)}\n"
+            row = type(listed[0])
+            heading = f"{row.__name__}.header"
+            return CommandResult(
+                text,
+                getattr(result, "exit_code", 0),
+                data=data,
+                rows=describe_rows(listed, caller),
+                right=getattr(row, "right", ()),
+                header=tuple(caller.texts.say(heading).split("  ")) if heading in caller.texts else (),
+            )
         text = describe(spec, service, result, caller)
         if not getattr(result, "is_text", False):
             text = printable(text, keep="\n")
@@ -463,6 +487,8 @@ def make_command(spec: CommandSpec[Any, Any, Any], service: type, open_service: 
             "description": summary,
             "example": f"{spec.name} {spec.example}".strip(),
             "writes": spec.is_write,
+            "only_reads": spec.only_reads,
+            "progress": spec.progress,
             "is_answered_without_home": not spec.is_write,
             "question": ask if spec.ask else None,
             "result": spec.result,

@@ -231,6 +231,8 @@ class CommandResult:
         file: write the text to this new file instead.
         content: write these bytes to the file, and print the text.
         data: the same for programs, with the fields of `Command.result`; `json_data` makes it. None for a command without.
+        right: the columns of the table that are numbers.
+        header: the headings of its columns; empty for none.
     """
 
     text: str
@@ -240,6 +242,8 @@ class CommandResult:
     content: bytes = b""
     data: Mapping[str, Any] | None = None
     rows: tuple[tuple[str, ...], ...] = ()
+    right: tuple[int, ...] = ()
+    header: tuple[str, ...] = ()
 
 
 class ShellInput(Protocol):
@@ -272,6 +276,7 @@ class Command:
         example: what to type after `bubbot`, for the end of its help.
         writes: the running bot carries it out, or this process if none runs. A command that only reads always runs in
             this process, also while a bot runs.
+        only_reads: returns true for arguments with which a command that writes only reads.
         prepare: makes of the arguments what is sent, in the process of the shell: it reads files that they name.
         sent: the model of what `prepare` makes; None for `args`.
         needs_home: false for a command that works without tapes; it finds an empty store in its context.
@@ -298,6 +303,7 @@ class Command:
     description: str = ""
     example: str = ""
     writes: bool = False
+    only_reads: Callable[[Any], bool] | None = None
     prepare: Callable[[Any, ShellInput], AnyArgs] | None = None
     sent: type[AnyArgs] | None = None
     needs_home: bool = True
