@@ -28,7 +28,7 @@ from bubbot.concurrency import task_group
 from bubbot.errors import ConfigError, ModelError, StoreFull
 from bubbot.feature import Kernel
 from bubbot.features.access.service import ACCESS_TAPE, AccessService
-from bubbot.features.conversation.commands import list_commands
+from bubbot.features.conversation.help import list_commands
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime

@@ -14,7 +14,7 @@ from bubbot.features.explain.events import EXPLAIN_EVENTS
 from bubbot.features.files.events import FILE_EVENTS
 from bubbot.features.memory.facts import MEMORY_FACTS
 from bubbot.features.otel.events import OTEL_EVENTS
-from bubbot.features.replay.events import REPLAY_EVENTS
+from bubbot.features.replay.events import REPLAY_EVENTS, REPLAY_TAPE, REPLAYED
 from bubbot.features.schedule.events import SCHEDULE_EVENTS
 from bubbot.features.strategies.events import STRATEGY_EVENTS
 from bubbot.features.topics.events import TOPIC_EVENTS
@@ -44,3 +44,5 @@ FEATURE_EVENTS: Mapping[str, type] = MappingProxyType(
 
 OWN_REFERENCES = KERNEL_REFERENCES.with_events(FEATURE_EVENTS)
 """What bubbot's own entries name, those of its features included."""
+QUOTING_EVENTS: Mapping[str, tuple[str, ...]] = MappingProxyType({REPLAY_TAPE: (REPLAYED,)})
+"""Facts that quote a tape, with its name in `tape` and its session in `session`, by the tape on which they stand."""

@@ -21,7 +21,7 @@ from bubbot.cli.output import drawing_width, show, show_on_stderr, show_record, 
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import ConfigError, ConfirmationNeeded, ControlError, StoreUnavailable, ToolRetry
 from bubbot.ports.arguments import AnyArgs, dump_given, fields_of
-from bubbot.ports.command import Command, CommandContext, CommandResult, RunCommand
+from bubbot.ports.command import Command, CommandContext, CommandGroup, CommandResult, RunCommand
 from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.ports.text import replace_controls
 from bubbot.ports.tool import validate_args
@@ -37,14 +37,15 @@ from bubbot.texts import Texts
 
 WRITE_COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
-        "tape archive": ("bubbot.cli.tape.change", "ARCHIVE_TAPE"),
         "tape import": ("bubbot.cli.tape.change", "IMPORT_TAPE"),
-        "tape gc": ("bubbot.cli.tape.gc_change", "COLLECT_TAPES"),
-        "tape index": ("bubbot.cli.tape.index", "REBUILD_INDEX"),
         "restore release": ("bubbot.cli.restore_change", "RELEASE_HOME"),
     }
 )
 """The commands that belong to no feature and write, by module and name; they get all settings."""
+STORE_COMMANDS = ("bubbot.cli.tape.commands", "STORE_COMMANDS")
+"""The module and the name of the commands of the store, in the group `tape`; they get all settings, too."""
+STORE_ACTIONS = frozenset({"tape list", "tape size", "tape verify", "tape archive", "tape index", "tape gc"})
+"""Their names."""
 
 
 class Shell:
@@ -96,7 +97,7 @@ async def run_command(
         show_record(result.data)
         return result.code
     if result.rows:
-        show_table(result.rows)
+        show_table(result.rows, right=result.right, header=result.header)
     if result.content or not (result.raw or result.file is not None):
         show(result.text, end="")
     if result.file is not None:
@@ -122,9 +123,9 @@ async def carry_out(
     if command.prepare is not None:
         arguments = command.prepare(arguments, Shell())
     with _show_progress(setup, command) as on_progress:
-        if command.writes:
+        if command.writes and not (command.only_reads and command.only_reads(arguments)):
             return await _write(setup, command, arguments, run_here or command.run, on_progress)
-        return await read(setup, command, arguments)
+        return await read(setup, command, arguments, on_progress)
 
 
 def _show_progress(setup: CommandSetup, command: Command) -> AbstractContextManager[OnProgress]:
@@ -137,7 +138,9 @@ def _show_progress(setup: CommandSetup, command: Command) -> AbstractContextMana
     return show_progress(label, unit, plain=setup.is_plain)
 
 
-async def read(setup: CommandSetup, command: Command, arguments: AnyArgs) -> CommandResult:
+async def read(
+    setup: CommandSetup, command: Command, arguments: AnyArgs, on_progress: OnProgress = ignore_progress
+) -> CommandResult:
     """Run a command that only reads, in this process."""
     try:
         opened = (
@@ -145,7 +148,7 @@ async def read(setup: CommandSetup, command: Command, arguments: AnyArgs) -> Com
         )
         async with opened as (store, workspace):
             width = 0 if setup.is_plain else drawing_width()
-            context = CommandContext(store, workspace, now, new_id, terminal_width=width)
+            context = CommandContext(store, workspace, now, new_id, terminal_width=width, on_progress=on_progress)
             return await command.run(_bind(context, command, setup.settings), arguments)
     except StoreUnavailable:
         is_answered = command.is_answered_without_home or command.on_missing_home is not None
@@ -224,12 +227,16 @@ def _find_write_command(name: str) -> Command | None:
         module, constant = WRITE_COMMANDS[name]
         own: Command = getattr(import_module(module), constant)
         return own
-    command = find_command(name)
+    if name in STORE_ACTIONS:
+        group: CommandGroup = getattr(import_module(STORE_COMMANDS[0]), STORE_COMMANDS[1])
+        command = group.find(name)
+    else:
+        command = find_command(name)
     return command if command is not None and command.writes else None
 
 
 def _bind(context: CommandContext, command: Command, settings: Settings) -> CommandContext:
-    if command.name in WRITE_COMMANDS:
+    if command.name in WRITE_COMMANDS or command.name in STORE_ACTIONS:
         zone, texts = ZoneInfo(settings.bot.timezone), Texts(settings.bot.language)
         return replace(context, settings=settings, zone=zone, texts=texts)
     return bind_context(context, command.name, settings)

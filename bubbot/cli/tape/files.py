@@ -38,8 +38,8 @@ NOTHING_IMPORTED = (
 )
 
 
-def configure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommands."""
+def configure_export(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `export`."""
     export = commands.add_parser(
         "export",
         help="write a tape or archive to a file, a JSON object a line",
@@ -56,6 +56,10 @@ def configure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         help="for another program: bub treats every anchor as the start of a window, so anchors that open none, such as those "
         "of the memory, become events; import restores them",
     )
+
+
+def configure_import(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `import`."""
     import_parser = commands.add_parser(
         "import",
         help="read a tape from a file, this bot's own or one of Bub",

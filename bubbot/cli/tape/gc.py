@@ -1,4 +1,4 @@
-"""The work of `bubbot tape gc`, in this process or in the running bot.
+"""What a garbage collection of the tapes removes.
 
 It deletes nothing from a tape: a fact erases the content of old archives, as everywhere. It removes for good only bytes
 that no entry names.
@@ -10,17 +10,15 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import count
 
-from bubbot.app.events import OWN_REFERENCES
+from msgspec import Struct
+
+from bubbot.app.events import OWN_REFERENCES, QUOTING_EVENTS
 from bubbot.app.tapes import tape_service
-from bubbot.cli.tape.results import CollectedArchive, GcResult
-from bubbot.features.replay.events import REPLAY_TAPE, REPLAYED
+from bubbot.cli.tape.results import CollectedArchive, Collection
 from bubbot.gateway.inbox_views import SessionTraceView
-from bubbot.ports.command import Command, CommandContext, CommandResult
+from bubbot.ports.command import CommandContext
 from bubbot.ports.session_names import read_session
 from bubbot.ports.store import UnreferencedBlobs, require_garbage_collection
-from bubbot.ports.text import format_bytes
-from bubbot.ports.tool import ToolArgs
-from bubbot.records import dataclass, json_data
 from bubbot.runtime.recovery import merge_orphan
 from bubbot.settings.loader import Settings
 from bubbot.tape.entry import EMPTY_OBJECT, Kind, event, timestamp
@@ -33,18 +31,7 @@ ABANDONED_FORK_AGE = timedelta(days=30)
 _LONG_AGO = "1970-01-01T00:00:00+00:00"
 
 
-class CollectTapes(ToolArgs):
-    """The arguments of a collection.
-
-    Attributes:
-        older: the minimum age of archives in days; None for that of the settings.
-    """
-
-    older: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ExpiredTape:
+class ExpiredTape(Struct, frozen=True):
     """An archive to erase.
 
     Attributes:
@@ -60,8 +47,7 @@ class ExpiredTape:
     entries: int
 
 
-@dataclass(frozen=True, slots=True)
-class GcPlan:
+class GcPlan(Struct, frozen=True):
     """The data that a collection would remove.
 
     Attributes:
@@ -75,6 +61,34 @@ class GcPlan:
     archives: tuple[ExpiredTape, ...]
     forks: tuple[ForkRecord, ...]
     blobs: UnreferencedBlobs
+
+    def describe_run(
+        self,
+        *,
+        blobs: int | None = None,
+        size: int | None = None,
+        freed: int | None = None,
+        gives_back: bool | None = None,
+    ) -> Collection:
+        """Return the collection as it is reported; one of which nothing is given was only planned.
+
+        Args:
+            blobs: how many were removed.
+            size: bytes of the database afterwards.
+            freed: bytes by which it is smaller.
+            gives_back: the database gives its free room back.
+        """
+        return Collection(
+            blobs is None,
+            self.days,
+            tuple(CollectedArchive(each.name, each.session, each.entries) for each in self.archives),
+            len(self.forks),
+            sum(map(len, self.blobs.tapes.values())) if blobs is None else blobs,
+            size,
+            freed,
+            fork_days=ABANDONED_FORK_AGE.days,
+            gives_back=gives_back,
+        )
 
 
 async def plan_gc(store: TapeStore, settings: Settings, older: int | None, at: datetime) -> GcPlan:
@@ -112,11 +126,10 @@ def _last_activity(record: ForkRecord) -> datetime:
     return newest
 
 
-async def collect(context: CommandContext, arguments: CollectTapes) -> CommandResult:
-    """Remove the data of the plan, and return the free space to the disk."""
-    at, garbage = context.now(), require_garbage_collection(context.store)
+async def collect(context: CommandContext, gc_plan: GcPlan, at: datetime) -> Collection:
+    """Remove the data of a plan that was made now, and return the free space to the disk."""
+    garbage = require_garbage_collection(context.store)
     before = await garbage.measure_size()
-    gc_plan = await plan_gc(context.store, context.settings, arguments.older, at)
     references = OWN_REFERENCES
     if gc_plan.forks:
         # Imported here: features of packages may need all of the kernel, and every command of tapes loads this file.
@@ -137,48 +150,8 @@ async def collect(context: CommandContext, arguments: CollectTapes) -> CommandRe
         context.on_progress(next(done), total)
     await garbage.release_pages(allow_rewrite=not context.is_running)
     after = await garbage.measure_size()
-    report = describe_gc(gc_plan, blobs, "erased", "merged", "removed")
     freed = max(0, before.file + before.wal - after.file - after.wal)
-    lines = [
-        *report,
-        f"The database takes {format_bytes(after.file + after.wal)}, {format_bytes(freed)} less than before.",
-    ]
-    if not after.gives_back:
-        lines.append(
-            "It is from an earlier version: with the bot stopped, bubbot tape gc gives its free room back, too."
-        )
-    result = gc_result(gc_plan, blobs, size=after.file + after.wal, freed=freed)
-    return CommandResult("\n".join(lines) + "\n", data=json_data(result))
-
-
-def gc_result(
-    gc_plan: GcPlan, blobs: int, *, dry_run: bool = False, size: int | None = None, freed: int | None = None
-) -> GcResult:
-    """Return a collection, done or planned, for programs."""
-    archives = tuple(CollectedArchive(archive.name, archive.session, archive.entries) for archive in gc_plan.archives)
-    return GcResult(dry_run, gc_plan.days, archives, len(gc_plan.forks), blobs, size, freed)
-
-
-def describe_gc(gc_plan: GcPlan, blobs: int, erased: str, merged: str, removed: str) -> list[str]:
-    """Describe a collection, done or planned.
-
-    Args:
-        gc_plan: the data that it removes.
-        blobs: the number of blobs.
-        erased: the verb for archives.
-        merged: the verb for turns.
-        removed: the verb for blobs.
-    """
-    entries = sum(archive.entries for archive in gc_plan.archives)
-    if gc_plan.days is None:
-        archives = "Archives are kept for ever ([store] archive_days = 0)."
-    else:
-        archives = f"Archives of at least {gc_plan.days} days {erased}: {len(gc_plan.archives)}, with {entries} {'entry' if entries == 1 else 'entries'}."
-    return [
-        archives,
-        f"Turns cut off at least {ABANDONED_FORK_AGE.days} days ago {merged}: {len(gc_plan.forks)}.",
-        f"Blobs that nothing names {removed}: {blobs}.",
-    ]
+    return gc_plan.describe_run(blobs=blobs, size=after.file + after.wal, freed=freed, gives_back=after.gives_back)
 
 
 async def _erase(context: CommandContext, archive: ExpiredTape, at: datetime) -> None:
@@ -188,7 +161,8 @@ async def _erase(context: CommandContext, archive: ExpiredTape, at: datetime) ->
         for tape in await context.store.tapes()
         if archive.session and tape.name.startswith(("bubbot/inbox/", "bubbot/outbox/"))
     ]
-    traces.append((REPLAY_TAPE, await _find_replays(context.store, archive)))
+    for tape, names in QUOTING_EVENTS.items():
+        traces.append((tape, await _find_quotes(context.store, tape, names, archive)))
     data = {"archive": archive.name, "entries": archive.entries, "reason": "retention"}
     fact = event("tape/erased", data).with_meta(EMPTY_OBJECT, timestamp(at))
     await require_garbage_collection(context.store).erase_archive(
@@ -202,9 +176,9 @@ async def _traces(store: TapeStore, tape: str, archive: ExpiredTape) -> tuple[in
     return view.fold(await store.fetch([replace(traces, until=archive.at), ends]))
 
 
-async def _find_replays(store: TapeStore, archive: ExpiredTape) -> tuple[int, ...]:
-    """Find the replays that quote the archive: those of its session of that time, and those of it under its present name."""
-    every = TapeQuery(REPLAY_TAPE, kinds=(Kind.EVENT,), names=(REPLAYED,))
+async def _find_quotes(store: TapeStore, tape: str, names: tuple[str, ...], archive: ExpiredTape) -> tuple[int, ...]:
+    """Find the facts that quote the archive: those of its session of that time, and those of it under its present name."""
+    every = TapeQuery(tape, kinds=(Kind.EVENT,), names=names)
     facts, earlier = await store.fetch([every, replace(every, until=archive.at)])
     early = {entry.id for entry in earlier}
     return tuple(
@@ -222,8 +196,3 @@ async def _drop_blobs(context: CommandContext, tape: str, loose: UnreferencedBlo
         return 0
     async with context.lock_tape(tape, session):
         return await require_garbage_collection(context.store).drop_blobs(tape, loose, timestamp(at))
-
-
-COLLECT_TAPES = Command(
-    name="tape gc", run=collect, args=CollectTapes, writes=True, result=GcResult, progress=("Collecting", "tapes")
-)
