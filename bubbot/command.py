@@ -31,7 +31,7 @@ from bubbot.errors import (
 from bubbot.log import printable
 from bubbot.ports.arguments import Args, NoArguments, form_fields
 from bubbot.ports.channel import TERMINAL_CHANNEL, Role
-from bubbot.ports.command import Command, CommandContext, CommandGroup, CommandResult
+from bubbot.ports.command import Command, CommandContext, CommandGroup, CommandResult, TableResult
 from bubbot.ports.tool import CommandHelp, CommandPlace, Effect, EffectKind, RerunModel, Tool, ToolOutput
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
@@ -447,16 +447,13 @@ def make_command(spec: CommandSpec[Any, Any, Any], service: type, open_service: 
             text = f"\n{caller.texts.say(end)}\n" if end in caller.texts else ""
             if hasattr(result, "footer"):
                 text = f"{result.footer(caller)}\n"
-            row = type(listed[0])
+            row, cells = type(listed[0]), describe_rows(listed, caller)
+            if spec.is_write:
+                return CommandResult(text, getattr(result, "exit_code", 0), data=data, rows=cells)
             heading = f"{row.__name__}.header"
-            return CommandResult(
-                text,
-                getattr(result, "exit_code", 0),
-                data=data,
-                rows=describe_rows(listed, caller),
-                right=getattr(row, "right", ()),
-                header=tuple(caller.texts.say(heading).split("  ")) if heading in caller.texts else (),
-            )
+            header = tuple(caller.texts.say(heading).split("  ")) if heading in caller.texts else ()
+            right = getattr(row, "right", ())
+            return TableResult(text, getattr(result, "exit_code", 0), data=data, rows=cells, right=right, header=header)
         text = describe(spec, service, result, caller)
         if not getattr(result, "is_text", False):
             text = printable(text, keep="\n")

@@ -21,7 +21,7 @@ from bubbot.cli.output import drawing_width, show, show_on_stderr, show_record, 
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import ConfigError, ConfirmationNeeded, ControlError, StoreUnavailable, ToolRetry
 from bubbot.ports.arguments import AnyArgs, dump_given, fields_of
-from bubbot.ports.command import Command, CommandContext, CommandGroup, CommandResult, RunCommand
+from bubbot.ports.command import Command, CommandContext, CommandGroup, CommandResult, RunCommand, TableResult
 from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.ports.text import replace_controls
 from bubbot.ports.tool import validate_args
@@ -97,7 +97,8 @@ async def run_command(
         show_record(result.data)
         return result.code
     if result.rows:
-        show_table(result.rows, right=result.right, header=result.header)
+        right, header = (result.right, result.header) if isinstance(result, TableResult) else ((), ())
+        show_table(result.rows, right=right, header=header)
     if result.content or not (result.raw or result.file is not None):
         show(result.text, end="")
     if result.file is not None:

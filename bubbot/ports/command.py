@@ -231,8 +231,6 @@ class CommandResult:
         file: write the text to this new file instead.
         content: write these bytes to the file, and print the text.
         data: the same for programs, with the fields of `Command.result`; `json_data` makes it. None for a command without.
-        right: the columns of the table that are numbers.
-        header: the headings of its columns; empty for none.
     """
 
     text: str
@@ -242,6 +240,17 @@ class CommandResult:
     content: bytes = b""
     data: Mapping[str, Any] | None = None
     rows: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TableResult(CommandResult):
+    """The answer of a command that only reads, with more about its table than a running bot sends.
+
+    Attributes:
+        right: the columns that are numbers.
+        header: the headings of the columns; empty for none.
+    """
+
     right: tuple[int, ...] = ()
     header: tuple[str, ...] = ()
 

@@ -49,7 +49,7 @@ class VerifyArgs(Args, frozen=True):
 class ArchiveTapeArgs(Args, frozen=True):
     """A tape to archive."""
 
-    tape: Annotated[str, Argument("a session such as stdin:default, or the name of a tape")]
+    tape: Annotated[str, Argument("a session such as stdin:default, or the name of a tape or archive")]
 
 
 class IndexTapesArgs(Args, frozen=True):
