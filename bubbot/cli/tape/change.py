@@ -7,12 +7,10 @@ from dataclasses import replace
 from hashlib import sha256
 from io import BytesIO
 
-from pydantic import Base64Bytes
-
 from bubbot.errors import ConfigError, TapeCorrupt
+from bubbot.ports.arguments import Args
 from bubbot.ports.command import Command, CommandContext, CommandResult
 from bubbot.ports.session_names import IMPORT_EVENT, IMPORTS_TAPE, require_no_open_turn
-from bubbot.ports.tool import ToolArgs
 from bubbot.stores.jsonl import ImportResult, read_lines
 from bubbot.tape.entry import EMPTY_OBJECT, TapeEntry, event, timestamp
 from bubbot.tape.provenance import PROVENANCE, Source
@@ -20,17 +18,17 @@ from bubbot.tape.service import session_tape
 from bubbot.tape.store import Batch
 
 
-class ImportTape(ToolArgs):
+class ImportTape(Args, frozen=True):
     """A complete file of JSON lines to import.
 
     Attributes:
         session: the session id that it becomes.
-        data: the bytes of the file, in base64 for the constructor.
+        data: the bytes of the file.
         repair: import even if some lines cannot be read.
     """
 
     session: str
-    data: Base64Bytes
+    data: bytes
     repair: bool
 
 

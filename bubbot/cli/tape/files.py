@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -123,7 +122,7 @@ async def import_(setup: CommandSetup, args: argparse.Namespace) -> int:
         raise TapeCorrupt(f"{args.file} is an export of {program}, which is not read. {NOTHING_IMPORTED}")
     if result.problems and not (args.repair and result.has_entries):
         raise TapeCorrupt(_describe_problems(args.file, result))
-    arguments = ImportTape(session=session, data=b64encode(b"".join(lines)), repair=args.repair)
+    arguments = ImportTape(session=session, data=b"".join(lines), repair=args.repair)
     del lines
     with _save_unreadable(args.file, result.problems):
         await carry_out(
