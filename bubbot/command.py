@@ -31,8 +31,8 @@ from bubbot.errors import (
 from bubbot.log import printable
 from bubbot.ports.arguments import Args, NoArguments, form_fields
 from bubbot.ports.channel import TERMINAL_CHANNEL, Role
-from bubbot.ports.command import Command, CommandContext, CommandFailure, CommandGroup, CommandResult
-from bubbot.ports.tool import CommandHelp, CommandPlace, Effect, EffectKind, Tool
+from bubbot.ports.command import Command, CommandContext, CommandFailure, CommandGroup, CommandResult, TableResult
+from bubbot.ports.tool import CommandHelp, CommandPlace, Effect, EffectKind, RerunModel, Tool, ToolOutput
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.tape.entry import thaw
@@ -142,6 +142,7 @@ class CommandSpec(Generic[S, A, R]):
         undo: the name of the command that takes it back, with arguments of the same names as the fields of the result.
         rows: the key of `--json` if the result is a list.
         writes: the running bot carries it out, or a shell if none runs; None: if its effect is not to read.
+        only_reads: returns true for arguments with which a command that writes only reads, as a shell does beside a bot.
         progress: what long work does, and the unit that it counts, as a terminal shows it; see `Command.progress`.
     """
 
@@ -160,6 +161,7 @@ class CommandSpec(Generic[S, A, R]):
     undo: str = ""
     rows: str = ""
     writes: bool | None = None
+    only_reads: Callable[[A], bool] | None = None
     progress: tuple[str, str] | None = None
 
     @property
@@ -356,6 +358,8 @@ def format_call(spec: CommandSpec[Any, Any, Any], values: Mapping[str, Any], cal
 def make_tool(spec: CommandSpec[Any, Any, Any], service: type, find: Callable[[], Any], **options: Any) -> Tool:
     """Make the tool with which people type a command in a chat, and with which models call it.
 
+    A command that returns `RerunModel` makes the model answer.
+
     Args:
         spec: the command.
         service: the class that declares it.
@@ -363,7 +367,7 @@ def make_tool(spec: CommandSpec[Any, Any, Any], service: type, find: Callable[[]
         **options: further fields of `Tool`, for what only a call of a model needs.
     """
 
-    async def run(turn: Turn, args: Any) -> str:
+    async def run(turn: Turn, args: Any) -> ToolOutput:
         caller = Caller.of_turn(turn, has_confirmed=getattr(args, "confirm", False) or not turn.runs_command)
         name = COMMAND_PREFIX + spec.typed_name
         with explain_refusals(turn, name):
@@ -371,7 +375,7 @@ def make_tool(spec: CommandSpec[Any, Any, Any], service: type, find: Callable[[]
                 result = await BoundCommand(spec, find())(caller, args)
             except ConfirmationNeeded as question:
                 return explain(question, turn.texts.format_commands(name), turn.texts, caller.surface)
-        return describe(spec, service, result, caller)
+        return result if isinstance(result, RerunModel) else describe(spec, service, result, caller)
 
     about = replace(spec.help, place=CommandPlace.DIRECT) if spec.is_direct else spec.help
     return Tool(
@@ -424,7 +428,8 @@ def make_command(spec: CommandSpec[Any, Any, Any], service: type, open_service: 
     `--json` prints the fields of the type that the method declares; a subclass may have more for its sentences. A result may
     have `exit_code`, and `is_text` if it holds texts of people, which lose in a terminal only what that would obey; `is_raw`
     if it is for other programs, `file`, the new file that it is written to, or that gets `content`, and `is_error` if it says
-    why nothing was done.
+    why nothing was done. With `rows` it is a table, below which its method `footer` says more; a row may have `right`, the
+    columns of numbers, and the sentence `header` of its type.
 
     Args:
         spec: the command.
@@ -442,7 +447,15 @@ def make_command(spec: CommandSpec[Any, Any, Any], service: type, open_service: 
         if listed and not hasattr(spec.row, "describe"):
             end = f"{spec.row.__name__}.end" if spec.rows else ""
             text = f"\n{caller.texts.say(end)}\n" if end in caller.texts else ""
-            return CommandResult(text, data=data, rows=describe_rows(listed, caller))
+            if hasattr(result, "footer"):
+                text = f"{result.footer(caller)}\n"
+            row, cells = type(listed[0]), describe_rows(listed, caller)
+            if spec.is_write:
+                return CommandResult(text, getattr(result, "exit_code", 0), data=data, rows=cells)
+            heading = f"{row.__name__}.header"
+            header = tuple(caller.texts.say(heading).split("  ")) if heading in caller.texts else ()
+            right = getattr(row, "right", ())
+            return TableResult(text, getattr(result, "exit_code", 0), data=data, rows=cells, right=right, header=header)
         text = describe(spec, service, result, caller)
         if not getattr(result, "is_text", False):
             text = printable(text, keep="\n")
@@ -475,11 +488,12 @@ def make_command(spec: CommandSpec[Any, Any, Any], service: type, open_service: 
             "description": summary,
             "example": f"{spec.name} {spec.example}".strip(),
             "writes": spec.is_write,
+            "only_reads": spec.only_reads,
+            "progress": spec.progress,
             "is_answered_without_home": not spec.is_write,
             "question": ask if spec.ask else None,
             "result": spec.result,
             "rows": spec.rows,
-            "progress": spec.progress,
             **options,
         }
     )

@@ -245,7 +245,9 @@ def _compile_init(
 
 
 def json_data(value: Any) -> Any:
-    """Return a value as JSON has it: dataclasses and mappings as objects, sequences as lists, bytes in base64."""
+    """Return a value as JSON has it: records and mappings as objects, sequences as lists, bytes in base64."""
+    if names := getattr(value, "__struct_fields__", ()):
+        return {name: json_data(getattr(value, name)) for name in names}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: json_data(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, bytes):

@@ -21,7 +21,6 @@ from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.approvals.facts import SESSION_TRACE_EVENTS
 from bubbot.features.attachments.commands import file_tools
 from bubbot.features.attachments.intake import AttachmentIntake
-from bubbot.features.conversation.commands import find_no_traces
 from bubbot.features.conversation.feature import conversation_feature
 from bubbot.features.memory.changes import ZONE_EVENTS
 from bubbot.features.memory.feature import MemoryFeature
@@ -473,7 +472,7 @@ def _parts(
         memory=memory,
         reserved_names=RESERVED_PREFIXES,
         view_traces=lambda session: SessionTraceView(session, TRACE_EVENTS, OWN_REFERENCES),
-        find_traces=memory.feature().find_traces or find_no_traces,
+        find_traces=memory.feature().find_traces,
         wait_until_sent=wait_until_sent,
     )
     files = Feature(name="attachments", tools=file_tools(options.max_file))

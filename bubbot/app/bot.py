@@ -29,7 +29,7 @@ from bubbot.concurrency import task_group
 from bubbot.errors import ConfigError, ModelError, StoreFull
 from bubbot.feature import Kernel
 from bubbot.features.access.service import ACCESS_TAPE, AccessService
-from bubbot.features.conversation.commands import list_commands
+from bubbot.features.conversation.help import list_commands
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.features.search.settings import SearchSettings
 from bubbot.gateway.activity import ActivityTracker

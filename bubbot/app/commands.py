@@ -44,12 +44,19 @@ class OwnCommands:
     """The commands of a feature of bubbot.
 
     Attributes:
-        module: the module with its `CommandGroup`, such as `TAPE_COMMANDS`; only that of the requested command is imported.
+        module: the module with its `CommandGroup`; only that of the requested command is imported.
         pick: takes the feature's settings from all of them.
+        group: the name of the group there; empty for `USAGE_COMMANDS` of the word `usage`.
     """
 
     module: str
     pick: Callable[[Settings], Any]
+    group: str = ""
+
+    def load(self, word: str) -> CommandGroup:
+        """Import the group of a word."""
+        group: CommandGroup = getattr(import_module(self.module), self.group or f"{word.upper()}_COMMANDS")
+        return group
 
 
 def configured_people(settings: Settings) -> dict[str, ListedPeople]:
@@ -113,7 +120,11 @@ def _memory_options(settings: Settings) -> MemoryCommandOptions:
 
 OWN_COMMANDS: Mapping[str, OwnCommands] = MappingProxyType(
     {
-        "tape": OwnCommands("bubbot.features.search.commands", lambda settings: settings.section(SearchSettings)),
+        "tape search": OwnCommands(
+            "bubbot.features.search.commands", lambda settings: settings.section(SearchSettings)
+        ),
+        "tape anchors": OwnCommands("bubbot.features.conversation.tape", lambda _: None),
+        "tape graph": OwnCommands("bubbot.features.conversation.tape", lambda _: None),
         "memory": OwnCommands("bubbot.features.memory.shell", _memory_options),
         "schedule": OwnCommands("bubbot.features.schedule.shell", lambda settings: settings.section(ScheduleSettings)),
         "approvals": OwnCommands(
@@ -127,15 +138,26 @@ OWN_COMMANDS: Mapping[str, OwnCommands] = MappingProxyType(
         "usage": OwnCommands("bubbot.features.usage.commands", _usage_reporter),
     }
 )
-"""The commands of our features by their word; `bubbot.cli.main` lists the same words with a line of help."""
+"""The commands of our features by their word; `bubbot.cli.main` lists the same words with a line of help. Behind a word that
+several features share, each command has its line."""
+
+
+def _find_own(name: str) -> OwnCommands | None:
+    return OWN_COMMANDS.get(name) or OWN_COMMANDS.get(name.partition(" ")[0])
+
+
+def load_shared(word: str) -> Sequence[Command]:
+    """Import the commands behind a word that several features share, in the order of the table."""
+    names = [name for name in OWN_COMMANDS if name.startswith(f"{word} ")]
+    found = (OWN_COMMANDS[name].load(word).find(name) for name in names)
+    return [command for command in found if command is not None]
 
 
 def find_command(name: str) -> Command | None:
     """Find a command of a feature by its whole name; None if there is none. Raise `ConfigError` for a broken package."""
     word = name.partition(" ")[0]
-    if word in OWN_COMMANDS:
-        group: CommandGroup = getattr(import_module(OWN_COMMANDS[word].module), f"{word.upper()}_COMMANDS")
-        return group.find(name)
+    if (own := _find_own(name)) is not None:
+        return own.load(word).find(name)
     # Imported here, as below: features of packages may need all of the kernel, and few homes have any.
     from bubbot.app.installed import COMMAND_GROUP, load_command_group
 
@@ -145,7 +167,8 @@ def find_command(name: str) -> Command | None:
 def bind_context(context: CommandContext, name: str, settings: Settings) -> CommandContext:
     """Return the context with what the command of this name gets of the settings."""
     word = name.partition(" ")[0]
-    section = OWN_COMMANDS[word].pick(settings) if word in OWN_COMMANDS else _package_section(word, settings)
+    own = _find_own(name)
+    section = own.pick(settings) if own is not None else _package_section(word, settings)
     return replace(context, settings=section, zone=ZoneInfo(settings.bot.timezone), texts=Texts(settings.bot.language))
 
 

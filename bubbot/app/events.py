@@ -14,7 +14,7 @@ from bubbot.features.explain.facts import EXPLAIN_FACTS
 from bubbot.features.files.facts import FILE_FACTS
 from bubbot.features.memory.facts import MEMORY_FACTS
 from bubbot.features.otel.facts import OTEL_FACTS
-from bubbot.features.replay.facts import REPLAY_FACTS
+from bubbot.features.replay.facts import REPLAY_FACTS, REPLAY_TAPE, REPLAYED
 from bubbot.features.schedule.events import SCHEDULE_EVENTS
 from bubbot.features.strategies.facts import STRATEGY_FACTS
 from bubbot.features.topics.facts import TopicBound
@@ -42,3 +42,5 @@ FEATURE_EVENTS: Mapping[str, type] = MappingProxyType(
 
 OWN_REFERENCES = KERNEL_REFERENCES.with_events(FEATURE_EVENTS)
 """What bubbot's own entries name, those of its features included."""
+QUOTING_EVENTS: Mapping[str, tuple[str, ...]] = MappingProxyType({REPLAY_TAPE: (REPLAYED,)})
+"""Facts that quote a tape, with its name in `tape` and its session in `session`, by the tape on which they stand."""

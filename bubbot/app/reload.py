@@ -26,7 +26,7 @@ from bubbot.concurrency import run_uninterrupted
 from bubbot.errors import ChannelError, ChannelRefused, ConfigError, StoreError
 from bubbot.feature import Apply
 from bubbot.features.attachments.settings import AttachmentSettings
-from bubbot.features.conversation.commands import list_commands
+from bubbot.features.conversation.help import list_commands
 from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.gateway.manager import ShutdownTimeouts
 from bubbot.gateway.owner import OwnerChat

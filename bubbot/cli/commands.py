@@ -19,7 +19,16 @@ from bubbot.cli.output import drawing_width, show, show_on_stderr, show_record, 
 from bubbot.cli.setup import CommandSetup
 from bubbot.errors import ConfigError, ConfirmationNeeded, ControlError, StoreUnavailable, ToolRetry
 from bubbot.ports.arguments import AnyArgs, dump_args, dump_given, fields_of
-from bubbot.ports.command import Command, CommandContext, CommandFailure, CommandResult, RunCommand, TypeCommand
+from bubbot.ports.command import (
+    Command,
+    CommandContext,
+    CommandFailure,
+    CommandGroup,
+    CommandResult,
+    RunCommand,
+    TableResult,
+    TypeCommand,
+)
 from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.ports.text import replace_controls
 from bubbot.ports.tool import validate_args
@@ -35,14 +44,15 @@ from bubbot.texts import Texts
 
 WRITE_COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
-        "tape archive": ("bubbot.cli.tape.change", "ARCHIVE_TAPE"),
         "tape import": ("bubbot.cli.tape.change", "IMPORT_TAPE"),
-        "tape gc": ("bubbot.cli.tape.gc_change", "COLLECT_TAPES"),
-        "tape index": ("bubbot.cli.tape.index", "REBUILD_INDEX"),
         "restore release": ("bubbot.cli.restore_change", "RELEASE_HOME"),
     }
 )
 """The commands that belong to no feature and write, by module and name; they get all settings."""
+STORE_COMMANDS = ("bubbot.cli.tape.commands", "STORE_COMMANDS")
+"""The module and the name of the commands of the store, in the group `tape`; they get all settings, too."""
+STORE_ACTIONS = frozenset({"tape list", "tape size", "tape verify", "tape archive", "tape index", "tape gc"})
+"""Their names."""
 
 
 class Shell:
@@ -79,7 +89,8 @@ async def run_command(
         show_on_stderr(f"bubbot: {result.text}", end="")
         return result.code
     if result.rows:
-        show_table(result.rows)
+        right, header = (result.right, result.header) if isinstance(result, TableResult) else ((), ())
+        show_table(result.rows, right=right, header=header)
     if result.content or not (result.raw or result.file is not None):
         show(result.text, end="")
     if result.file is not None:
@@ -111,9 +122,9 @@ async def carry_out(
     if command.prepare is not None:
         arguments = command.prepare(arguments, Shell())
     with _show_progress(setup, command, arguments) as on_progress:
-        if command.writes:
+        if command.writes and not (command.only_reads and command.only_reads(arguments)):
             return await _write(setup, command, arguments, run_here or command.run, on_progress)
-        return await read(setup, command, arguments, type_command)
+        return await read(setup, command, arguments, on_progress, type_command)
 
 
 def _show_progress(setup: CommandSetup, command: Command, arguments: AnyArgs) -> AbstractContextManager[OnProgress]:
@@ -127,7 +138,11 @@ def _show_progress(setup: CommandSetup, command: Command, arguments: AnyArgs) ->
 
 
 async def read(
-    setup: CommandSetup, command: Command, arguments: AnyArgs, type_command: TypeCommand | None = None
+    setup: CommandSetup,
+    command: Command,
+    arguments: AnyArgs,
+    on_progress: OnProgress = ignore_progress,
+    type_command: TypeCommand | None = None,
 ) -> CommandResult:
     """Run a command that only reads, in this process."""
     try:
@@ -136,7 +151,15 @@ async def read(
         )
         async with opened as (store, workspace):
             width = 0 if setup.is_plain else drawing_width()
-            context = CommandContext(store, workspace, now, new_id, terminal_width=width, type_command=type_command)
+            context = CommandContext(
+                store,
+                workspace,
+                now,
+                new_id,
+                terminal_width=width,
+                type_command=type_command,
+                on_progress=on_progress,
+            )
             return await command.run(_bind(context, command, setup.settings), arguments)
     except StoreUnavailable:
         is_answered = command.is_answered_without_home or command.on_missing_home is not None
@@ -215,12 +238,16 @@ def _find_write_command(name: str) -> Command | None:
         module, constant = WRITE_COMMANDS[name]
         own: Command = getattr(import_module(module), constant)
         return own
-    command = find_command(name)
+    if name in STORE_ACTIONS:
+        group: CommandGroup = getattr(import_module(STORE_COMMANDS[0]), STORE_COMMANDS[1])
+        command = group.find(name)
+    else:
+        command = find_command(name)
     return command if command is not None and command.writes else None
 
 
 def _bind(context: CommandContext, command: Command, settings: Settings) -> CommandContext:
-    if command.name in WRITE_COMMANDS:
+    if command.name in WRITE_COMMANDS or command.name in STORE_ACTIONS:
         zone, texts = ZoneInfo(settings.bot.timezone), Texts(settings.bot.language)
         return replace(context, settings=settings, zone=zone, texts=texts)
     return bind_context(context, command.name, settings)

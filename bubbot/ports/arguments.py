@@ -44,6 +44,8 @@ class NoArguments(Args, frozen=True):
 
 AnyArgs: TypeAlias = BaseModel | Args
 """Arguments of a tool or command."""
+ONE_A_LINE = "one a line"
+"""A mark of a list whose items stand on a line each if they come as one text; by default commas separate them."""
 
 
 class ArgumentField(Struct, frozen=True):
@@ -182,7 +184,8 @@ def _read_text(value: Any, field: ArgumentField) -> Any:
         return _YES_NO.get(value.strip().lower(), value.strip())
     if kind in (int, float):
         return value.strip()
-    return [item.strip() for item in value.split(",") if item.strip()] if field.is_list else value
+    separator = "\n" if ONE_A_LINE in field.marks else ","
+    return [item.strip() for item in value.split(separator) if item.strip()] if field.is_list else value
 
 
 def _check_text(name: str, value: str) -> ArgumentProblem | None:

@@ -275,6 +275,18 @@ class CommandFailure(CommandResult, frozen=True):
     """An answer whose text says why nothing was done, and goes to standard error. Only commands that read have one."""
 
 
+class TableResult(CommandResult, frozen=True):
+    """The answer of a command that only reads, with more about its table than a running bot sends.
+
+    Attributes:
+        right: the columns that are numbers.
+        header: the headings of the columns; empty for none.
+    """
+
+    right: tuple[int, ...] = ()
+    header: tuple[str, ...] = ()
+
+
 class ShellInput(Protocol):
     """Files and standard input of the person who types a command; the running bot has others."""
 
@@ -305,6 +317,7 @@ class Command:
         example: what to type after `bubbot`, for the end of its help.
         writes: the running bot carries it out, or this process if none runs. A command that only reads always runs in
             this process, also while a bot runs.
+        only_reads: returns true for arguments with which a command that writes only reads.
         prepare: makes of the arguments what is sent, in the process of the shell: it reads files that they name.
         sent: the model of what `prepare` makes; None for `args`.
         needs_home: false for a command that works without tapes; it finds an empty store in its context.
@@ -332,6 +345,7 @@ class Command:
     description: str = ""
     example: str = ""
     writes: bool = False
+    only_reads: Callable[[Any], bool] | None = None
     prepare: Callable[[Any, ShellInput], AnyArgs] | None = None
     sent: type[AnyArgs] | None = None
     needs_home: bool = True

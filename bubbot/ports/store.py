@@ -10,6 +10,8 @@ from dataclasses import field
 from pathlib import Path
 from typing import Protocol, TypeAlias, runtime_checkable
 
+from msgspec import Struct
+
 from bubbot.errors import ConfigError
 from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.records import dataclass
@@ -69,8 +71,7 @@ class DeploymentAudit:
         return tuple(finding for finding in self.findings if finding.problem != "erased")
 
 
-@dataclass(frozen=True, slots=True)
-class TapeSize:
+class TapeSize(Struct, frozen=True):
     """The disk usage of a tape.
 
     Attributes:
@@ -266,8 +267,7 @@ class FillsIndex(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class IndexState:
+class IndexState(Struct, frozen=True):
     """The progress of an index.
 
     Attributes:

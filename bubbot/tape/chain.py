@@ -8,6 +8,8 @@ from hashlib import sha256
 from json.encoder import encode_basestring
 from typing import Literal
 
+from msgspec import Struct
+
 from bubbot.records import dataclass
 
 GENESIS = bytes(32)
@@ -82,8 +84,7 @@ class StoredLink:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class AuditFinding:
+class AuditFinding(Struct, frozen=True):
     """A finding of an audit at one entry.
 
     Attributes:

@@ -102,7 +102,7 @@ def _object(result: Any, definitions: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_required(field: Any) -> bool:
-    return field.default is MISSING and field.default_factory is MISSING
+    return all(value in (MISSING, msgspec.NODEFAULT) for value in (field.default, field.default_factory))
 
 
 def _value(hint: Any, definitions: dict[str, Any]) -> dict[str, Any]:

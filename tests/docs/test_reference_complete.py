@@ -68,7 +68,7 @@ PASSED_ON = {
     "bubbot/tape/handle.py:append_event",
     "bubbot/tape/handle.py:handoff",
     "bubbot/tape/service.py:fork_tape",  # the kind of the error that ended the block
-    "bubbot/features/conversation/tape.py:tape_handoff",  # a name that people and models choose
+    "bubbot/features/conversation/tape.py:handoff",  # a name that people and models choose
     "bubbot/features/topics/commands.py:_leave",  # `topic-left/` and the name of a topic, which people choose
     "bubbot/features/topics/commands.py:take_up",  # `topic/` and that name
     "bubbot/ports/turn.py:write_handoffs",

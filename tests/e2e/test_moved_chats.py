@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from importlib import import_module
 from pathlib import Path
 
 from bubbot.app.commands import OWN_COMMANDS
@@ -66,8 +65,9 @@ def test_every_command_knows_a_chat_that_moved_by_both_ids(tmp_path: Path) -> No
 
 def test_no_command_that_takes_a_chat_is_left_out() -> None:
     taking = set()
-    for word, own in OWN_COMMANDS.items():
-        for command in getattr(import_module(own.module), f"{word.upper()}_COMMANDS").commands:
+    for name, own in OWN_COMMANDS.items():
+        word = name.partition(" ")[0]
+        for command in own.load(word).commands:
             if word not in THROUGH_THE_TAPE and CHAT_FIELDS & set(command.fields):
                 taking.add(command.name)
     assert taking == {*NAMED, "usage"}

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import sqlite3
-from base64 import b64encode
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -296,7 +295,7 @@ def test_a_repair_of_nothing_is_refused_in_a_running_bot_too() -> None:
         asyncio.run(
             import_tape(
                 cast("Any", SimpleNamespace(now=lambda: datetime(2026, 1, 2, tzinfo=UTC))),
-                ImportTape.model_validate({"session": "stdin:x", "data": b64encode(b"[]"), "repair": True}),
+                ImportTape(session="stdin:x", data=b"[]", repair=True),
             )
         )
 

@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 
 from bubbot.command import BoundCommand, Caller, Surface, command, find_spec, list_commands, make_group, make_tools
 from bubbot.errors import AccessError, CommandRefused, ConfigError, ConfirmationNeeded, ToolRetry, ValueInvalid
-from bubbot.ports.arguments import Args
+from bubbot.ports.arguments import ONE_A_LINE, Args
 from bubbot.ports.channel import Role, Sender
 from bubbot.ports.command import CommandContext, CommandFailure, CommandGroup, CommandResult
 from bubbot.ports.tool import ADMINISTERS, READS_OWN, ArgumentsInvalid, CommandHelp, HelpTopic, Tool, validate_args
@@ -230,6 +230,17 @@ class TestCalls:
         lamps.gate.set()
         assert isinstance((await asyncio.gather(task, return_exceptions=True))[0], asyncio.CancelledError)
         assert lamps.lights == {"hall": "red"}
+
+    async def test_a_list_may_be_typed_with_an_item_on_each_line(self) -> None:
+        class ListArgs(Args, frozen=True):
+            """Two lists."""
+
+            steps: Annotated[tuple[str, ...], ONE_A_LINE] = ()
+            ids: tuple[int, ...] = ()
+
+        assert validate_args("lamp", ListArgs, {"steps": "go, then\n rest\n", "ids": "1, 2"}) == ListArgs(
+            ("go, then", "rest"), (1, 2)
+        )
 
     def test_the_declaration_is_read_off_the_class(self, lamps: Lamps) -> None:
         assert [spec.name for spec in list_commands(Lamps)] == ["lamp light", "lamp dark", "lamp list", "lamp count"]

@@ -1,4 +1,4 @@
-"""The changes of `bubbot tape`, made in this process or in the running bot."""
+"""The change of `bubbot tape import`, made in this process or in the running bot."""
 
 from __future__ import annotations
 
@@ -7,14 +7,10 @@ from dataclasses import replace
 from hashlib import sha256
 from io import BytesIO
 
-from pydantic import Base64Bytes
-
-from bubbot.cli.tape.results import ArchiveResult
 from bubbot.errors import ConfigError, TapeCorrupt
+from bubbot.ports.arguments import Args
 from bubbot.ports.command import Command, CommandContext, CommandResult
-from bubbot.ports.session_names import IMPORT_EVENT, IMPORTS_TAPE, find_tape, read_session, require_no_open_turn
-from bubbot.ports.tool import ToolArgs
-from bubbot.records import json_data
+from bubbot.ports.session_names import IMPORT_EVENT, IMPORTS_TAPE, require_no_open_turn
 from bubbot.stores.jsonl import ImportResult, read_lines
 from bubbot.tape.entry import EMPTY_OBJECT, TapeEntry, event, timestamp
 from bubbot.tape.provenance import PROVENANCE, Source
@@ -22,35 +18,18 @@ from bubbot.tape.service import session_tape
 from bubbot.tape.store import Batch
 
 
-class ArchiveTape(ToolArgs):
-    """The tape to archive, as named on the command line."""
-
-    tape: str
-
-
-class ImportTape(ToolArgs):
+class ImportTape(Args, frozen=True):
     """A complete file of JSON lines to import.
 
     Attributes:
         session: the session id that it becomes.
-        data: the bytes of the file, in base64 for the constructor.
+        data: the bytes of the file.
         repair: import even if some lines cannot be read.
     """
 
     session: str
-    data: Base64Bytes
+    data: bytes
     repair: bool
-
-
-async def archive(context: CommandContext, arguments: ArchiveTape) -> CommandResult:
-    """Archive a tape and start an empty one under its name."""
-    name = await find_tape(context.store, context.workspace, arguments.tape)
-    if any(tape.archived_from for tape in await context.store.tapes() if tape.name == name):
-        raise ConfigError(f"{name} is an archive already")
-    session = await read_session(context.store, name)
-    async with context.lock_tape(name, session):
-        archived = await context.open_tape(name, session).reset(archive=True)
-    return CommandResult(f"{archived}\n", data=json_data(ArchiveResult(name, str(archived))))
 
 
 async def import_tape(context: CommandContext, arguments: ImportTape) -> CommandResult:
@@ -96,7 +75,6 @@ def _fact(tape: str, session: str, result: ImportResult, digest: str, date: str)
     return event(IMPORT_EVENT, data).with_meta(EMPTY_OBJECT, date)
 
 
-ARCHIVE_TAPE = Command(name="tape archive", run=archive, args=ArchiveTape, writes=True, result=ArchiveResult)
 IMPORT_TAPE = Command(
     name="tape import", run=import_tape, args=ImportTape, writes=True, progress=("Writing the tape", "")
 )

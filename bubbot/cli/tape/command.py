@@ -1,4 +1,4 @@
-"""`bubbot tape`: shows and archives tapes; the other subcommands are in the modules next to this one."""
+"""`bubbot tape`: the commands of the store and of features, and those that only a shell has: show, export, import, repair."""
 
 from __future__ import annotations
 
@@ -6,67 +6,31 @@ import argparse
 import asyncio
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import Any
 
-from bubbot.app.tapes import open_tapes, tape_service
+from bubbot.app.commands import load_shared
+from bubbot.app.tapes import open_tapes
 from bubbot.cli.arguments import add_json_option, decode_text, parse_count, usage_error
 from bubbot.cli.commands import run_command
 from bubbot.cli.options import add_command, read_arguments
-from bubbot.cli.output import show, show_json, show_line, show_record, show_table
-from bubbot.cli.progress import show_progress
+from bubbot.cli.output import show_json, show_line
 from bubbot.cli.setup import CommandSetup, load_setup
-from bubbot.cli.tape import files, gc, index, repair
-from bubbot.cli.tape.results import (
-    AnchorList,
-    ArchiveResult,
-    EntryLine,
-    GcResult,
-    IndexResult,
-    RepairResult,
-    SizeResult,
-    TapeImportResult,
-    TapeList,
-    TapeRow,
-    VerifyResult,
-)
-from bubbot.features.conversation import shell as conversation
-from bubbot.features.conversation.anchors import AnchorsView
-from bubbot.features.conversation.graph import AnchorGraph
-from bubbot.features.search import commands as search
-from bubbot.features.search.view import SearchResult
-from bubbot.gateway.names import NameBook
-from bubbot.log import printable
+from bubbot.cli.tape import files, repair
+from bubbot.cli.tape.commands import STORE_COMMANDS
+from bubbot.cli.tape.results import EntryLine, RepairResult, TapeImportResult
 from bubbot.ports.command import Command, require_head
-from bubbot.ports.session_names import find_tape, read_session
-from bubbot.ports.store import DeploymentAudit, KeepsChain, require_chain
+from bubbot.ports.session_names import find_tape
 from bubbot.stores.jsonl import line_fields
 from bubbot.tape.entry import THOUGHTS, Kind, TapeEntry, thaw
 from bubbot.tape.query import IdRanges, TapeQuery, date_bounds
 from bubbot.tape.store import TapeStore
-from bubbot.texts import Texts
 
-EXIT_OK, EXIT_DAMAGED = 0, 5
+EXIT_OK = 0
 PAGE_ENTRIES = 1000
 """Entries of a tape that are read at a time."""
-HeadForm: TypeAlias = Literal["current", "older", "none"]
-RESULTS: Mapping[str, type] = {
-    "tape list": TapeList,
-    "tape show": EntryLine,
-    "tape anchors": AnchorList,
-    "tape verify": VerifyResult,
-    "tape size": SizeResult,
-    "tape gc": GcResult,
-    "tape index": IndexResult,
-    "tape repair": RepairResult,
-    "tape archive": ArchiveResult,
-    "tape import": TapeImportResult,
-    "tape search": SearchResult,
-    "tape graph": AnchorGraph,
-}
-"""What `--json` prints; of `tape show` a line each."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -76,8 +40,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "read-only and work while the bot runs."
     )
     commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listing = commands.add_parser("list", help="every tape: session, entries, archives")
-    add_json_option(listing)
+    for action in ACTIONS:
+        if action in _DECLARED:
+            add_command(commands, _DECLARED[action])
+        else:
+            _LOCAL[action][0](commands)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run one action; return its exit code."""
+    setup = load_setup(args)
+    if (command := _DECLARED.get(args.action)) is not None:
+        return asyncio.run(run_command(setup, command, read_arguments(command, args)))
+    return asyncio.run(_LOCAL[args.action][1](setup, args))
+
+
+def _configure_show(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     show = commands.add_parser("show", help="the entries of a tape")
     show.add_argument(
         "tape",
@@ -98,57 +76,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--turn", default="", metavar="TRACE", help="only the turn whose id begins with this; failure messages show it"
     )
     add_json_option(show, "print one JSON object a line instead")
-    anchors = commands.add_parser("anchors", help="the anchors of a tape, newest first")
-    anchors.add_argument("tape", type=partial(decode_text, name="tape"))
-    anchors.add_argument("--zones", action="store_true", help="the markers of memory zones too")
-    add_json_option(anchors)
-    verify = commands.add_parser("verify", help="check everything; tells altered, missing, renamed and erased apart")
-    verify.add_argument("tape", type=partial(decode_text, name="tape"), nargs="?", help="one tape only")
-    verify.add_argument("--head", metavar="HASH", help="a deployment head kept from earlier (POSITION:HASH)")
-    add_json_option(verify)
-    archive = commands.add_parser("archive", help="archive a tape under another name and start an empty one")
-    archive.add_argument("tape", type=partial(decode_text, name="tape"))
-    add_json_option(archive)
-    for command in _DECLARED.values():
-        add_command(commands, command)
-    index.configure(commands)
-    files.configure(commands)
-    gc.configure(commands)
-    repair.configure(commands)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run one action; return its exit code."""
-    return asyncio.run(_ACTIONS[args.action](load_setup(args), args))
-
-
-async def _list(setup: CommandSetup, _args: argparse.Namespace) -> int:
-    async with open_tapes(setup.home, setup.settings.store) as (store, _):
-        rows = [
-            TapeRow(
-                tape.name,
-                await read_session(store, tape.name),
-                tape.head,
-                tape.erased,
-                tape.archived_from,
-                tape.hash,
-            )
-            for tape in await store.tapes()
-        ]
-        names = await NameBook.find(store, Texts(), [row.session for row in rows])
-        rows = [replace(row, title=names.chats.get(row.session, "")) for row in rows]
-    if setup.as_json:
-        show_record(TapeList(tuple(sorted(rows, key=lambda row: row.name))))
-        return EXIT_OK
-    show_table(sorted(map(_format_tape, rows)), right=(1,))
-    return EXIT_OK
-
-
-def _format_tape(row: TapeRow) -> tuple[str, ...]:
-    notes = [f"archive of {row.archived_from}"] if row.archived_from else []
-    notes += [f"{row.erased} erased"] if row.erased else []
-    notes += [printable(row.title)] if row.title else []
-    return row.session or row.name, f"{row.entries} entries", row.name, "; ".join(notes)
 
 
 async def _show(setup: CommandSetup, args: argparse.Namespace) -> int:
@@ -218,112 +145,40 @@ def _format_entry(entry: TapeEntry) -> str:
     return f"#{entry.id} {entry.date[:19]} {entry.kind} {printed if len(printed) <= 400 else printed[:399] + '…'}"
 
 
-async def _anchors(setup: CommandSetup, args: argparse.Namespace) -> int:
-    async with open_tapes(setup.home, setup.settings.store) as (store, workspace):
-        tape = tape_service(store, await find_tape(store, workspace, args.tape))
-        anchors = await tape.read(AnchorsView(zones=args.zones))
-    if setup.as_json:
-        show_record(AnchorList(tape.name, anchors))
-        return EXIT_OK
-    for anchor in anchors:
-        show_line(f"#{anchor.id} {anchor.date[:19]} {anchor.name} {anchor.state}")
-    return EXIT_OK
-
-
-async def _verify(setup: CommandSetup, args: argparse.Namespace) -> int:
-    async with open_tapes(setup.home, setup.settings.store) as (store, workspace):
-        only = await find_tape(store, workspace, args.tape) if args.tape else None
-        chain = require_chain(store)
-        with show_progress("Checking the tapes", "entries", plain=setup.is_plain) as on_progress:
-            report = await chain.audit(only, on_progress=on_progress)
-        matching = await _find_head_form(chain, args.head) if args.head and not report.indexes else None
-    intact = not (report.damage or report.triggers or report.indexes or matching == "none")
-    if setup.as_json:
-        head_matches = None if matching is None else matching != "none"
-        show_record(
-            VerifyResult(
-                intact,
-                report.tapes,
-                report.entries,
-                report.findings,
-                report.triggers,
-                report.indexes,
-                report.head,
-                head_matches,
-            )
-        )
-    else:
-        _show_audit(report)
-        if matching is not None:
-            _show_head_match(args.head, matching)
-        if report.indexes:
-            show("Nothing else was checked: verify again after the repair.")
-            return EXIT_DAMAGED
-        kinds = ("altered", "missing", "renamed", "erased")
-        counts = {kind: sum(finding.problem == kind for finding in report.findings) for kind in kinds}
-        summary = ", ".join(f"{count} {kind}" for kind, count in counts.items())
-        show(f"{report.entries} entries on {report.tapes} tapes: {summary}; head {report.head}")
-    return EXIT_OK if intact else EXIT_DAMAGED
-
-
-def _show_audit(report: DeploymentAudit) -> None:
-    for finding in report.damage:
-        show_line(f"{finding.location} {finding.problem}: {finding.detail}")
-    for name in report.triggers:
-        show_line(f"the trigger {name} is missing or changed; bubbot tape repair restores it")
-    for name in report.indexes:
-        show_line(f"the index {name} does not hold what its table holds; bubbot tape repair builds it anew")
-
-
-def _show_head_match(head: str, form: HeadForm) -> None:
-    position = head.partition(":")[0]
-    show(f"the kept head {'is NOT' if form == 'none' else 'is'} the one these tapes had at position {position}")
-    if form == "older":
-        show("It is of the older form, which did not cover the names of tapes: keep the new one that is printed here.")
-
-
-async def _find_head_form(store: KeepsChain, head: str) -> HeadForm:
-    """Return the form in which the tapes had this head at its position; `none` if they had another one."""
-    position, colon, _ = head.partition(":")
-    if not colon or not position.isdecimal():
-        raise usage_error(
-            "bubbot tape verify",
-            f"--head {head!r} is not a deployment head, which looks like 1234:0f3a…, as verify prints it",
-        )
-    if await store.deployment_head(int(position)) == head:
-        return "current"
-    return "older" if await store.deployment_head(int(position), older=True) == head else "none"
-
-
-async def _archive(setup: CommandSetup, args: argparse.Namespace) -> int:
-    # Imported here: commands that only read share this file.
-    from bubbot.cli.tape.change import ARCHIVE_TAPE, ArchiveTape
-
-    return await run_command(setup, ARCHIVE_TAPE, ArchiveTape(tape=args.tape))
-
-
-async def _run_declared(setup: CommandSetup, args: argparse.Namespace) -> int:
-    command = _DECLARED[args.action]
-    return await run_command(setup, command, read_arguments(command, args))
-
-
 _DECLARED: Mapping[str, Command] = {
-    command.action: command
-    for group in (search.TAPE_COMMANDS, conversation.TAPE_COMMANDS)
-    for command in group.commands
+    command.action: command for command in (*STORE_COMMANDS.commands, *load_shared("tape"))
 }
-"""The actions that features declare."""
-_ACTIONS = {
-    "list": _list,
-    "show": _show,
-    "anchors": _anchors,
-    "verify": _verify,
-    "archive": _archive,
-    **dict.fromkeys(_DECLARED, _run_declared),
-    "index": index.index,
-    "export": files.export,
-    "import": files.import_,
-    "gc": gc.gc,
-    "size": gc.size,
-    "repair": repair.repair,
+"""The actions that the store and features declare."""
+_LOCAL: Mapping[
+    str, tuple[Callable[[Any], None], Callable[[CommandSetup, argparse.Namespace], Coroutine[Any, Any, int]]]
+] = {
+    "show": (_configure_show, _show),
+    "export": (files.configure_export, files.export),
+    "import": (files.configure_import, files.import_),
+    "repair": (repair.configure, repair.repair),
 }
+"""Those that only a shell has: what adds the options, and what runs."""
+ACTIONS = (
+    *(
+        "list",
+        "show",
+        "anchors",
+        "verify",
+        "archive",
+        "search",
+        "graph",
+        "index",
+        "export",
+        "import",
+        "gc",
+        "size",
+        "repair",
+    ),
+)
+_LOCAL_RESULTS: Mapping[str, type] = {"show": EntryLine, "import": TapeImportResult, "repair": RepairResult}
+RESULTS: Mapping[str, type] = {
+    f"tape {action}": _DECLARED[action].result if action in _DECLARED else _LOCAL_RESULTS[action]
+    for action in ACTIONS
+    if action in _DECLARED or action in _LOCAL_RESULTS
+}
+"""What `--json` prints; of `tape show` a line each."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,8 +37,8 @@ NOTHING_IMPORTED = (
 )
 
 
-def configure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommands."""
+def configure_export(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `export`."""
     export = commands.add_parser(
         "export",
         help="write a tape or archive to a file, a JSON object a line",
@@ -56,6 +55,10 @@ def configure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         help="for another program: bub treats every anchor as the start of a window, so anchors that open none, such as those "
         "of the memory, become events; import restores them",
     )
+
+
+def configure_import(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `import`."""
     import_parser = commands.add_parser(
         "import",
         help="read a tape from a file, this bot's own or one of Bub",
@@ -119,7 +122,7 @@ async def import_(setup: CommandSetup, args: argparse.Namespace) -> int:
         raise TapeCorrupt(f"{args.file} is an export of {program}, which is not read. {NOTHING_IMPORTED}")
     if result.problems and not (args.repair and result.has_entries):
         raise TapeCorrupt(_describe_problems(args.file, result))
-    arguments = ImportTape(session=session, data=b64encode(b"".join(lines)), repair=args.repair)
+    arguments = ImportTape(session=session, data=b"".join(lines), repair=args.repair)
     del lines
     with _save_unreadable(args.file, result.problems):
         await carry_out(

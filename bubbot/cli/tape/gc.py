@@ -1,90 +1,198 @@
-"""`bubbot tape gc` and `bubbot tape size`: disk space by tape, and freeing it."""
+"""What a garbage collection of the tapes removes.
+
+It deletes nothing from a tape: a fact erases the content of old archives, as everywhere. It removes for good only bytes
+that no entry names.
+"""
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import count
 
-from bubbot.app.tapes import now, open_tapes
-from bubbot.cli.arguments import add_json_option
-from bubbot.cli.commands import run_command
-from bubbot.cli.output import show, show_line, show_record, show_table
-from bubbot.cli.setup import CommandSetup
-from bubbot.cli.tape.results import SizedTape, SizeResult
+from msgspec import Struct
+
+from bubbot.app.events import OWN_REFERENCES, QUOTING_EVENTS
+from bubbot.app.tapes import tape_service
+from bubbot.cli.tape.results import CollectedArchive, Collection
+from bubbot.gateway.inbox_views import SessionTraceView
+from bubbot.ports.command import CommandContext
 from bubbot.ports.session_names import read_session
-from bubbot.ports.store import require_sizes
+from bubbot.ports.store import UnreferencedBlobs, require_garbage_collection
+from bubbot.runtime.recovery import merge_orphan
+from bubbot.settings.loader import Settings
+from bubbot.tape.entry import EMPTY_OBJECT, Kind, event, timestamp
+from bubbot.tape.erasure import HOME_TAPE
+from bubbot.tape.query import TapeQuery, parse_moment
+from bubbot.tape.store import Batch, ForkRecord, TapeStore, TapeSummary
 
-EXIT_OK = 0
-
-
-def configure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommands."""
-    collect = commands.add_parser(
-        "gc",
-        help="erase old archives, remove unreferenced blobs, and free disk space",
-        description="Erase archives that are older than [store] archive_days, merge what turns left behind that were cut off "
-        "long ago, remove blobs that no entry names, and give free space back to the disk. Erasure is recorded as a fact and "
-        "cannot be undone; it does not reach backups.",
-        epilog="example: bubbot tape gc --older 90 --dry-run",
-    )
-    collect.add_argument(
-        "--older", type=_days, metavar="DAYS", help="minimum age of archives, instead of [store] archive_days"
-    )
-    collect.add_argument("--dry-run", action="store_true", help="only report what would be done")
-    add_json_option(collect)
-    size = commands.add_parser("size", help="show what uses the space in the database, the largest tapes first")
-    add_json_option(size)
+ABANDONED_FORK_AGE = timedelta(days=30)
+"""The age from which no turn can still be running in a fork."""
+_LONG_AGO = "1970-01-01T00:00:00+00:00"
 
 
-def _days(text: str) -> int:
-    if not text.isdecimal() or int(text) > 36500:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of days")
-    return int(text)
+class ExpiredTape(Struct, frozen=True):
+    """An archive to erase.
+
+    Attributes:
+        name: its name.
+        session: its session id; empty if it has none.
+        at: the time at which it was archived.
+        entries: the number of entries that still have content.
+    """
+
+    name: str
+    session: str
+    at: datetime
+    entries: int
 
 
-async def gc(setup: CommandSetup, args: argparse.Namespace) -> int:
-    """Free disk space, or print what would be removed."""
-    # Imported here: commands that only read share this file's parser.
-    from bubbot.cli.tape.gc_change import COLLECT_TAPES, CollectTapes, describe_gc, gc_result, plan_gc
+class GcPlan(Struct, frozen=True):
+    """The data that a collection would remove.
 
-    if not args.dry_run:
-        return await run_command(setup, COLLECT_TAPES, CollectTapes(older=args.older))
-    async with open_tapes(setup.home, setup.settings.store) as (store, _):
-        gc_plan = await plan_gc(store, setup.settings, args.older, now())
-    blobs = sum(len(items) for items in gc_plan.blobs.tapes.values())
-    if setup.as_json:
-        show_record(gc_result(gc_plan, blobs, dry_run=True))
-        return EXIT_OK
-    for line in describe_gc(gc_plan, blobs, "that would be erased", "that would be merged", "that would be removed"):
-        show(line)
+    Attributes:
+        days: the minimum age of archives; None to keep them all.
+        archives: the archives to erase.
+        forks: abandoned turns to merge.
+        blobs: blobs that no entry names.
+    """
+
+    days: int | None
+    archives: tuple[ExpiredTape, ...]
+    forks: tuple[ForkRecord, ...]
+    blobs: UnreferencedBlobs
+
+    def describe_run(
+        self,
+        *,
+        blobs: int | None = None,
+        size: int | None = None,
+        freed: int | None = None,
+        gives_back: bool | None = None,
+    ) -> Collection:
+        """Return the collection as it is reported; one of which nothing is given was only planned.
+
+        Args:
+            blobs: how many were removed.
+            size: bytes of the database afterwards.
+            freed: bytes by which it is smaller.
+            gives_back: the database gives its free room back.
+        """
+        return Collection(
+            blobs is None,
+            self.days,
+            tuple(CollectedArchive(each.name, each.session, each.entries) for each in self.archives),
+            len(self.forks),
+            sum(map(len, self.blobs.tapes.values())) if blobs is None else blobs,
+            size,
+            freed,
+            fork_days=ABANDONED_FORK_AGE.days,
+            gives_back=gives_back,
+        )
+
+
+async def plan_gc(store: TapeStore, settings: Settings, older: int | None, at: datetime) -> GcPlan:
+    """Find the data to remove; write nothing."""
+    garbage = require_garbage_collection(store)
+    days = older if older is not None else settings.store.archive_days or None
+    archives: list[ExpiredTape] = []
+    for tape in await store.tapes() if days is not None else ():
+        since = await _archived_at(store, tape)
+        if since is None or days is None or since > at - timedelta(days=days):
+            continue
+        if entries := await garbage.count_erasable(tape.name):
+            archives.append(ExpiredTape(tape.name, await read_session(store, tape.name), since, entries))
+    turns = [fork for fork in await store.forks() if not fork.parent]  # forks of these are merged with them
+    forks = tuple(fork for fork in turns if _last_activity(fork) <= at - ABANDONED_FORK_AGE)
+    return GcPlan(days, tuple(archives), forks, await garbage.find_unreferenced_blobs())
+
+
+async def _archived_at(store: TapeStore, tape: TapeSummary) -> datetime | None:
+    """Return the time a tape was archived, by its name; by its newest entry if another program named it."""
+    if tape.archived_from is None:
+        return None
+    stamp = tape.name.rpartition("@")[2]
+    if date := parse_moment(f"{stamp}+00:00"):
+        return date
+    newest = (await store.fetch([TapeQuery(tape.name, newest=True, limit=2)]))[0]
+    dates = [date for entry in newest if (date := parse_moment(entry.date or ""))]  # the newest entry may have no date
+    return dates[0] if dates else None
+
+
+def _last_activity(record: ForkRecord) -> datetime:
+    dates = [entry.date or "" for batch in record.staged for entry in batch.entries]
+    newest = parse_moment(max(dates, default=_LONG_AGO)) or parse_moment(_LONG_AGO)
+    assert newest is not None
+    return newest
+
+
+async def collect(context: CommandContext, gc_plan: GcPlan, at: datetime) -> Collection:
+    """Remove the data of a plan that was made now, and return the free space to the disk."""
+    garbage = require_garbage_collection(context.store)
+    before = await garbage.measure_size()
+    references = OWN_REFERENCES
+    if gc_plan.forks:
+        # Imported here: features of packages may need all of the kernel, and every command of tapes loads this file.
+        from bubbot.app.installed import load_features
+
+        references = load_features().references
+    done, total = count(1), len(gc_plan.forks) + len(gc_plan.archives) + len(gc_plan.blobs.tapes)
+    for record in gc_plan.forks:
+        tape = tape_service(context.store, record.tape, references=references)
+        await merge_orphan(tape, record)
+        context.on_progress(next(done), total)
     for archive in gc_plan.archives:
-        show_line(f"{archive.session or '(no session)'}  {archive.entries} entries  {archive.name}")
-    return EXIT_OK
+        await _erase(context, archive, at)
+        context.on_progress(next(done), total)
+    blobs = 0
+    for name in gc_plan.blobs.tapes:
+        blobs += await _drop_blobs(context, name, gc_plan.blobs, at)
+        context.on_progress(next(done), total)
+    await garbage.release_pages(allow_rewrite=not context.is_running)
+    after = await garbage.measure_size()
+    freed = max(0, before.file + before.wal - after.file - after.wal)
+    return gc_plan.describe_run(blobs=blobs, size=after.file + after.wal, freed=freed, gives_back=after.gives_back)
 
 
-async def size(setup: CommandSetup, args: argparse.Namespace) -> int:
-    """Print the size of every tape."""
-    async with open_tapes(setup.home, setup.settings.store) as (store, _):
-        room = await require_sizes(store).measure_size()
-        sessions = {tape.name: await read_session(store, tape.name) for tape in room.tapes}
-    tapes = sorted(room.tapes, key=lambda tape: (-tape.entries - tape.blobs, tape.name))
-    if args.json:
-        sized = tuple(
-            SizedTape(tape.name, tape.archived_from, tape.count, tape.entries, tape.blobs, sessions[tape.name])
-            for tape in tapes
-        )
-        show_record(SizeResult(room.file, room.free, room.wal, room.gives_back, sized))
-        return EXIT_OK
-    rows = [
-        (
-            f"{tape.entries + tape.blobs:,}",
-            f"{tape.blobs:,}",
-            str(tape.count),
-            f"{sessions[tape.name]}  {tape.name}".strip(),
-        )
-        for tape in tapes
+async def _erase(context: CommandContext, archive: ExpiredTape, at: datetime) -> None:
+    """Erase the archive, the traces of its session in inboxes and outboxes of that time, and its replays, in one transaction."""
+    traces = [
+        (tape.name, await _traces(context.store, tape.name, archive))
+        for tape in await context.store.tapes()
+        if archive.session and tape.name.startswith(("bubbot/inbox/", "bubbot/outbox/"))
     ]
-    show_table(rows, header=("bytes", "of blobs", "entries", "tape"), right=(0, 1, 2))
-    show(
-        f"{room.file:,}  the database file, of which {room.free:,} are free; {room.wal:,} beside it wait to be moved in"
+    for tape, names in QUOTING_EVENTS.items():
+        traces.append((tape, await _find_quotes(context.store, tape, names, archive)))
+    data = {"archive": archive.name, "entries": archive.entries, "reason": "retention"}
+    fact = event("tape/erased", data).with_meta(EMPTY_OBJECT, timestamp(at))
+    await require_garbage_collection(context.store).erase_archive(
+        archive.name, Batch(HOME_TAPE, (fact,)), tuple(traces)
     )
-    return EXIT_OK
+
+
+async def _traces(store: TapeStore, tape: str, archive: ExpiredTape) -> tuple[int, ...]:
+    view = SessionTraceView(archive.session)
+    traces, ends = view.queries(tape)
+    return view.fold(await store.fetch([replace(traces, until=archive.at), ends]))
+
+
+async def _find_quotes(store: TapeStore, tape: str, names: tuple[str, ...], archive: ExpiredTape) -> tuple[int, ...]:
+    """Find the facts that quote the archive: those of its session of that time, and those of it under its present name."""
+    every = TapeQuery(tape, kinds=(Kind.EVENT,), names=names)
+    facts, earlier = await store.fetch([every, replace(every, until=archive.at)])
+    early = {entry.id for entry in earlier}
+    return tuple(
+        entry.id
+        for entry in facts
+        if entry.data["tape"] == archive.name
+        or (entry.id in early and archive.session and entry.data["session"] == archive.session)
+    )
+
+
+async def _drop_blobs(context: CommandContext, tape: str, loose: UnreferencedBlobs, at: datetime) -> int:
+    """Drop the blobs of a tape while no turn runs: a turn stores its blobs before it names them."""
+    session = await read_session(context.store, tape)
+    if context.is_running and not session:  # its first turn may be running
+        return 0
+    async with context.lock_tape(tape, session):
+        return await require_garbage_collection(context.store).drop_blobs(tape, loose, timestamp(at))

@@ -1,18 +1,22 @@
-"""Results of `bubbot tape --json`."""
+"""What the commands about the store return: the contract of `--json`, and what a shell is told of it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from bubbot.features.conversation.anchors import AnchorSummary
-from bubbot.ports.store import IndexState, TapeSize
-from bubbot.records import dataclass
+from msgspec import Struct
+
+from bubbot.command import Caller
+from bubbot.log import printable
+from bubbot.ports.store import IndexState
+from bubbot.ports.text import format_bytes
 from bubbot.tape.chain import AuditFinding
 
+EXIT_OK, EXIT_INDEX_BEHIND, EXIT_DAMAGED = 0, 1, 5
 
-@dataclass(frozen=True, slots=True)
-class TapeRow:
+
+class TapeRow(Struct, frozen=True):
     """A tape.
 
     Attributes:
@@ -25,6 +29,7 @@ class TapeRow:
         title: what people call the chat of its session; empty if that is not known.
     """
 
+    right: ClassVar = (1,)
     name: str
     session: str
     entries: int
@@ -33,9 +38,21 @@ class TapeRow:
     hash: str
     title: str = ""
 
+    @property
+    def label(self) -> str:
+        """The name that people know."""
+        return self.session or self.name
 
-@dataclass(frozen=True, slots=True)
-class TapeList:
+    def values(self, caller: Caller) -> Mapping[str, object]:
+        """Return the formatted values of its cells."""
+        say = caller.texts.say
+        notes = [say("TapeRow.archive", name=self.archived_from)] if self.archived_from else []
+        notes += [say("TapeRow.erased", number=self.erased)] if self.erased else []
+        notes += [printable(self.title)] if self.title else []
+        return {"label": self.label, "notes": "; ".join(notes)}
+
+
+class TapeList(Struct, frozen=True):
     """Every tape.
 
     Attributes:
@@ -44,9 +61,17 @@ class TapeList:
 
     tapes: tuple[TapeRow, ...]
 
+    @property
+    def rows(self) -> tuple[TapeRow, ...]:
+        """The rows of a table: by the names that people know."""
+        return tuple(sorted(self.tapes, key=lambda row: (row.label, row.name)))
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryLine:
+    def describe(self, _caller: Caller) -> str:
+        """Say nothing if there are none."""
+        return ""
+
+
+class EntryLine(Struct, frozen=True, kw_only=True):
     """An entry, one a line, as in the tape format. `tape show` prints no other values.
 
     Attributes:
@@ -69,21 +94,7 @@ class EntryLine:
     erased: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class AnchorList:
-    """The anchors of a tape.
-
-    Attributes:
-        tape: the name of the tape.
-        anchors: newest first.
-    """
-
-    tape: str
-    anchors: tuple[AnchorSummary, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class VerifyResult:
+class VerifyResult(Struct, frozen=True):
     """The result of a verification.
 
     Attributes:
@@ -107,8 +118,47 @@ class VerifyResult:
     head_matches: bool | None
 
 
-@dataclass(frozen=True, slots=True)
-class SizedTape(TapeSize):
+class TapesVerified(VerifyResult, frozen=True, kw_only=True):
+    """A verification with what was asked for.
+
+    Attributes:
+        position: of the head that was kept from earlier.
+        is_older: that head is of a form that did not cover the names of tapes.
+    """
+
+    position: str
+    is_older: bool
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code: 5 for damage."""
+        return EXIT_OK if self.intact else EXIT_DAMAGED
+
+    def describe(self, caller: Caller) -> str:
+        """Write a line for each damage, and a summary."""
+        say = caller.texts.say
+        lines = [
+            f"{finding.location} {finding.problem}: {finding.detail}"
+            for finding in self.findings
+            if finding.problem != "erased"
+        ]
+        lines += [say("VerifyResult.trigger", name=name) for name in self.triggers]
+        lines += [say("VerifyResult.index", name=name) for name in self.indexes]
+        lines = [" ".join(line.splitlines()) for line in lines]
+        if self.head_matches is not None:
+            name = "VerifyResult.head" if self.head_matches else "VerifyResult.other_head"
+            lines.append(say(name, position=self.position))
+            lines += [say("VerifyResult.older_head")] if self.is_older else []
+        if self.indexes:
+            return "\n".join([*lines, say("VerifyResult.again")])
+        counts = dict.fromkeys(("altered", "missing", "renamed", "erased"), 0)
+        for finding in self.findings:
+            counts[finding.problem] += 1
+        summary = say("VerifyResult.summary", entries=self.entries, tapes=self.tapes, head=self.head, **counts)
+        return "\n".join([*lines, summary])
+
+
+class SizedTape(Struct, frozen=True):
     """The disk usage of a tape.
 
     Attributes:
@@ -120,11 +170,20 @@ class SizedTape(TapeSize):
         session: the session it belongs to; empty if it has none.
     """
 
+    right: ClassVar = (0, 1, 2)
+    name: str
+    archived_from: str | None
+    count: int
+    entries: int
+    blobs: int
     session: str
 
+    def values(self, _caller: Caller) -> Mapping[str, object]:
+        """Return the further values of its cells."""
+        return {"bytes": self.entries + self.blobs, "label": f"{self.session}  {self.name}".strip()}
 
-@dataclass(frozen=True, slots=True)
-class SizeResult:
+
+class SizeResult(Struct, frozen=True):
     """The disk usage of a database, in bytes.
 
     Attributes:
@@ -141,9 +200,19 @@ class SizeResult:
     gives_back: bool
     tapes: tuple[SizedTape, ...]
 
+    @property
+    def rows(self) -> tuple[SizedTape, ...]:
+        """The rows of a table."""
+        return self.tapes
 
-@dataclass(frozen=True, slots=True)
-class CollectedArchive:
+    def footer(self, caller: Caller) -> str:
+        """Say how large the file is."""
+        return caller.texts.say("SizeResult", file=self.file, free=self.free, wal=self.wal)
+
+    describe = footer
+
+
+class CollectedArchive(Struct, frozen=True):
     """An archive that is erased.
 
     Attributes:
@@ -157,8 +226,7 @@ class CollectedArchive:
     entries: int
 
 
-@dataclass(frozen=True, slots=True)
-class GcResult:
+class GcResult(Struct, frozen=True):
     """What a collection removed, or would remove.
 
     Attributes:
@@ -180,8 +248,40 @@ class GcResult:
     freed: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class IndexResult:
+class Collection(GcResult, frozen=True, kw_only=True):
+    """A collection with what is said of it.
+
+    Attributes:
+        fork_days: the age in days from which a turn was cut off long ago.
+        gives_back: the database gives its free room back; None after a dry run.
+    """
+
+    fork_days: int
+    gives_back: bool | None = None
+
+    def describe(self, caller: Caller) -> str:
+        """Write a line for each kind of data, and how large the database is."""
+        say, form = caller.texts.say, "planned" if self.dry_run else "done"
+        if self.days is None:
+            lines = [say("GcResult.forever")]
+        else:
+            entries = sum(archive.entries for archive in self.archives)
+            values = {"days": self.days, "number": len(self.archives), "count": entries}
+            lines = [say(f"GcResult.archives_{form}", **values)]
+        lines.append(say(f"GcResult.turns_{form}", days=self.fork_days, number=self.turns))
+        lines.append(say(f"GcResult.blobs_{form}", number=self.blobs))
+        if self.dry_run:
+            for each in self.archives:
+                session = each.session or say("CollectedArchive.no_session")
+                line = say("CollectedArchive", session=session, entries=each.entries, name=each.name)
+                lines.append(" ".join(line.splitlines()))
+        else:
+            lines.append(say("GcResult.size", size=format_bytes(self.size or 0), freed=format_bytes(self.freed or 0)))
+            lines += [] if self.gives_back else [say("GcResult.earlier")]
+        return "\n".join(lines)
+
+
+class IndexResult(Struct, frozen=True):
     """The search index.
 
     Attributes:
@@ -194,9 +294,32 @@ class IndexResult:
     rebuilding: bool
     state: IndexState | None
 
+    @property
+    def exit_code(self) -> int:
+        """The exit code: 1 if there is none, or it belongs to other tapes."""
+        return EXIT_OK if self.usable or self.rebuilding else EXIT_INDEX_BEHIND
 
-@dataclass(frozen=True, slots=True)
-class RepairResult:
+    def describe(self, caller: Caller) -> str:
+        """Say how far it goes."""
+        say, state = caller.texts.say, self.state
+        if state is None:
+            return say("IndexResult.rebuilding" if self.rebuilding else "IndexResult.none")
+        size = say("IndexResult.size", bytes=format_bytes(state.bytes), texts=format_bytes(state.texts))
+        if not state.fresh:
+            return say("IndexResult.foreign", size=size)
+        behind = say("IndexResult.behind", number=state.behind) if state.behind else ""
+        return say("IndexResult.fresh", entries=state.entries, behind=behind, size=size)
+
+
+class IndexOff(IndexResult, frozen=True):
+    """No search index, as the settings want it."""
+
+    def describe(self, caller: Caller) -> str:
+        """Say which setting it is."""
+        return caller.texts.say("IndexResult.off")
+
+
+class RepairResult(Struct, frozen=True):
     """A repair.
 
     Attributes:
@@ -208,8 +331,7 @@ class RepairResult:
     rebuilt: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ArchiveResult:
+class ArchiveResult(Struct, frozen=True):
     """A tape that was archived.
 
     Attributes:
@@ -220,9 +342,12 @@ class ArchiveResult:
     tape: str
     archive: str
 
+    def describe(self, _caller: Caller) -> str:
+        """Name the archive alone, for programs too."""
+        return self.archive
 
-@dataclass(frozen=True, slots=True)
-class SkippedLine:
+
+class SkippedLine(Struct, frozen=True):
     """A line that could not be read.
 
     Attributes:
@@ -234,8 +359,7 @@ class SkippedLine:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class TapeImportResult:
+class TapeImportResult(Struct, frozen=True):
     """An import.
 
     Attributes:

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from bubbot.feature import Feature, wait_for_nothing
-from bubbot.features.conversation.commands import (
-    FindTraces,
-    KeepsMemory,
-    context_tool,
-    find_no_traces,
-    help_tool,
-    reset_tool,
-    session_tools,
-    start_tool,
-)
-from bubbot.features.conversation.model import model_tool, relearn_tool, status_tools
-from bubbot.features.conversation.results import result_tools
+from bubbot.command import make_tools
+from bubbot.feature import Feature
+from bubbot.features.conversation.commands import ConversationCommands
+from bubbot.features.conversation.model import ModelCommands
+from bubbot.features.conversation.reset import FindTraces, KeepsMemory, ResetCommands
 from bubbot.features.conversation.tape import tape_tools
 from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.ports.health import HealthReport
@@ -33,14 +25,14 @@ def conversation_feature(
     models: SessionModels,
     compose: Callable[[Turn], Awaitable[ComposedRequest]],
     list_tools: Callable[[], Sequence[Tool]],
-    report: HealthReport,
+    report: HealthReport | None,
     traces: Sequence[str],
     forget: Callable[[str], None],
     memory: KeepsMemory | None,
     view_traces: Callable[[str], SessionTraceView] = SessionTraceView,
     reserved_names: Sequence[str] = (),
-    find_traces: FindTraces = find_no_traces,
-    wait_until_sent: Callable[[Turn], Awaitable[None]] = wait_for_nothing,
+    find_traces: FindTraces | None = None,
+    wait_until_sent: Callable[[Turn], Awaitable[None]] | None = None,
     bot_name: str = "bubbot",
 ) -> Feature:
     """Build the record.
@@ -59,18 +51,15 @@ def conversation_feature(
         wait_until_sent: returns when nothing for the chat of a turn is being sent any more.
         bot_name: the name of the bot, for `,start`.
     """
+    talk = ConversationCommands(list_tools, compose, bot_name)
+    model = ModelCommands(models, report)
+    reset = ResetCommands(
+        traces, forget, memory, view_traces=view_traces, find_traces=find_traces, wait_until_sent=wait_until_sent
+    )
     tools = [
-        help_tool(list_tools),
-        start_tool(bot_name),
-        *session_tools(),
-        context_tool(compose),
-        model_tool(models),
-        relearn_tool(models),
-        *status_tools(models, report),
-        reset_tool(
-            traces, forget, memory, view_traces=view_traces, find_traces=find_traces, wait_until_sent=wait_until_sent
-        ),
+        *make_tools(ConversationCommands, lambda: talk),
+        *make_tools(ModelCommands, lambda: model),
+        *make_tools(ResetCommands, lambda: reset),
         *tape_tools(reserved_names),
-        *result_tools(),
     ]
     return Feature(name="conversation", tools=tools, rules=(HANDOFF_RULE,))

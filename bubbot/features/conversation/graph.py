@@ -6,6 +6,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
+from msgspec import Struct
+
 from bubbot.features.conversation.anchors import MAX_ANCHORS_READ, is_zone_marker
 from bubbot.records import dataclass
 from bubbot.tape.anchor import find_parents, recalled_ranges
@@ -18,8 +20,7 @@ MAX_SUMMARY_CHARS = 60
 LinkKind = Literal["next", "within", "parent", "recall"]
 
 
-@dataclass(frozen=True, slots=True)
-class GraphAnchor:
+class GraphAnchor(Struct, frozen=True):
     """An anchor.
 
     Attributes:
@@ -39,8 +40,7 @@ class GraphAnchor:
     erased: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class GraphLink:
+class GraphLink(Struct, frozen=True):
     """A link from an older anchor to a newer one.
 
     Attributes:
@@ -59,8 +59,7 @@ class GraphLink:
     spans: tuple[tuple[int, ...], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class AnchorGraph:
+class AnchorGraph(Struct, frozen=True):
     """The graph of a tape's newest anchors. No path leads from an anchor back to itself.
 
     Attributes:

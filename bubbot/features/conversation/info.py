@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
+
+from bubbot.command import Caller
 from bubbot.ports.model import Usage
 from bubbot.records import dataclass
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.events import STEP_EVENT
-from bubbot.tape.query import IdRanges, OpeningAnchor, TapeQuery
+from bubbot.tape.query import IdRanges, OpeningAnchor, TapeQuery, format_date
 from bubbot.tape.view import QueryAnswers
 
 
-@dataclass(frozen=True, slots=True)
-class TapeInfo:
+class TapeInfo(Struct, frozen=True):
     """A tape in numbers.
 
     Attributes:
@@ -32,6 +34,28 @@ class TapeInfo:
     last_usage: Usage | None = None
     first_date: str | None = None
     last_date: str | None = None
+
+    def describe(self, caller: Caller) -> str:
+        """Write a line each for the entries, the anchor and the call."""
+        texts, zone = caller.result_texts, caller.required_turn.zone
+        if not self.entries:
+            return texts.say("info_empty")
+        undated = texts.say("undated")
+        first, last = (format_date(date, zone, undated=undated) for date in (self.first_date, self.last_date))
+        lines = [texts.say("info_entries", number=self.entries, first=first, last=last)]
+        if self.last_anchor:
+            name, entry_id = self.last_anchor
+            lines.append(texts.say("info_anchor", name=name, entry=entry_id, number=self.entries_since_anchor))
+        else:
+            lines.append(texts.say("info_no_anchor"))
+        if usage := self.last_usage:
+            dollars = "" if usage.cost is None else f"${usage.cost:.6f}".rstrip("0").rstrip(".")
+            cost = texts.say("info_cost", cost=dollars) if dollars else ""
+            cached = texts.say("info_cached", number=usage.cached_tokens) if usage.cached_tokens else ""
+            lines.append(
+                texts.say("info_call", input=usage.input_tokens, cached=cached, output=usage.output_tokens, cost=cost)
+            )
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import pytest
 
 from bubbot.app.bot import Bot, open_app
 from bubbot.app.tapes import new_id, now
-from bubbot.cli.tape.gc_change import CollectTapes, collect
+from bubbot.cli.tape.commands import STORE_COMMANDS, CollectTapesArgs
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, Sender
 from bubbot.ports.command import CommandContext
@@ -178,6 +178,8 @@ async def test_gc_merges_a_turn_of_long_ago_with_the_references_of_packages(
         delta = (note("mine", date=LONG_AGO), event("notes/cited", {"entry": 1}).with_meta({}, LONG_AGO))
         await store.open_fork(ForkRecord("old", "tape", 0, (Batch("tape", delta),)))
         await store.append([Batch("tape", (note("theirs"),))])
-        await collect(CommandContext(store, "workspace", now, new_id, SETTINGS), CollectTapes())
+        collect = STORE_COMMANDS.find("tape gc")
+        assert collect is not None
+        await collect.run(CommandContext(store, "workspace", now, new_id, SETTINGS), CollectTapesArgs())
         entries = await whole(store, "tape")
     assert data_of(entries[2]) == {"entry": 2}

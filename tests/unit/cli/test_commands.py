@@ -16,7 +16,7 @@ import pytest
 from bubbot.app.commands import OWN_COMMANDS, bind_context
 from bubbot.app.installed import OWN_WORDS
 from bubbot.app.tapes import new_id, now
-from bubbot.cli.commands import WRITE_COMMANDS, answer_command
+from bubbot.cli.commands import STORE_ACTIONS, STORE_COMMANDS, WRITE_COMMANDS, answer_command
 from bubbot.cli.main import COMMANDS
 from bubbot.errors import ConfigError, ConfirmationNeeded, ControlError, EntryNotFound
 from bubbot.ports import command
@@ -161,17 +161,25 @@ def test_the_commands_that_belong_to_no_feature_are_there() -> None:
         assert (found.name, found.writes) == (name, True)
 
 
+def test_the_commands_of_the_store_are_those_of_the_table() -> None:
+    module, constant = STORE_COMMANDS
+    group = getattr(import_module(module), constant)
+    assert {each.name for each in group.commands} == STORE_ACTIONS
+
+
 def test_the_table_of_the_shell_is_what_features_declare() -> None:
     assert tuple(COMMANDS) == OWN_WORDS
-    for word, own in OWN_COMMANDS.items():
-        group = getattr(import_module(own.module), f"{word.upper()}_COMMANDS")
+    for name, own in OWN_COMMANDS.items():
+        word, _, action = name.partition(" ")
+        group = own.load(word)
         assert isinstance(group, CommandGroup)
         assert COMMANDS[word].module in (own.module, "bubbot.cli.tape.command")
+        assert not action or group.find(name) is not None
         assert {each.name.partition(" ")[0] for each in group.commands} == {group.name} == {word}
         assert len({each.name for each in group.commands}) == len(group.commands)
         assert not [each.name for each in group.commands if each.writes and each.on_missing_home is not None]
     features = {word for word, entry in COMMANDS.items() if entry.module.startswith("bubbot.features.")}
-    assert features | {"tape"} == OWN_COMMANDS.keys()
+    assert features | {"tape"} == {name.partition(" ")[0] for name in OWN_COMMANDS}
 
 
 @pytest.mark.parametrize("word", OWN_COMMANDS)
@@ -180,4 +188,6 @@ def test_the_settings_of_a_command_are_those_of_its_feature(word: str, desk: Com
     bound = bind_context(desk, word, settings)
     assert str(bound.zone) == settings.bot.timezone
     assert bound.settings is not settings
-    assert (bound.settings is None) == (word in ("explain", "replay", "why")), "those have no settings"
+    assert (bound.settings is None) == (word in ("explain", "replay", "why", "tape anchors", "tape graph")), (
+        "those have no settings"
+    )

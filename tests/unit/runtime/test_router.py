@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from bubbot.errors import CommandError, EntryNotFound, ToolFailed
 from bubbot.features.access.tools import access_tools
-from bubbot.features.conversation.commands import list_commands
+from bubbot.features.conversation.help import list_commands
 from bubbot.features.schedule.tools import schedule_tools
 from bubbot.features.usage.feature import usage_feature
 from bubbot.models.scripted import ScriptedModel

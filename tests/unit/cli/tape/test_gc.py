@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
 from bubbot.app.tapes import new_id, now
-from bubbot.cli.tape.gc_change import CollectTapes, collect, plan_gc
+from bubbot.cli.tape.commands import STORE_COMMANDS, CollectTapesArgs
 from bubbot.features.replay.facts import REPLAY_TAPE, REPLAYED
 from bubbot.gateway.inbox import Inbox, inbox_tape
 from bubbot.gateway.outbox import Outbox, outbox_tape
 from bubbot.ports.channel import Inbound, MessagePart, Receipt, Sender
-from bubbot.ports.command import CommandContext
+from bubbot.ports.command import CommandContext, CommandResult
 from bubbot.ports.inbox import done_entry
 from bubbot.settings.loader import Settings
 from bubbot.settings.sections import StoreSettings
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.anchor import SESSION_START, anchor
 from bubbot.tape.entry import TapeEntry, event, thaw
+from bubbot.tape.handle import Clock
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import Batch, ForkRecord, ResetBatch
 from tests.doubles import START, CountingIds, SteppingClock
@@ -27,9 +29,22 @@ from tests.tapes import note, notes, whole
 LONG_AGO = "2020-01-01T00:00:00.000000+00:00"
 
 
-def desk(store: SqliteStore, days: int = 365) -> CommandContext:
+def desk(store: SqliteStore, days: int = 365, clock: Clock = now) -> CommandContext:
     settings = Settings(store=StoreSettings(archive_days=days))
-    return CommandContext(store, "workspace", now, new_id, settings)
+    return CommandContext(store, "workspace", clock, new_id, settings)
+
+
+async def collect(context: CommandContext, **arguments: Any) -> CommandResult:
+    command = STORE_COMMANDS.find("tape gc")
+    assert command is not None
+    return await command.run(context, CollectTapesArgs(**arguments))
+
+
+async def plan(store: SqliteStore, at: datetime, days: int = 365, older: int | None = None) -> list[str]:
+    """The names of the archives that a dry run finds."""
+    told = await collect(desk(store, days, lambda: at), older=older, dry_run=True)
+    assert told.data is not None
+    return [archive["name"] for archive in told.data["archives"]]
 
 
 async def archived(store: SqliteStore, name: str, clock: SteppingClock) -> str:
@@ -54,16 +69,15 @@ async def test_archives_are_found_by_when_they_were_put_aside(
     now = START + timedelta(days=1000)
     for name, age in (("old", 500), ("young", 10), ("new", 0)):
         await archived(sqlite_store, name, SteppingClock(now - timedelta(days=age, minutes=1)))
-    planned = await plan_gc(sqlite_store, Settings(store=StoreSettings(archive_days=days)), older, now)
-    assert [one.name.partition("@")[0] for one in planned.archives] == found
+    assert [name.partition("@")[0] for name in await plan(sqlite_store, now, days, older)] == found
 
 
 async def test_an_archive_without_a_time_in_its_name_is_as_old_as_its_newest_entry(sqlite_store: SqliteStore) -> None:
     await sqlite_store.append([Batch("tape", (note("a", date=LONG_AGO),))])
     await sqlite_store.reset("tape", ResetBatch("put aside"), [note("b")])
     before = datetime.fromisoformat(LONG_AGO) + timedelta(days=364)
-    assert (await plan_gc(sqlite_store, Settings(), None, before)).archives == ()
-    assert len((await plan_gc(sqlite_store, Settings(), None, before + timedelta(days=2))).archives) == 1
+    assert await plan(sqlite_store, before) == []
+    assert len(await plan(sqlite_store, before + timedelta(days=2))) == 1
 
 
 async def test_a_turn_cut_off_long_ago_is_merged_as_interrupted_whatever_its_channel(
@@ -78,7 +92,7 @@ async def test_a_turn_cut_off_long_ago_is_merged_as_interrupted_whatever_its_cha
         await sqlite_store.open_fork(ForkRecord(name, name, 0, (staged,)))
     inner = event("noted").with_meta({}, LONG_AGO)
     await sqlite_store.open_fork(ForkRecord("old/inner", "old", 1, (Batch("old", (inner,)),)))
-    told = await collect(desk(sqlite_store), CollectTapes())
+    told = await collect(desk(sqlite_store))
     assert "Turns cut off at least 30 days ago merged: 1." in told.text
     assert [one.id for one in await sqlite_store.forks()] == ["young"]
     assert [entry.name for entry in await whole(sqlite_store, "old")] == ["turn/start", "noted", "turn/interrupted"]
@@ -91,7 +105,7 @@ async def test_what_is_removed_is_told_and_a_second_run_finds_nothing(
     await sqlite_store.append([notes("live")])
     await sqlite_store.put_blob("tape", b"loose")
     archive = await archived(sqlite_store, "other", clock)
-    told = await collect(desk(sqlite_store), CollectTapes(older=0))
+    told = await collect(desk(sqlite_store), older=0)
     assert "erased: 1, with 1 entry." in told.text
     assert "Blobs that nothing names removed: 1." in told.text
     assert [entry.erased for entry in await whole(sqlite_store, archive)] == [True, False]
@@ -99,7 +113,7 @@ async def test_what_is_removed_is_told_and_a_second_run_finds_nothing(
     data = {"archive": archive, "entries": 1, "reason": "retention", "covers": {archive: [[1, 1]]}}
     assert thaw(fact.payload)["data"] == data
     assert (removed.name, removed.payload["data"]["tape"]) == ("blob/removed", "tape")
-    again = await collect(desk(sqlite_store), CollectTapes(older=0))
+    again = await collect(desk(sqlite_store), older=0)
     assert "erased: 0, with 0 entries." in again.text
     assert len(await whole(sqlite_store, "bubbot/home")) == 2
     audit = await sqlite_store.audit()
@@ -122,7 +136,7 @@ async def test_messages_that_still_wait_stay_when_an_archive_goes(
     tape = TapeService(sqlite_store, "other", now=clock, new_id=ids, session="test:other")
     await tape.append([anchor(SESSION_START, {"owner": "human"}, meta={"session": "test:other"})])
     await tape.reset()
-    await collect(desk(sqlite_store), CollectTapes(older=0))
+    await collect(desk(sqlite_store), older=0)
     assert [entry.erased for entry in await whole(sqlite_store, inbox.name)][:2] == [True, False]
     assert [entry.erased for entry in await whole(sqlite_store, outbox.name)][:2] == [True, False]
     inbox = Inbox(TapeService(sqlite_store, inbox.name, now=clock, new_id=ids), ids)
@@ -144,6 +158,6 @@ async def test_the_replays_of_an_archive_go_with_it(sqlite_store: SqliteStore, c
         replayed(archive, "test:other", "2999-01-01T00:00:00.000000+00:00"),
     ]  # fmt: skip
     await sqlite_store.append([Batch(REPLAY_TAPE, tuple(facts))])
-    await collect(desk(sqlite_store), CollectTapes(older=0))
+    await collect(desk(sqlite_store), older=0)
     assert [entry.erased for entry in await whole(sqlite_store, REPLAY_TAPE)] == [True, False, False, True]
     assert (await sqlite_store.audit()).damage == ()

@@ -15,9 +15,9 @@ import pytest
 from bubbot.errors import ConfigError
 from bubbot.features.conversation.graph import AnchorGraph, GraphLink, GraphView
 from bubbot.features.conversation.graph_formats import format_graph, format_mermaid, format_svg
-from bubbot.features.conversation.shell import DrawGraph, graph, parse_positive
-from bubbot.features.conversation.tape import tape_graph
-from bubbot.ports.command import CommandContext
+from bubbot.features.conversation.tape import TAPE_COMMANDS, TapeGraphArgs, parse_positive, tape_tools
+from bubbot.ports.command import CommandContext, CommandResult
+from bubbot.ports.tool import Toolbox
 from bubbot.tape.anchor import MEMORY_OPEN, anchor
 from bubbot.tape.entry import TapeEntry, message
 from bubbot.tape.service import TapeService
@@ -31,6 +31,12 @@ HOSTILE = 'a"]; click a1 "javascript:x" <script>&amp; %%{init}%% `x` \u202e\x1b[
 
 async def read(chat: TapeService, limit: int = 200) -> AnchorGraph:
     return await chat.read(GraphView(chat.name, limit))
+
+
+async def draw(context: CommandContext, **arguments: Any) -> CommandResult:
+    graph = TAPE_COMMANDS.find("tape graph")
+    assert graph is not None
+    return await graph.run(context, TapeGraphArgs(**arguments))
 
 
 async def write(chat: TapeService) -> AnchorGraph:
@@ -176,7 +182,7 @@ async def test_an_erased_anchor_is_drawn_without_its_content() -> None:
 
 async def test_a_chat_is_told_nothing_of_other_tapes(chat: TapeService, begin: Callable[..., Any]) -> None:
     await write(chat)
-    turn = await begin(runs_command=True)
+    turn, tape_graph = await begin(runs_command=True), Toolbox(tape_tools()).find("tape.graph")
     answer = await tape_graph.run(turn, tape_graph.parse('{"last": 2}'))
     assert "#7 of another chat" in str(answer)
     assert "elsewhere" not in str(answer)
@@ -191,9 +197,9 @@ async def test_a_time_that_has_not_come_is_refused(
     await write(chat)
     context = CommandContext(store, "w", clock, ids)
     head = await chat.head()
-    assert (await graph.run(context, DrawGraph(tape=chat.name, as_of=head))).text.startswith("● #1")
+    assert (await draw(context, tape=chat.name, as_of=head)).text.startswith("● #1")
     with pytest.raises(ConfigError, match=f"--as-of {head + 1}: the newest entry of this tape is {head};"):
-        await graph.run(context, DrawGraph(tape=chat.name, as_of=head + 1))
+        await draw(context, tape=chat.name, as_of=head + 1)
 
 
 async def test_the_shell_draws_into_a_file_by_its_name(
@@ -201,9 +207,9 @@ async def test_the_shell_draws_into_a_file_by_its_name(
 ) -> None:
     await write(chat)
     context = CommandContext(store, "w", clock, ids)
-    drawn = await graph.run(context, DrawGraph(tape=chat.name, output="a.svg"))
+    drawn = await draw(context, tape=chat.name, output="a.svg")
     assert (drawn.file, ET.fromstring(drawn.text).tag) == ("a.svg", f"{SVG}svg")
-    assert (await graph.run(context, DrawGraph(tape=chat.name, output="a.mmd"))).text.startswith("flowchart TD\n")
+    assert (await draw(context, tape=chat.name, output="a.mmd")).text.startswith("flowchart TD\n")
     assert json.loads(json.dumps(drawn.data))["links"][0] == {
         "kind": "next",
         "source": 1,
@@ -211,10 +217,10 @@ async def test_the_shell_draws_into_a_file_by_its_name(
         "tape": "",
         "spans": [],
     }
-    earlier = await graph.run(context, DrawGraph(tape=chat.name, as_of=5))
+    earlier = await draw(context, tape=chat.name, as_of=5)
     assert earlier.text.count("●") == 2 + 1
     with pytest.raises(ConfigError, match="at most 5000"):
-        await graph.run(context, DrawGraph(tape=chat.name, last=10**9))
+        await draw(context, tape=chat.name, last=10**9)
 
 
 def test_a_number_in_the_shell_is_one_from_1_on() -> None:

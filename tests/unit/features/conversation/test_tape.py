@@ -32,6 +32,7 @@ def test_the_tools_and_their_names() -> None:
         ("tape.anchors", ("anchors",)),
         ("tape.graph", ("graph",)),
         ("tape.handoff", ("handoff",)),
+        ("result.read", ()),
     ]
     schema = json.dumps([dict(one.spec().as_json()) for one in tape_tools()])
     assert "$ref" not in schema, "some providers refuse references"
