@@ -18,7 +18,7 @@ from bubbot.errors import ConfigError, DeliveryFailed, FetchFailed
 from bubbot.feature import Feature, ReadSession, read_no_session, wait_for_nothing
 from bubbot.features.agents.feature import agents_feature
 from bubbot.features.agents.settings import AgentsSettings
-from bubbot.features.approvals.facts import SESSION_TRACE_EVENTS
+from bubbot.features.approvals.facts import SESSION_EVENTS
 from bubbot.features.attachments.commands import file_tools
 from bubbot.features.attachments.intake import AttachmentIntake
 from bubbot.features.conversation.feature import conversation_feature
@@ -92,7 +92,7 @@ WAIT = 10.0
 """Seconds any wait of these tests may take."""
 CHANNEL = "test"
 HOME = "test:home"
-TRACE_EVENTS = (*ZONE_EVENTS, *SESSION_TRACE_EVENTS)
+TRACE_EVENTS = (*ZONE_EVENTS, *SESSION_EVENTS)
 """The events of features with texts of sessions."""
 
 

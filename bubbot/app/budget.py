@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 from bubbot.features.budget.limits import ModelFacts
-from bubbot.features.budget.settings import BudgetSettings
 from bubbot.models.catalogue import sizes
 from bubbot.settings.loader import Settings
-
-
-def budget_settings(settings: Settings) -> tuple[BudgetSettings, ModelFacts]:
-    """Return what the feature takes of these settings."""
-    return settings.section(BudgetSettings), model_facts(settings)
 
 
 def model_facts(settings: Settings) -> ModelFacts:

@@ -5,36 +5,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from bubbot import plugins
+from bubbot.app.feature_settings import feature_settings
 from bubbot.errors import ConfigError, ToolRetry
-from bubbot.features.approvals.settings import ApprovalSettings
-from bubbot.features.budget.settings import BudgetSettings
-from bubbot.features.memory.settings import MemorySettings
-from bubbot.features.schedule.settings import ScheduleSettings
-from bubbot.features.search.settings import SearchSettings
-from bubbot.ports.access import ListedPeople
 from bubbot.ports.command import Command, CommandContext, CommandGroup
 from bubbot.ports.settings import SettingsSection
 from bubbot.ports.tool import Tool, ToolArgs
 from bubbot.ports.turn import Turn
-from bubbot.ports.usage import Currency
 from bubbot.records import dataclass
-from bubbot.settings.channels import split_channel_settings
 from bubbot.settings.loader import Settings
-from bubbot.tape.handle import Clock
-from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
 
 if TYPE_CHECKING:
     from bubbot.feature import Feature
-    from bubbot.features.memory.scopes import MemoryCommandOptions
-    from bubbot.features.strategies.compare import StrategyComparer
-    from bubbot.features.usage.reporter import UsageReporter
 
 log = logging.getLogger(__name__)
 
@@ -59,83 +48,20 @@ class OwnCommands:
         return group
 
 
-def configured_people(settings: Settings) -> dict[str, ListedPeople]:
-    """Return the people that the configuration lists, by channel. Raises `ConfigError`."""
-    channels = {name: split_channel_settings(name, table)[0] for name, table in settings.channels.items()}
-    return {
-        name: ListedPeople(
-            frozenset(channel.owners),
-            frozenset(channel.admins),
-            frozenset(channel.members),
-            frozenset(channel.groups) | {guild for guild, rules in channel.guilds.items() if rules.open},
-        )
-        for name, channel in channels.items()
-    }
-
-
-def _usage_reporter(settings: Settings) -> Callable[..., UsageReporter]:
-    """Return what builds the reporter of a budget tape."""
-    # Imported here: prices and budgets are for one command of many.
-    from bubbot.app.budget import model_facts
-    from bubbot.features.budget.limits import budget_limits
-    from bubbot.features.budget.report import LimitReporter
-    from bubbot.features.usage.reporter import UsageReporter
-
-    facts = model_facts(settings)
-    currency = Currency(settings.section(BudgetSettings).currency, settings.section(BudgetSettings).usd_rate or 1.0)
-
-    def build(
-        tape: TapeService, now: Clock, zone: ZoneInfo, current_session: Callable[[str], str] = lambda session: session
-    ) -> UsageReporter:
-        limits = budget_limits(settings.section(BudgetSettings), facts, current_session)
-        reporter = LimitReporter(tape, limits, lambda: now().astimezone(zone).strftime("%Y-%m-%d"), currency)
-        return UsageReporter(tape, now, zone, reporter)
-
-    return build
-
-
-def _strategy_comparer(settings: Settings) -> StrategyComparer:
-    # Imported here: strategies and prices are for one command of many.
-    from bubbot.app.budget import model_facts
-    from bubbot.app.installed import load_strategies
-    from bubbot.features.budget.limits import budget_limits
-    from bubbot.features.strategies.compare import StrategyComparer
-
-    limits = budget_limits(settings.section(BudgetSettings), model_facts(settings))
-    return StrategyComparer(load_strategies(), limits.find_price)
-
-
-def _memory_options(settings: Settings) -> MemoryCommandOptions:
-    """Return the settings of memory, and what knows the accounts of a person."""
-    from bubbot.features.access.links import AccountLinks
-    from bubbot.features.access.state import ACCESS_PROJECTION
-    from bubbot.features.memory.scopes import MemoryCommandOptions
-    from bubbot.tape.projection import ProjectionRunner
-
-    def find_accounts(open_tape: Callable[[str], TapeService]) -> AccountLinks:
-        return AccountLinks(open_tape(ACCESS_PROJECTION.tapes), ProjectionRunner())
-
-    return MemoryCommandOptions(settings.section(MemorySettings), find_accounts)
-
-
 OWN_COMMANDS: Mapping[str, OwnCommands] = MappingProxyType(
     {
-        "tape search": OwnCommands(
-            "bubbot.features.search.commands", lambda settings: settings.section(SearchSettings)
-        ),
+        "tape search": OwnCommands("bubbot.features.search.commands", partial(feature_settings, "search")),
         "tape anchors": OwnCommands("bubbot.features.conversation.tape", lambda _: None),
         "tape graph": OwnCommands("bubbot.features.conversation.tape", lambda _: None),
-        "memory": OwnCommands("bubbot.features.memory.shell", _memory_options),
-        "schedule": OwnCommands("bubbot.features.schedule.shell", lambda settings: settings.section(ScheduleSettings)),
-        "approvals": OwnCommands(
-            "bubbot.features.approvals.commands", lambda settings: settings.section(ApprovalSettings)
-        ),
-        "access": OwnCommands("bubbot.features.access.shell", configured_people),
-        "context": OwnCommands("bubbot.features.strategies.commands", _strategy_comparer),
+        "memory": OwnCommands("bubbot.features.memory.shell", partial(feature_settings, "memory")),
+        "schedule": OwnCommands("bubbot.features.schedule.shell", partial(feature_settings, "schedule")),
+        "approvals": OwnCommands("bubbot.features.approvals.commands", partial(feature_settings, "approvals")),
+        "access": OwnCommands("bubbot.features.access.shell", partial(feature_settings, "access")),
+        "context": OwnCommands("bubbot.features.strategies.commands", partial(feature_settings, "strategies")),
         "why": OwnCommands("bubbot.features.why.commands", lambda _: None),
         "explain": OwnCommands("bubbot.features.explain.commands", lambda _: None),
         "replay": OwnCommands("bubbot.features.replay.commands", lambda _: None),
-        "usage": OwnCommands("bubbot.features.usage.commands", _usage_reporter),
+        "usage": OwnCommands("bubbot.features.usage.commands", partial(feature_settings, "usage")),
     }
 )
 """The commands of our features by their word; `bubbot.cli.main` lists the same words with a line of help. Behind a word that

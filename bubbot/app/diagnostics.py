@@ -11,15 +11,8 @@ from functools import partial
 from typing import Any
 
 from bubbot import plugins
-from bubbot.app.budget import budget_settings
-from bubbot.features.budget.health import read_budget_health
-from bubbot.features.files.settings import FileSettings
-from bubbot.features.otel.settings import OtelSettings
-from bubbot.features.otel.state import read_otel_health
-from bubbot.features.schedule.health import read_schedule_health
-from bubbot.features.schedule.settings import ScheduleSettings
-from bubbot.features.shell.settings import ShellSettings
-from bubbot.features.web.settings import WebSettings
+from bubbot.app.feature_settings import feature_settings
+from bubbot.app.own_features import find_parts
 from bubbot.plugins import FEATURE_GROUP
 from bubbot.ports.checks import Check, HomeReader
 from bubbot.ports.health import FeatureHealth, HealthContext
@@ -52,41 +45,17 @@ class Diagnostics:
     package: str = ""
 
 
-OWN_HEALTH = (
-    Diagnostics("schedule", lambda settings: settings.section(ScheduleSettings), read_schedule_health),
-    Diagnostics("budget", budget_settings, read_budget_health),
-    Diagnostics("otel", lambda settings: settings.section(OtelSettings), read_otel_health),
-)
-"""The features of bubbot that report their health, in the order of their reports."""
+def _list_own(module: str, name: str) -> list[tuple[str, Callable[[Settings], Any], Any]]:
+    return [(feature, partial(feature_settings, feature), part) for feature, part in find_parts(module, name)]
 
 
 def list_checks() -> list[Diagnostics]:
     """Return the features with checks, in the order of their findings: bubbot's own, and installed ones that can be loaded."""
     # Imported here: `bubbot status` runs no checks.
-    from bubbot.features.access.checks import ACCESS_CHECKS
-    from bubbot.features.budget.checks import BUDGET_CHECKS
-    from bubbot.features.conversation.checks import CONVERSATION_CHECKS
-    from bubbot.features.files.checks import FILE_CHECKS
-    from bubbot.features.otel.checks import OTEL_CHECKS
-    from bubbot.features.schedule.checks import SCHEDULE_CHECKS
-    from bubbot.features.shell.checks import SHELL_CHECKS
-    from bubbot.features.trace.checks import TRACE_CHECKS
-    from bubbot.features.web.checks import WEB_CHECKS
     from bubbot.gateway.quarantine import QUARANTINE_CHECKS
 
-    return [
-        Diagnostics("schedule", lambda settings: settings.section(ScheduleSettings), checks=SCHEDULE_CHECKS),
-        Diagnostics("access", checks=ACCESS_CHECKS),
-        Diagnostics("quarantine", checks=QUARANTINE_CHECKS),
-        Diagnostics("conversation", checks=CONVERSATION_CHECKS),
-        Diagnostics("files", lambda settings: settings.section(FileSettings), checks=FILE_CHECKS),
-        Diagnostics("budget", budget_settings, checks=BUDGET_CHECKS),
-        Diagnostics("web", lambda settings: settings.section(WebSettings), checks=WEB_CHECKS),
-        Diagnostics("shell", lambda settings: settings.section(ShellSettings), checks=SHELL_CHECKS),
-        Diagnostics("trace", lambda settings: settings.trace, checks=TRACE_CHECKS),
-        Diagnostics("otel", lambda settings: settings.section(OtelSettings), checks=OTEL_CHECKS),
-        *_installed_diagnostics(),
-    ]
+    own = [Diagnostics(name, pick, checks=checks) for name, pick, checks in _list_own("checks", "CHECKS")]
+    return [Diagnostics("quarantine", checks=QUARANTINE_CHECKS), *own, *_installed_diagnostics()]
 
 
 def _installed_diagnostics() -> list[Diagnostics]:
@@ -110,7 +79,8 @@ def _installed_diagnostics() -> list[Diagnostics]:
 async def read_health(home: HomeReader, settings: Settings, context: HealthContext) -> tuple[FeatureHealth, ...]:
     """Return the health of every feature while no bot runs. Raise a `StoreError` if the tapes cannot be read."""
     reports = []
-    for diagnostics in (*OWN_HEALTH, *_installed_diagnostics()):
+    own = [Diagnostics(name, pick, health) for name, pick, health in _list_own("health", "read_health")]
+    for diagnostics in (*own, *_installed_diagnostics()):
         if diagnostics.health is None:
             continue
         reader = replace(home, settings=diagnostics.pick(settings))

@@ -9,12 +9,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bubbot.app.budget import budget_settings
 from bubbot.app.events import OWN_REFERENCES
+from bubbot.app.feature_settings import budget_settings
 from bubbot.app.guard import FeatureGuard, FeatureProblems, GuardTimeouts
 from bubbot.app.installed import feature_section
 from bubbot.app.models import ModelSet
-from bubbot.app.own_features import FEATURES
+from bubbot.app.own_features import FEATURES, session_events
 from bubbot.app.search import find_entries
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import BubbotError, ConfigError
@@ -23,7 +23,6 @@ from bubbot.features.access.links import AccountLinks
 from bubbot.features.access.service import ACCESS_TAPE
 from bubbot.features.agents.feature import agents_feature
 from bubbot.features.agents.settings import AgentsSettings
-from bubbot.features.approvals.facts import SESSION_TRACE_EVENTS
 from bubbot.features.approvals.feature import ApprovalsFeature
 from bubbot.features.approvals.settings import ApprovalSettings
 from bubbot.features.attachments.feature import attachments_feature
@@ -35,17 +34,15 @@ from bubbot.features.conversation.feature import conversation_feature
 from bubbot.features.explain.feature import explain_feature
 from bubbot.features.files.feature import files_feature
 from bubbot.features.files.settings import FileSettings
-from bubbot.features.memory.changes import ZONE_EVENTS
 from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.memory.shared_zone import SharedZones
 from bubbot.features.otel.feature import OtelConfig, OtelFeature
 from bubbot.features.otel.settings import OtelSettings
-from bubbot.features.replay.facts import REPLAY_TAPE, REPLAYED
+from bubbot.features.replay.facts import REPLAY_TAPE
 from bubbot.features.replay.feature import replay_feature
 from bubbot.features.schedule.feature import ScheduleFeature
 from bubbot.features.schedule.settings import ScheduleSettings
-from bubbot.features.schedule.state import JOB_TEXT_EVENTS
 from bubbot.features.search.feature import search_feature
 from bubbot.features.shell.feature import ShellFeature
 from bubbot.features.shell.settings import ShellSettings
@@ -177,8 +174,7 @@ class BotFeatures:
         self._names = names
         self.strategies = strategies
         self._references = references
-        own_events = (*JOB_TEXT_EVENTS, *ZONE_EVENTS, *SESSION_TRACE_EVENTS, REPLAYED)
-        self._trace_events = (*own_events, *_list_session_events(factories))
+        self._trace_events = (*session_events(), *_list_session_events(factories))
         self._check_selector(settings)
         self.schedule = ScheduleFeature(kernel, settings.section(ScheduleSettings)) if "schedule" in names else None
         links = AccountLinks(kernel.open_tape(ACCESS_TAPE), kernel.projections)
@@ -342,7 +338,9 @@ class BotFeatures:
             ),
         }
         own = [
-            made[name]() if name in made else self._lasting[name].feature for name in FEATURES if name in self._names
+            made[name]() if name in made else self._lasting[name].feature
+            for name in FEATURES
+            if name in self._names and (name in made or name in self._lasting)
         ]
         self._leave_out_clashes(own)
         features = [*(feature for feature in self.lasting if feature.name not in FEATURES), *own]

@@ -2,7 +2,13 @@
 
 A feature is a folder of `bubbot.features`. It may have these modules, each with the constant or function named here:
 
-- `settings.py`: `SECTIONS`, its sections of config.toml.
+- `settings.py`: `SECTIONS`, its sections of config.toml by path.
+- `facts.py`: `FACTS`, the types of its facts. `SESSION_EVENTS`: those on tapes of its own about one chat, which an erasure of that chat
+  reaches. `QUOTES`: those that quote a tape, by the tape on which they stand.
+- `state.py`: `CHECKPOINTS`, the models of the checkpoints of its projections, by the names of the events.
+- `checks.py`: `CHECKS`, for `bubbot doctor`.
+- `health.py`: `read_health`, which reports its health from the tapes while no bot runs.
+- `panels.py`: `PANELS`, what it shows on the trace page.
 """
 
 from __future__ import annotations
@@ -15,22 +21,28 @@ from typing import Any
 
 from bubbot.ports.settings import SettingsSection
 from bubbot.settings.loader import CORE_SCHEMA, SettingsSchema
+from bubbot.tape.fact import models_of
 
 FEATURES = (
-    "conversation", "search", "topics", "why", "explain", "replay", "memory", "strategies", "usage", "attachments", "files", "schedule", "agents",
-    "budget", "web", "shell", "otel", "approvals",
+    "access", "conversation", "search", "topics", "why", "explain", "replay", "memory", "strategies", "usage", "attachments", "files", "schedule",
+    "agents", "budget", "web", "shell", "otel", "trace", "config", "approvals",
 )  # fmt: skip
 """The features of bubbot, in the order of their tools, prompts and middleware. Those of packages come before.
 
 Approvals are last: whatever others change in a call, it is decided as it will run."""
 
 
+def find_part(feature: str, module: str, name: str) -> Any:
+    """Return what a feature declares in one of its modules; None if it has no such module, or no such name there."""
+    path = f"bubbot.features.{feature}.{module}"
+    return getattr(import_module(path), name, None) if find_spec(path) else None
+
+
 def find_parts(module: str, name: str) -> Iterator[tuple[str, Any]]:
-    """Yield what each feature that has such a module declares there under a name."""
+    """Yield what the features that declare it have under a name in one of their modules, in the order of the list."""
     for feature in FEATURES:
-        path = f"bubbot.features.{feature}.{module}"
-        if find_spec(path) is not None:
-            yield feature, getattr(import_module(path), name)
+        if (part := find_part(feature, module, name)) is not None:
+            yield feature, part
 
 
 @cache
@@ -43,3 +55,22 @@ def own_sections() -> Mapping[str, type[SettingsSection]]:
 def settings_schema() -> SettingsSchema:
     """Return the sections of bubbot and of its own features."""
     return CORE_SCHEMA.extend(own_sections())
+
+
+@cache
+def own_events() -> Mapping[str, type]:
+    """Return the payload models of the events of all features, by name."""
+    facts = {name: model for _, kinds in find_parts("facts", "FACTS") for name, model in models_of(*kinds).items()}
+    return facts | {name: model for _, models in find_parts("state", "CHECKPOINTS") for name, model in models.items()}
+
+
+@cache
+def session_events() -> tuple[str, ...]:
+    """Return the events on tapes of features that an erasure of the session they name reaches."""
+    return tuple(name for _, names in find_parts("facts", "SESSION_EVENTS") for name in names)
+
+
+@cache
+def quoting_events() -> Mapping[str, tuple[str, ...]]:
+    """Return the facts that quote a tape, with its name in `tape` and its session in `session`, by the tape they stand on."""
+    return {tape: names for _, quotes in find_parts("facts", "QUOTES") for tape, names in quotes.items()}

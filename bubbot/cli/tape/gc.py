@@ -12,7 +12,8 @@ from itertools import count
 
 from msgspec import Struct
 
-from bubbot.app.events import OWN_REFERENCES, QUOTING_EVENTS
+from bubbot.app.events import OWN_REFERENCES
+from bubbot.app.own_features import quoting_events
 from bubbot.app.tapes import tape_service
 from bubbot.cli.tape.results import CollectedArchive, Collection
 from bubbot.gateway.inbox_views import SessionTraceView
@@ -161,7 +162,7 @@ async def _erase(context: CommandContext, archive: ExpiredTape, at: datetime) ->
         for tape in await context.store.tapes()
         if archive.session and tape.name.startswith(("bubbot/inbox/", "bubbot/outbox/"))
     ]
-    for tape, names in QUOTING_EVENTS.items():
+    for tape, names in quoting_events().items():
         traces.append((tape, await _find_quotes(context.store, tape, names, archive)))
     data = {"archive": archive.name, "entries": archive.entries, "reason": "retention"}
     fact = event("tape/erased", data).with_meta(EMPTY_OBJECT, timestamp(at))

@@ -33,7 +33,7 @@ async def check_groups(home: HomeReader) -> list[Finding]:
     return [Finding("access.groups", "ok", f"Everybody may talk in groups: {names}. bubbot access list shows all.")]
 
 
-ACCESS_CHECKS = (
+CHECKS = (
     Check("open groups", check_groups, reads_tapes=True),
     Check("the auditors", check_audits, reads_tapes=True),
 )

@@ -309,7 +309,7 @@ class AccountUnlinked(Fact):
     id: PersonId
 
 
-ACCESS_FACTS: tuple[type[Fact], ...] = (
+FACTS: tuple[type[Fact], ...] = (
     RoleGranted,
     AccessRevoked,
     GroupAudience,

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bubbot.features.access.facts import (
-    ACCESS_FACTS,
+    FACTS,
     AccessDeclined,
     AccessRequested,
     AccessRevoked,
@@ -34,7 +34,7 @@ from bubbot.ports.access import Audience
 from bubbot.ports.channel import Role
 from bubbot.records import dataclass
 from bubbot.tape.entry import Kind, TapeEntry, timestamp
-from bubbot.tape.fact import Cited, Current, FactState, models_of
+from bubbot.tape.fact import Cited, Current, FactState
 from bubbot.tape.projection import checkpoint_model, project_facts
 from bubbot.tape.query import TapeQuery, parse_moment
 from bubbot.tape.view import QueryAnswers
@@ -126,7 +126,7 @@ class AccessState(FactState):
     Erase all facts of a person together, or a grant would outlive its revocation.
     """
 
-    FACTS: ClassVar = ACCESS_FACTS
+    FACTS: ClassVar = FACTS
     grants: Current[RoleGranted] = msgspec.field(default_factory=Current)
     codes: tuple[PairingState, ...] = ()
     refusals: tuple[tuple[str, str], ...] = ()
@@ -315,8 +315,7 @@ ACCESS_PROJECTION = project_facts(
 """What holds now. Version 4 had no groups and requests, version 3 no auditors; version 2 had neither these nor the two before
 them."""
 
-ACCESS_EVENTS = {**models_of(*ACCESS_FACTS), ACCESS_PROJECTION.checkpoint_name: checkpoint_model(AccessState)}
-"""The payload models of the access tape, by the names of the events."""
+CHECKPOINTS = {ACCESS_PROJECTION.checkpoint_name: checkpoint_model(AccessState)}
 
 
 @dataclass(frozen=True, slots=True)

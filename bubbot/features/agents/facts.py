@@ -67,3 +67,6 @@ class AgentEnded(Fact):
     def is_answered(self) -> bool:
         """True if it gave a result."""
         return self.status == "answered"
+
+
+FACTS: tuple[type[Fact], ...] = (AgentStarted, AgentEnded)

@@ -353,7 +353,17 @@ Card: TypeAlias = Cited[ApprovalOpened]
 Grant: TypeAlias = Cited[ToolGranted]
 """A grant; the id of its entry names it to people."""
 
-SESSION_TRACE_EVENTS = (
+FACTS: tuple[type[Fact], ...] = (
+    CallChecked,
+    ApprovalAsked,
+    ApprovalOpened,
+    ApprovalDecided,
+    ApprovalContinued,
+    AnswerRejected,
+    ToolGranted,
+    GrantRevoked,
+)
+SESSION_EVENTS = (
     *ApprovalOpened.EVENTS,
     *ApprovalDecided.EVENTS,
     *AnswerRejected.EVENTS,

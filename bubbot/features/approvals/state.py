@@ -12,18 +12,15 @@ from msgspec import Struct
 from bubbot.features.approvals.decision import MatchedGrant
 from bubbot.features.approvals.facts import (
     KNOWN_KINDS,
-    AnswerRejected,
-    ApprovalAsked,
     ApprovalContinued,
     ApprovalDecided,
     ApprovalOpened,
-    CallChecked,
     Grant,
     GrantRevoked,
     ToolGranted,
 )
 from bubbot.ports.tool import GrantKind, GrantTarget
-from bubbot.tape.fact import Cited, Current, FactState, models_of
+from bubbot.tape.fact import Cited, Current, FactState
 from bubbot.tape.projection import checkpoint_model, project_facts
 from bubbot.tape.query import parse_moment
 
@@ -138,17 +135,4 @@ def covers(grant: GrantTarget, target: GrantTarget) -> bool:
 APPROVALS_PROJECTION = project_facts(ApprovalState, name="approvals", version=1, tapes=APPROVALS_TAPE, interval=500)
 """Open cards, decisions whose turns are not queued yet, and grants."""
 
-APPROVAL_EVENTS = {
-    **models_of(
-        CallChecked,
-        ApprovalAsked,
-        ApprovalOpened,
-        ApprovalDecided,
-        ApprovalContinued,
-        AnswerRejected,
-        ToolGranted,
-        GrantRevoked,
-    ),
-    APPROVALS_PROJECTION.checkpoint_name: checkpoint_model(ApprovalState),
-}
-"""The payload models of approvals, by the names of the events."""
+CHECKPOINTS = {APPROVALS_PROJECTION.checkpoint_name: checkpoint_model(ApprovalState)}

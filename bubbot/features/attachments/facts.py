@@ -30,3 +30,6 @@ class AttachmentTranscribed(Fact):
     digest: BlobDigest
     model: str
     characters: int
+
+
+FACTS: tuple[type[Fact], ...] = (AttachmentFailed, AttachmentTranscribed)

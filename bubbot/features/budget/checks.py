@@ -40,4 +40,4 @@ async def check_answers(home: HomeReader) -> list[Finding]:
     return findings
 
 
-BUDGET_CHECKS = (Check("the settings", check_settings), Check("the answers", check_answers, reads_tapes=True))
+CHECKS = (Check("the settings", check_settings), Check("the answers", check_answers, reads_tapes=True))

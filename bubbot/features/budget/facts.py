@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bubbot.ports.usage import CallReserved, CallSettled
 from bubbot.tape.fact import Fact
 
 
@@ -57,3 +58,6 @@ class ModelOutageReported(Fact):
     def subject(self) -> str:
         """The model."""
         return self.model
+
+
+FACTS: tuple[type[Fact], ...] = (CallReserved, CallSettled, BudgetWarned, ModelUnpriced, ModelOutageReported)

@@ -76,7 +76,7 @@ def budget_readiness(context: HealthContext, outages: Sequence[ModelOutage]) -> 
     return {"models": models} if models else {}
 
 
-async def read_budget_health(home: HomeReader, context: HealthContext) -> FeatureHealth:
+async def read_health(home: HomeReader, context: HealthContext) -> FeatureHealth:
     """Report the same from the tape, if no bot runs."""
     settings: tuple[BudgetSettings, ModelFacts] = home.settings
     currency = budget_currency(settings[0])

@@ -23,7 +23,7 @@ from bubbot.ports.usage import (
     SpentTotal,
     TotalKey,
 )
-from bubbot.tape.fact import Cited, Current, FactState, models_of
+from bubbot.tape.fact import Cited, Current, FactState
 from bubbot.tape.projection import checkpoint_model, project_facts
 from bubbot.tape.query import parse_moment
 
@@ -258,12 +258,10 @@ RATES_PROJECTION = replace(
 )
 """The turns of the last hour that called a model."""
 
-BUDGET_EVENTS = {
-    **models_of(*BudgetState.FACTS),
+CHECKPOINTS = {
     BUDGET_PROJECTION.checkpoint_name: checkpoint_model(BudgetState),
     RATES_PROJECTION.checkpoint_name: checkpoint_model(RatesState),
 }
-"""The payload models of budgets, by the names of the events."""
 
 
 def renewal_day(period: str) -> str:

@@ -51,4 +51,4 @@ def _report_rules(rules: Mapping[str, Sequence[str]]) -> list[Finding]:
     ]
 
 
-CONVERSATION_CHECKS = (Check("what models refused", check_lessons, reads_tapes=True, needs_settings=False),)
+CHECKS = (Check("what models refused", check_lessons, reads_tapes=True, needs_settings=False),)

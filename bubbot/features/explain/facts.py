@@ -57,5 +57,5 @@ class ExplanationEnded(Fact, frozen=True, kw_only=True):
 
 
 EXPLAINED = ExplanationEnded.EVENTS[0]
-EXPLAIN_FACTS = (ExplanationEnded,)
+FACTS = (ExplanationEnded,)
 """The facts of this feature."""

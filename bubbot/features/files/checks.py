@@ -35,4 +35,4 @@ async def check_roots(home: HomeReader) -> Sequence[Finding]:
     return [*findings, Finding("files.on", "ok", f"The model may read and change files: {reach}.")]
 
 
-FILE_CHECKS = (Check("the files", check_roots),)
+CHECKS = (Check("the files", check_roots),)

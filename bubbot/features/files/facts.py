@@ -42,4 +42,4 @@ class FileFailed(Fact):
     reason: str
 
 
-FILE_FACTS: tuple[type[Fact], ...] = (FileChanged, FileFailed)
+FACTS: tuple[type[Fact], ...] = (FileChanged, FileFailed)

@@ -129,4 +129,6 @@ class MemoryCleared(ZoneChange):
 ZONE_FACTS: tuple[type[ZoneChange], ...] = (MemorySaved, MemoryNoted, MemoryForgot, MemoryRestored, MemoryCleared)
 """The changes of the memory of people and of the workspace, each on a tape of its own under `bubbot/memory/`."""
 
-MEMORY_FACTS: tuple[type[Fact], ...] = (LongTermText, DayText, *ZONE_FACTS)
+FACTS: tuple[type[Fact], ...] = (LongTermText, DayText, *ZONE_FACTS)
+SESSION_EVENTS = tuple(fact.EVENTS[0] for fact in ZONE_FACTS)
+"""Facts about what was said in one chat, which an erasure of that chat reaches."""

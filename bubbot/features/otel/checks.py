@@ -86,4 +86,4 @@ def _is_near(host: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-OTEL_CHECKS = (Check("the traces", check_otel), Check("the receiver of traces", check_refusals, reads_tapes=True))
+CHECKS = (Check("the traces", check_otel), Check("the receiver of traces", check_refusals, reads_tapes=True))

@@ -63,5 +63,5 @@ class ExportEnded(Fact, frozen=True):
     EVENTS = ("otel/ended",)
 
 
-OTEL_FACTS: tuple[type[Fact], ...] = (ExportBegan, TurnsExported, TurnRefused, ExportEnded)
+FACTS: tuple[type[Fact], ...] = (ExportBegan, TurnsExported, TurnRefused, ExportEnded)
 """The facts of this feature."""

@@ -7,7 +7,6 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from bubbot.ports.checks import HomeReader
 from bubbot.ports.health import FeatureHealth, HealthContext, HealthRow, MetricSample, MetricSpec
 from bubbot.tape.entry import timestamp
 
@@ -83,8 +82,3 @@ class ExportState(Struct):
             lines.append(say("st_traces_refused", since=since, turns=self.refused, reason=self.refusal))
         row = HealthRow(say("st_traces"), tuple(lines), is_trouble=bool(self.error or self.refused))
         return FeatureHealth(name="otel", rows=(row,), samples=samples)
-
-
-async def read_otel_health(home: HomeReader, context: HealthContext) -> FeatureHealth:
-    """Report nothing: only a running bot sends something."""
-    return FeatureHealth(name="otel")

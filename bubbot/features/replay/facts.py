@@ -126,8 +126,11 @@ class ReplayEnded(Fact, frozen=True):
 
 
 REPLAYED = ReplayEnded.EVENTS[0]
-REPLAY_FACTS = (ReplayEnded,)
-"""The facts of this feature."""
+FACTS: tuple[type[Fact], ...] = (ReplayEnded,)
+SESSION_EVENTS = (REPLAYED,)
+"""Facts about one chat, which an erasure of that chat reaches."""
+QUOTES = {REPLAY_TAPE: (REPLAYED,)}
+"""Facts that quote a tape, with its name in `tape` and its session in `session`, by the tape on which they stand."""
 
 
 def replay_key(turn: str) -> str:

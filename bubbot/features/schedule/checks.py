@@ -28,4 +28,4 @@ async def check_jobs(home: HomeReader) -> list[Finding]:
     return [Finding("clock.jobs", "warning", cause, "bubbot schedule resume")]
 
 
-SCHEDULE_CHECKS = (Check("the schedule", check_jobs, reads_tapes=True, needs_settings=False),)
+CHECKS = (Check("the schedule", check_jobs, reads_tapes=True, needs_settings=False),)

@@ -62,7 +62,7 @@ def schedule_health(context: HealthContext, firings: Sequence[NextFiring]) -> Fe
     return FeatureHealth(name="schedule", rows=(row,), data={"firings": [asdict(firing) for firing in firings]})
 
 
-async def read_schedule_health(home: HomeReader, context: HealthContext) -> FeatureHealth:
+async def read_health(home: HomeReader, context: HealthContext) -> FeatureHealth:
     """Report the same from the tape, if no bot runs."""
     async with home.open_tape(SCHEDULE_TAPE) as tape:
         state = await read_projection(SCHEDULE_PROJECTION, tape)

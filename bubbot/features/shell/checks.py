@@ -43,4 +43,4 @@ def _find_fix(settings: ShellSettings) -> str:
     return "" if settings.sandbox == "bwrap" or has_landlock_package() else format_install_command()
 
 
-SHELL_CHECKS = (Check("the sandbox of programs", check_shell),)
+CHECKS = (Check("the sandbox of programs", check_shell),)

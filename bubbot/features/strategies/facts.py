@@ -87,7 +87,7 @@ class StrategyChosen(Fact):
         return {"selector": text_field(data, "selector")}
 
 
-STRATEGY_FACTS: tuple[type[Fact], ...] = (ContextCut, ContextRecalled, StrategyChosen)
+FACTS: tuple[type[Fact], ...] = (ContextCut, ContextRecalled, StrategyChosen)
 CUT = ContextCut.EVENTS[0]
 
 

@@ -13,3 +13,6 @@ class TopicBound(Fact):
     topic: str
     title: str
     session: SessionId
+
+
+FACTS: tuple[type[Fact], ...] = (TopicBound,)

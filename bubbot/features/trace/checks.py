@@ -45,4 +45,4 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-TRACE_CHECKS = (Check("the trace page", check_trace),)
+CHECKS = (Check("the trace page", check_trace),)

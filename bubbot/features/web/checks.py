@@ -34,4 +34,4 @@ async def check_web(home: HomeReader) -> list[Finding]:
     return findings
 
 
-WEB_CHECKS = (Check("the web tools", check_web),)
+CHECKS = (Check("the web tools", check_web),)

@@ -23,4 +23,4 @@ class WebImageKept(Fact):
     digest: BlobDigest
 
 
-WEB_FACTS: tuple[type[Fact], ...] = (WebImageKept,)
+FACTS: tuple[type[Fact], ...] = (WebImageKept,)

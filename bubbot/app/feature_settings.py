@@ -1,0 +1,114 @@
+"""What features, their commands, checks and panels take of the settings: their section, or what needs more than that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from bubbot.app.own_features import find_part
+from bubbot.ports.access import ListedPeople
+from bubbot.ports.usage import Currency
+from bubbot.settings.channels import split_channel_settings
+from bubbot.settings.loader import Settings
+from bubbot.tape.handle import Clock
+from bubbot.tape.service import TapeService
+
+if TYPE_CHECKING:
+    from bubbot.features.budget.limits import ModelFacts
+    from bubbot.features.budget.settings import BudgetSettings
+    from bubbot.features.memory.scopes import MemoryCommandOptions
+    from bubbot.features.strategies.compare import StrategyComparer
+    from bubbot.features.usage.reporter import UsageReporter
+
+
+def configured_people(settings: Settings) -> dict[str, ListedPeople]:
+    """Return the people that the configuration lists, by channel. Raises `ConfigError`."""
+    channels = {name: split_channel_settings(name, table)[0] for name, table in settings.channels.items()}
+    return {
+        name: ListedPeople(
+            frozenset(channel.owners),
+            frozenset(channel.admins),
+            frozenset(channel.members),
+            frozenset(channel.groups) | {guild for guild, rules in channel.guilds.items() if rules.open},
+        )
+        for name, channel in channels.items()
+    }
+
+
+def _usage_reporter(settings: Settings) -> Callable[..., UsageReporter]:
+    """Return what builds the reporter of a budget tape."""
+    # Imported here: prices and budgets are for one command of many.
+    from bubbot.app.budget import model_facts
+    from bubbot.features.budget.limits import budget_limits
+    from bubbot.features.budget.report import LimitReporter
+    from bubbot.features.budget.settings import BudgetSettings
+    from bubbot.features.usage.reporter import UsageReporter
+
+    facts = model_facts(settings)
+    currency = Currency(settings.section(BudgetSettings).currency, settings.section(BudgetSettings).usd_rate or 1.0)
+
+    def build(
+        tape: TapeService, now: Clock, zone: ZoneInfo, current_session: Callable[[str], str] = lambda session: session
+    ) -> UsageReporter:
+        limits = budget_limits(settings.section(BudgetSettings), facts, current_session)
+        reporter = LimitReporter(tape, limits, lambda: now().astimezone(zone).strftime("%Y-%m-%d"), currency)
+        return UsageReporter(tape, now, zone, reporter)
+
+    return build
+
+
+def _strategy_comparer(settings: Settings) -> StrategyComparer:
+    # Imported here: strategies and prices are for one command of many.
+    from bubbot.app.budget import model_facts
+    from bubbot.app.installed import load_strategies
+    from bubbot.features.budget.limits import budget_limits
+    from bubbot.features.budget.settings import BudgetSettings
+    from bubbot.features.strategies.compare import StrategyComparer
+
+    limits = budget_limits(settings.section(BudgetSettings), model_facts(settings))
+    return StrategyComparer(load_strategies(), limits.find_price)
+
+
+def _memory_options(settings: Settings) -> MemoryCommandOptions:
+    """Return the settings of memory, and what knows the accounts of a person."""
+    from bubbot.features.access.links import AccountLinks
+    from bubbot.features.access.state import ACCESS_PROJECTION
+    from bubbot.features.memory.scopes import MemoryCommandOptions
+    from bubbot.features.memory.settings import MemorySettings
+    from bubbot.tape.projection import ProjectionRunner
+
+    def find_accounts(open_tape: Callable[[str], TapeService]) -> AccountLinks:
+        return AccountLinks(open_tape(ACCESS_PROJECTION.tapes), ProjectionRunner())
+
+    return MemoryCommandOptions(settings.section(MemorySettings), find_accounts)
+
+
+def budget_settings(settings: Settings) -> tuple[BudgetSettings, ModelFacts]:
+    """Return the limits, and what is known of the configured models."""
+    from bubbot.app.budget import model_facts
+    from bubbot.features.budget.settings import BudgetSettings
+
+    return settings.section(BudgetSettings), model_facts(settings)
+
+
+_SOURCES: Mapping[str, Callable[[Settings], Any]] = MappingProxyType(
+    {
+        "access": configured_people,
+        "budget": budget_settings,
+        "memory": _memory_options,
+        "strategies": _strategy_comparer,
+        "trace": lambda settings: settings.trace,
+        "usage": _usage_reporter,
+    }
+)
+"""What gives a feature more of the settings than its section."""
+
+
+def feature_settings(feature: str, settings: Settings) -> Any:
+    """Return what a feature takes of the settings; None if it has none."""
+    if feature in _SOURCES:
+        return _SOURCES[feature](settings)
+    sections = find_part(feature, "settings", "SECTIONS")
+    return settings.section(next(iter(sections.values()))) if sections else None
