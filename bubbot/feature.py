@@ -26,7 +26,8 @@ from bubbot.ports.tool import Tool
 from bubbot.ports.turn import Turn, TurnGate, TurnSource
 from bubbot.records import dataclass
 from bubbot.runtime.attachments import TakesAttachments
-from bubbot.runtime.compose import ChooseSelector, PromptSection
+from bubbot.runtime.compose import ChooseSelector, PromptSection, Recompose
+from bubbot.runtime.context.strategy import KERNEL_STRATEGIES, ContextStrategies
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.fork import MergeResult
 from bubbot.tape.handle import Clock, TapeHandle
@@ -116,6 +117,9 @@ class Kernel:
         ordered_entries: the entries of all tapes in one order, to follow them; None if the store has none.
         current_session: returns a session by the current id of its chat. A chat that moved has two, its session the first.
         first_session: returns a session by the first id of its chat, as it is stored; people may name either.
+        list_tools: returns all tools of the bot, under the settings in force.
+        strategies: the context strategies.
+        recompose: builds the request of a recorded step as this code would; None while the bot is being built.
     """
 
     home: Path
@@ -139,6 +143,9 @@ class Kernel:
     current_session: Callable[[str], str] = lambda session: session
     first_session: Callable[[str], Awaitable[str]] = keep_session
     find_texts: Callable[[str, str, str], Awaitable[Texts]] = find_english
+    list_tools: Callable[[], Sequence[Tool]] = tuple
+    strategies: ContextStrategies = KERNEL_STRATEGIES
+    recompose: Recompose | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +179,10 @@ class Feature:
         health: reports its health, without I/O, for features that stay when settings change.
         metrics: the metrics whose values its health has.
         ready: returns what it adds to the answer of `/ready`, in English: at once, since it is asked every few seconds.
-        prepare: checks new settings, and returns what puts them into force. Raises `ConfigError`.
+        prepare: checks new settings, and returns what puts them into force. Raises `ConfigError`. A package gets its section, a
+            feature of bubbot all settings.
+        renew: builds the record under the settings in force, which then holds nothing that they switch off; None if it
+            depends on none.
     """
 
     name: str
@@ -201,6 +211,7 @@ class Feature:
     metrics: Sequence[MetricSpec] = ()
     ready: Callable[[HealthContext], Mapping[str, Any]] | None = None
     prepare: Callable[[Any], Awaitable[Apply]] | None = None
+    renew: Callable[[], Feature] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.memory.scopes import FindsAccounts
 from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.memory.shared_zone import SharedZones
-from bubbot.features.search.feature import search_feature
+from bubbot.features.search.feature import create as create_search
 from bubbot.features.strategies.choice import StrategyChoice
 from bubbot.features.topics.feature import topics_feature
 from bubbot.features.topics.names import RESERVED_PREFIXES
@@ -481,7 +481,7 @@ def _parts(
     topics = topics_feature(options.topics, options.read_session)
     features = [
         conversation,
-        search_feature(),
+        create_search(),
         topics,
         why_feature(OWN_STRATEGIES),
         memory.feature(),

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from bubbot.app.events import OWN_REFERENCES
@@ -14,15 +15,13 @@ from bubbot.app.feature_settings import budget_settings
 from bubbot.app.guard import FeatureGuard, FeatureProblems, GuardTimeouts
 from bubbot.app.installed import feature_section
 from bubbot.app.models import ModelSet
-from bubbot.app.own_features import FEATURES, session_events
+from bubbot.app.own_features import FEATURES, find_parts, session_events
 from bubbot.app.search import find_entries
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import BubbotError, ConfigError
 from bubbot.feature import Apply, Feature, FeatureFactory, FindModel, Kernel
 from bubbot.features.access.links import AccountLinks
 from bubbot.features.access.service import ACCESS_TAPE
-from bubbot.features.agents.feature import agents_feature
-from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.approvals.feature import ApprovalsFeature
 from bubbot.features.approvals.settings import ApprovalSettings
 from bubbot.features.attachments.feature import attachments_feature
@@ -31,31 +30,17 @@ from bubbot.features.attachments.settings import AttachmentSettings
 from bubbot.features.budget.budget import NotifyOwner
 from bubbot.features.budget.feature import BudgetFeature
 from bubbot.features.conversation.feature import conversation_feature
-from bubbot.features.explain.feature import explain_feature
-from bubbot.features.files.feature import files_feature
-from bubbot.features.files.settings import FileSettings
 from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.memory.shared_zone import SharedZones
-from bubbot.features.otel.feature import OtelConfig, OtelFeature
-from bubbot.features.otel.settings import OtelSettings
 from bubbot.features.replay.facts import REPLAY_TAPE
-from bubbot.features.replay.feature import replay_feature
 from bubbot.features.schedule.feature import ScheduleFeature
 from bubbot.features.schedule.settings import ScheduleSettings
-from bubbot.features.search.feature import search_feature
-from bubbot.features.shell.feature import ShellFeature
-from bubbot.features.shell.settings import ShellSettings
 from bubbot.features.strategies.feature import StrategiesFeature
 from bubbot.features.strategies.settings import ContextSettings
-from bubbot.features.topics.feature import topics_feature
 from bubbot.features.topics.names import RESERVED_PREFIXES
-from bubbot.features.topics.settings import TopicSettings
 from bubbot.features.usage.feature import usage_feature
 from bubbot.features.usage.reporter import UsageReporter
-from bubbot.features.web.feature import web_feature
-from bubbot.features.web.settings import WebSettings
-from bubbot.features.why.feature import why_feature
 from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.home import Home
 from bubbot.models.embeddings.index import EmbeddingIndex, embeddings_are_installed
@@ -68,7 +53,6 @@ from bubbot.ports.settings import AUTO_SELECTOR, SettingsSection
 from bubbot.ports.tool import Tool
 from bubbot.ports.turn import Turn
 from bubbot.ports.usage import BUDGET_TAPE
-from bubbot.records import dataclass
 from bubbot.runtime.compose import ComposedRequest, Recompose
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.lessons import ModelLessons
@@ -103,22 +87,6 @@ class PdfReader:
         except OSError:  # no process or pipe can be had, as a machine without memory
             return PdfText(fault="failed", reason="no process could be started to read it")
         return PdfText(page.text, page.pages, min(page.pages, MAX_PDF_PAGES))
-
-
-@dataclass(frozen=True, slots=True)
-class LastingFeature:
-    """A feature with a state, which stays when the settings change.
-
-    Attributes:
-        feature: its record.
-        pick: takes its settings from all of them.
-        renew: builds its record under the settings in force, which then holds nothing that they switch off; None if it
-            depends on none.
-    """
-
-    feature: Feature
-    pick: Callable[[Settings], Any]
-    renew: Callable[[], Feature] | None = None
 
 
 class BotFeatures:
@@ -169,7 +137,7 @@ class BotFeatures:
         Raises:
             ConfigError: a setting cannot be used.
         """
-        self._kernel = kernel
+        self._kernel = kernel = replace(kernel, list_tools=self.list_tools, strategies=strategies)
         self._home = home
         self._names = names
         self.strategies = strategies
@@ -195,14 +163,14 @@ class BotFeatures:
             ApprovalsFeature(
                 kernel,
                 settings.section(ApprovalSettings),
-                lambda: self._list_tools(),  # noqa: PLW0108 - each reload builds them anew
+                kernel.list_tools,
                 self.schedule.list_allowed if self.schedule else lambda _turn: (),
             )
             if "approvals" in names
             else None
         )
-        self.shell = ShellFeature(kernel.home)
-        self._lasting: dict[str, LastingFeature] = {}
+        self._lasting: dict[str, Feature] = {}
+        self._factories = {factory.name: factory for factory in factories}
         self._sections: dict[str, SettingsSection | None] = {}
         self.problems = FeatureProblems(kernel.now)
         for factory in factories:
@@ -211,50 +179,38 @@ class BotFeatures:
             # Its projections are its own: one that fails must not stop those of others on the same tape.
             feature = guard.build(partial(factory.build, replace(kernel, projections=ProjectionRunner()), section))
             if feature is not None:
-                self._lasting[factory.name] = LastingFeature(feature, partial(feature_section, factory))
+                self._lasting[factory.name] = feature
                 self._sections[factory.name] = section
-        if self.memory:
-            self._lasting["memory"] = LastingFeature(
-                self.memory.feature(), lambda settings: settings.section(MemorySettings)
-            )
-        if "strategies" in names:
-            kept = StrategiesFeature(
-                kernel,
-                settings.section(ContextSettings),
-                find_entries=find_entries,
-                find_model=find_model,
-                strategies=strategies,
-                lessons=lessons,
-                find_price=lambda name: self.budget.budget.limits.find_price(name) if self.budget else None,
-                passages=EmbeddingIndex(kernel.home / PASSAGES_FILE) if embeddings_are_installed() else None,
-            )
-            self._lasting["strategies"] = LastingFeature(
-                kept.feature(), lambda settings: settings.section(ContextSettings)
-            )
-        if self.schedule:
-            self._lasting["schedule"] = LastingFeature(
-                self.schedule.feature(), lambda settings: settings.section(ScheduleSettings)
-            )
-        if "shell" in names:
-            self._lasting["shell"] = LastingFeature(
-                self.shell.feature(settings.section(ShellSettings)), lambda settings: settings.section(ShellSettings)
-            )
-        if self.budget:
-            self._lasting["budget"] = LastingFeature(self.budget.feature(), budget_settings, self.budget.feature)
-        if "otel" in names:
-            otel = OtelFeature(
-                kernel, otel_config(settings), lambda: {name for tool in self._list_tools() for name in tool.names}
-            )
-            self._lasting["otel"] = LastingFeature(otel.feature(), otel_config, otel.feature)
-        if self.approvals:
-            self._lasting["approvals"] = LastingFeature(
-                self.approvals.feature(), lambda settings: settings.section(ApprovalSettings)
-            )
+        strategies_feature = StrategiesFeature(
+            kernel,
+            settings.section(ContextSettings),
+            find_entries=find_entries,
+            find_model=find_model,
+            strategies=strategies,
+            lessons=lessons,
+            find_price=lambda name: self.budget.budget.limits.find_price(name) if self.budget else None,
+            passages=EmbeddingIndex(kernel.home / PASSAGES_FILE) if embeddings_are_installed() else None,
+        )
+        own: dict[str, Any] = {
+            "memory": self.memory,
+            "schedule": self.schedule,
+            "budget": self.budget,
+            "approvals": self.approvals,
+        }
+        own |= {"strategies": strategies_feature if "strategies" in names else None}
+        self._lasting |= {name: made.feature() for name, made in own.items() if made is not None}
+        self._created = {name: create for name, create in find_parts("feature", "create") if name in names}
+        made = {name: create(kernel, settings) for name, create in self._created.items()}
+        self._lasting |= {name: feature for name, feature in made.items() if feature.prepare is not None}
+
+    def list_tools(self) -> Sequence[Tool]:
+        """Return all tools under the settings in force; none while the bot is being built."""
+        return self._list_tools()
 
     @property
     def lasting(self) -> Iterator[Feature]:
         """The features that stay when the settings change, without those that are left out."""
-        return (lasting.feature for name, lasting in self._lasting.items() if not self.problems.is_left_out(name))
+        return (feature for name, feature in self._lasting.items() if not self.problems.is_left_out(name))
 
     @property
     def reporting(self) -> list[Feature]:
@@ -296,10 +252,7 @@ class BotFeatures:
         """
         self._list_tools = list_tools
         transcriber = models.transcriber
-        self._lasting = {
-            name: replace(lasting, feature=lasting.renew()) if lasting.renew else lasting
-            for name, lasting in self._lasting.items()
-        }
+        self._lasting = {name: feature.renew() if feature.renew else feature for name, feature in self._lasting.items()}
         made: Mapping[str, Callable[[], Feature]] = {
             "conversation": lambda: conversation_feature(
                 models=models.sessions,
@@ -315,20 +268,7 @@ class BotFeatures:
                 wait_until_sent=self._kernel.wait_until_sent,
                 bot_name=settings.bot.name,
             ),
-            "search": search_feature,
-            "files": lambda: files_feature(self._home.path, settings.section(FileSettings)),
-            "agents": lambda: agents_feature(settings.section(AgentsSettings), list_tools, self.strategies),
-            "topics": lambda: topics_feature(settings.section(TopicSettings), self._kernel.read_session),
-            "why": lambda: why_feature(self.strategies, settings.trace.address),
-            "explain": lambda: explain_feature(
-                self._kernel.read_session, self._kernel.open_copy, settings.trace.address
-            ),
-            "replay": lambda: replay_feature(self._kernel, self.strategies, recompose),
             "usage": lambda: usage_feature(self._usage_reporter),
-            "shell": lambda: self.shell.feature(
-                settings.section(ShellSettings)
-            ),  # lasts; its tools follow the settings
-            "web": lambda: web_feature(settings.section(WebSettings)),
             "attachments": lambda: attachments_feature(
                 settings.section(AttachmentSettings),
                 self._kernel.texts,
@@ -337,10 +277,11 @@ class BotFeatures:
                 PdfReader().read_pdf,
             ),
         }
+        kernel = replace(self._kernel, recompose=recompose)
         own = [
-            made[name]() if name in made else self._lasting[name].feature
+            self._lasting.get(name) or (made[name]() if name in made else self._created[name](kernel, settings))
             for name in FEATURES
-            if name in self._names and (name in made or name in self._lasting)
+            if name in self._names and (name in made or name in self._lasting or name in self._created)
         ]
         self._leave_out_clashes(own)
         features = [*(feature for feature in self.lasting if feature.name not in FEATURES), *own]
@@ -366,7 +307,7 @@ class BotFeatures:
     @property
     def fixed_sections(self) -> list[str]:
         """The sections of features that take no new settings while the bot runs."""
-        return [name for name, lasting in self._lasting.items() if lasting.feature.prepare is None]
+        return [name for name, feature in self._lasting.items() if feature.prepare is None]
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
@@ -398,13 +339,16 @@ class BotFeatures:
         self._check_selector(settings)
         applies: list[Apply] = []
         sections = dict(self._sections)
-        for name, lasting in self._lasting.items():
-            picked = lasting.pick(settings)
+        for name, feature in self._lasting.items():
             if name in sections:
-                if picked == sections[name] or self.problems.is_left_out(name):
+                section = feature_section(self._factories[name], settings)
+                if section == sections[name] or self.problems.is_left_out(name):
                     continue  # a package is asked only if its section has changed
-                sections[name] = picked
-            applies.append(await _prepare(name, lasting.feature, picked))
+                sections[name] = section
+                applies.append(await _prepare(name, feature, section))
+            else:
+                pick = _SECTIONS.get(name)
+                applies.append(await _prepare(name, feature, pick(settings) if pick else settings))
 
         def apply() -> None:
             for each in applies:
@@ -432,9 +376,16 @@ class BotFeatures:
             shutil.rmtree(session_folder(self._home.path, session))
 
 
-def otel_config(settings: Settings) -> OtelConfig:
-    """Return what the export of traces takes of these settings."""
-    return OtelConfig(settings.section(OtelSettings), settings.secrets(), settings.bot.name)
+_SECTIONS: Mapping[str, Callable[[Settings], Any]] = MappingProxyType(
+    {
+        "approvals": lambda settings: settings.section(ApprovalSettings),
+        "budget": budget_settings,
+        "memory": lambda settings: settings.section(MemorySettings),
+        "schedule": lambda settings: settings.section(ScheduleSettings),
+        "strategies": lambda settings: settings.section(ContextSettings),
+    }
+)
+"""What those features take of new settings that get ports of others, too; the rest get all settings."""
 
 
 async def _prepare(name: str, feature: Feature, settings: Any) -> Apply:

@@ -33,7 +33,7 @@ from bubbot.features.files.settings import FileSettings
 from bubbot.features.memory.tools import memory_tools
 from bubbot.features.replay.feature import replay_feature
 from bubbot.features.schedule.tools import schedule_tools
-from bubbot.features.search.feature import search_feature
+from bubbot.features.search.feature import create as create_search
 from bubbot.features.shell.settings import ShellSettings
 from bubbot.features.topics.feature import topics_feature
 from bubbot.features.topics.settings import TopicSettings
@@ -147,7 +147,7 @@ def _tools() -> list[Tool]:
         *conversation_feature(
             models=unused, compose=unused, list_tools=tuple, report=unused, traces=(), forget=unused, memory=None
         ).tools,
-        *search_feature().tools,
+        *create_search().tools,
         *topics_feature(TopicSettings(), read_no_session).tools,
         *why_feature(unused).tools,
         *explain_feature(read_no_session, open_no_copy).tools,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from bubbot.feature import Feature
+from bubbot.feature import Feature, Kernel
 from bubbot.features.agents.commands import agent_tools
 from bubbot.features.agents.service import SubTaskService
 from bubbot.features.agents.settings import AgentsSettings
@@ -13,12 +13,18 @@ from bubbot.ports.model import ModelTraits
 from bubbot.ports.tool import Tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.strategy import ContextStrategies
+from bubbot.settings.loader import Settings
 
 SUBTASK_PROMPT = (
     "You work on one sub-task. Nobody is there to answer questions, and people do not read your messages: your last message "
     "is the result, which goes to the assistant that ordered it. Put all it needs into that message; if you cannot do the "
     "task, say why."
 )
+
+
+def create(kernel: Kernel, settings: Settings) -> Feature:
+    """Build the feature under these settings; a reload builds it again."""
+    return agents_feature(settings.section(AgentsSettings), kernel.list_tools, kernel.strategies)
 
 
 def agents_feature(

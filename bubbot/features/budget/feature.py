@@ -82,6 +82,7 @@ class BudgetFeature:
             metrics=BUDGET_METRICS,
             ready=lambda context: budget_readiness(context, self._outages(context)),
             prepare=self._prepare,
+            renew=self.feature,
         )
 
     @property

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from bubbot.feature import Feature, OpenCopy, ReadSession
+from bubbot.feature import Feature, Kernel, OpenCopy, ReadSession
 from bubbot.features.explain.commands import ExplainCommands, explain_tools
 from bubbot.features.explain.reading import CONCLUSION, UNKNOWN, ExplainTask
 from bubbot.ports.model import ModelTraits
 from bubbot.ports.turn import Turn
+from bubbot.settings.loader import Settings
 
 EXPLAIN_PROMPT = f"""\
 You answer one question about what happened in a chat, from its record alone.
@@ -21,6 +22,11 @@ leaving out or adding a word. People see who said it and when by themselves; the
 After these lines you may add one last line that begins with {CONCLUSION}: your conclusion in one or two sentences, in the language of \
 the question, without quotation marks and entry ids. People read it as unchecked.
 No other lines. If the record does not tell, answer {UNKNOWN} and nothing else."""
+
+
+def create(kernel: Kernel, settings: Settings) -> Feature:
+    """Build the feature under these settings; a reload builds it again."""
+    return explain_feature(kernel.read_session, kernel.open_copy, settings.trace.address)
 
 
 def explain_feature(read_session: ReadSession, open_copy: OpenCopy, page: str = "") -> Feature:

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bubbot.feature import Feature
+from bubbot.feature import Feature, Kernel
 from bubbot.features.files.roots import FileRoots
 from bubbot.features.files.settings import FileSettings
+from bubbot.settings.loader import Settings
+
+
+def create(kernel: Kernel, settings: Settings) -> Feature:
+    """Build the feature under these settings; a reload builds it again."""
+    return files_feature(kernel.home, settings.section(FileSettings))
 
 
 def files_feature(home: Path, settings: FileSettings) -> Feature:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -16,6 +16,7 @@ from bubbot.features.otel.facts import OTEL_TAPE, ExportBegan, ExportEnded, Turn
 from bubbot.features.otel.settings import OtelSettings
 from bubbot.features.otel.state import OTEL_METRICS, ExportState
 from bubbot.log import Redactor
+from bubbot.settings.loader import Settings
 from bubbot.tape.entry import Kind
 from bubbot.tape.fork import MergeResult
 from bubbot.tape.query import TapeQuery
@@ -30,6 +31,16 @@ class OtelConfig(Struct, frozen=True):
     secrets: Sequence[str]
     agent: str
 
+    @classmethod
+    def of(cls, settings: Settings) -> OtelConfig:
+        """Take it of the settings."""
+        return cls(settings.section(OtelSettings), settings.secrets(), settings.bot.name)
+
+
+def create(kernel: Kernel, settings: Settings) -> Feature:
+    """Build the feature; what it has sent outlives a change of the settings."""
+    return OtelFeature(kernel, OtelConfig.of(settings)).feature()
+
 
 class OtelFeature:
     """Sends turns to a receiver while it is on.
@@ -38,15 +49,10 @@ class OtelFeature:
         state: the figures for reports.
     """
 
-    def __init__(self, kernel: Kernel, config: OtelConfig, list_tools: Callable[[], Collection[str]]) -> None:
-        """Build it without reading anything.
-
-        Args:
-            list_tools: returns the names of all tools.
-        """
+    def __init__(self, kernel: Kernel, config: OtelConfig) -> None:
+        """Build it without reading anything."""
         self._kernel = kernel
         self._config = config
-        self._list_tools = list_tools
         self._tape = kernel.open_tape(OTEL_TAPE)
         self._woken = asyncio.Event()
         self._changed = asyncio.Event()
@@ -61,12 +67,14 @@ class OtelFeature:
             health=lambda context: self.state.report(context, self._config.settings.url),
             metrics=OTEL_METRICS,
             prepare=self._prepare,
+            renew=self.feature,
         )
 
     async def _wake(self, _merged: MergeResult) -> None:
         self._woken.set()
 
-    async def _prepare(self, config: OtelConfig) -> Apply:
+    async def _prepare(self, settings: Settings) -> Apply:
+        config = OtelConfig.of(settings)
         _require_packages(config.settings)
 
         def apply() -> None:
@@ -140,7 +148,13 @@ class OtelFeature:
         _require_packages(config.settings)
         settings, position = config.settings, await self._begin()
         redactor, key = Redactor(config.secrets), await self._read_key()
-        exposure = Exposure(settings.content, redactor, key, config.agent, self._list_tools())
+        exposure = Exposure(
+            settings.content,
+            redactor,
+            key,
+            config.agent,
+            {name for tool in self._kernel.list_tools() for name in tool.names},
+        )
         async with ClientSession(timeout=ClientTimeout(settings.timeout)) as session:
             exporter = TraceExporter(
                 entries,

@@ -7,6 +7,14 @@ from bubbot.feature import Feature, Kernel
 from bubbot.features.replay.commands import REPLAY_TIMEOUT_SECONDS, ReplayCommands
 from bubbot.runtime.compose import Recompose
 from bubbot.runtime.context.strategy import ContextStrategies
+from bubbot.settings.loader import Settings
+
+
+def create(kernel: Kernel, _settings: Settings) -> Feature:
+    """Build the feature under these settings; a reload builds it again."""
+    if kernel.recompose is None:  # the bot is being built
+        return Feature(name="replay")
+    return replay_feature(kernel, kernel.strategies, kernel.recompose)
 
 
 def replay_feature(kernel: Kernel, strategies: ContextStrategies, recompose: Recompose) -> Feature:

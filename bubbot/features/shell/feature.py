@@ -8,11 +8,12 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bubbot.feature import Apply, Feature
+from bubbot.feature import Apply, Feature, Kernel
 from bubbot.features.shell.settings import ShellSettings
 from bubbot.ports.arguments import dump_args
 from bubbot.ports.middleware import CallNext, ToolInvocation
 from bubbot.ports.tool import ToolOutput
+from bubbot.settings.loader import Settings
 
 if TYPE_CHECKING:
     from bubbot.features.shell.service import ShellService
@@ -24,11 +25,13 @@ class ShellFeature:
     def __init__(self, home: Path) -> None:
         self._home = home
         self._service: ShellService | None = None
+        self._settings = ShellSettings.model_construct()
 
     def feature(self, settings: ShellSettings) -> Feature:
         """Build the feature under these settings; a reload builds it again."""
+        self._settings = settings
         if not settings.enabled:
-            return Feature(name="shell", lifespan=self._lifespan, prepare=self._prepare)
+            return Feature(name="shell", lifespan=self._lifespan, prepare=self._prepare, renew=self.renew)
         from bubbot.features.shell.commands import shell_tools
 
         self._service = self._service or self._make_service(settings)
@@ -38,6 +41,7 @@ class ShellFeature:
             around_tool=(self._end_at_reset,),
             lifespan=self._lifespan,
             prepare=self._prepare,
+            renew=self.renew,
         )
 
     def _make_service(self, settings: ShellSettings) -> ShellService:
@@ -46,10 +50,17 @@ class ShellFeature:
 
         return ShellService(settings, self._home, time.monotonic)
 
-    async def _prepare(self, settings: ShellSettings) -> Apply:
+    def renew(self) -> Feature:
+        """Build the record under the settings in force."""
+        return self.feature(self._settings)
+
+    async def _prepare(self, settings: Settings) -> Apply:
+        section = settings.section(ShellSettings)
+
         def apply() -> None:
+            self._settings = section
             if self._service is not None:
-                self._service.apply(settings)
+                self._service.apply(section)
 
         return apply
 
@@ -75,3 +86,8 @@ class ShellFeature:
         if has_reset and self._service is not None:
             await self._service.end_jobs(invocation.turn.session)
         return await call_next(invocation)
+
+
+def create(kernel: Kernel, settings: Settings) -> Feature:
+    """Build the feature; its programs outlive a change of the settings."""
+    return ShellFeature(kernel.home).feature(settings.section(ShellSettings))

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from bubbot.feature import Feature, ReadSession
+from bubbot.feature import Feature, Kernel, ReadSession
 from bubbot.features.topics.commands import topic_tools
 from bubbot.features.topics.settings import TopicSettings
+from bubbot.settings.loader import Settings
 
 TOPIC_RULE = (
     "If the talk moves to another topic than the current one, topic_propose offers to switch; a person decides."
 )
+
+
+def create(kernel: Kernel, settings: Settings) -> Feature:
+    """Build the feature under these settings; a reload builds it again."""
+    return topics_feature(settings.section(TopicSettings), kernel.read_session)
 
 
 def topics_feature(settings: TopicSettings, read_session: ReadSession) -> Feature:

@@ -6,13 +6,19 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bubbot.feature import Feature
+from bubbot.feature import Feature, Kernel
 from bubbot.features.web.settings import WebSettings
+from bubbot.settings.loader import Settings
 
 if TYPE_CHECKING:
     from bubbot.features.web.client import WebClient
     from bubbot.features.web.reading import PageReader
     from bubbot.features.web.search import SearchEngine
+
+
+def create(_kernel: Kernel, settings: Settings) -> Feature:
+    """Build the feature under these settings; a reload builds it again."""
+    return web_feature(settings.section(WebSettings))
 
 
 def web_feature(settings: WebSettings) -> Feature:

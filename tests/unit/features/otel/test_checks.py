@@ -10,13 +10,13 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from bubbot.app.features import otel_config
 from bubbot.app.settings import load
 from bubbot.app.stores import unused_clock
 from bubbot.errors import ConfigError
 from bubbot.features.otel import encoding, exporter
 from bubbot.features.otel.checks import check_otel, check_refusals
 from bubbot.features.otel.facts import OTEL_TAPE, TurnsExported
+from bubbot.features.otel.feature import OtelConfig
 from bubbot.features.otel.settings import OtelSettings
 from bubbot.home import Home
 from bubbot.ports.checks import Finding, HomeReader
@@ -152,7 +152,7 @@ def test_the_keys_in_headers_are_secrets_of_the_bot(home: Home) -> None:
     (home.path / "key").write_text("authorization=Bearer abcdef-123\nx-team=the-red-one\n")
     home.config.write_text('[otel]\nendpoint = "http://h/otlp"\nheaders_file = "key"\n')
     settings = load(home=home.path)
-    assert {"Bearer abcdef-123", "abcdef-123", "the-red-one"} <= set(otel_config(settings).secrets)
+    assert {"Bearer abcdef-123", "abcdef-123", "the-red-one"} <= set(OtelConfig.of(settings).secrets)
     assert settings.section(OtelSettings).url == "http://h/otlp/v1/traces"
     assert settings.section(OtelSettings).read_headers() == {
         "authorization": "Bearer abcdef-123",

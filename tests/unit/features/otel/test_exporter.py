@@ -12,8 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from bubbot.app.bot import Bot, open_app
-from bubbot.app.features import otel_config
 from bubbot.features.otel import exporter
+from bubbot.features.otel.feature import OtelConfig
 from bubbot.features.otel.names import Name
 from bubbot.features.otel.sender import parse_retry_after
 from bubbot.home import Home
@@ -405,5 +405,5 @@ def test_a_receiver_may_name_seconds_or_a_time(text: str, seconds: float | None)
 
 
 def test_a_changed_setting_is_another_config() -> None:
-    assert otel_config(Settings()) == otel_config(Settings())
-    assert replace(otel_config(Settings()), agent="x") != otel_config(Settings())
+    assert OtelConfig.of(Settings()) == OtelConfig.of(Settings())
+    assert replace(OtelConfig.of(Settings()), agent="x") != OtelConfig.of(Settings())

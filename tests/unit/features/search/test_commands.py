@@ -11,7 +11,7 @@ import pytest
 
 from bubbot.errors import ConfigError, ToolRetry
 from bubbot.features.search.commands import TAPE_COMMANDS
-from bubbot.features.search.feature import search_feature
+from bubbot.features.search.feature import create as create_search
 from bubbot.ports.command import CommandContext, CommandResult
 from bubbot.ports.tool import validate_args
 from bubbot.ports.turn import Turn
@@ -22,7 +22,7 @@ from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
 from tests.doubles import SteppingClock
 
-(tape_search,) = search_feature().tools
+(tape_search,) = create_search().tools
 
 
 async def use(turn: Turn, /, **arguments: object) -> str:
