@@ -23,10 +23,9 @@ from bubbot.ports.session_names import keep_session
 from bubbot.ports.settings import SettingsSection
 from bubbot.ports.store import OrdersEntries
 from bubbot.ports.tool import Tool
-from bubbot.ports.turn import Turn, TurnGate, TurnSource
+from bubbot.ports.turn import Turn, TurnSource
 from bubbot.records import dataclass
-from bubbot.runtime.attachments import TakesAttachments
-from bubbot.runtime.compose import ChooseSelector, PromptSection, Recompose
+from bubbot.runtime.compose import PromptSection, Recompose
 from bubbot.runtime.context.strategy import KERNEL_STRATEGIES, ContextStrategies
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.fork import MergeResult
@@ -157,28 +156,20 @@ class Feature:
         tools: what models may call, and people as comma commands.
         commands: those of its shell commands that people may type in chats, too.
         services: what its shell commands use in the running bot, found there by class.
-        rules: rules about its tools in the runtime contract of the system prompt.
-        prompt: sections of the system prompt.
+        prompt: sections of the system prompt, and rules about its tools in the runtime contract, as texts.
         sources: sources of turns that nobody typed, by the origin of their inbounds.
         traces: tapes with texts of sessions, which an erasure of a session has to reach.
-        find_traces: returns further tapes with texts of the session of a turn, such as those of its person.
         around_turn: wraps what answers a turn.
         around_model: wraps each call of a model.
         around_tool: wraps each call of a tool.
         around_delivery: wraps each attempt to send a part of a message, for features that stay when settings change.
-        around_choice: wraps the choice of a turn's model.
-        choose_selector: returns the context strategy that a turn's chat has chosen.
-        gate: decides when messages may have their turn.
-        intake: takes in attachments before a turn.
         on_merged: called with the entries of each merged turn, those of interrupted turns included.
         lifespan: a block around the life of the bot: entered before the first turn, left after the last one.
         on_recovered: called at a start, once it is known what an earlier process left open; what is merged when a session
             is taken up comes to `on_merged`.
         background: coroutines that run while a daemon runs, by name; each is restarted if it fails.
-        on_chat_unreachable: called with channel, chat and reason if a chat can no longer be reached.
         health: reports its health, without I/O, for features that stay when settings change.
         metrics: the metrics whose values its health has.
-        ready: returns what it adds to the answer of `/ready`, in English: at once, since it is asked every few seconds.
         prepare: checks new settings, and returns what puts them into force. Raises `ConfigError`. A package gets its section, a
             feature of bubbot all settings.
         renew: builds the record under the settings in force, which then holds nothing that they switch off; None if it
@@ -189,27 +180,19 @@ class Feature:
     tools: Sequence[Tool] = ()
     commands: Sequence[Command] = ()
     services: Sequence[object] = ()
-    rules: Sequence[str] = ()
-    prompt: Sequence[PromptSection] = ()
+    prompt: Sequence[PromptSection | str] = ()
     sources: Mapping[str, TurnSource] = field(default_factory=dict)
     traces: Sequence[str] = ()
-    find_traces: Callable[[Turn], Awaitable[Sequence[str]]] | None = None
     around_turn: Sequence[AroundTurn] = ()
     around_model: Sequence[AroundModel] = ()
     around_tool: Sequence[AroundTool] = ()
     around_delivery: Sequence[AroundDelivery] = ()
-    around_choice: Sequence[Callable[[FindModel], FindModel]] = ()
-    choose_selector: ChooseSelector | None = None
-    gate: TurnGate | None = None
-    intake: TakesAttachments | None = None
     on_merged: Sequence[Callable[[MergeResult], Awaitable[None]]] = ()
     lifespan: Callable[[], AbstractAsyncContextManager[None]] | None = None
     on_recovered: Callable[[], Awaitable[None]] | None = None
     background: Mapping[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
-    on_chat_unreachable: Callable[[str, str, str], Awaitable[None]] | None = None
     health: Callable[[HealthContext], FeatureHealth] | None = None
     metrics: Sequence[MetricSpec] = ()
-    ready: Callable[[HealthContext], Mapping[str, Any]] | None = None
     prepare: Callable[[Any], Awaitable[Apply]] | None = None
     renew: Callable[[], Feature] | None = None
 

@@ -156,7 +156,7 @@ class SummaryParts:
             find_price=lambda _: None,
         ).feature()
         tools = [tool for tool in made.tools if tool.name != "session.strategy"]  # the bench has it
-        return [replace(made, tools=tools, choose_selector=None)]
+        return [replace(made, tools=tools)]
 
 
 async def _find_nothing(*_: object) -> Sequence[Sequence[int]]:

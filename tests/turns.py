@@ -62,7 +62,7 @@ from bubbot.ports.health import HealthReport, report_nothing
 from bubbot.ports.model import Model, ModelEvent, ModelReply, ModelRequest, ModelTraits
 from bubbot.ports.store import no_wait_for_room
 from bubbot.ports.tool import Tool, Toolbox
-from bubbot.ports.turn import Turn, TurnResult
+from bubbot.ports.turn import Turn, TurnGate, TurnResult
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.calls import ToolCallRunner, ToolLimits
 from bubbot.runtime.compose import ContextPolicy, RequestComposer, rebuild_request
@@ -224,6 +224,7 @@ class Options:
     load: Callable[[str], Model] = no_other
     texts: Texts = field(default_factory=Texts)
     intake: AttachmentIntake = field(default_factory=AttachmentIntake)
+    rates: TurnGate | None = None
     waiting: QueuePolicy = field(default_factory=QueuePolicy)
     max_file: int = 1_000_000
     rules: ChannelPolicy | None = None
@@ -421,7 +422,7 @@ async def _bench(
         texts=options.texts,
         sources={origin: source for feature in features for origin, source in feature.sources.items()},
         intake=options.intake,
-        gate=next((feature.gate for feature in features if feature.gate), None),
+        gate=options.rates,
         around_turn=[around for feature in features for around in feature.around_turn],
         on_merged=[on_merged for feature in features for on_merged in feature.on_merged],
     )
@@ -472,12 +473,12 @@ def _parts(
         memory=memory,
         reserved_names=RESERVED_PREFIXES,
         view_traces=lambda session: SessionTraceView(session, TRACE_EVENTS, OWN_REFERENCES),
-        find_traces=memory.feature().find_traces,
+        find_traces=None if memory.shared is None else memory.shared.find_traces,
         wait_until_sent=wait_until_sent,
     )
     files = Feature(name="attachments", tools=file_tools(options.max_file))
     choice = StrategyChoice(options.compose.strategies, options.compose.selector)
-    strategies = Feature(name="strategies", tools=(make_choice_tool(choice),), choose_selector=choice.chosen)
+    strategies = Feature(name="strategies", tools=(make_choice_tool(choice),))
     topics = topics_feature(options.topics, options.read_session)
     features = [
         conversation,
@@ -494,9 +495,15 @@ def _parts(
     found = Toolbox([*(tool for feature in features for tool in feature.tools), *options.tools])
     settings = replace(
         options.compose,
-        sections=[*options.compose.sections, *(section for feature in features for section in feature.prompt)],
-        rules=[*options.compose.rules, *(rule for feature in features for rule in feature.rules)],
-        choices=[feature.choose_selector for feature in features if feature.choose_selector],
+        sections=[
+            *options.compose.sections,
+            *(part for feature in features for part in feature.prompt if not isinstance(part, str)),
+        ],
+        rules=[
+            *options.compose.rules,
+            *(part for feature in features for part in feature.prompt if isinstance(part, str)),
+        ],
+        choices=[choice.chosen],
     )
     tools = ToolList(found)
     composer = RequestComposer(models.model_for_turn, settings, tools.specs, found.reads_web)

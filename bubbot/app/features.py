@@ -36,6 +36,7 @@ from bubbot.features.memory.shared_zone import SharedZones
 from bubbot.features.replay.facts import REPLAY_TAPE
 from bubbot.features.schedule.feature import ScheduleFeature
 from bubbot.features.schedule.settings import ScheduleSettings
+from bubbot.features.schedule.state import JOB_TEXT_EVENTS
 from bubbot.features.strategies.feature import StrategiesFeature
 from bubbot.features.strategies.settings import ContextSettings
 from bubbot.features.topics.names import RESERVED_PREFIXES
@@ -53,6 +54,7 @@ from bubbot.ports.settings import AUTO_SELECTOR, SettingsSection
 from bubbot.ports.tool import Tool
 from bubbot.ports.turn import Turn
 from bubbot.ports.usage import BUDGET_TAPE
+from bubbot.runtime.attachments import TakesAttachments, UnfetchedAttachments
 from bubbot.runtime.compose import ComposedRequest, Recompose
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.lessons import ModelLessons
@@ -142,7 +144,7 @@ class BotFeatures:
         self._names = names
         self.strategies = strategies
         self._references = references
-        self._trace_events = (*session_events(), *_list_session_events(factories))
+        self._trace_events = (*session_events(), *JOB_TEXT_EVENTS, *_list_session_events(factories))
         self._check_selector(settings)
         self.schedule = ScheduleFeature(kernel, settings.section(ScheduleSettings)) if "schedule" in names else None
         links = AccountLinks(kernel.open_tape(ACCESS_TAPE), kernel.projections)
@@ -181,6 +183,7 @@ class BotFeatures:
             if feature is not None:
                 self._lasting[factory.name] = feature
                 self._sections[factory.name] = section
+        self.intake: TakesAttachments = UnfetchedAttachments()
         strategies_feature = StrategiesFeature(
             kernel,
             settings.section(ContextSettings),
@@ -199,6 +202,7 @@ class BotFeatures:
         }
         own |= {"strategies": strategies_feature if "strategies" in names else None}
         self._lasting |= {name: made.feature() for name, made in own.items() if made is not None}
+        self.choose_selector = strategies_feature.choice.chosen if "strategies" in names else None
         self._created = {name: create for name, create in find_parts("feature", "create") if name in names}
         made = {name: create(kernel, settings) for name, create in self._created.items()}
         self._lasting |= {name: feature for name, feature in made.items() if feature.prepare is not None}
@@ -251,7 +255,6 @@ class BotFeatures:
             channel_tapes: the inbox and outbox tapes.
         """
         self._list_tools = list_tools
-        transcriber = models.transcriber
         self._lasting = {name: feature.renew() if feature.renew else feature for name, feature in self._lasting.items()}
         made: Mapping[str, Callable[[], Feature]] = {
             "conversation": lambda: conversation_feature(
@@ -269,13 +272,7 @@ class BotFeatures:
                 bot_name=settings.bot.name,
             ),
             "usage": lambda: usage_feature(self._usage_reporter),
-            "attachments": lambda: attachments_feature(
-                settings.section(AttachmentSettings),
-                self._kernel.texts,
-                (transcriber.name, transcriber) if transcriber else None,
-                self.budget.meter.transcription if self.budget else None,
-                PdfReader().read_pdf,
-            ),
+            "attachments": self._build_attachments(settings, models),
         }
         kernel = replace(self._kernel, recompose=recompose)
         own = [
@@ -287,6 +284,20 @@ class BotFeatures:
         features = [*(feature for feature in self.lasting if feature.name not in FEATURES), *own]
         self.around_model = tuple([around for feature in features for around in feature.around_model])
         return features
+
+    def _build_attachments(self, settings: Settings, models: ModelSet) -> Callable[[], Feature]:
+        def build() -> Feature:
+            transcriber = models.transcriber
+            feature, self.intake = attachments_feature(
+                settings.section(AttachmentSettings),
+                self._kernel.texts,
+                (transcriber.name, transcriber) if transcriber else None,
+                self.budget.meter.transcription if self.budget else None,
+                PdfReader().read_pdf,
+            )
+            return feature
+
+        return build
 
     def _leave_out_clashes(self, own: Sequence[Feature]) -> None:
         """Leave out the packages whose tools or sources have a name that is taken; among packages the first has it."""
@@ -329,10 +340,9 @@ class BotFeatures:
         return await self.approvals.decide_press(inbound, facts) if self.approvals else None
 
     async def on_chat_unreachable(self, channel: str, chat: str, reason: str) -> None:
-        """Tell the features that a chat can no longer be reached."""
-        for feature in self.lasting:
-            if feature.on_chat_unreachable is not None:
-                await feature.on_chat_unreachable(channel, chat, reason)
+        """End what waits for a chat that can no longer be reached."""
+        if self.schedule:
+            await self.schedule.end_jobs_of_chat(channel, chat, reason)
 
     async def prepare(self, settings: Settings) -> Apply:
         """Check new settings in every feature; return what puts them into force. Raise `ConfigError`."""
@@ -367,8 +377,8 @@ class BotFeatures:
         return UsageReporter(kernel.open_tape(BUDGET_TAPE), kernel.now, kernel.zone, limits)
 
     async def _find_traces(self, turn: Turn) -> list[str]:
-        """List the tapes with texts of a turn's session that its features name for it."""
-        return [tape for feature in self.lasting if feature.find_traces for tape in await feature.find_traces(turn)]
+        """List the tapes with texts of a turn's session besides those of its features: of its person."""
+        return list(await self.memory.shared.find_traces(turn)) if self.memory and self.memory.shared else []
 
     def _remove_files(self, session: str) -> None:
         """Remove the files that channels keep of a session."""

@@ -26,26 +26,24 @@ from bubbot.errors import (
     ConfigError,
     DeliveryFailed,
     FeatureFailed,
-    ModelCallDenied,
     StrategyFailed,
     ToolSignal,
 )
-from bubbot.feature import Apply, Feature, FindModel
+from bubbot.feature import Apply, Feature
 from bubbot.log import redact
 from bubbot.ports.channel import Inbound, Outbound, Receipt, Role
 from bubbot.ports.command import Command
 from bubbot.ports.health import FeatureProblem, MetricSpec
 from bubbot.ports.middleware import AroundDelivery, CallNext, Middleware, PartDelivery
-from bubbot.ports.model import Model, ModelReply, ModelTraits
+from bubbot.ports.model import ModelReply, ModelTraits
 from bubbot.ports.tool import RerunModel, Tool, Toolbox
-from bubbot.ports.turn import AcceptedInbound, SourcedReply, Turn, TurnGate, TurnOutcome, TurnSource
+from bubbot.ports.turn import SourcedReply, Turn, TurnOutcome, TurnSource
 from bubbot.records import dataclass
-from bubbot.runtime.attachments import AttachmentResult, Fetch, TakesAttachments, UnfetchedAttachments
-from bubbot.runtime.compose import ChooseSelector, PromptSection, PromptText
+from bubbot.runtime.compose import PromptSection, PromptText
 from bubbot.runtime.context.selectors import ContextMessage
 from bubbot.runtime.context.strategy import ContextInput, ContextStrategy, ModelContext
 from bubbot.tape.entry import Kind, TapeEntry, timestamp
-from bubbot.tape.handle import Clock, TapeHandle
+from bubbot.tape.handle import Clock
 from bubbot.tape.query import Slice, TapeQuery
 
 log = logging.getLogger(__name__)
@@ -65,15 +63,11 @@ class GuardTimeouts:
         build: to build the feature.
         lifespan: to enter its lifespan, and to leave it.
         hook: one call of a hook; of middleware what it does itself, without what it wraps.
-        intake: to take in the attachments of the next messages.
-        gate: to hold back the next messages.
     """
 
     build: float = 30.0
     lifespan: float = 30.0
     hook: float = 10.0
-    intake: float = 300.0
-    gate: float = 600.0
 
 
 class FeatureProblems:
@@ -140,22 +134,17 @@ class FeatureGuard:
             return None
 
     def _wrap(self, feature: Feature) -> Feature:
-        around, unreachable = self._around, feature.on_chat_unreachable
+        around = self._around
         return replace(
             feature,
             on_recovered=partial(self.notify, "on_recovered", feature.on_recovered) if feature.on_recovered else None,
-            on_chat_unreachable=partial(self.notify, "on_chat_unreachable", unreachable) if unreachable else None,
             tools=[self._tool(tool) for tool in feature.tools],
-            prompt=[self._section(section) for section in feature.prompt],
+            prompt=[part if isinstance(part, str) else self._section(part) for part in feature.prompt],
             sources={origin: GuardedSource(self, source) for origin, source in feature.sources.items()},
             around_turn=[around("around_turn", each, TurnOutcome) for each in feature.around_turn],
             around_model=[around("around_model", each, ModelReply) for each in feature.around_model],
             around_tool=[around("around_tool", each, str, RerunModel) for each in feature.around_tool],
             around_delivery=[self._delivery(each) for each in feature.around_delivery],
-            around_choice=[partial(self._choice, each) for each in feature.around_choice],
-            choose_selector=self._selector(feature.choose_selector) if feature.choose_selector else None,
-            gate=GuardedGate(self, feature.gate) if feature.gate else None,
-            intake=GuardedIntake(self, feature.intake) if feature.intake else None,
             on_merged=[partial(self.notify, "on_merged", each) for each in feature.on_merged],
             lifespan=partial(self._lifespan, feature.lifespan) if feature.lifespan else None,
             background={
@@ -163,7 +152,6 @@ class FeatureGuard:
                 for name, run in feature.background.items()
             },
             prepare=partial(self._prepare, feature.prepare) if feature.prepare else None,
-            find_traces=partial(self._find_traces, feature.find_traces) if feature.find_traces else None,
         )
 
     def fail(self, where: str, problem: str, error: BaseException | None = None) -> FeatureFailed:
@@ -235,26 +223,6 @@ class FeatureGuard:
 
         return build
 
-    def _selector(self, choose: ChooseSelector) -> ChooseSelector:
-        async def choose_selector(turn: Turn) -> str:
-            try:
-                selector: object = await self.call("choose_selector", self.timeouts.hook, choose, turn)
-            except FeatureFailed:
-                return ""  # the bot answers with the configured strategy
-            if isinstance(selector, str):
-                return selector
-            self.fail("choose_selector", f"it returned a {type(selector).__name__}, not a text")
-            return ""
-
-        return choose_selector
-
-    async def _find_traces(self, hook: Callable[[Turn], Awaitable[Sequence[str]]], turn: Turn) -> Sequence[str]:
-        """Find the traces of a session; an erasure that cannot reach them fails."""
-        tapes: object = await self.call("find_traces", self.timeouts.hook, hook, turn)
-        if isinstance(tapes, (list, tuple)) and all(isinstance(tape, str) for tape in tapes):
-            return tapes
-        raise self.fail("find_traces", f"it returned a {type(tapes).__name__}, not the names of tapes")
-
     def _around(self, where: str, around: Middleware[V, R], *kinds: type) -> Middleware[V, R]:
         """Guard middleware: its failures are told from those of what it wraps, and its own time from theirs."""
         seconds = self.timeouts.hook
@@ -317,22 +285,6 @@ class FeatureGuard:
                 return await call_next(delivery)
 
         return deliver
-
-    def _choice(self, around: Callable[[FindModel], FindModel], find_model: FindModel) -> FindModel:
-        """Guard the choice of models; one that cannot be made leaves the model as it is."""
-        try:
-            chosen = around(find_model)
-        except (Exception, SystemExit) as error:  # a package is someone else's code
-            self.fail("around_choice", _describe(error), error)
-            return find_model
-
-        async def choose(turn: Turn) -> Model:
-            model = await self.call("around_choice", self.timeouts.hook, chosen, turn)
-            if not (hasattr(model, "stream") and hasattr(model, "traits")):
-                raise self.fail("around_choice", f"it returned a {type(model).__name__}")
-            return model
-
-        return choose
 
     @asynccontextmanager
     async def _lifespan(self, lifespan: Callable[[], AbstractAsyncContextManager[None]]) -> AsyncIterator[None]:
@@ -424,59 +376,6 @@ class GuardedSource:
             return {}
 
 
-class GuardedGate:
-    """The gate of a package. See `TurnGate`. One that fails, or holds messages back for too long, is open."""
-
-    def __init__(self, guard: FeatureGuard, gate: TurnGate) -> None:
-        self._guard = guard
-        self._gate = gate
-
-    async def wait(self, batch: Sequence[AcceptedInbound], wake: asyncio.Event) -> ModelCallDenied | None:
-        """Wait until the messages may have their turn."""
-        try:
-            denial: object = await self._guard.call("gate", self._guard.timeouts.gate, self._gate.wait, batch, wake)
-        except ModelCallDenied as error:
-            return error
-        except (BubbotError, ToolSignal) as error:
-            self._guard.pass_over("gate", error)
-            return None
-        if denial is None or isinstance(denial, ModelCallDenied):
-            return denial
-        self._guard.fail("gate", f"it returned a {type(denial).__name__}")
-        return None
-
-
-class GuardedIntake:
-    """The intake of attachments of a package. See `TakesAttachments`. If it fails, `fallback` takes them in."""
-
-    def __init__(self, guard: FeatureGuard, intake: TakesAttachments, fallback: TakesAttachments | None = None) -> None:
-        self._guard = guard
-        self._intake = intake
-        self._fallback = fallback or UnfetchedAttachments()
-
-    def with_fallback(self, fallback: TakesAttachments) -> GuardedIntake:
-        """Return the same with another fallback."""
-        return GuardedIntake(self._guard, self._intake, fallback)
-
-    async def take_in(
-        self, tape: TapeHandle, inbox: str, batch: Sequence[AcceptedInbound], fetch: Fetch
-    ) -> dict[int, AttachmentResult]:
-        """Take in the attachments of each message."""
-        guard = self._guard
-        try:
-            results: object = await guard.call(
-                "intake", guard.timeouts.intake, self._intake.take_in, tape, inbox, batch, fetch
-            )
-            if isinstance(results, Mapping) and all(
-                isinstance(results.get(accepted.id), AttachmentResult) for accepted in batch
-            ):
-                return {**results}
-            guard.fail("intake", "it did not return a result for each message")
-        except (BubbotError, ToolSignal) as error:
-            guard.pass_over("intake", error)
-        return await self._fallback.take_in(tape, inbox, batch, fetch)
-
-
 def check_feature(feature: object, name: str) -> Feature:
     """Return what a package built. Raise `TypeError` if it is no feature of this name, or holds what it may not."""
     if not isinstance(feature, Feature):
@@ -484,15 +383,13 @@ def check_feature(feature: object, name: str) -> Feature:
     if feature.name != name:
         raise TypeError(f"it is called {feature.name!r}")
     _check_items("tools", feature.tools, lambda item: isinstance(item, Tool))
-    _check_items("rules", feature.rules, lambda item: isinstance(item, str))
     _check_items("traces", feature.traces, lambda item: isinstance(item, str))
+    _check_items("prompt", feature.prompt, lambda item: isinstance(item, str) or callable(item))
     for field in (
-        "prompt",
         "around_turn",
         "around_model",
         "around_tool",
         "around_delivery",
-        "around_choice",
         "on_merged",
     ):
         _check_items(field, getattr(feature, field), callable)
@@ -503,16 +400,10 @@ def check_feature(feature: object, name: str) -> Feature:
     for field in (
         "lifespan",
         "on_recovered",
-        "on_chat_unreachable",
-        "choose_selector",
         "health",
-        "ready",
         "prepare",
-        "find_traces",
     ):
         _check_items(field, _given(getattr(feature, field)), callable)
-    _check_items("gate", _given(feature.gate), lambda gate: hasattr(gate, "wait"))
-    _check_items("intake", _given(feature.intake), lambda intake: hasattr(intake, "take_in"))
     for each in feature.tools:
         each.spec()  # its schema can be built
         if each.role not in list(Role):

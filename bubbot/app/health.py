@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -124,12 +123,8 @@ class HealthCollector:
     def readiness(self) -> dict[str, Any]:
         """Return what models that load and features add to the answer of `/ready`, without I/O."""
         context, values = self._context(Texts()), dict[str, Any]()
-        for feature in self.sources.features.reporting:
-            try:
-                if feature.ready is not None:
-                    values = json.loads(json.dumps({**feature.ready(context)})) | values
-            except Exception as error:  # noqa: BLE001 - it may be someone else's code; the others report
-                failed_health(feature.name, error)
+        if budget := self.sources.features.budget:
+            values |= budget.readiness(context)
         if names := self.sources.loading_models():
             values["loading"] = [Texts().say("st_loading_is", name=name) for name in names]
         return values

@@ -9,7 +9,6 @@ from zoneinfo import ZoneInfo
 from bubbot.app.channel_factory import Deps
 from bubbot.app.commands import typed_tools
 from bubbot.app.features import BotFeatures
-from bubbot.app.guard import GuardedIntake
 from bubbot.app.models import ModelSet
 from bubbot.errors import ModelError
 from bubbot.feature import Feature, FindModel
@@ -25,9 +24,8 @@ from bubbot.ports.health import HealthReport
 from bubbot.ports.lease import SessionLease
 from bubbot.ports.outbox import OutboxMessage
 from bubbot.ports.tool import Tool, Toolbox
-from bubbot.ports.turn import GateChain, Turn
+from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
-from bubbot.runtime.attachments import TakesAttachments, UnfetchedAttachments
 from bubbot.runtime.calls import ToolCallRunner, ToolLimits
 from bubbot.runtime.compose import ContextPolicy, RequestComposer
 from bubbot.runtime.context.attachments import MAX_IMAGES
@@ -97,15 +95,14 @@ def build_session_deps(settings: Settings, services: TurnServices, models: Model
             *services.tools,
         ]
     )
+    budget = services.features.budget
     find_model: FindModel = models.sessions.model_for_turn
-    for feature in reversed(features):
-        for around in reversed(feature.around_choice):
-            find_model = around(find_model)
+    if budget:
+        find_model = budget.choose_model(find_model)
     tools = ToolList(toolbox, settings.tools.schema_tokens)
     policy = _context_policy(settings, features, services.features)
     composer = RequestComposer(find_model, policy, tools.specs, toolbox.reads_web)
     loop = _build_loop(settings, services, features, toolbox=toolbox, tools=tools, composer=composer, models=models)
-    gates = [feature.gate for feature in features if feature.gate]
 
     async def deliver(channel: str, message: OutboxMessage) -> None:
         # A reload may have removed the channel in the middle of the turn; the message is durable.
@@ -123,8 +120,8 @@ def build_session_deps(settings: Settings, services: TurnServices, models: Model
         on_preview=activity,
         texts=services.texts,
         sources={origin: source for feature in features for origin, source in feature.sources.items()},
-        intake=_chain_intakes(features),
-        gate=GateChain(gates) if gates else None,
+        intake=services.features.intake,
+        gate=budget.gate if budget else None,
         notify=services.directory.notify,
         around_turn=[around for feature in features for around in feature.around_turn],
         on_merged=[on_merged for feature in features for on_merged in feature.on_merged],
@@ -132,24 +129,16 @@ def build_session_deps(settings: Settings, services: TurnServices, models: Model
     return deps, toolbox
 
 
-def _chain_intakes(features: Sequence[Feature]) -> TakesAttachments:
-    """Return the first intake; if it is that of a package and fails, the next one takes the attachments in."""
-    chain: TakesAttachments = UnfetchedAttachments()
-    for intake in [feature.intake for feature in features if feature.intake][::-1]:
-        chain = intake.with_fallback(chain) if isinstance(intake, GuardedIntake) else intake
-    return chain
-
-
 def _context_policy(settings: Settings, features: Sequence[Feature], host: BotFeatures) -> ContextPolicy:
     return ContextPolicy(
         settings.section(ContextSettings).selector,
         PromptSettings(settings.bot.name, settings.bot.read_persona()),
-        sections=[section for feature in features for section in feature.prompt],
-        rules=[rule for feature in features for rule in feature.rules],
+        sections=[section for feature in features for section in feature.prompt if not isinstance(section, str)],
+        rules=[rule for feature in features for rule in feature.prompt if isinstance(rule, str)],
         images=MAX_IMAGES if settings.section(AttachmentSettings).images else 0,
         strategies=host.strategies,
         on_strategy_failure=host.problems.record_strategy,
-        choices=[feature.choose_selector for feature in features if feature.choose_selector],
+        choices=[host.choose_selector] if host.choose_selector else [],
     )
 
 

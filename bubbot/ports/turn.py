@@ -450,20 +450,6 @@ class TurnGate(Protocol):
         ...
 
 
-class GateChain:
-    """Lets messages have their turn once every gate does, in order. See `TurnGate`."""
-
-    def __init__(self, gates: Sequence[TurnGate]) -> None:
-        self._gates = tuple(gates)
-
-    async def wait(self, batch: Sequence[AcceptedInbound], wake: asyncio.Event) -> ModelCallDenied | None:
-        """Wait for each gate; return the first denial."""
-        for gate in self._gates:
-            if (denial := await gate.wait(batch, wake)) is not None:
-                return denial
-        return None
-
-
 @dataclass(frozen=True, slots=True)
 class TurnResult:
     """The result of a turn. `text` is what people read; `merged_entries` are the entries of the delta, with their ids."""

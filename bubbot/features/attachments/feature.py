@@ -16,8 +16,11 @@ def attachments_feature(
     transcriber: tuple[str, TranscribesAudio] | None,
     meter: MeterTranscription | None,
     read_pdf: ReadPdf,
-) -> Feature:
-    """Build the feature from its settings; a reload builds it again. `AttachmentIntake` says what the others are."""
+) -> tuple[Feature, AttachmentIntake]:
+    """Build the feature from its settings, and what takes attachments in; a reload builds both again.
+
+    `AttachmentIntake` says what the others are.
+    """
     intake = AttachmentIntake(
         max_bytes=settings.max_bytes,
         max_inline=settings.max_inline,
@@ -26,4 +29,4 @@ def attachments_feature(
         read_pdf=read_pdf,
         texts=texts,
     )
-    return Feature(name="attachments", tools=file_tools(settings.max_bytes), intake=intake)
+    return Feature(name="attachments", tools=file_tools(settings.max_bytes)), intake

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 from bubbot.feature import Apply, Feature, FindModel, Kernel
 from bubbot.features.budget.budget import Budget, NotifyOwner
@@ -71,19 +72,29 @@ class BudgetFeature:
 
     def feature(self) -> Feature:
         """Build the record under the settings in force: it holds nothing of what they do not use."""
-        rates, has_limits = self._rates, bool(self.budget.limits.limits)
         return Feature(
             name="budget",
             around_model=(self.meter.around_model,),
-            around_choice=(self._choose_cheaper,) if has_limits and self._settings.fallback_models else (),
-            gate=RateGate(rates, self._kernel.texts, self._kernel.notify) if rates is not None else None,
             lifespan=self._lifespan,
             health=self._report_health,
             metrics=BUDGET_METRICS,
-            ready=lambda context: budget_readiness(context, self._outages(context)),
             prepare=self._prepare,
             renew=self.feature,
         )
+
+    @property
+    def gate(self) -> RateGate | None:
+        """What holds messages back under the settings in force; None if no rate is limited."""
+        return None if self._rates is None else RateGate(self._rates, self._kernel.texts, self._kernel.notify)
+
+    def choose_model(self, find_model: FindModel) -> FindModel:
+        """Return what finds the model of a turn: a cheaper one once the budget of the chosen one is used up."""
+        can_choose = self.budget.limits.limits and self._settings.fallback_models
+        return self._choose_cheaper(find_model) if can_choose else find_model
+
+    def readiness(self, context: HealthContext) -> dict[str, Any]:
+        """Return what it adds to the answer of `/ready`, without I/O."""
+        return budget_readiness(context, self._outages(context))
 
     @property
     def limits(self) -> LimitReporter:

@@ -62,4 +62,4 @@ def conversation_feature(
         *make_tools(ResetCommands, lambda: reset),
         *tape_tools(reserved_names),
     ]
-    return Feature(name="conversation", tools=tools, rules=(HANDOFF_RULE,))
+    return Feature(name="conversation", tools=tools, prompt=(HANDOFF_RULE,))

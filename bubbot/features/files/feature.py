@@ -27,4 +27,4 @@ def files_feature(home: Path, settings: FileSettings) -> Feature:
     named = [f"{root.path}{'' if root.is_writable else ' (read-only)'}" for root in roots.declared]
     reach = f" and, for owners in direct chats, {', '.join(named)}" if named else ""
     rule = f"Files: relative paths are in the workspace of this chat{reach}. Read a file before you change it."
-    return Feature(name="files", tools=file_tools(FileService(roots, settings)), rules=(rule,))
+    return Feature(name="files", tools=file_tools(FileService(roots, settings)), prompt=(rule,))

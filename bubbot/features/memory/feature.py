@@ -46,12 +46,13 @@ class MemoryFeature(Memories):
         return Feature(
             name="memory",
             tools=memory_tools(self),
-            rules=(MEMORY_RULE,),
             services=() if self.shared is None else (self.shared,),
-            prompt=(self.build_block,),
+            prompt=(
+                MEMORY_RULE,
+                self.build_block,
+            ),
             around_turn=(self.keep_zone,),
             on_merged=() if self.shared is None else (self.shared.follow,),
-            find_traces=None if self.shared is None else self.shared.find_traces,
             prepare=self._prepare,
         )
 

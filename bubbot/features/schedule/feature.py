@@ -53,7 +53,6 @@ class ScheduleFeature:
             on_merged=(self._firings.apply_merge,),
             on_recovered=self.store.load,
             background={"schedules": self.run_timer, "notices of jobs": self.send_notices},
-            on_chat_unreachable=self.end_jobs_of_chat,
             health=self._report_health,
             prepare=self._prepare,
         )

@@ -12,4 +12,4 @@ SEARCH_RULE = "Use tape_search to find what was said before the window you are s
 
 def create(_kernel: Kernel | None = None, _settings: Settings | None = None) -> Feature:
     """Build the feature, which takes nothing."""
-    return Feature(name="search", tools=make_tools(SearchCommands, SearchCommands), rules=(SEARCH_RULE,))
+    return Feature(name="search", tools=make_tools(SearchCommands, SearchCommands), prompt=(SEARCH_RULE,))

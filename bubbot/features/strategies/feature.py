@@ -45,7 +45,7 @@ class StrategiesFeature:
         self._find_model = find_model
         self._summaries = Summaries(kernel.accept, lambda: self.settings.summary_at)
         self._sizes = ContextSizes(lessons)
-        self._choice = StrategyChoice(strategies, settings.selector)
+        self.choice = StrategyChoice(strategies, settings.selector)
         self._comparer = StrategyComparer(strategies, find_price)
         self._meaning = (
             MeaningSearch(passages, kernel.open_tape, is_on=lambda: self.settings.embeddings) if passages else None
@@ -53,7 +53,7 @@ class StrategiesFeature:
 
     def feature(self) -> Feature:
         """Build the record."""
-        reading, choosing = ReadingCommands(self._context_size), StrategyCommands(self._choice)
+        reading, choosing = ReadingCommands(self._context_size), StrategyCommands(self.choice)
         return Feature(
             name="strategies",
             tools=(
@@ -61,9 +61,8 @@ class StrategiesFeature:
                 *make_tools(StrategyCommands, lambda: choosing),
                 *make_tools(ContextCommands, lambda: ContextCommands(self._comparer)),
             ),
-            rules=(READ_RULE,),
+            prompt=(READ_RULE,),
             sources={SUMMARY_ORIGIN: self._summaries},
-            choose_selector=self._choice.chosen,
             around_turn=(self._sizes.around_turn, self._summaries.around_turn, self.recall_evidence),
             around_model=(self._sizes.around_model,),
             on_merged=(self._summaries.on_merged,),
@@ -73,7 +72,7 @@ class StrategiesFeature:
 
     async def recall_evidence(self, turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:
         """Recall what bears on the message before the model is asked, if the chat's strategy is retrieval."""
-        if turn.message_ids and await self._choice.current(turn) == RETRIEVAL.name:
+        if turn.message_ids and await self.choice.current(turn) == RETRIEVAL.name:
             find_alike = self._meaning.find if self._meaning else None
             await recall_for(turn, self._find_entries, await self._recall_budget(turn), find_alike=find_alike)
         return await call_next(turn)
@@ -89,6 +88,6 @@ class StrategiesFeature:
     async def _prepare(self, settings: ContextSettings) -> Apply:
         def apply() -> None:
             self.settings = settings
-            self._choice.configured = settings.selector
+            self.choice.configured = settings.selector
 
         return apply

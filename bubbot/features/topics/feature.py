@@ -19,4 +19,4 @@ def create(kernel: Kernel, settings: Settings) -> Feature:
 
 def topics_feature(settings: TopicSettings, read_session: ReadSession) -> Feature:
     """Build the record."""
-    return Feature(name="topics", tools=topic_tools(settings, read_session), rules=(TOPIC_RULE,))
+    return Feature(name="topics", tools=topic_tools(settings, read_session), prompt=(TOPIC_RULE,))

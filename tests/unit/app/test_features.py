@@ -161,7 +161,7 @@ class TestPackages:
         )
         taken = {"version": "x", "pid": 1, "budget": [], "pots": 3}
         health = FeatureHealth(name="plants", rows=rows, basis=taken, data=taken)
-        feature = Feature(name="plants", health=lambda _: health, ready=lambda _: {"pots": 3})
+        feature = Feature(name="plants", health=lambda _: health)
         offer(monkeypatch, plants=FeatureFactory("plants", lambda _kernel, _settings: feature))
         async with opened(tmp_path / "home") as (app, _):
             report, snapshot = app.health_collector.report, await app.health_collector.snapshot()
@@ -169,7 +169,6 @@ class TestPackages:
             assert await report(Role.MEMBER, direct=False) == ["pots: 3"]
             assert await report(Role.MEMBER, direct=True) == ["pots: 3", "soil: dry"]
             assert {"pots: 3", "price: 7"} <= {*await report(Role.OWNER, direct=False)}
-            assert app.health_collector.readiness() == {"pots": 3}
         values = as_json(snapshot)
         assert values["version"] == snapshot.version
         assert values["pid"] == snapshot.pid
@@ -191,13 +190,12 @@ class TestPackages:
         async def read_health(_home: HomeReader, context: HealthContext) -> Any:
             return report(context)
 
-        feature = Feature(name="plants", health=report, ready=report)
+        feature = Feature(name="plants", health=report)
         factory = FeatureFactory("plants", lambda _kernel, _settings: feature, health=read_health)
         offer(monkeypatch, plants=factory)
         home = Home(tmp_path / "home")
         async with opened(home.path) as (app, _):
             running = await app.health_collector.snapshot()
-            assert app.health_collector.readiness() == {}
         alone = await offline_snapshot(None, home, SETTINGS, now=now)
         for snapshot in (running, alone):
             *own, last = snapshot.reports

@@ -14,11 +14,10 @@ import pytest
 
 from bubbot.app.bot import Bot, PortWrappers, open_app
 from bubbot.app.guard import GuardTimeouts
-from bubbot.app.settings import load, make_settings
+from bubbot.app.settings import load
 from bubbot.errors import ConfigError, DeliveryFailed, FeatureFailed
-from bubbot.features.budget.settings import BudgetSettings, PersonLimitSettings
 from bubbot.home import Home
-from bubbot.ports.channel import Attachment, Inbound, MessagePart, Receipt, Sender
+from bubbot.ports.channel import Inbound, MessagePart, Receipt, Sender
 from bubbot.ports.middleware import PartDelivery
 from bubbot.settings.loader import ModelSettings, Settings
 from tests.installed import install_feature
@@ -58,7 +57,7 @@ async def ping(turn, args: NoArgs) -> str:
     return "pong"
 """
 FAILURES = {"boom": "ValueError: boom", "leave": "SystemExit: leaving", "hang": "it took longer than 0.05 seconds"}
-QUICK = GuardTimeouts(build=2.0, lifespan=0.05, hook=0.05, intake=0.05, gate=0.05)
+QUICK = GuardTimeouts(build=2.0, lifespan=0.05, hook=0.05)
 
 
 def install(monkeypatch: pytest.MonkeyPatch, folder: Path, code: str, name: str = "odd") -> None:
@@ -121,8 +120,6 @@ class TestLeftOut:
             ("tools='ping'", "TypeError: its tools is one text"),
             ("tools=[ping], background={'work': 7}", "TypeError: its background holds int"),
             ("tools=[ping], prompt=[None]", "TypeError: its prompt holds NoneType"),
-            ("tools=[ping], gate=7", "TypeError: its gate holds int"),
-            ("tools=[ping], intake='files'", "TypeError: its intake holds str"),
             ("def build(kernel, settings):\n    sys.exit('no')", "SystemExit: no"),
             ("def build(kernel, settings):\n    return 'a feature'", "TypeError: it is str, not a Feature"),
             ("def build(kernel, settings):\n    return Feature(name='other')", "TypeError: it is called 'other'"),
@@ -227,26 +224,13 @@ class TestTurn:
             assert bench.problems() == {"odd": f"prompt: {reasons[failure]}"}
             assert "pong" in await bench.say(",ping")
 
-    @pytest.mark.parametrize("failure", ["boom", "hang", "odd"])
-    async def test_an_erasure_that_may_miss_traces_erases_nothing(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: str
-    ) -> None:
-        install(monkeypatch, tmp_path, f"find_traces={failure}")
-        async with opened(tmp_path) as bench:
-            await bench.say("hello")
-            await bench.say(",reset erase")
-            assert list(bench.problems()) == ["odd"]
-            assert bench.problems()["odd"].startswith("find_traces: ")
-            assert "tape/erased" not in await bench.names()
-
     @pytest.mark.sampled(4)
-    @pytest.mark.parametrize("where", ["around_turn", "around_model", "around_choice"])
+    @pytest.mark.parametrize("where", ["around_turn", "around_model"])
     @pytest.mark.parametrize("failure", ["boom", "leave", "hang", "cancel", "odd"])
     async def test_middleware_that_fails_fails_the_turn_with_a_sentence_that_names_the_feature(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, failure: str
     ) -> None:
-        hook = failure if where != "around_choice" else f"lambda find_model: {failure}"
-        install(monkeypatch, tmp_path, f"{where}=[{hook}]")
+        install(monkeypatch, tmp_path, f"{where}=[{failure}]")
         reasons = {**FAILURES, "cancel": "it cancelled itself", "odd": "it returned a int"}
         async with opened(tmp_path) as bench:
             for _ in range(2):
@@ -329,87 +313,19 @@ def build(kernel, settings):
             assert f"The installed feature odd failed: odd.end: {told}" in await bench.say(",end")
             assert HELLO.search(await bench.say("hello"))
 
-    async def test_a_choice_that_cannot_be_made_leaves_the_model_as_it_is(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        install(monkeypatch, tmp_path, "around_choice=[lambda find_model: 1 / 0]")
-        async with opened(tmp_path) as bench:
-            assert HELLO.search(await bench.say("hello"))
-            assert bench.problems() == {"odd": "around_choice: ZeroDivisionError: division by zero"}
-
     @pytest.mark.parametrize("failure", ["boom", "leave", "hang", "cancel"])
     async def test_a_hook_after_the_merge_costs_no_answer_and_doubles_none(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: str
     ) -> None:
-        code = f"tools=[ping], on_merged=[{failure}], on_recovered={failure}, on_chat_unreachable={failure}"
+        code = f"tools=[ping], on_merged=[{failure}], on_recovered={failure}"
         install(monkeypatch, tmp_path, code)
         async with opened(tmp_path) as bench:
             await bench.app.recover_all()
             assert set(bench.problems()) == {"odd"}
             assert len(HELLO.findall(await bench.say("hello"))) == 1
-            await bench.app.features.on_chat_unreachable("stdin", "default", "gone")
-            assert bench.problems()["odd"].startswith("on_chat_unreachable: ")
             assert (await bench.names()).count("turn/end") == 1
         async with opened(tmp_path) as bench:
             assert await bench.app.recover_all() == 0
-
-
-class TestWaiting:
-    @pytest.mark.parametrize("failure", ["boom", "leave", "hang", "cancel", "odd"])
-    async def test_a_gate_that_fails_is_open(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: str
-    ) -> None:
-        gate = f"type('Gate', (), {{'wait': staticmethod({failure})}})()"
-        install(monkeypatch, tmp_path, f"gate={gate}")
-        async with opened(tmp_path) as bench:
-            assert HELLO.search(await bench.say("hello"))
-            assert bench.problems()["odd"].startswith("gate: ")
-
-    async def test_a_gate_of_a_package_does_not_take_the_place_of_the_rates(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        code = """
-class Gate:
-    async def wait(self, batch, wake):
-        denial = ModelCallDenied("never", scope="chat", name="", renews="")
-        denial.notice = "never"
-        return denial if batch[0].inbound.text == "denied" else None
-def build(kernel, settings):
-    return Feature(name="odd", gate=Gate())
-"""
-        install(monkeypatch, tmp_path, code)
-        budget = BudgetSettings(chats={"stdin:default": PersonLimitSettings(per_hour=1)})
-        async with opened(tmp_path, make_settings(budget, model=SETTINGS.model)) as bench:
-            assert "never" in await bench.say("denied")
-            assert HELLO.search(await bench.say("hello"))
-            assert "You said" not in await bench.say("hello again")
-
-    @pytest.mark.parametrize("failure", ["boom", "leave", "hang", "cancel", "odd"])
-    async def test_an_intake_that_fails_leaves_attachments_to_that_of_bubbot(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: str
-    ) -> None:
-        intake = f"type('Intake', (), {{'take_in': staticmethod({failure})}})()"
-        install(monkeypatch, tmp_path, f"intake={intake}")
-        async with opened(tmp_path) as bench:
-            answer = await bench.say("hello", attachments=(Attachment("file", "notes.txt"),))
-            assert "notes.txt" in answer
-            assert "You said: hello" in answer
-            assert bench.problems()["odd"].startswith("intake: ")
-
-    async def test_an_intake_of_a_package_takes_the_place_of_that_of_bubbot(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        code = """
-class Intake:
-    async def take_in(self, tape, inbox, batch, fetch):
-        return {each.id: AttachmentResult([{"type": "text", "text": "taken in"}]) for each in batch}
-def build(kernel, settings):
-    return Feature(name="odd", intake=Intake())
-"""
-        install(monkeypatch, tmp_path, code)
-        async with opened(tmp_path) as bench:
-            answer = await bench.say("hello", attachments=(Attachment("file", "notes.txt"),))
-            assert ("taken in" in answer, "notes.txt" in answer, bench.problems()) == (True, False, {})
 
 
 class TestDelivery:

@@ -29,6 +29,8 @@ from bubbot.home import Home
 from bubbot.ops.service.notify import ServiceNotifier
 from bubbot.ops.service.report import ServiceReporter, ServiceTiming
 from bubbot.ports.channel import BotIdentity, ChannelOptions, Inbound, Receive, Sender
+from bubbot.ports.model import Model
+from bubbot.ports.turn import Turn
 from bubbot.settings.loader import BotSettings, ModelSettings, Settings
 from bubbot.tape.entry import timestamp
 from tests.gateways import Stage
@@ -306,6 +308,11 @@ async def test_a_turn_that_is_cut_off_with_its_channel_is_answered_once_when_tha
         assert [one for made in platforms.made for one in made.acts("send")] == ["You said: hi"]
 
 
+async def find_nothing(_turn: Turn) -> Model:
+    """Find no model."""
+    raise AssertionError
+
+
 class TestBudgets:
     async def test_what_stands_around_turns_and_calls_follows_the_settings(
         self, tmp_path: Path, platforms: Platforms
@@ -321,12 +328,17 @@ class TestBudgets:
         async with running(tmp_path, free) as bot:
             features = bot.daemon.bot.features
             assert features.budget is not None
-            count, reserve = features.budget.meter.count_call, features.budget.meter.reserve_call
+            budget = features.budget
+            count, reserve = budget.meter.count_call, budget.meter.reserve_call
 
             def in_force() -> tuple[bool, bool, bool, bool]:
-                (record,) = [feature for feature in features.lasting if feature.name == "budget"]
                 around, gate = features.around_model, bot.daemon.bot.runtime._deps.gate
-                return count in around, reserve in around, gate is not None, bool(record.around_choice)
+                return (
+                    count in around,
+                    reserve in around,
+                    gate is not None,
+                    budget.choose_model(find_nothing) is not find_nothing,
+                )
 
             assert in_force() == (True, False, False, False)
             await bot.reload(limited)

@@ -156,7 +156,7 @@ class TestReach:
     def test_it_has_nothing_while_it_is_off(self, home: Path) -> None:
         feature = files_feature(home, FileSettings())
         assert not feature.tools
-        assert not feature.rules
+        assert not feature.prompt
 
 
 class TestChanges:

@@ -235,7 +235,7 @@ async def test_the_feature_recalls_by_meaning_if_it_is_switched_on(
     ).feature()
     tools = [tool for tool in made.tools if tool.name != "session.strategy"]  # the bench has it
     policy = ContextPolicy("retrieval", strategies=OWN_STRATEGIES)
-    options = Options(compose=policy, features=[replace(made, tools=tools, choose_selector=None)])
+    options = Options(compose=policy, features=[replace(made, tools=tools)])
     assert made.lifespan is not None
     async with running(memory_store, ScriptedModel(), options) as bench, made.lifespan():
         benches.append(bench)
