@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 
 from bubbot import plugins
+from bubbot.app.command_table import COMMANDS
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.guard import guard_strategy
 from bubbot.app.strategies import OWN_STRATEGIES
@@ -30,11 +31,6 @@ FEATURES = (
 Approvals are last: whatever others change in a call, it is decided as it will run."""
 STRATEGY_GROUP = "bubbot.context"
 COMMAND_GROUP = "bubbot.commands"
-OWN_WORDS = (
-    "chat", "ask", "status", "usage", "context", "why", "explain", "replay", "trace", "doctor", "help", "tape", "memory", "schedule", "approvals", "access", "init", "model", "completion", "config",
-    "run", "reload", "service", "backup", "restore",
-)  # fmt: skip
-"""The commands of bubbot itself, which no package may replace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +149,7 @@ def load_strategy(name: str) -> ContextStrategy:
 def load_command_group(name: str) -> CommandGroup:
     """Load the commands that a package offers under this name. Raise `ConfigError` if they cannot be used."""
     label = f"The plugin {name!r} of {COMMAND_GROUP}"
-    if name in OWN_WORDS:
+    if name in COMMANDS:
         raise ConfigError(f"{label} has a name that bubbot uses itself.")
     group = plugins.load_object(COMMAND_GROUP, name)
     if not isinstance(group, CommandGroup):

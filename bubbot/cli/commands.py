@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -17,6 +16,7 @@ from zoneinfo import ZoneInfo
 from bubbot.app.commands import bind_context, find_command
 from bubbot.app.tapes import new_id, now, open_tapes, tape_service
 from bubbot.cli.files import open_output
+from bubbot.cli.invocation import Invocation
 from bubbot.cli.output import drawing_width, show, show_on_stderr, show_record, show_table
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import ConfigError, ConfirmationNeeded, ControlError, StoreUnavailable, ToolRetry
@@ -59,10 +59,10 @@ class Shell:
         return sys.stdin.buffer.read(limit)
 
 
-def run_typed(args: argparse.Namespace, command: Command, arguments: AnyArgs) -> int:
+def run_typed(invocation: Invocation, command: Command, arguments: AnyArgs) -> int:
     """Run a command of a feature that was typed; print its answer, and return its exit code."""
-    setup = load_setup(args)
-    if (ask := command.question) is not None and not (getattr(arguments, "yes", False) or vars(args).get("--yes")):
+    setup = load_setup(invocation)
+    if (ask := command.question) is not None and not (invocation.is_confirmed or getattr(arguments, "yes", False)):
         if command.prepare is not None:  # once: standard input is read once
             arguments, command = command.prepare(arguments, Shell()), replace(command, prepare=None)
         asks = replace(command, run=ask, on_missing_home=lambda _settings, _args: CommandResult(""))

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 from bubbot.app.tapes import open_tapes
-from bubbot.cli.arguments import add_json_option, usage_error
 from bubbot.cli.ask import DEFAULT_WAIT_SECONDS, build_inbound
 from bubbot.cli.chat_connection import with_chat
+from bubbot.cli.invocation import Invocation, usage_error
+from bubbot.cli.local_command import local_command
 from bubbot.cli.output import AnswerPrinter, format_json, show, show_on_stderr
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import EntryNotFound
 from bubbot.features.explain.events import EXPLAINED
+from bubbot.ports.arguments import Args
 from bubbot.ports.channel import TERMINAL_CHANNEL, Inbound
+from bubbot.ports.command import Argument, CommandGroup
 from bubbot.ports.session_names import parse_session
 from bubbot.records import dataclass, json_data
 from bubbot.server.chat import ChatConnection
@@ -99,25 +101,21 @@ class ExplainReport:
     tokens: int = 0
 
 
-RESULTS = {"explain": ExplainReport}
-"""What `--json` prints."""
+class ExplainArgs(Args, frozen=True):
+    """The arguments of `bubbot explain`."""
+
+    chat: Annotated[str, Argument("a session such as telegram:42 or default, or the name of a tape")]
+    question: Annotated[str, Argument("what to explain")]
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's help texts and options."""
-    parser.description = (
-        "Ask what happened in a chat. The model reads the record of the chat with tools that change nothing and answers with "
-        "entries and their words; who said them and when comes from the record, and an answer that quotes what does not stand "
-        "there is not given. `bubbot tape show CHAT` prints the entries. The exit code is 1 without an answer."
-    )
-    parser.epilog = 'example: bubbot explain telegram:42 "why did you book the late train?"'
-    parser.add_argument("chat", help="a session such as telegram:42 or default, or the name of a tape")
-    parser.add_argument("question", help="what to explain")
-    add_json_option(parser)
+@local_command("explain", example='explain telegram:42 "why did you book the late train?"', result=ExplainReport)
+def explain(invocation: Invocation, args: ExplainArgs) -> int:
+    """Ask what happened in a chat, with sources.
 
-
-def run(args: argparse.Namespace) -> int:
-    """Ask the question; return 1 without an answer, else 0."""
+    Ask what happened in a chat. The model reads the record of the chat with tools that change nothing and answers with
+    entries and their words; who said them and when comes from the record, and an answer that quotes what does not stand
+    there is not given. `bubbot tape show CHAT` prints the entries. The exit code is 1 without an answer.
+    """
     question = " ".join(args.question.split())
     if not question:
         raise usage_error("bubbot explain", "the question is empty: say what to explain")
@@ -125,8 +123,7 @@ def run(args: argparse.Namespace) -> int:
         raise usage_error(
             "bubbot explain", f"the question has {len(question)} characters, and {MAX_QUESTION_CHARS} are allowed"
         )
-    setup = load_setup(args)
-    return asyncio.run(_explain(setup, args.chat.strip(), question))
+    return asyncio.run(_explain(load_setup(invocation), args.chat.strip(), question))
 
 
 async def _explain(setup: CommandSetup, chat: str, question: str) -> int:
@@ -206,3 +203,6 @@ def _build_report(chat: str, question: str, result: AskResult, fact: Mapping[str
         fact["steps"],
         fact["tokens"],
     )
+
+
+EXPLAIN_COMMANDS = CommandGroup("explain", (explain,))

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 from bubbot.app.tapes import open_tapes
-from bubbot.cli.arguments import add_json_option, usage_error
 from bubbot.cli.ask import build_inbound
 from bubbot.cli.explain import ask_terminal, keyed
+from bubbot.cli.invocation import Invocation, usage_error
+from bubbot.cli.local_command import local_command
 from bubbot.cli.output import AnswerPrinter, format_json, show, show_on_stderr
 from bubbot.cli.progress import show_progress
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.features.replay.events import REPLAY_TAPE, replay_key
 from bubbot.features.replay.report import ReplayedStep, ReplayedTurn, ReplayReport, RunSummary, format_report
+from bubbot.ports.arguments import Args
 from bubbot.ports.channel import TERMINAL_CHANNEL
+from bubbot.ports.command import Argument, CommandGroup
 from bubbot.records import json_data
 from bubbot.tape.query import TapeQuery
 from bubbot.texts import Texts
@@ -26,46 +28,39 @@ REPLAY_SESSION = f"{TERMINAL_CHANNEL}:replay"
 EXIT_DIFFERENT = 1
 
 
-RESULTS = {"replay": ReplayReport}
-"""What `--json` prints."""
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's help texts and options."""
-    parser.description = (
-        "Build the recorded requests of a chat again from the facts, check each against its recorded digest, and say which "
-        "part of it this version would build otherwise. With --model the turns run again in forks that are thrown away: "
-        "tools answer from the record, nothing else runs, and budgets apply. The exit code is 1 if anything differs, or "
-        "ended early. Nothing of the chat is changed."
-    )
-    parser.epilog = "example: bubbot replay telegram:42 --from 100 --to 900"
-    parser.add_argument("chat", help="a session such as telegram:42 or default, or the name of a tape")
-    parser.add_argument(
-        "--from", dest="first", type=_entry, default=1, metavar="ENTRY", help="the first entry (default: 1)"
-    )
-    parser.add_argument(
-        "--to", dest="last", type=_entry, default=0, metavar="ENTRY", help="the last entry (default: the newest)"
-    )
-    parser.add_argument("-m", "--model", default="", metavar="MODEL", help="run the turns again with this model")
-    add_json_option(parser)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Replay; return 1 if anything differs, else 0."""
-    if args.last and args.first > args.last:
-        raise usage_error("bubbot replay", f"--from {args.first} is after --to {args.last}")
-    return asyncio.run(_replay(load_setup(args), args))
-
-
-def _entry(text: str) -> int:
+def parse_entry(text: str) -> int:
+    """Parse the id of an entry. Raise `ValueError` with a sentence."""
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not the id of an entry: give a number such as 12")
+        raise ValueError(f"{text!r} is not the id of an entry: give a number such as 12")
     return number
 
 
-async def _replay(setup: CommandSetup, args: argparse.Namespace) -> int:
-    line = f",replay {keyed('chat', args.chat.strip())} first={args.first} last={args.last}"
+class ReplayArgs(Args, frozen=True):
+    """The arguments of `bubbot replay`."""
+
+    chat: Annotated[str, Argument("a session such as telegram:42 or default, or the name of a tape")]
+    from_: Annotated[int, Argument("the first entry (default: 1)", "ENTRY", parse_entry)] = 1
+    to: Annotated[int, Argument("the last entry (default: the newest)", "ENTRY", parse_entry)] = 0
+    model: Annotated[str, Argument("run the turns again with this model", "MODEL", short="m")] = ""
+
+
+@local_command("replay", example="replay telegram:42 --from 100 --to 900", result=ReplayReport)
+def replay(invocation: Invocation, args: ReplayArgs) -> int:
+    """Build recorded requests again, or ask another model.
+
+    Build the recorded requests of a chat again from the facts, check each against its recorded digest, and say which part
+    of it this version would build otherwise. With --model the turns run again in forks that are thrown away: tools answer
+    from the record, nothing else runs, and budgets apply. The exit code is 1 if anything differs, or ended early. Nothing
+    of the chat is changed.
+    """
+    if args.to and args.from_ > args.to:
+        raise usage_error("bubbot replay", f"--from {args.from_} is after --to {args.to}")
+    return asyncio.run(_replay(load_setup(invocation), args))
+
+
+async def _replay(setup: CommandSetup, args: ReplayArgs) -> int:
+    line = f",replay {keyed('chat', args.chat.strip())} first={args.from_} last={args.to}"
     inbound = build_inbound(REPLAY_SESSION, f"{line} again=yes" if args.model.strip() else line)
     inbound = replace(inbound, model=args.model.strip())
     show("", end="", flush=True)
@@ -106,3 +101,6 @@ def _build_report(fact: Mapping[str, Any]) -> ReplayReport:
 
 def _run(data: Mapping[str, Any]) -> RunSummary:
     return RunSummary(**{**data, "calls": tuple(data["calls"])})
+
+
+REPLAY_COMMANDS = CommandGroup("replay", (replay,))

@@ -26,7 +26,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from bubbot.cli.main import COMMANDS
+from bubbot.app.command_table import COMMANDS
 from bubbot.texts import Texts
 from tests.e2e import inside
 

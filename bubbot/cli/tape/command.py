@@ -2,44 +2,39 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import replace
-from functools import partial
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from bubbot.app.tapes import open_tapes, tape_service
-from bubbot.cli.arguments import add_json_option, decode_text, parse_count, usage_error
 from bubbot.cli.commands import run_command
-from bubbot.cli.options import add_command, read_arguments
+from bubbot.cli.invocation import Invocation, parse_count, usage_error
+from bubbot.cli.local_command import local_command
 from bubbot.cli.output import show, show_json, show_line, show_record, show_table
 from bubbot.cli.progress import show_progress
 from bubbot.cli.setup import CommandSetup, load_setup
-from bubbot.cli.tape import files, gc, index, repair
+from bubbot.cli.tape.files import export_tape, import_tape
+from bubbot.cli.tape.gc import collect_tapes, show_sizes
+from bubbot.cli.tape.index import index_tapes
+from bubbot.cli.tape.repair import repair_tapes
 from bubbot.cli.tape.results import (
     AnchorList,
     ArchiveResult,
     EntryLine,
-    GcResult,
-    IndexResult,
-    RepairResult,
-    SizeResult,
-    TapeImportResult,
     TapeList,
     TapeRow,
     VerifyResult,
 )
 from bubbot.features.conversation import shell as conversation
 from bubbot.features.conversation.anchors import AnchorsView
-from bubbot.features.conversation.graph import AnchorGraph
 from bubbot.features.search import shell as search
-from bubbot.features.search.view import SearchResult
 from bubbot.gateway.names import NameBook
 from bubbot.log import printable
-from bubbot.ports.command import Command, require_head
+from bubbot.ports.arguments import Args, NoArguments
+from bubbot.ports.command import Argument, CommandGroup, require_head
 from bubbot.ports.session_names import find_tape, read_session
 from bubbot.ports.store import DeploymentAudit, KeepsChain, require_chain
 from bubbot.stores.jsonl import line_fields
@@ -52,77 +47,78 @@ EXIT_OK, EXIT_DAMAGED = 0, 5
 PAGE_ENTRIES = 1000
 """Entries of a tape that are read at a time."""
 HeadForm: TypeAlias = Literal["current", "older", "none"]
-RESULTS: Mapping[str, type] = {
-    "tape list": TapeList,
-    "tape show": EntryLine,
-    "tape anchors": AnchorList,
-    "tape verify": VerifyResult,
-    "tape size": SizeResult,
-    "tape gc": GcResult,
-    "tape index": IndexResult,
-    "tape repair": RepairResult,
-    "tape archive": ArchiveResult,
-    "tape import": TapeImportResult,
-    "tape search": SearchResult,
-    "tape graph": AnchorGraph,
-}
-"""What `--json` prints; of `tape show` a line each."""
+TAPE_HELP = "a session such as stdin:default, or the name of a tape or archive"
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the help texts and the subcommands."""
-    parser.description = (
-        "Read and manage tapes. All actions except `archive`, `import`, `gc`, `repair` and `index --rebuild` are "
-        "read-only and work while the bot runs."
-    )
-    commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listing = commands.add_parser("list", help="every tape: session, entries, archives")
-    add_json_option(listing)
-    show = commands.add_parser("show", help="the entries of a tape")
-    show.add_argument(
-        "tape",
-        type=partial(decode_text, name="tape"),
-        help="a session such as stdin:default, or the name of a tape or archive",
-    )
-    show.add_argument("--kinds", default="", help="only these kinds, separated by commas")
-    show.add_argument("--since", help="from this date or time on, in UTC; a date is its whole day")
-    show.add_argument("--until", help="up to this date or time")
-    show.add_argument("--last", type=parse_count, metavar="N", help="only the newest N entries")
-    show.add_argument(
-        "--as-of",
-        type=parse_count,
-        metavar="N",
-        help="as the tape was when N was its newest entry: what came later is not shown",
-    )
-    show.add_argument(
-        "--turn", default="", metavar="TRACE", help="only the turn whose id begins with this; failure messages show it"
-    )
-    add_json_option(show, "print one JSON object a line instead")
-    anchors = commands.add_parser("anchors", help="the anchors of a tape, newest first")
-    anchors.add_argument("tape", type=partial(decode_text, name="tape"))
-    anchors.add_argument("--zones", action="store_true", help="the markers of memory zones too")
-    add_json_option(anchors)
-    verify = commands.add_parser("verify", help="check everything; tells altered, missing, renamed and erased apart")
-    verify.add_argument("tape", type=partial(decode_text, name="tape"), nargs="?", help="one tape only")
-    verify.add_argument("--head", metavar="HASH", help="a deployment head kept from earlier (POSITION:HASH)")
-    add_json_option(verify)
-    archive = commands.add_parser("archive", help="archive a tape under another name and start an empty one")
-    archive.add_argument("tape", type=partial(decode_text, name="tape"))
-    add_json_option(archive)
-    for command in _DECLARED.values():
-        add_command(commands, command)
-    index.configure(commands)
-    files.configure(commands)
-    gc.configure(commands)
-    repair.configure(commands)
+class ShowTapeArgs(Args, frozen=True):
+    """The arguments of `bubbot tape show`."""
+
+    tape: Annotated[str, Argument(TAPE_HELP)]
+    kinds: Annotated[str, Argument("only these kinds, separated by commas")] = ""
+    since: Annotated[str | None, Argument("from this date or time on, in UTC; a date is its whole day")] = None
+    until: Annotated[str | None, Argument("up to this date or time")] = None
+    last: Annotated[int | None, Argument("only the newest N entries", "N", parse_count)] = None
+    as_of: Annotated[
+        int | None,
+        Argument("as the tape was when N was its newest entry: what came later is not shown", "N", parse_count),
+    ] = None
+    turn: Annotated[str, Argument("only the turn whose id begins with this; failure messages show it", "TRACE")] = ""
 
 
-def run(args: argparse.Namespace) -> int:
-    """Run one action; return its exit code."""
-    return asyncio.run(_ACTIONS[args.action](load_setup(args), args))
+class ListAnchorsArgs(Args, frozen=True):
+    """The arguments of `bubbot tape anchors`."""
+
+    tape: Annotated[str, Argument(TAPE_HELP)]
+    zones: Annotated[bool, Argument("the markers of memory zones too")] = False
 
 
-async def _list(setup: CommandSetup, _args: argparse.Namespace) -> int:
+class ArchiveTapeArgs(Args, frozen=True):
+    """The arguments of `bubbot tape archive`."""
+
+    tape: Annotated[str, Argument(TAPE_HELP)]
+
+
+class VerifyArgs(Args, frozen=True):
+    """The arguments of `bubbot tape verify`."""
+
+    tape: Annotated[str | None, Argument("one tape only")] = None
+    head: Annotated[str | None, Argument("a deployment head kept from earlier (POSITION:HASH)", "HASH")] = None
+
+
+@local_command("tape list", result=TapeList)
+def list_tapes(invocation: Invocation, args: NoArguments) -> int:  # noqa: ARG001 - there are none
+    """Every tape: session, entries, archives."""
+    return asyncio.run(_list(load_setup(invocation)))
+
+
+@local_command("tape show", result=EntryLine, json_help="print one JSON object a line instead")
+def show_tape(invocation: Invocation, args: ShowTapeArgs) -> int:
+    """The entries of a tape."""
+    return asyncio.run(_show(load_setup(invocation), args))
+
+
+@local_command("tape anchors", result=AnchorList)
+def list_anchors(invocation: Invocation, args: ListAnchorsArgs) -> int:
+    """The anchors of a tape, newest first."""
+    return asyncio.run(_anchors(load_setup(invocation), args))
+
+
+@local_command("tape verify", form="[tape]", result=VerifyResult)
+def verify_tapes(invocation: Invocation, args: VerifyArgs) -> int:
+    """Check everything; tells altered, missing, renamed and erased apart."""
+    return asyncio.run(_verify(load_setup(invocation), args))
+
+
+@local_command("tape archive", result=ArchiveResult)
+def archive_tape(invocation: Invocation, args: ArchiveTapeArgs) -> int:
+    """Archive a tape under another name and start an empty one."""
+    # Imported here: commands that only read share this file.
+    from bubbot.cli.tape.change import ARCHIVE_TAPE, ArchiveTape
+
+    return asyncio.run(run_command(load_setup(invocation), ARCHIVE_TAPE, ArchiveTape(tape=args.tape)))
+
+
+async def _list(setup: CommandSetup) -> int:
     async with open_tapes(setup.home, setup.settings.store) as (store, _):
         rows = [
             TapeRow(
@@ -151,7 +147,7 @@ def _format_tape(row: TapeRow) -> tuple[str, ...]:
     return row.session or row.name, f"{row.entries} entries", row.name, "; ".join(notes)
 
 
-async def _show(setup: CommandSetup, args: argparse.Namespace) -> int:
+async def _show(setup: CommandSetup, args: ShowTapeArgs) -> int:
     kinds = tuple(kind.strip() for kind in args.kinds.split(",") if kind.strip())
     try:
         since, until = date_bounds(args.since, args.until)
@@ -166,7 +162,7 @@ async def _show(setup: CommandSetup, args: argparse.Namespace) -> int:
         is_shown = False
         async for entry in _select(store, query, head, turn=args.turn, last=args.last):
             is_shown = True
-            if args.json:
+            if setup.as_json:
                 show_json(line_fields(entry))
             else:
                 show_line(_format_entry(entry))
@@ -218,7 +214,7 @@ def _format_entry(entry: TapeEntry) -> str:
     return f"#{entry.id} {entry.date[:19]} {entry.kind} {printed if len(printed) <= 400 else printed[:399] + '…'}"
 
 
-async def _anchors(setup: CommandSetup, args: argparse.Namespace) -> int:
+async def _anchors(setup: CommandSetup, args: ListAnchorsArgs) -> int:
     async with open_tapes(setup.home, setup.settings.store) as (store, workspace):
         tape = tape_service(store, await find_tape(store, workspace, args.tape))
         anchors = await tape.read(AnchorsView(zones=args.zones))
@@ -230,7 +226,7 @@ async def _anchors(setup: CommandSetup, args: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-async def _verify(setup: CommandSetup, args: argparse.Namespace) -> int:
+async def _verify(setup: CommandSetup, args: VerifyArgs) -> int:
     async with open_tapes(setup.home, setup.settings.store) as (store, workspace):
         only = await find_tape(store, workspace, args.tape) if args.tape else None
         chain = require_chain(store)
@@ -254,7 +250,7 @@ async def _verify(setup: CommandSetup, args: argparse.Namespace) -> int:
         )
     else:
         _show_audit(report)
-        if matching is not None:
+        if args.head and matching is not None:
             _show_head_match(args.head, matching)
         if report.indexes:
             show("Nothing else was checked: verify again after the repair.")
@@ -295,35 +291,24 @@ async def _find_head_form(store: KeepsChain, head: str) -> HeadForm:
     return "older" if await store.deployment_head(int(position), older=True) == head else "none"
 
 
-async def _archive(setup: CommandSetup, args: argparse.Namespace) -> int:
-    # Imported here: commands that only read share this file.
-    from bubbot.cli.tape.change import ARCHIVE_TAPE, ArchiveTape
-
-    return await run_command(setup, ARCHIVE_TAPE, ArchiveTape(tape=args.tape))
-
-
-async def _run_declared(setup: CommandSetup, args: argparse.Namespace) -> int:
-    command = _DECLARED[args.action]
-    return await run_command(setup, command, read_arguments(command, args))
-
-
-_DECLARED: Mapping[str, Command] = {
-    command.action: command
-    for group in (search.TAPE_COMMANDS, conversation.TAPE_COMMANDS)
-    for command in group.commands
-}
-"""The actions that features declare."""
-_ACTIONS = {
-    "list": _list,
-    "show": _show,
-    "anchors": _anchors,
-    "verify": _verify,
-    "archive": _archive,
-    **dict.fromkeys(_DECLARED, _run_declared),
-    "index": index.index,
-    "export": files.export,
-    "import": files.import_,
-    "gc": gc.gc,
-    "size": gc.size,
-    "repair": repair.repair,
-}
+TAPE_COMMANDS = CommandGroup(
+    "tape",
+    (
+        list_tapes,
+        show_tape,
+        list_anchors,
+        verify_tapes,
+        archive_tape,
+        *search.TAPE_COMMANDS.commands,
+        *conversation.TAPE_COMMANDS.commands,
+        index_tapes,
+        export_tape,
+        import_tape,
+        collect_tapes,
+        show_sizes,
+        repair_tapes,
+    ),
+    "Read and manage tapes. All actions except `archive`, `import`, `gc`, `repair` and `index --rebuild` are read-only and "
+    "work while the bot runs.",
+    "list, show, search, verify, export and import tapes",
+)

@@ -2,46 +2,58 @@
 
 from __future__ import annotations
 
-import argparse
+import asyncio
+from typing import Annotated
 
 from bubbot.app.tapes import now, open_tapes
-from bubbot.cli.arguments import add_json_option
 from bubbot.cli.commands import run_command
+from bubbot.cli.invocation import Invocation
+from bubbot.cli.local_command import local_command
 from bubbot.cli.output import show, show_line, show_record, show_table
-from bubbot.cli.setup import CommandSetup
-from bubbot.cli.tape.results import SizedTape, SizeResult
+from bubbot.cli.setup import CommandSetup, load_setup
+from bubbot.cli.tape.results import GcResult, SizedTape, SizeResult
+from bubbot.ports.arguments import Args, NoArguments
+from bubbot.ports.command import Argument
 from bubbot.ports.session_names import read_session
 from bubbot.ports.store import require_sizes
 
 EXIT_OK = 0
 
 
-def configure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommands."""
-    collect = commands.add_parser(
-        "gc",
-        help="erase old archives, remove unreferenced blobs, and free disk space",
-        description="Erase archives that are older than [store] archive_days, merge what turns left behind that were cut off "
-        "long ago, remove blobs that no entry names, and give free space back to the disk. Erasure is recorded as a fact and "
-        "cannot be undone; it does not reach backups.",
-        epilog="example: bubbot tape gc --older 90 --dry-run",
-    )
-    collect.add_argument(
-        "--older", type=_days, metavar="DAYS", help="minimum age of archives, instead of [store] archive_days"
-    )
-    collect.add_argument("--dry-run", action="store_true", help="only report what would be done")
-    add_json_option(collect)
-    size = commands.add_parser("size", help="show what uses the space in the database, the largest tapes first")
-    add_json_option(size)
-
-
-def _days(text: str) -> int:
+def parse_days(text: str) -> int:
+    """Parse days. Raise `ValueError` with a sentence."""
     if not text.isdecimal() or int(text) > 36500:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of days")
+        raise ValueError(f"{text!r} is not a number of days")
     return int(text)
 
 
-async def gc(setup: CommandSetup, args: argparse.Namespace) -> int:
+class CollectTapesArgs(Args, frozen=True):
+    """The arguments of `bubbot tape gc`."""
+
+    older: Annotated[
+        int | None, Argument("minimum age of archives, instead of [store] archive_days", "DAYS", parse_days)
+    ] = None
+    dry_run: Annotated[bool, Argument("only report what would be done")] = False
+
+
+@local_command("tape gc", example="tape gc --older 90 --dry-run", result=GcResult)
+def collect_tapes(invocation: Invocation, args: CollectTapesArgs) -> int:
+    """Erase old archives, remove unreferenced blobs, and free disk space.
+
+    Erase archives that are older than [store] archive_days, merge what turns left behind that were cut off long ago, remove
+    blobs that no entry names, and give free space back to the disk. Erasure is recorded as a fact and cannot be undone; it
+    does not reach backups.
+    """
+    return asyncio.run(_collect(load_setup(invocation), args))
+
+
+@local_command("tape size", result=SizeResult)
+def show_sizes(invocation: Invocation, args: NoArguments) -> int:  # noqa: ARG001 - there are none
+    """Show what uses the space in the database, the largest tapes first."""
+    return asyncio.run(_show_sizes(load_setup(invocation)))
+
+
+async def _collect(setup: CommandSetup, args: CollectTapesArgs) -> int:
     """Free disk space, or print what would be removed."""
     # Imported here: commands that only read share this file's parser.
     from bubbot.cli.tape.gc_change import COLLECT_TAPES, CollectTapes, describe_gc, gc_result, plan_gc
@@ -61,13 +73,13 @@ async def gc(setup: CommandSetup, args: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-async def size(setup: CommandSetup, args: argparse.Namespace) -> int:
+async def _show_sizes(setup: CommandSetup) -> int:
     """Print the size of every tape."""
     async with open_tapes(setup.home, setup.settings.store) as (store, _):
         room = await require_sizes(store).measure_size()
         sessions = {tape.name: await read_session(store, tape.name) for tape in room.tapes}
     tapes = sorted(room.tapes, key=lambda tape: (-tape.entries - tape.blobs, tape.name))
-    if args.json:
+    if setup.as_json:
         sized = tuple(
             SizedTape(tape.name, tape.archived_from, tape.count, tape.entries, tape.blobs, sessions[tape.name])
             for tape in tapes

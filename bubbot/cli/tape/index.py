@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
+import asyncio
+from typing import Annotated
 
 from bubbot.app.tapes import open_tapes
-from bubbot.cli.arguments import add_json_option
 from bubbot.cli.commands import run_command
+from bubbot.cli.invocation import Invocation
+from bubbot.cli.local_command import local_command
 from bubbot.cli.output import show_either
-from bubbot.cli.setup import CommandSetup
+from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.cli.tape.results import IndexResult
-from bubbot.ports.command import Command, CommandContext, CommandResult
+from bubbot.ports.arguments import Args
+from bubbot.ports.command import Argument, Command, CommandContext, CommandResult
 from bubbot.ports.store import CountsEntries, IndexState, require_index
 from bubbot.ports.text import format_bytes
 from bubbot.ports.tool import NoArgs
@@ -19,27 +22,30 @@ from bubbot.records import json_data
 EXIT_OK, EXIT_INDEX_BEHIND = 0, 1
 
 
-def configure(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommand."""
-    index = commands.add_parser(
-        "index",
-        help="show how far the search index goes, or rebuild it",
-        description="Show how far the search index goes. The index is derived from the tapes and filled while the bot runs; "
-        "searches read the rest directly. The exit code is 1 if there is no index, or it belongs to other tapes.",
-        epilog="example: bubbot tape index --rebuild",
-    )
-    index.add_argument("--rebuild", action="store_true", help="delete it and build it again")
-    add_json_option(index)
+class IndexTapesArgs(Args, frozen=True):
+    """The arguments of `bubbot tape index`."""
+
+    rebuild: Annotated[bool, Argument("delete it and build it again")] = False
 
 
-async def index(setup: CommandSetup, args: argparse.Namespace) -> int:
-    """Show the state of the index, or rebuild it."""
+@local_command("tape index", example="tape index --rebuild", result=IndexResult)
+def index_tapes(invocation: Invocation, args: IndexTapesArgs) -> int:
+    """Show how far the search index goes, or rebuild it.
+
+    Show how far the search index goes. The index is derived from the tapes and filled while the bot runs; searches read the
+    rest directly. The exit code is 1 if there is no index, or it belongs to other tapes.
+    """
+    setup = load_setup(invocation)
     if args.rebuild:
-        return await run_command(setup, REBUILD_INDEX, NoArgs())
-    async with open_tapes(setup.home, setup.settings.store) as (store, _):
-        state = await require_index(store).index_state()
-    show_either(args, describe_state(state), _result(state))
+        return asyncio.run(run_command(setup, REBUILD_INDEX, NoArgs()))
+    state = asyncio.run(_read_state(setup))
+    show_either(describe_state(state), _result(state), as_json=setup.as_json)
     return EXIT_OK if state is not None and state.fresh else EXIT_INDEX_BEHIND
+
+
+async def _read_state(setup: CommandSetup) -> IndexState | None:
+    async with open_tapes(setup.home, setup.settings.store) as (store, _):
+        return await require_index(store).index_state()
 
 
 async def rebuild(context: CommandContext, _arguments: NoArgs) -> CommandResult:

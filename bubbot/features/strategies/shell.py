@@ -82,4 +82,5 @@ CONTEXT_COMMANDS = CommandGroup(
     "context",
     (compare,),
     "Look at the context that models are shown. Read-only; works while the bot runs.",
+    "compare what each context strategy sends",
 )

@@ -145,4 +145,5 @@ USAGE_COMMANDS = CommandGroup(
     (report,),
     "Show model calls and their cost by chat, person, job, model and day, and how much of each budget is used: "
     "as bars in a terminal, as text in a pipe, or as a chart. Read-only; works while the bot runs.",
+    "show model calls and their cost",
 )

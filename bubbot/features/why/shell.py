@@ -171,4 +171,5 @@ WHY_COMMANDS = CommandGroup(
     (explain,),
     "Explain the last answer of a session without asking a model: the entries that the model was shown, the window and "
     "where it comes from, tools, tokens and time. Read-only; works while the bot runs.",
+    "explain the last answer of a session",
 )
