@@ -31,7 +31,9 @@ def make_click_command(group: CommandGroup) -> click.Command:
     """Make the command of a word, or the group of the commands behind it."""
     only = group.commands[0]
     if not only.action:
-        return _make_leaf(replace(only, description=group.description or only.description))
+        return _make_leaf(
+            replace(only, help=group.help or only.help, description=group.description or only.description)
+        )
     words = WordGroup(group.name, help=group.description)
     for command in group.commands:
         words.add_command(_make_leaf(command))

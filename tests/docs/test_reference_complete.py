@@ -131,7 +131,8 @@ def _words(name: str) -> Iterator[str]:
     for path, command in walk(name):
         yield from path.split()[1:]
         for param in own_params(command):
-            yield from param.opts if isinstance(param, click.Option) else [str(param.name)]
+            word = param.metavar if param.metavar and param.metavar.isupper() else param.name
+            yield from param.opts if isinstance(param, click.Option) else [str(word)]
 
 
 def _tools() -> list[Tool]:

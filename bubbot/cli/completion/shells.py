@@ -117,5 +117,6 @@ def print_completions(root: click.Command, request: str, variable: str) -> int:
     shell = SHELLS.get(request.removesuffix("_complete"))
     if shell is None:
         return 1
-    click.echo(shell(root, {"obj": Invocation()}, "bubbot", variable).complete().encode())
+    if lines := shell(root, {"obj": Invocation()}, "bubbot", variable).complete():
+        click.echo(lines.encode())
     return 0
