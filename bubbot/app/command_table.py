@@ -27,7 +27,7 @@ class CommandRow(NamedTuple):
 
 
 COMMANDS: Mapping[str, CommandRow] = {
-    "chat": CommandRow("Talk", "talk to the bot in this terminal", "bubbot.cli.chat"),
+    "chat": CommandRow("Talk", "talk to the bot in this terminal", "bubbot.cli.chat.command"),
     "ask": CommandRow("Talk", "ask one question and print the answer", "bubbot.cli.ask"),
     "status": CommandRow("Look", "show the state of the running bot", "bubbot.cli.status"),
     "usage": CommandRow("Look", "show model calls and their cost", "bubbot.features.usage.shell"),

@@ -27,7 +27,7 @@ PRINTS_JSON, IS_CONFIRMED = "option_json", "option_yes"
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
-def make_click_command(group: CommandGroup) -> click.Command:
+def make_click_command(group: CommandGroup[CommandSyntax]) -> click.Command:
     """Make the command of a word, or the group of the commands behind it."""
     only = group.commands[0]
     if not only.action:

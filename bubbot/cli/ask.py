@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated
 
 from bubbot.app.tapes import new_id, now
-from bubbot.cli.chat_connection import with_chat
+from bubbot.cli.chat.connection import with_chat
 from bubbot.cli.invocation import Invocation, usage_error
 from bubbot.cli.local_command import local_command
 from bubbot.cli.output import AnswerPrinter, format_json, show, show_on_stderr

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from bubbot.app.tapes import open_tapes
 from bubbot.cli.ask import DEFAULT_WAIT_SECONDS, build_inbound
-from bubbot.cli.chat_connection import with_chat
+from bubbot.cli.chat.connection import with_chat
 from bubbot.cli.invocation import Invocation, usage_error
 from bubbot.cli.local_command import local_command
 from bubbot.cli.output import AnswerPrinter, format_json, show, show_on_stderr

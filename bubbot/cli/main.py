@@ -35,7 +35,7 @@ from bubbot.errors import (
 from bubbot.settings.environment import read_variables
 
 if TYPE_CHECKING:
-    from bubbot.ports.command import CommandGroup
+    from bubbot.ports.command import CommandGroup, CommandSyntax
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_LOCKED, EXIT_DATABASE, EXIT_DAMAGED, EXIT_REFUSED = 0, 1, 2, 3, 4, 5, 6
 """The exit codes; docs/reference/exit-codes.md explains them."""
@@ -143,14 +143,14 @@ def build_root(rows: Mapping[str, CommandRow] = COMMANDS) -> RootGroup:
     return RootGroup(rows, list_installed, load)
 
 
-def load_group(word: str, rows: Mapping[str, CommandRow] = COMMANDS) -> CommandGroup:
+def load_group(word: str, rows: Mapping[str, CommandRow] = COMMANDS) -> CommandGroup[CommandSyntax]:
     """Import the commands behind a word: ours or those of an installed package, whose errors are `ConfigError`s."""
     if word not in rows:
         # Imported here: only a command of an installed package needs it.
         from bubbot.app.installed import load_command_group
 
         return load_command_group(word)
-    group: CommandGroup = getattr(import_module(rows[word].module), f"{word.upper()}_COMMANDS")
+    group: CommandGroup[CommandSyntax] = getattr(import_module(rows[word].module), f"{word.upper()}_COMMANDS")
     return group
 
 

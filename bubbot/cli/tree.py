@@ -26,6 +26,8 @@ HELP_TOPICS = (
 WORDS, OPTIONS, COMMON_OPTIONS, ACTIONS = "positional arguments", "options", "options of every command", "actions"
 """The headings of a help."""
 MAX_HELP_COLUMNS = 100
+MAX_WORD_COLUMNS = 30
+"""The widest word or option that has its meaning beside it."""
 _NEGATIVE_NUMBER = r"-\d[\d.]*"
 _MARK = "\0"
 """What no argument can contain; it stands before negative numbers while click reads a command line."""
@@ -134,10 +136,11 @@ class HelpfulCommand(click.Command):
         formatter.write_usage(ctx.command_path, " ".join(self.collect_usage_pieces(ctx)), usage_heading)
         formatter.write_paragraph()
         formatter.write_text(translate(self.help or ""))
-        for heading, rows in [*self.list_sections(), *self._list_params(ctx)]:
-            if rows:
-                with formatter.section(translate(heading)):
-                    formatter.write_dl([(word, translate(text)) for word, text in rows])
+        sections = [(heading, rows) for heading, rows in (*self.list_sections(), *self._list_params(ctx)) if rows]
+        width = max(len(word) for _, rows in sections for word, _ in rows if len(word) <= MAX_WORD_COLUMNS)
+        for heading, rows in sections:
+            with formatter.section(translate(heading)):  # one column for all
+                formatter.write_dl([(word.ljust(width), translate(text)) for word, text in rows], MAX_WORD_COLUMNS)
         if self.epilog:
             formatter.write_paragraph()
             formatter.write("".join(f"{translate(line)}\n" for line in self.epilog.splitlines()))
@@ -270,8 +273,12 @@ def describe_usage(error: click.UsageError) -> str:
     """Return our words for a command line that click refuses."""
     params = error.ctx.command.params if error.ctx else []
     if isinstance(error, click.NoSuchOption):
-        known = [name for param in params for name in param.opts if isinstance(param, click.Option)]
-        return f"unknown option {error.option_name!r}{did_you_mean(error.option_name, known, before=': ')}"
+        # Imported here: few command lines have a wrong option.
+        from difflib import get_close_matches
+
+        known = {name.lstrip("-"): name for param in params for name in param.opts if name.startswith("--")}
+        near = get_close_matches(error.option_name.lstrip("-"), known, n=1, cutoff=0.75)
+        return f"unknown option {error.option_name!r}{f': did you mean {known[near[0]]!r}?' if near else ''}"
     if isinstance(error, click.BadOptionUsage):
         option = next((param for param in params if error.option_name in param.opts), None)
         if isinstance(option, click.Option) and option.is_flag:

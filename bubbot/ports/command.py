@@ -10,11 +10,12 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, TypeVar, get_type_hints
+from typing import Any, Generic, Protocol, TypeAlias, get_type_hints
 from zoneinfo import ZoneInfo
 
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
+from typing_extensions import TypeVar
 
 from bubbot.errors import CommandError, ConfigError, EntryNotFound
 from bubbot.ports.arguments import AnyArgs, ArgumentField, fields_of, form_fields
@@ -372,8 +373,11 @@ def described_by(handler: Callable[..., Any]) -> dict[str, Any]:
     return {"args": args, "help": first[0].lower() + first[1:].removesuffix("."), "description": second or first}
 
 
+C_co = TypeVar("C_co", bound=CommandSyntax, default=Command, covariant=True)
+
+
 @dataclass(frozen=True, slots=True)
-class CommandGroup:
+class CommandGroup(Generic[C_co]):
     """The commands behind one word of the shell. A package offers one in the entry-point group `bubbot.commands`.
 
     Attributes:
@@ -384,15 +388,10 @@ class CommandGroup:
     """
 
     name: str
-    commands: tuple[CommandSyntax, ...]
+    commands: tuple[C_co, ...]
     description: str = ""
     help: str = ""
 
-    @property
-    def served(self) -> tuple[Command, ...]:
-        """Those that are not of the shell alone: the running bot can carry them out."""
-        return tuple(command for command in self.commands if isinstance(command, Command))
-
-    def find(self, name: str) -> Command | None:
-        """Find a command by its whole name; None also for one of the shell alone."""
-        return next((command for command in self.served if command.name == name), None)
+    def find(self, name: str) -> C_co | None:
+        """Find a command by its whole name."""
+        return next((command for command in self.commands if command.name == name), None)

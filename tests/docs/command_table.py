@@ -13,7 +13,7 @@ from importlib import import_module
 
 import bubbot.cli
 from bubbot.app.commands import OWN_COMMANDS
-from bubbot.ports.command import CommandGroup
+from bubbot.ports.command import CommandGroup, CommandSyntax
 from tests.docs.pages import ROOT
 
 FILE = ROOT / "bubbot" / "app" / "command_table.py"
@@ -81,7 +81,7 @@ def _rows() -> Iterator[str]:
     modules = find_modules()
     for section, words in SECTIONS.items():
         for word in words:
-            group: CommandGroup = getattr(import_module(modules[word]), constant_of(word))
+            group: CommandGroup[CommandSyntax] = getattr(import_module(modules[word]), constant_of(word))
             cells = (section, group.help or group.commands[0].help, modules[word])
             line = f"    {json.dumps(word)}: CommandRow({', '.join(map(json.dumps, cells))}),\n"
             if len(line) > 120:

@@ -31,7 +31,8 @@ SCALARS: Mapping[Any, str] = {str: "string", int: "integer", float: "number", bo
 
 def results() -> dict[str, type]:
     """What each command prints with `--json`, by its whole name."""
-    return {command.name: command.result for command in _commands() if command.result is not None} | OPTION_RESULTS
+    found = {command.name: command.result for command in _commands() if command.result is not None}
+    return {**found, **OPTION_RESULTS}
 
 
 def _commands() -> Iterator[CommandSyntax]:

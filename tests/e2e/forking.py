@@ -32,7 +32,7 @@ from tests.e2e import inside
 
 LOADED = (
     *(command.module for command in COMMANDS.values()),
-    "bubbot.cli.local_chat", "bubbot.models.scripted", "bubbot.app.daemon", "bubbot.features.schedule.timer", "bubbot.server.listener",
+    "bubbot.cli.chat.local", "bubbot.models.scripted", "bubbot.app.daemon", "bubbot.features.schedule.timer", "bubbot.server.listener",
     "bubbot.server.routes", "bubbot.server.webhooks", "channels.discord.channel", "channels.terminal.channel",
     "channels.terminal.screen", "channels.terminal.stdin", "channels.telegram.channel", "tests.e2e.kill_child", "tests.e2e.kill_daemon",
     # Libraries, and parts of them, that are imported where they are used.

@@ -20,7 +20,7 @@ from typing import Any
 
 from bubbot.app.bot import PortWrappers
 from bubbot.app.daemon import open_daemon
-from bubbot.cli.chat_service import chat_service
+from bubbot.cli.chat.service import chat_service
 from bubbot.gateway import live
 from bubbot.gateway.manager import ShutdownTimeouts
 from bubbot.home import Home

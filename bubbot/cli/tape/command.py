@@ -34,7 +34,7 @@ from bubbot.features.search import shell as search
 from bubbot.gateway.names import NameBook
 from bubbot.log import printable
 from bubbot.ports.arguments import Args, NoArguments
-from bubbot.ports.command import Argument, CommandGroup, require_head
+from bubbot.ports.command import Argument, CommandGroup, CommandSyntax, require_head
 from bubbot.ports.session_names import find_tape, read_session
 from bubbot.ports.store import DeploymentAudit, KeepsChain, require_chain
 from bubbot.stores.jsonl import line_fields
@@ -291,7 +291,7 @@ async def _find_head_form(store: KeepsChain, head: str) -> HeadForm:
     return "older" if await store.deployment_head(int(position), older=True) == head else "none"
 
 
-TAPE_COMMANDS = CommandGroup(
+TAPE_COMMANDS = CommandGroup[CommandSyntax](
     "tape",
     (
         list_tapes,

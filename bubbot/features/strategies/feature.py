@@ -70,7 +70,7 @@ class StrategiesFeature:
         return Feature(
             name="strategies",
             tools=(*reading_tools(self._context_size), self._choice.tool(), self._summaries.tool()),
-            commands=CONTEXT_COMMANDS.served,
+            commands=CONTEXT_COMMANDS.commands,
             rules=(READ_RULE,),
             sources={SUMMARY_ORIGIN: self._summaries},
             choose_selector=self._choice.chosen,

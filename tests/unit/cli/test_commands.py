@@ -167,7 +167,7 @@ def test_the_table_of_the_shell_is_what_features_declare() -> None:
         assert COMMANDS[word].module in (own.module, "bubbot.cli.tape.command")
         assert {each.name.partition(" ")[0] for each in group.commands} == {group.name} == {word}
         assert len({each.name for each in group.commands}) == len(group.commands)
-        assert not [each.name for each in group.served if each.writes and each.on_missing_home is not None]
+        assert not [each.name for each in group.commands if each.writes and each.on_missing_home is not None]
     features = {word for word, entry in COMMANDS.items() if entry.module.startswith("bubbot.features.")}
     assert features | {"tape"} == OWN_COMMANDS.keys()
 

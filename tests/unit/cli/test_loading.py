@@ -105,5 +105,5 @@ def test_variables_are_read_without_another_library(home: Path) -> None:
 def test_the_client_of_a_bot_loads_none(home: Path) -> None:
     with WriterLock(Home(home)):
         modules = load(home, ["ask", "--wait", "0", "hi"])
-    assert "bubbot.cli.chat_connection" in modules
+    assert "bubbot.cli.chat.connection" in modules
     assert not {"bubbot.app.bot", "bubbot.app.features", "bubbot.runtime.app"} & set(modules)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any
 
-from bubbot.cli.chat_connection import with_chat
+from bubbot.cli.chat.connection import with_chat
 from bubbot.cli.invocation import Invocation
 from bubbot.cli.local_command import local_command
 from bubbot.cli.output import AnswerPrinter, show, show_on_stderr

@@ -47,10 +47,10 @@ async def with_chat(
     async def in_this_process() -> T:
         setup.home.ensure()
         with WriterLock(setup.home):  # raises if a bot runs, whose client need not load one
-            from bubbot.cli.local_chat import open_local_chat
+            from bubbot.cli.chat.local import open_local_chat
 
             if is_shared:
-                from bubbot.cli.shared_chat import open_shared_chat
+                from bubbot.cli.chat.shared import open_shared_chat
         if is_shared:
             async with open_shared_chat(setup, session, settings) as chat:
                 return await talk(chat)
