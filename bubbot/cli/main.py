@@ -17,7 +17,7 @@ from bubbot import log
 from bubbot.app.command_table import COMMANDS, PACKAGES, CommandRow
 from bubbot.cli.interrupt import EXIT_INTERRUPTED as EXIT_INTERRUPTED  # noqa: PLC0414 - belongs to the exit codes below
 from bubbot.cli.invocation import Invocation, usage_error
-from bubbot.cli.tree import RootGroup, describe_usage
+from bubbot.cli.tree import COMPLETE_VARIABLE, RootGroup, describe_usage
 from bubbot.errors import (
     AddressUnavailable,
     BubbotError,
@@ -56,8 +56,6 @@ NO_THREAD = "can't start new thread"
 """What Python says, in a plain `RuntimeError`."""
 COMMAND_GROUP = "bubbot.commands"
 """The entry points of packages that add commands."""
-COMPLETE_VARIABLE = "_BUBBOT_COMPLETE"
-"""Set by the completion scripts; click answers it in place of the command."""
 
 
 def main(argv: Sequence[str] | None = None, *, rows: Mapping[str, CommandRow] = COMMANDS) -> int:
@@ -113,7 +111,7 @@ def _run(argv: Sequence[str], rows: Mapping[str, CommandRow]) -> int:
         # Imported here: only a shell that completes needs it.
         from bubbot.cli.completion.shells import print_completions
 
-        return print_completions(root, request, COMPLETE_VARIABLE)
+        return print_completions(root, request)
     try:
         with root.make_context("bubbot", [*argv] or ["--help"], obj=Invocation()) as context:
             code: int = root.invoke(context)

@@ -28,6 +28,8 @@ WORDS, OPTIONS, COMMON_OPTIONS, ACTIONS = "positional arguments", "options", "op
 MAX_HELP_COLUMNS = 100
 MAX_WORD_COLUMNS = 30
 """The widest word or option that has its meaning beside it."""
+COMPLETE_VARIABLE = "_BUBBOT_COMPLETE"
+"""Set by the completion scripts; what a shell is to offer is printed in place of the command."""
 _NEGATIVE_NUMBER = r"-\d[\d.]*"
 _MARK = "\0"
 """What no argument can contain; it stands before negative numbers while click reads a command line."""

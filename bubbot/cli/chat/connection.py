@@ -50,7 +50,7 @@ async def with_chat(
             from bubbot.cli.chat.local import open_local_chat
 
             if is_shared:
-                from bubbot.cli.chat.shared import open_shared_chat
+                from bubbot.cli.chat.serving import open_shared_chat
         if is_shared:
             async with open_shared_chat(setup, session, settings) as chat:
                 return await talk(chat)

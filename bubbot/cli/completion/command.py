@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
+import click
+
 from bubbot.cli.completion.shells import write_script
 from bubbot.cli.invocation import Invocation
 from bubbot.cli.local_command import local_command
@@ -36,10 +38,7 @@ def print_completion(_invocation: Invocation, args: CompletionArgs) -> int:
 
     Print the script with which a shell completes commands, options, sessions, tapes and jobs when you press Tab.
     """
-    # Imported here: the program loads commands by name, never the other way round.
-    from bubbot.cli.main import COMPLETE_VARIABLE, build_root
-
-    script = write_script(args.shell, build_root(), COMPLETE_VARIABLE)
+    script = write_script(args.shell, click.get_current_context().find_root().command)
     if not args.install:
         show(script, end="", wraps=False)
         return 0

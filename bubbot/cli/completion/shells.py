@@ -17,6 +17,7 @@ from click.shell_completion import (
 )
 
 from bubbot.cli.invocation import Invocation
+from bubbot.cli.tree import COMPLETE_VARIABLE
 
 
 class BubbotBashComplete(BashComplete):
@@ -101,22 +102,21 @@ SHELLS: dict[str, type[ShellComplete]] = {
 }
 
 
-def write_script(shell: str, root: click.Command, variable: str) -> str:
-    """Write the completion script of a shell. It sets the environment variable to ask the program."""
-    return SHELLS[shell](root, {}, "bubbot", variable).source()
+def write_script(shell: str, root: click.Command) -> str:
+    """Write the completion script of a shell for the program."""
+    return SHELLS[shell](root, {}, "bubbot", COMPLETE_VARIABLE).source()
 
 
-def print_completions(root: click.Command, request: str, variable: str) -> int:
+def print_completions(root: click.Command, request: str) -> int:
     """Print what a shell is to offer; return the exit code.
 
     Args:
         root: the program.
         request: what the script asks for, such as `bash_complete`.
-        variable: the environment variable with the request.
     """
     shell = SHELLS.get(request.removesuffix("_complete"))
     if shell is None:
         return 1
-    if lines := shell(root, {"obj": Invocation()}, "bubbot", variable).complete():
+    if lines := shell(root, {"obj": Invocation()}, "bubbot", COMPLETE_VARIABLE).complete():
         click.echo(lines.encode())
     return 0

@@ -14,7 +14,8 @@ import pytest
 from bubbot.app.tapes import new_id, now, open_tapes
 from bubbot.cli.completion.shells import SHELLS
 from bubbot.cli.completion.values import SCHEDULE_TAPE
-from bubbot.cli.main import COMPLETE_VARIABLE, main
+from bubbot.cli.main import main
+from bubbot.cli.tree import COMPLETE_VARIABLE
 from bubbot.features.schedule import changes
 from bubbot.home import Home
 from bubbot.settings.sections import DEFAULT_STORE

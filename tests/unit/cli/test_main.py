@@ -115,7 +115,8 @@ def test_a_secret_that_nobody_types_changes_nothing(tmp_path: Path) -> None:
 
 
 class TestOptions:
-    def test_alone_it_helps(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_alone_it_helps(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("COLUMNS", "120")
         assert main([]) == 0
         out, err = capsys.readouterr()
         for name, command in COMMANDS.items():
