@@ -59,7 +59,7 @@ COMMANDS: Mapping[str, CommandRow] = {
 
 def find_modules() -> dict[str, str]:
     """Find the module with the group of each word: that of a feature, or one of the command line itself."""
-    found = {word: own.module for word, own in OWN_COMMANDS.items()}
+    found = {name: own.module for name, own in OWN_COMMANDS.items() if " " not in name}
     for _, name, _ in pkgutil.walk_packages(bubbot.cli.__path__, "bubbot.cli."):
         module = import_module(name)
         groups = [value for value in vars(module).values() if isinstance(value, CommandGroup)]

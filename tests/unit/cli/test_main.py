@@ -406,7 +406,7 @@ class TestProcess:
         "module",
         [
             "logging",
-            "argparse",
+            "click",
             "bubbot.errors",
             "bubbot.cli.main",
             "bubbot.cli.doctor",
