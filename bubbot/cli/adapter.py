@@ -201,13 +201,16 @@ def _read_value(typed: Any, field: ArgumentField, label: str) -> Any:
 
 
 def _read_text(typed: str, field: ArgumentField, label: str) -> Any:
-    text = decode_text(unmark(typed), label)
     kind, choices, parse = strip_optional(field.annotation), field.choices, find_mark(field).parse
     if parse is not None:
         try:
-            return parse(text)
+            value = parse(unmark(typed))
         except ValueError as error:
             raise ValueError(f"{label}: {error}") from error
+        return decode_text(value, label) if isinstance(value, str) else value
+    if kind is Path:
+        return Path(unmark(typed))  # its name may be no UTF-8
+    text = decode_text(unmark(typed), label)
     if choices and text not in choices:
         *others, last = map(str, choices)
         named = f"{', '.join(others)} or {last}" if others else last
@@ -217,4 +220,4 @@ def _read_text(typed: str, field: ArgumentField, label: str) -> Any:
             return kind(text)
         except ValueError as error:
             raise ValueError(f"{label} is {text!r}, but must be a number") from error
-    return Path(text) if kind is Path else text
+    return text

@@ -8,7 +8,7 @@ import os
 import select
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Annotated
@@ -84,15 +84,37 @@ def parse_wait(text: str) -> float:
     return seconds
 
 
+def decoder(subject: str) -> Callable[[str], str]:
+    """Make what reads an argument as UTF-8, whatever the locale. It raises `ConfigError` with the subject."""
+    return lambda text: _decode(text.encode("utf-8", "surrogateescape"), subject)
+
+
+def parse_attachment(text: str) -> Path:
+    """Parse the path of a file to send. Raise `UsageError` if it is none."""
+    if not text:
+        raise usage_error("bubbot ask", "-a is empty; name a file, or - for standard input")
+    if text.lower().startswith(("http://", "https://", "ftp://", "file://")):
+        raise usage_error(
+            "bubbot ask", f"-a {text} is a URL, and bubbot ask fetches none: download the file, and name its path"
+        )
+    return Path(text)
+
+
 class AskArgs(Args, frozen=True):
     """The arguments of `bubbot ask`."""
 
-    text: Annotated[str | None, Argument("what to say; without it, or with -, standard input is the message")] = None
+    text: Annotated[
+        str | None,
+        Argument("what to say; without it, or with -, standard input is the message", parse=decoder("the message")),
+    ] = None
     session: Annotated[str, Argument("the conversation it belongs to (default: default)")] = "default"
-    model: Annotated[str | None, Argument("the model for this question alone", "MODEL", short="m")] = None
-    system: Annotated[str, Argument("instructions for this question alone", "TEXT", short="s")] = ""
+    model: Annotated[str | None, Argument("the model for this question alone", "MODEL", decoder("-m"), short="m")] = (
+        None
+    )
+    system: Annotated[str, Argument("instructions for this question alone", "TEXT", decoder("-s"), short="s")] = ""
     attach: Annotated[
-        tuple[str, ...], Argument("send a file; repeat it for more, - is stdin", "FILE", short="a", repeated=True)
+        tuple[Path, ...],
+        Argument("send a file; repeat it for more, - is stdin", "FILE", parse_attachment, short="a", repeated=True),
     ] = ()
     wait: Annotated[
         float,
@@ -109,9 +131,8 @@ def ask_question(invocation: Invocation, args: AskArgs) -> int:
     Ask one question and print the answer. Text that is piped in comes before the question. The exit code is 1 if the turn
     failed; the reason is then on standard error.
     """
-    for file in args.attach:
-        _check_name(file)
-    if args.attach.count(STDIN) + (args.text in (None, STDIN)) > 1:
+    is_stdin_file = Path(STDIN) in args.attach
+    if args.attach.count(Path(STDIN)) + (args.text in (None, STDIN)) > 1:
         raise usage_error(
             "bubbot ask", "standard input can be read once only: as the message, or as one file with -a -"
         )
@@ -121,12 +142,10 @@ def ask_question(invocation: Invocation, args: AskArgs) -> int:
         raise usage_error(
             "bubbot ask", f"-m has {len(args.model or '')} characters, and a model's name at most {MAX_NAME_CHARS}"
         )
-    text = _read_message(args.text, is_stdin_file=STDIN in args.attach)
+    text = _read_message(args.text, is_stdin_file=is_stdin_file)
     setup, session = load_setup(invocation), session_id(args.session)
-    files = [_read_attachment(name, setup) for name in args.attach]
-    model = _decode((args.model or "").strip().encode("utf-8", "surrogateescape"), "-m")
-    instructions = _decode(args.system.strip().encode("utf-8", "surrogateescape"), "-s")
-    inbound = build_inbound(session, text, files, model, instructions)
+    files = [_read_attachment(str(file), setup) for file in args.attach]
+    inbound = build_inbound(session, text, files, (args.model or "").strip(), args.system.strip())
     return _run_turn(setup, inbound, files, as_json=setup.as_json, wait_seconds=args.wait)
 
 
@@ -152,7 +171,7 @@ def _read_message(text: str | None, *, is_stdin_file: bool) -> str:
     if text in (None, STDIN) or (_is_piped() and not is_stdin_file):
         pieces.append(_decode(_read_stdin(MAX_INPUT_BYTES), "standard input"))
     if text is not None and text != STDIN:
-        pieces.append(_decode(text.encode("utf-8", "surrogateescape"), "the message"))
+        pieces.append(text)
     pieces = [piece.rstrip("\r\n") for piece in pieces if piece.strip()]
     if not pieces:
         raise usage_error("bubbot ask", "the message is empty: give a text, such as bubbot ask hello")
@@ -188,16 +207,6 @@ def _read_stdin(limit: int) -> bytes:
     if len(data) > limit:
         raise ConfigError(f"standard input is larger than {format_bytes(limit)}; nothing was sent")
     return data
-
-
-def _check_name(name: str) -> None:
-    """Raise `ConfigError` if an attachment is not the path of a file."""
-    if not name:
-        raise usage_error("bubbot ask", "-a is empty; name a file, or - for standard input")
-    if name.lower().startswith(("http://", "https://", "ftp://", "file://")):
-        raise usage_error(
-            "bubbot ask", f"-a {name} is a URL, and bubbot ask fetches none: download the file, and name its path"
-        )
 
 
 def _read_attachment(name: str, setup: CommandSetup) -> SentFile:

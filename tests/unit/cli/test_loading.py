@@ -76,14 +76,14 @@ def packages(modules: Sequence[str]) -> set[str]:
         ("--help", 20, {"click"}),
         ("status", 190, SENTENCES),
         # In the proof: `tape list` runs below in any case, and the features' commands load what these two do.
-        pytest.param("tape list", 146, PYDANTIC, marks=pytest.mark.proof),
+        pytest.param("tape list", 157, PYDANTIC, marks=pytest.mark.proof),
         pytest.param(
-            "tape search stdin:default hi", 146, SENTENCES | {"rapidfuzz", "cython_runtime"}, marks=pytest.mark.proof
+            "tape search stdin:default hi", 157, SENTENCES | {"rapidfuzz", "cython_runtime"}, marks=pytest.mark.proof
         ),
-        pytest.param("usage", 142, SENTENCES, marks=pytest.mark.proof),
-        pytest.param("memory show stdin:default", 141, SENTENCES, marks=pytest.mark.proof),
-        pytest.param("schedule list", 170, SENTENCES, marks=pytest.mark.proof),
-        pytest.param("access list", 130, PYDANTIC, marks=pytest.mark.proof),
+        pytest.param("usage", 152, SENTENCES, marks=pytest.mark.proof),
+        pytest.param("memory show stdin:default", 159, SENTENCES, marks=pytest.mark.proof),
+        pytest.param("schedule list", 178, SENTENCES, marks=pytest.mark.proof),
+        pytest.param("access list", 141, SENTENCES, marks=pytest.mark.proof),
         ("ask hi", 390, PYDANTIC),
     ],
 )
