@@ -21,7 +21,7 @@ from bubbot.errors import ConfigError, UsageError
 from bubbot.log import printable
 from bubbot.ops.configuration import ConfigEditor, is_secret, parse_key
 from bubbot.ops.onboarding.console import Console, InputEnded
-from bubbot.ports.arguments import Args, NoArguments
+from bubbot.ports.arguments import Args
 from bubbot.ports.command import Argument, CommandGroup
 from bubbot.ports.settings import SettingValue
 from bubbot.records import dataclass
@@ -97,7 +97,7 @@ def unset_setting(invocation: Invocation, args: SettingArgs) -> int:
 
 
 @local_command("config edit")
-def edit_settings(invocation: Invocation, args: NoArguments) -> int:  # noqa: ARG001 - there are none
+def edit_settings(invocation: Invocation) -> int:
     """Open config.toml in your editor ($EDITOR), and check it before it is written."""
     return _change(invocation, "", _edit)
 

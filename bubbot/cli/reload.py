@@ -11,7 +11,6 @@ from bubbot.cli.output import show, show_record
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import ControlError
 from bubbot.home import WriterLock
-from bubbot.ports.arguments import NoArguments
 from bubbot.ports.command import CommandGroup
 from bubbot.records import dataclass
 from bubbot.server.client import connect, run_on_home
@@ -38,7 +37,7 @@ class ReloadReport:
 
 
 @local_command("reload", example="reload", result=ReloadReport)
-def reload(invocation: Invocation, args: NoArguments) -> int:  # noqa: ARG001 - there are none
+def reload(invocation: Invocation) -> int:
     """Apply changed settings to the running bot.
 
     Tell the running bot to read its settings again. They are checked first: if one is wrong, the bot keeps its current

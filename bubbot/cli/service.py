@@ -108,7 +108,7 @@ def install(invocation: Invocation, args: InstallServiceArgs) -> int:
 
 
 @local_command("service uninstall")
-def uninstall(invocation: Invocation, args: RemoveServiceArgs) -> int:  # noqa: ARG001 - it has no home
+def uninstall(args: RemoveServiceArgs) -> int:
     """Stop it and remove the unit; the home stays."""
     install_plan = plan_removal(user=_choose_user(args))
     if args.dry_run:

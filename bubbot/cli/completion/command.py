@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 import click
 
 from bubbot.cli.completion.shells import write_script
-from bubbot.cli.invocation import Invocation
 from bubbot.cli.local_command import local_command
 from bubbot.cli.output import show
 from bubbot.errors import ConfigError
@@ -33,7 +32,7 @@ class CompletionArgs(Args, frozen=True):
 
 
 @local_command("completion", example="completion bash --install")
-def print_completion(_invocation: Invocation, args: CompletionArgs) -> int:
+def print_completion(args: CompletionArgs) -> int:
     """Complete commands with Tab in your shell.
 
     Print the script with which a shell completes commands, options, sessions, tapes and jobs when you press Tab.

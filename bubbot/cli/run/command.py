@@ -33,7 +33,6 @@ from bubbot.gateway.manager import ShutdownTimeouts
 from bubbot.ops.configuration import ConfigEditor
 from bubbot.ops.service.notify import ServiceNotifier
 from bubbot.ops.service.report import ServiceReporter, ServiceTiming, WatchedChannels, open_reporter
-from bubbot.ports.arguments import NoArguments
 from bubbot.ports.command import CommandGroup
 from bubbot.ports.model import WarmsUp
 from bubbot.ports.settings import ReloadResult
@@ -50,7 +49,7 @@ START_GRACE_SECONDS = 5.0
 
 
 @local_command("run")
-def run_bot(invocation: Invocation, args: NoArguments) -> int:  # noqa: ARG001 - there are none
+def run_bot(invocation: Invocation) -> int:
     """Run the bot with every configured channel.
 
     Run the bot in the foreground with every channel of config.toml, until SIGTERM or Ctrl-C: then it stops receiving,

@@ -33,7 +33,7 @@ from bubbot.features.conversation.anchors import AnchorsView
 from bubbot.features.search import shell as search
 from bubbot.gateway.names import NameBook
 from bubbot.log import printable
-from bubbot.ports.arguments import Args, NoArguments
+from bubbot.ports.arguments import Args
 from bubbot.ports.command import Argument, CommandGroup, CommandSyntax, require_head
 from bubbot.ports.session_names import find_tape, read_session
 from bubbot.ports.store import DeploymentAudit, KeepsChain, require_chain
@@ -86,7 +86,7 @@ class VerifyArgs(Args, frozen=True):
 
 
 @local_command("tape list", result=TapeList)
-def list_tapes(invocation: Invocation, args: NoArguments) -> int:  # noqa: ARG001 - there are none
+def list_tapes(invocation: Invocation) -> int:
     """Every tape: session, entries, archives."""
     return asyncio.run(_list(load_setup(invocation)))
 

@@ -12,7 +12,7 @@ from bubbot.cli.local_command import local_command
 from bubbot.cli.output import show, show_line, show_record, show_table
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.cli.tape.results import GcResult, SizedTape, SizeResult
-from bubbot.ports.arguments import Args, NoArguments
+from bubbot.ports.arguments import Args
 from bubbot.ports.command import Argument
 from bubbot.ports.session_names import read_session
 from bubbot.ports.store import require_sizes
@@ -48,7 +48,7 @@ def collect_tapes(invocation: Invocation, args: CollectTapesArgs) -> int:
 
 
 @local_command("tape size", result=SizeResult)
-def show_sizes(invocation: Invocation, args: NoArguments) -> int:  # noqa: ARG001 - there are none
+def show_sizes(invocation: Invocation) -> int:
     """Show what uses the space in the database, the largest tapes first."""
     return asyncio.run(_show_sizes(load_setup(invocation)))
 

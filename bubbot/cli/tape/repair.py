@@ -12,7 +12,6 @@ from bubbot.cli.output import show_either
 from bubbot.cli.setup import load_setup
 from bubbot.cli.tape.results import RepairResult
 from bubbot.home import WriterLock
-from bubbot.ports.arguments import NoArguments
 from bubbot.stores.sqlite.check import repair_database
 from bubbot.tape.entry import timestamp
 
@@ -20,7 +19,7 @@ EXIT_OK = 0
 
 
 @local_command("tape repair", example="bubbot tape repair && bubbot tape verify", result=RepairResult)
-def repair_tapes(invocation: Invocation, args: NoArguments) -> int:  # noqa: ARG001 - there are none
+def repair_tapes(invocation: Invocation) -> int:
     """Restore the triggers that protect the history, and rebuild damaged indexes.
 
     Restore the triggers of the database if some are missing or changed: without them the database does not protect its
