@@ -523,6 +523,8 @@ def make_group(
     open_service: OpenService,
     description: str,
     further: Sequence[Command] = (),
+    *,
+    help_line: str = "",
     **options: Mapping[str, Any],
 ) -> CommandGroup:
     """Make the group of the commands of a class of services that have a form in a shell.
@@ -533,6 +535,7 @@ def make_group(
         open_service: returns a service.
         description: the beginning of the help of the group.
         further: commands that only a shell has, after the others.
+        help_line: the line of the group in `bubbot --help`.
         **options: those of `make_command`, by the last word of a command with underscores for hyphens.
     """
     commands = [
@@ -540,4 +543,4 @@ def make_group(
         for spec in list_commands(service)
         if spec.in_shell
     ]
-    return CommandGroup(word, (*commands, *further), description)
+    return CommandGroup(word, (*commands, *further), description, help_line)

@@ -5,21 +5,16 @@ Nothing of a plugin is imported before `load` names it.
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable
 from functools import lru_cache
-from importlib import import_module
-from operator import attrgetter
+from importlib import metadata
+from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bubbot.errors import ConfigError
 from bubbot.ports.text import did_you_mean, replace_controls
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint, EntryPoints
 
 FEATURE_GROUP = "bubbot.features"
 """The group of packages that add features."""
@@ -28,52 +23,12 @@ UPGRADE_HINT = ". The plugin was written for an older bubbot: docs/howto/upgrade
 
 def list_names(group: str) -> list[str]:
     """Return the names offered in a group, sorted, each once; import none of them."""
-    offers = _list_offers(group)
-    return sorted(find_entry_points(group).names) if offers is None else sorted({name for name, _ in offers})
-
-
-def _list_offers(group: str) -> list[tuple[str, str]] | None:
-    """Return each name that is offered in a group, and what it stands for; None if only the standard library can tell.
-
-    That one loads `email` and reads more of every package, which takes 20 milliseconds.
-    """
-    folders = [_read_offers(folder, _changed_at(folder)) for folder in sys.path]
-    return None if None in folders else [offer for offers in folders if offers for offer in offers.get(group, ())]
-
-
-@lru_cache(maxsize=64)
-def _read_offers(folder: str, _changed: int) -> Mapping[str, Sequence[tuple[str, str]]] | None:
-    """Read what all packages in a folder of the import path offer, by group; None for what is no folder, such as a zip file."""
-    try:
-        items = [*os.scandir(folder or ".")]
-    except NotADirectoryError:
-        return None
-    except OSError:
-        return {}
-    offers: dict[str, list[tuple[str, str]]] = {}
-    for item in items:
-        if item.name.endswith((".dist-info", ".egg-info")):
-            with suppress(OSError), open(f"{item.path}/entry_points.txt", "rb") as file:  # noqa: PTH123 - faster
-                text = file.read().decode(errors="replace")
-                for group, offer in _offers_in(text) if "bubbot" in text else ():  # the groups are all named after it
-                    offers.setdefault(group, []).append(offer)
-    return offers
-
-
-def _offers_in(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Yield the groups of a text of entry points, lines `name = value` below `[group]`, with their names and values."""
-    group = ""
-    for line in text.splitlines():
-        name, equals, value = line.partition("=")
-        if line.startswith("["):
-            group = line.strip().strip("[]")
-        elif equals and not line.startswith(("#", ";")):
-            yield group, (name.strip(), value.strip())
+    return sorted(find_entry_points(group).names)
 
 
 def describe(group: str) -> dict[str, str]:
     """Return a line about each package that offers something in a group, by the name; import none of them."""
-    points = sorted(find_entry_points(group), key=lambda point: point.name) if list_names(group) else []
+    points = sorted(find_entry_points(group), key=lambda point: point.name)
     return {point.name: _summary(point) or f"of the package {_package(point)}" for point in points}
 
 
@@ -101,9 +56,6 @@ def _read_entry_points(_folders: tuple[tuple[str, int], ...]) -> object:
 
     Each version of Python returns another class; all have `select`.
     """
-    # Imported here: commands know of plugins, and few load one.
-    from importlib import metadata
-
     return metadata.entry_points()
 
 
@@ -131,16 +83,11 @@ def load(group: str, name: str) -> Callable[..., Any]:
 
 def load_object(group: str, name: str) -> Any:
     """Load the object that a package offers as `name` in `group`. Raise `ConfigError` as `load` does."""
-    values = {value for offered, value in _list_offers(group) or () if offered == name}
-    # Without exactly one, `_find` has the words for it.
-    value = values.pop() if len(values) == 1 else _find(group, name).value
-    module, _, attributes = value.partition("[")[0].strip().partition(":")
+    point = _find(group, name)
     try:
-        loaded: Any = import_module(module.strip())
-        return attrgetter(attributes.strip())(loaded) if attributes else loaded
+        return point.load()
     # A plugin is someone else's code and may raise anything while it is imported, sys.exit() included.
     except (Exception, SystemExit) as error:
-        point = _find(group, name)
         hint = UPGRADE_HINT if _misses_our_name(error, point) else ""
         label = _label(group, name, point)
         raise ConfigError(f"{label} could not be loaded: {type(error).__name__}: {error}{hint}") from error

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 
 from bubbot import plugins
+from bubbot.app.command_table import COMMANDS
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.guard import guard_strategy
 from bubbot.app.own_features import FEATURES, settings_schema
@@ -24,11 +25,6 @@ from bubbot.tape.store import SYSTEM_TAPE_PREFIX
 
 STRATEGY_GROUP = "bubbot.context"
 COMMAND_GROUP = "bubbot.commands"
-OWN_WORDS = (
-    "chat", "ask", "status", "usage", "context", "why", "explain", "replay", "trace", "doctor", "help", "tape", "memory", "schedule", "approvals", "access", "init", "model", "completion", "config",
-    "run", "reload", "service", "backup", "restore",
-)  # fmt: skip
-"""The commands of bubbot itself, which no package may replace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +143,7 @@ def load_strategy(name: str) -> ContextStrategy:
 def load_command_group(name: str) -> CommandGroup:
     """Load the commands that a package offers under this name. Raise `ConfigError` if they cannot be used."""
     label = f"The plugin {name!r} of {COMMAND_GROUP}"
-    if name in OWN_WORDS:
+    if name in COMMANDS:
         raise ConfigError(f"{label} has a name that bubbot uses itself.")
     group = plugins.load_object(COMMAND_GROUP, name)
     if not isinstance(group, CommandGroup):

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import logging
 import os
 import select
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
+from typing import Annotated
 
 from bubbot.app.settings import find_attachment_limit
 from bubbot.app.tapes import new_id, now
-from bubbot.cli.arguments import add_json_option, usage_error
-from bubbot.cli.chat_connection import with_chat
+from bubbot.cli.chat.connection import with_chat
+from bubbot.cli.invocation import Invocation, usage_error
+from bubbot.cli.local_command import local_command
 from bubbot.cli.output import AnswerPrinter, format_json, show, show_on_stderr
 from bubbot.cli.quarantine import read_quarantine_notice
 from bubbot.cli.setup import CommandSetup, load_setup, session_id
 from bubbot.errors import ConfigError, OutputFailed
 from bubbot.home import Home
+from bubbot.ports.arguments import Args
 from bubbot.ports.channel import Attachment, AttachmentKind, Inbound, Sender
-from bubbot.ports.command import TypedAnswer
+from bubbot.ports.command import Argument, CommandGroup, TypedAnswer
 from bubbot.ports.text import format_bytes
 from bubbot.records import dataclass, json_data
 from bubbot.server.chat import ChatConnection
@@ -72,44 +74,66 @@ class AskReport:
     entries: tuple[int, ...]
 
 
-RESULTS = {"ask": AskReport}
-"""What `--json` prints."""
+def parse_wait(text: str) -> float:
+    """Parse seconds. Raise `ValueError` with a sentence."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= MAX_WAIT_SECONDS:
+        raise ValueError(f"{text!r} is not a number of seconds from 0 to {MAX_WAIT_SECONDS:.0f}")
+    return seconds
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's help texts and options."""
-    parser.description = (
-        "Ask one question and print the answer. Text that is piped in comes before the question. "
-        "The exit code is 1 if the turn failed; the reason is then on standard error."
+def decoder(subject: str) -> Callable[[str], str]:
+    """Make what reads an argument as UTF-8, whatever the locale. It raises `ConfigError` with the subject."""
+    return lambda text: _decode(text.encode("utf-8", "surrogateescape"), subject)
+
+
+def parse_attachment(text: str) -> Path:
+    """Parse the path of a file to send. Raise `UsageError` if it is none."""
+    if not text:
+        raise usage_error("bubbot ask", "-a is empty; name a file, or - for standard input")
+    if text.lower().startswith(("http://", "https://", "ftp://", "file://")):
+        raise usage_error(
+            "bubbot ask", f"-a {text} is a URL, and bubbot ask fetches none: download the file, and name its path"
+        )
+    return Path(text)
+
+
+class AskArgs(Args, frozen=True):
+    """The arguments of `bubbot ask`."""
+
+    text: Annotated[
+        str | None,
+        Argument("what to say; without it, or with -, standard input is the message", parse=decoder("the message")),
+    ] = None
+    session: Annotated[str, Argument("the conversation it belongs to (default: default)")] = "default"
+    model: Annotated[str | None, Argument("the model for this question alone", "MODEL", decoder("-m"), short="m")] = (
+        None
     )
-    parser.epilog = "example: journalctl -u nginx -n 50 | bubbot ask 'what went wrong?'"
-    parser.add_argument("text", nargs="?", help="what to say; without it, or with -, standard input is the message")
-    parser.add_argument("--session", default="default", help="the conversation it belongs to (default: default)")
-    parser.add_argument("-m", "--model", metavar="MODEL", help="the model for this question alone")
-    parser.add_argument("-s", "--system", default="", metavar="TEXT", help="instructions for this question alone")
-    parser.add_argument(
-        "-a",
-        "--attach",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="send a file; repeat it for more, - is stdin",
-    )
-    parser.add_argument(
-        "--wait",
-        type=_seconds,
-        default=DEFAULT_WAIT_SECONDS,
-        metavar="SECONDS",
-        help="how long to wait for another command that writes to the home (default: 120)",
-    )
-    add_json_option(parser)
+    system: Annotated[str, Argument("instructions for this question alone", "TEXT", decoder("-s"), short="s")] = ""
+    attach: Annotated[
+        tuple[Path, ...],
+        Argument("send a file; repeat it for more, - is stdin", "FILE", parse_attachment, short="a", repeated=True),
+    ] = ()
+    wait: Annotated[
+        float,
+        Argument("how long to wait for another command that writes to the home (default: 120)", "SECONDS", parse_wait),
+    ] = DEFAULT_WAIT_SECONDS
 
 
-def run(args: argparse.Namespace) -> int:
-    """Run one turn; return 1 if it failed, else 0."""
-    for file in args.attach:
-        _check_name(file)
-    if args.attach.count(STDIN) + (args.text in (None, STDIN)) > 1:
+@local_command(
+    "ask", form="[text]", example="journalctl -u nginx -n 50 | bubbot ask 'what went wrong?'", result=AskReport
+)
+def ask_question(invocation: Invocation, args: AskArgs) -> int:
+    """Ask one question and print the answer.
+
+    Ask one question and print the answer. Text that is piped in comes before the question. The exit code is 1 if the turn
+    failed; the reason is then on standard error.
+    """
+    is_stdin_file = Path(STDIN) in args.attach
+    if args.attach.count(Path(STDIN)) + (args.text in (None, STDIN)) > 1:
         raise usage_error(
             "bubbot ask", "standard input can be read once only: as the message, or as one file with -a -"
         )
@@ -117,15 +141,13 @@ def run(args: argparse.Namespace) -> int:
         raise usage_error("bubbot ask", "-m is empty; name a model, such as openai/gpt-4o, or leave -m out")
     if len(args.model or "") > MAX_NAME_CHARS:
         raise usage_error(
-            "bubbot ask", f"-m has {len(args.model)} characters, and a model's name at most {MAX_NAME_CHARS}"
+            "bubbot ask", f"-m has {len(args.model or '')} characters, and a model's name at most {MAX_NAME_CHARS}"
         )
-    text = _read_message(args.text, is_stdin_file=STDIN in args.attach)
-    setup, session = load_setup(args), session_id(args.session)
-    files = [_read_attachment(name, setup) for name in args.attach]
-    model = _decode((args.model or "").strip().encode("utf-8", "surrogateescape"), "-m")
-    instructions = _decode(args.system.strip().encode("utf-8", "surrogateescape"), "-s")
-    inbound = build_inbound(session, text, files, model, instructions)
-    return _run_turn(setup, inbound, files, as_json=args.json, wait_seconds=args.wait)
+    text = _read_message(args.text, is_stdin_file=is_stdin_file)
+    setup, session = load_setup(invocation), session_id(args.session)
+    files = [_read_attachment(str(file), setup) for file in args.attach]
+    inbound = build_inbound(session, text, files, (args.model or "").strip(), args.system.strip())
+    return _run_turn(setup, inbound, files, as_json=setup.as_json, wait_seconds=args.wait)
 
 
 def ask(setup: CommandSetup, session: str, text: str) -> int:
@@ -144,23 +166,13 @@ def _run_turn(
     return 1 if status == "failed" else 0
 
 
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds <= MAX_WAIT_SECONDS:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0 to {MAX_WAIT_SECONDS:.0f}")
-    return seconds
-
-
 def _read_message(text: str | None, *, is_stdin_file: bool) -> str:
     """Join the text piped in and the one typed, in this order. Raise `ConfigError` if there is none, or it is not UTF-8."""
     pieces = []
     if text in (None, STDIN) or (_is_piped() and not is_stdin_file):
         pieces.append(_decode(_read_stdin(MAX_INPUT_BYTES), "standard input"))
     if text is not None and text != STDIN:
-        pieces.append(_decode(text.encode("utf-8", "surrogateescape"), "the message"))
+        pieces.append(text)
     pieces = [piece.rstrip("\r\n") for piece in pieces if piece.strip()]
     if not pieces:
         raise usage_error("bubbot ask", "the message is empty: give a text, such as bubbot ask hello")
@@ -196,16 +208,6 @@ def _read_stdin(limit: int) -> bytes:
     if len(data) > limit:
         raise ConfigError(f"standard input is larger than {format_bytes(limit)}; nothing was sent")
     return data
-
-
-def _check_name(name: str) -> None:
-    """Raise `ConfigError` if an attachment is not the path of a file."""
-    if not name:
-        raise usage_error("bubbot ask", "-a is empty; name a file, or - for standard input")
-    if name.lower().startswith(("http://", "https://", "ftp://", "file://")):
-        raise usage_error(
-            "bubbot ask", f"-a {name} is a URL, and bubbot ask fetches none: download the file, and name its path"
-        )
 
 
 def _read_attachment(name: str, setup: CommandSetup) -> SentFile:
@@ -345,3 +347,6 @@ def build_inbound(
 def _as_json(session: str, result: AskResult) -> str:
     report = AskReport(session, result.turn, result.status, result.text, result.entries)
     return format_json(json_data(report))
+
+
+ASK_COMMANDS = CommandGroup("ask", (ask_question,))

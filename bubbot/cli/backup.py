@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
+from typing import Annotated
 
 from bubbot.app.stores import database_file, refuse_unusable_database
 from bubbot.app.tapes import now
-from bubbot.cli.arguments import add_json_option, parse_count, usage_error
+from bubbot.cli.invocation import Invocation, parse_count, usage_error
+from bubbot.cli.local_command import local_command
 from bubbot.cli.output import show, show_record
 from bubbot.cli.progress import show_progress
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import ConfigError
 from bubbot.home import Home
+from bubbot.ports.arguments import Args
+from bubbot.ports.command import Argument, CommandGroup
 from bubbot.records import IsoTime, dataclass
 from bubbot.settings.sources import find_written_secrets
 from bubbot.stores.files import remove_partials
@@ -57,45 +60,37 @@ class BackupResult:
     removed: tuple[str, ...]
 
 
-RESULTS = {"backup": BackupResult}
-"""What `--json` prints."""
+class BackupArgs(Args, frozen=True):
+    """The arguments of `bubbot backup`."""
+
+    target: Annotated[Path | None, Argument("a new or existing folder (default: HOME/backups)")] = None
+    keep: Annotated[
+        int | None, Argument("afterwards remove all but the newest N in HOME/backups", "N", parse_count)
+    ] = None
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's help texts and options."""
-    parser.description = (
-        "Copy the database, config.toml and the persona file into a folder, even while the bot runs, and check the "
-        "copy. Files with secrets are not copied; secrets in config.toml itself are, with a warning. Content that is"
-        " erased later remains in earlier backups."
-    )
-    parser.add_argument(
-        "target",
-        nargs="?",
-        type=Path,
-        help="a new or existing folder (default: HOME/backups)",
-    )
-    parser.add_argument(
-        "--keep", type=parse_count, metavar="N", help="afterwards remove all but the newest N in HOME/backups"
-    )
-    add_json_option(parser)
+@local_command("backup", form="[target]", result=BackupResult)
+def back_up(invocation: Invocation, args: BackupArgs) -> int:
+    """Back up everything the bot stores, even while it runs.
 
-
-def run(args: argparse.Namespace) -> int:
-    """Make a backup; print its path and its deployment head."""
+    Copy the database, config.toml and the persona file into a folder, even while the bot runs, and check the copy. Files
+    with secrets are not copied; secrets in config.toml itself are, with a warning. Content that is erased later remains in
+    earlier backups.
+    """
     if args.target is not None and args.keep is not None:
         raise usage_error(
             "bubbot backup", "--keep removes backups in HOME/backups only: leave out the folder, or --keep"
         )
-    setup = load_setup(args)
+    setup = load_setup(invocation)
     database = database_file(setup.settings.store, setup.home, "bubbot backup")
     refuse_unusable_database(setup.home)
     target = _target(setup.home, args.target)
-    config = getattr(args, "config", None) or setup.home.config
+    config = setup.config or setup.home.config
     with show_progress("Copying the database", "pages", plain=setup.is_plain) as on_progress:
         manifest = write_backup(database, target, _extra_files(setup, config), now(), on_progress)
     removed = prune_backups(setup.home.path, args.keep) if args.keep is not None else []
     secrets = find_written_secrets(target / CONFIG_FILE) if CONFIG_FILE in manifest.files else []
-    if args.json:
+    if setup.as_json:
         show_record(_result(target, manifest, removed, secrets))
     else:
         _show_report(target, manifest, removed, secrets)
@@ -166,3 +161,6 @@ def _show_report(target: Path, manifest: BackupManifest, removed: list[Path], se
     show(f"head {manifest.database.head}")
     if removed:
         show(f"Removed: {', '.join(path.name for path in removed)}.")
+
+
+BACKUP_COMMANDS = CommandGroup("backup", (back_up,))

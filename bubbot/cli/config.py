@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import shlex
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Annotated
 
 from bubbot.app.tapes import new_id, now
-from bubbot.cli.arguments import add_json_option, decode_text
+from bubbot.cli.invocation import Invocation
+from bubbot.cli.local_command import local_command
 from bubbot.cli.output import show, show_record
 from bubbot.cli.reload import print_report, reload_running_bot
 from bubbot.cli.setup import CommandSetup, load_setup
@@ -19,6 +21,8 @@ from bubbot.errors import ConfigError, UsageError
 from bubbot.log import printable
 from bubbot.ops.configuration import ConfigEditor, is_secret, parse_key
 from bubbot.ops.onboarding.console import Console, InputEnded
+from bubbot.ports.arguments import Args
+from bubbot.ports.command import Argument, CommandGroup
 from bubbot.ports.settings import SettingValue
 from bubbot.records import dataclass
 from bubbot.settings.environment import read_variables
@@ -35,52 +39,78 @@ class SettingList:
     settings: tuple[SettingValue, ...]
 
 
-RESULTS = {"config list": SettingList, "config get": SettingValue}
-"""What `--json` prints."""
+class ListSettingsArgs(Args, frozen=True):
+    """The arguments of `bubbot config list`."""
+
+    all: Annotated[bool, Argument("show all")] = False
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's help texts and options."""
-    parser.description = (
-        "Show and change settings. What is written is checked first: if it does not load, the file stays as it is. A "
-        "running bot applies it at once, and this command says what takes a restart."
-    )
-    parser.epilog = "example: bubbot config set tools.web.enabled true"
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listing = actions.add_parser("list", help="show the settings that are not the default")
-    listing.add_argument("--all", action="store_true", help="show all")
-    get = actions.add_parser("get", help="show one setting")
-    change = actions.add_parser("set", help="write a setting")
-    unset = actions.add_parser("unset", help="take a setting back to its default")
-    actions.add_parser("edit", help="open config.toml in your editor ($EDITOR), and check it before it is written")
-    for action in (get, change, unset):
-        action.add_argument("key", metavar="KEY", help="such as bot.name or channels.telegram.groups")
-    change.add_argument("value", metavar="VALUE", help="the value; a list as 1,2 or [1, 2]; - asks for a secret")
-    for action in (listing, get):
-        add_json_option(action)
+class SettingArgs(Args, frozen=True):
+    """The name of a setting."""
+
+    key: Annotated[str, Argument("such as bot.name or channels.telegram.groups", "KEY")]
 
 
-def run(args: argparse.Namespace) -> int:
-    """Run the action; return its exit code."""
-    setup = load_setup(args)
+class SetArgs(SettingArgs, frozen=True):
+    """The arguments of `bubbot config set`."""
+
+    value: Annotated[str, Argument("the value; a list as 1,2 or [1, 2]; - asks for a secret", "VALUE")]
+
+
+@local_command("config list", result=SettingList)
+def list_settings(invocation: Invocation, args: ListSettingsArgs) -> int:
+    """Show the settings that are not the default."""
+    values = open_editor(load_setup(invocation)).list_values(all_settings=args.all)
+    if invocation.as_json:
+        show_record(SettingList(tuple(values)))
+    else:
+        show("\n".join(printable(value.line) for value in values) or "Every setting has its default.", wraps=False)
+    return 0
+
+
+@local_command("config get", result=SettingValue)
+def get_setting(invocation: Invocation, args: SettingArgs) -> int:
+    """Show one setting."""
+    value = open_editor(load_setup(invocation)).read(args.key)
+    if invocation.as_json:
+        show_record(value)
+    else:
+        show(printable(value.text), wraps=False)
+    return 0
+
+
+@local_command("config set", example="config set tools.web.enabled true")
+def set_setting(invocation: Invocation, args: SetArgs) -> int:
+    """Write a setting."""
+    return _change(invocation, args.key, lambda editor: _set(editor, args.key, args.value))
+
+
+@local_command("config unset")
+def unset_setting(invocation: Invocation, args: SettingArgs) -> int:
+    """Take a setting back to its default."""
+
+    def unset(editor: ConfigEditor) -> list[Path]:
+        editor.unset(args.key)
+        return []
+
+    return _change(invocation, args.key, unset)
+
+
+@local_command("config edit")
+def edit_settings(invocation: Invocation) -> int:
+    """Open config.toml in your editor ($EDITOR), and check it before it is written."""
+    return _change(invocation, "", _edit)
+
+
+def _change(invocation: Invocation, key: str, change: Callable[[ConfigEditor], list[Path]]) -> int:
+    """Change a setting, or any if `key` is empty; print what was there, and let the running bot apply it.
+
+    `change` returns the paths of the copies that it made.
+    """
+    setup = load_setup(invocation)
     editor = open_editor(setup)
-    if args.action == "list":
-        values = editor.list_values(all_settings=args.all)
-        if setup.as_json:
-            show_record(SettingList(tuple(values)))
-        else:
-            show("\n".join(printable(value.line) for value in values) or "Every setting has its default.", wraps=False)
-        return 0
-    key = decode_text(getattr(args, "key", ""), "KEY")
-    if args.action == "get":
-        value = editor.read(key)
-        if setup.as_json:
-            show_record(value)
-        else:
-            show(printable(value.text), wraps=False)
-        return 0
     before = editor.read(key) if key else None
-    for path in _change(args, editor, key):
+    for path in change(editor):
         show(f"What was there before: {path}")
     if before is not None and before.origin == "file":
         show(printable(f"Before: {before.line}"))
@@ -95,13 +125,7 @@ def open_editor(setup: CommandSetup) -> ConfigEditor:
     return ConfigEditor(setup.home, setup.config, now=lambda: now().strftime("%Y%m%dT%H%M%SZ"), new_id=new_id)
 
 
-def _change(args: argparse.Namespace, editor: ConfigEditor, key: str) -> list[Path]:
-    if args.action == "unset":
-        editor.unset(key)
-        return []
-    if args.action == "edit":
-        return _edit(editor)
-    value = decode_text(args.value, "VALUE")
+def _set(editor: ConfigEditor, key: str, value: str) -> list[Path]:
     if value == "-" and is_secret(*parse_key(key)):
         console = Console(sys.stdin, sys.stdout, is_unattended=False, on_secret=lambda _: None)
         try:
@@ -144,3 +168,12 @@ async def _apply(setup: CommandSetup, path: Path) -> None:
         show("No bot runs for this home: it holds from the next start on.")
     else:
         print_report(report)
+
+
+CONFIG_COMMANDS = CommandGroup(
+    "config",
+    (list_settings, get_setting, set_setting, unset_setting, edit_settings),
+    "Show and change settings. What is written is checked first: if it does not load, the file stays as it is. A running "
+    "bot applies it at once, and this command says what takes a restart.",
+    "show and change settings",
+)

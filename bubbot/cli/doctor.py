@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Iterator
+from typing import Annotated
 
 from bubbot import __version__, log
 from bubbot.app.tapes import new_id, now
-from bubbot.cli.arguments import add_json_option
+from bubbot.cli.invocation import Invocation
+from bubbot.cli.local_command import local_command
 from bubbot.cli.output import format_json, is_coloured, show, terminal_columns
 from bubbot.home import Home
 from bubbot.ops.doctor.checkup import CheckupReport, run_checks
+from bubbot.ports.arguments import Args
 from bubbot.ports.checks import Finding
+from bubbot.ports.command import Argument, CommandGroup
 from bubbot.ports.text import wrap_words
 from bubbot.records import dataclass, json_data
 from bubbot.settings.environment import default_home, environment_secrets
@@ -39,37 +42,30 @@ class DoctorReport:
     findings: tuple[Finding, ...]
 
 
-RESULTS = {"doctor": DoctorReport}
-"""What `--json` prints."""
+class DoctorArgs(Args, frozen=True):
+    """The arguments of `bubbot doctor`."""
 
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's help texts and options."""
-    parser.description = (
-        "Check the home, the settings and secrets, the database and its backups, the disk, the clock, the model, the"
-        " plugins and the service, and verify the key of the model with its provider and the tokens of channels with "
-        "their platforms. It changes nothing and reports each problem with one command that fixes it. Works while the "
-        "bot runs. The exit code is 1 if there is a problem; warnings do not count."
+    all: Annotated[bool, Argument("also list the checks that passed")] = False
+    deep: Annotated[bool, Argument("also check every hash in the database")] = False
+    offline: Annotated[bool, Argument("ask no provider and no platform; without it each has 5 seconds to answer")] = (
+        False
     )
-    parser.epilog = "example: bubbot doctor --deep"
-    parser.add_argument("--all", action="store_true", help="also list the checks that passed")
-    parser.add_argument("--deep", action="store_true", help="also check every hash in the database")
-    parser.add_argument(
-        "--offline",
-        action="store_true",
-        help="ask no provider and no platform; without it each has 5 seconds to answer",
-    )
-    add_json_option(parser)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Print the findings; return 1 if one of them is a problem."""
-    home = Home(getattr(args, "home", None) or default_home())
+@local_command("doctor", example="doctor --deep", result=DoctorReport)
+def examine_home(invocation: Invocation, args: DoctorArgs) -> int:
+    """Find out what is wrong with this home, and how to fix it.
+
+    Check the home, the settings and secrets, the database and its backups, the disk, the clock, the model, the plugins and
+    the service, and verify the key of the model with its provider and the tokens of channels with their platforms. It
+    changes nothing and reports each problem with one command that fixes it. Works while the bot runs. The exit code is 1
+    if there is a problem; warnings do not count.
+    """
+    home = Home(invocation.home or default_home())
     log.setup("error", secrets=environment_secrets())  # findings already cover the warnings of libraries
-    config = getattr(args, "config", None)
-    report = run_checks(home, config, now=now(), deep=args.deep, online=not args.offline, new_id=new_id)
+    report = run_checks(home, invocation.config, now=now(), deep=args.deep, online=not args.offline, new_id=new_id)
     log.setup("warning", secrets=(*report.secrets, *environment_secrets()))
-    if args.json:
+    if invocation.as_json:
         data = DoctorReport(__version__, str(home.path), report.problems, tuple(report.findings))
         show(log.redact(format_json(json_data(data))), wraps=False)
     else:
@@ -104,3 +100,6 @@ def _paint(text: str) -> str:
 
 def _pluralize(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+DOCTOR_COMMANDS = CommandGroup("doctor", (examine_home,))

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Protocol, runtime_checkable
 
-from bubbot.cli.arguments import list_actions, list_groups, list_lines
 from bubbot.texts import Texts
 from bubbot.texts.catalogue import read_catalogue
 
 AREA = "help"
 EXAMPLE = "example: "
-"""The beginning of the last line of a command's help, which is a command."""
-
-
-@runtime_checkable
-class HasUsageHeading(Protocol):
-    """A parser whose help begins with a heading of its own."""
-
-    usage_heading: str
+"""The beginning of the last lines of a command's help, each of which is a command."""
 
 
 class HelpTranslator:
@@ -56,19 +46,3 @@ class HelpTranslator:
             return found
         sentence = self._of_chats.get(f"{text[:1].upper()}{text[1:]}.")
         return sentence.rstrip(".。") if sentence else text
-
-    def translate_parser(self, parser: argparse.ArgumentParser) -> None:
-        """Translate the help of a command and of its actions, in place."""
-        parser.description, parser.epilog = (
-            self.translate(parser.description or ""),
-            self.translate(parser.epilog or ""),
-        )
-        if isinstance(parser, HasUsageHeading):
-            parser.usage_heading = self.texts.say("help_usage")
-        for group in list_groups(parser):
-            group.title = self.translate(group.title or "")
-        for action in [*list_actions(parser), *list_lines(parser)]:
-            action.help = self.translate(action.help) if action.help else action.help
-            if isinstance(action.choices, dict):
-                for inner in action.choices.values():
-                    self.translate_parser(inner)

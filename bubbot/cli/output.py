@@ -86,9 +86,9 @@ def terminal_columns() -> int:
     return get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else 0
 
 
-def show_either(args: Any, text: str, record: object) -> None:
-    """Print the result of a command: as text, or as JSON if `args.json` is set."""
-    if args.json:
+def show_either(text: str, record: object, *, as_json: bool) -> None:
+    """Print the result of a command: as text, or as JSON."""
+    if as_json:
         show_record(record)
     else:
         show(text)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 from collections.abc import Sequence
 
-from bubbot.cli.arguments import add_json_option
+from bubbot.cli.invocation import Invocation
+from bubbot.cli.local_command import local_command
 from bubbot.cli.output import show, show_record
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import ControlError
 from bubbot.home import WriterLock
+from bubbot.ports.command import CommandGroup
 from bubbot.records import dataclass
 from bubbot.server.client import connect, run_on_home
 
@@ -35,24 +36,15 @@ class ReloadReport:
     stopped_channels: tuple[str, ...]
 
 
-RESULTS = {"reload": ReloadReport}
-"""What `--json` prints."""
+@local_command("reload", example="reload", result=ReloadReport)
+def reload(invocation: Invocation) -> int:
+    """Apply changed settings to the running bot.
 
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the help texts; and the option `--json`."""
-    parser.description = (
-        "Tell the running bot to read its settings again. They are checked first: if one is wrong, the bot keeps its"
-        " current settings and this command reports the problem. Running turns finish with the old settings. SIGHUP "
-        "does the same. Every change is a fact on the tape bubbot/config."
-    )
-    parser.epilog = "example: bubbot reload"
-    add_json_option(parser)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Ask the running bot to reload; print what it applied."""
-    setup = load_setup(args)
+    Tell the running bot to read its settings again. They are checked first: if one is wrong, the bot keeps its current
+    settings and this command reports the problem. Running turns finish with the old settings. SIGHUP does the same. Every
+    change is a fact on the tape bubbot/config.
+    """
+    setup = load_setup(invocation)
     report = asyncio.run(reload_running_bot(setup))
     if report is None:
         raise ControlError("no bot is running for this home: it reads the settings at its next start")
@@ -92,3 +84,6 @@ def print_report(result: ReloadReport) -> None:
 
 def _line(label: str, names: Sequence[str]) -> list[str]:
     return [f"{label}: {', '.join(names)}."] if names else []
+
+
+RELOAD_COMMANDS = CommandGroup("reload", (reload,))

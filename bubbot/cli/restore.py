@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 from bubbot import __version__
 from bubbot.app.commands import find_command
 from bubbot.app.models import keyless_models
 from bubbot.app.stores import database_file, find_loss
 from bubbot.app.tapes import new_id, now
-from bubbot.cli.arguments import add_json_option, usage_error
 from bubbot.cli.commands import read, run_command
+from bubbot.cli.invocation import Invocation, usage_error
+from bubbot.cli.local_command import local_command
 from bubbot.cli.output import show, show_record
 from bubbot.cli.progress import show_progress
 from bubbot.cli.restore_change import RELEASE_HOME, ReleaseHome, ReleaseResult
@@ -26,7 +27,8 @@ from bubbot.gateway.quarantine import Quarantine
 from bubbot.home import Home, WriterLock
 from bubbot.log import printable
 from bubbot.ops.onboarding.secret_uses import describe_secret
-from bubbot.ports.arguments import NoArguments
+from bubbot.ports.arguments import Args, NoArguments
+from bubbot.ports.command import Argument, CommandGroup
 from bubbot.ports.settings import format_setting, quote_value
 from bubbot.ports.text import format_table
 from bubbot.records import IsoTime, dataclass
@@ -102,52 +104,51 @@ class AcceptedLossResult:
     newest: int
 
 
-RESULTS = {
-    "restore": RestoreResult,
+OPTION_RESULTS: Mapping[str, type] = {
     "restore release": ReleaseResult,
     "restore empty": EmptyHomeResult,
     "restore accept-loss": AcceptedLossResult,
 }
-"""What `--json` prints."""
+"""What `--json` prints with these options."""
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's help texts and options."""
-    parser.description = (
-        "Create a home from a backup, if there is none yet. The home is in quarantine: you can read it and chat in "
-        "the terminal, but it sends nothing to anybody else until --release."
-    )
-    parser.epilog = "example: bubbot --home restored restore backups/bubbot-20261121T202100Z"
-    add_json_option(parser)
-    parser.add_argument("backup", nargs="?", type=Path, help="the folder that bubbot backup made")
-    parser.add_argument(
-        "--empty", action="store_true", help="begin with an empty database, if the one of this home is missing"
-    )
-    parser.add_argument(
-        "--accept-loss",
-        action="store_true",
-        help="go on with the database of this home, if it lacks its newest entries; the home is in quarantine then",
-    )
-    parser.add_argument(
-        "--release", action="store_true", help="end the quarantine; what was left open before the restore is not sent"
-    )
-    parser.add_argument(
-        "--deliver", action="store_true", help="with --release: also send and answer what the backup holds as open"
-    )
+class RestoreArgs(Args, frozen=True):
+    """The arguments of `bubbot restore`."""
+
+    backup: Annotated[Path | None, Argument("the folder that bubbot backup made")] = None
+    empty: Annotated[bool, Argument("begin with an empty database, if the one of this home is missing")] = False
+    accept_loss: Annotated[
+        bool,
+        Argument(
+            "go on with the database of this home, if it lacks its newest entries; the home is in quarantine then"
+        ),
+    ] = False
+    release: Annotated[bool, Argument("end the quarantine; what was left open before the restore is not sent")] = False
+    deliver: Annotated[bool, Argument("with --release: also send and answer what the backup holds as open")] = False
 
 
-def run(args: argparse.Namespace) -> int:
-    """Restore a backup or release a home; return the exit code."""
+@local_command(
+    "restore",
+    form="[backup]",
+    example="bubbot --home restored restore backups/bubbot-20261121T202100Z",
+    result=RestoreResult,
+)
+def restore(invocation: Invocation, args: RestoreArgs) -> int:
+    """Create a home from a backup, in quarantine until it is released.
+
+    Create a home from a backup, if there is none yet. The home is in quarantine: you can read it and chat in the terminal,
+    but it sends nothing to anybody else until --release.
+    """
     if args.deliver and not args.release:
         raise usage_error("bubbot restore", "--deliver belongs to --release")
     if (args.backup is not None) + args.release + args.empty + args.accept_loss != 1:
         raise usage_error("bubbot restore", "give one of: the folder of a backup, --release, --empty, or --accept-loss")
-    setup = load_setup(args)
+    setup = load_setup(invocation)
     if args.empty:
         return _begin_empty(setup)
     if args.accept_loss:
         return asyncio.run(_accept_loss(setup))
-    if args.release:
+    if args.backup is None:
         return asyncio.run(run_command(setup, RELEASE_HOME, ReleaseHome(deliver=args.deliver)))
     return asyncio.run(_restore(setup, args.backup.absolute()))
 
@@ -370,3 +371,6 @@ def _without_token(settings: Settings) -> Iterator[str]:
             and not settings.missing_secret("channels", name, "token")
         ):
             yield name
+
+
+RESTORE_COMMANDS = CommandGroup("restore", (restore,))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
 
-from bubbot.cli.arguments import add_json_option
+from bubbot.cli.invocation import Invocation, usage_error
+from bubbot.cli.local_command import local_command
 from bubbot.cli.output import show, show_record
 from bubbot.errors import HomeLocked
 from bubbot.home import Home
@@ -25,7 +26,9 @@ from bubbot.ops.service.install import (
 from bubbot.ops.service.render import SYSTEM_HOME
 from bubbot.ops.service.systemctl import find_manager_failure, read_properties
 from bubbot.ops.service.systemctl import run_command as ask
+from bubbot.ports.arguments import Args
 from bubbot.ports.checks import Finding
+from bubbot.ports.command import Argument, CommandGroup
 from bubbot.records import dataclass
 from bubbot.settings.environment import configured_home, default_home, variables_missing_in_service
 
@@ -65,45 +68,60 @@ class ServiceStatus:
     findings: tuple[Finding, ...]
 
 
-RESULTS = {"service status": ServiceStatus}
-"""What `--json` prints."""
+class ServiceArgs(Args, frozen=True):
+    """Whose service it is."""
+
+    user: Annotated[bool, Argument("a service of this user (default unless root)")] = False
+    system: Annotated[bool, Argument("a system service (default for root)")] = False
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's help texts and options."""
-    parser.description = (
-        "Run the bot under systemd: it starts with the machine (or with your session), restarts if it fails, and "
-        "reports the state of its channels. The home is never changed."
-    )
-    parser.epilog = "example: bubbot service install --dry-run"
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    install = actions.add_parser("install", help="write the unit, enable it and start it")
-    uninstall = actions.add_parser("uninstall", help="stop it and remove the unit; the home stays")
-    status = actions.add_parser("status", help="show the state of the service, and which process writes to the home")
-    for action in (install, uninstall, status):
-        whose = action.add_mutually_exclusive_group()
-        whose.add_argument("--user", action="store_true", help="a service of this user (default unless root)")
-        whose.add_argument("--system", action="store_true", help="a system service (default for root)")
-    for action in (install, uninstall):
-        action.add_argument("--dry-run", action="store_true", help="only print what would be written and run")
-    add_json_option(status)
-    install.add_argument("--backups", action="store_true", help="also make a backup every day")
+class RemoveServiceArgs(ServiceArgs, frozen=True):
+    """The arguments of `bubbot service uninstall`."""
+
+    dry_run: Annotated[bool, Argument("only print what would be written and run")] = False
 
 
-def run(args: argparse.Namespace) -> int:
-    """Run the action; return its exit code."""
-    user = args.user or not (args.system or os.geteuid() == 0)
-    home = args.home or (default_home() if user else configured_home() or SYSTEM_HOME)
-    if args.action == "status":
-        return _show_status(home, user=user, as_json=args.json)
-    if args.action == "install":
-        install_plan = plan_installation(home, args.config, user=user, backups=args.backups)
-        return _show_installation(install_plan) if args.dry_run else _install(install_plan, Home(home))
-    install_plan = plan_removal(user=user)
+class InstallServiceArgs(RemoveServiceArgs, frozen=True):
+    """The arguments of `bubbot service install`."""
+
+    backups: Annotated[bool, Argument("also make a backup every day")] = False
+
+
+def _choose_user(args: ServiceArgs) -> bool:
+    """Return true for a service of this user. Raise `UsageError` if both options were typed."""
+    if args.user and args.system:
+        raise usage_error("bubbot service", "--user and --system exclude each other: give one of them")
+    return args.user or not (args.system or os.geteuid() == 0)
+
+
+def _find_home(invocation: Invocation, *, user: bool) -> Path:
+    return invocation.home or (default_home() if user else configured_home() or SYSTEM_HOME)
+
+
+@local_command("service install", example="service install --dry-run")
+def install(invocation: Invocation, args: InstallServiceArgs) -> int:
+    """Write the unit, enable it and start it."""
+    user = _choose_user(args)
+    home = _find_home(invocation, user=user)
+    install_plan = plan_installation(home, invocation.config, user=user, backups=args.backups)
+    return _show_installation(install_plan) if args.dry_run else _install(install_plan, Home(home))
+
+
+@local_command("service uninstall")
+def uninstall(args: RemoveServiceArgs) -> int:
+    """Stop it and remove the unit; the home stays."""
+    install_plan = plan_removal(user=_choose_user(args))
     if args.dry_run:
         return _show_removal(install_plan)
     remove_service(install_plan, _say)
     return 0
+
+
+@local_command("service status", result=ServiceStatus)
+def show_status(invocation: Invocation, args: ServiceArgs) -> int:
+    """Show the state of the service, and which process writes to the home."""
+    user = _choose_user(args)
+    return _show_status(_find_home(invocation, user=user), user=user, as_json=invocation.as_json)
 
 
 def _install(install_plan: InstallPlan, home: Home) -> int:
@@ -181,3 +199,12 @@ def _show_status(home: Path, *, user: bool, as_json: bool) -> int:
 
 def _say(sentence: str) -> None:
     show(printable(sentence), flush=True)
+
+
+SERVICE_COMMANDS = CommandGroup(
+    "service",
+    (install, uninstall, show_status),
+    "Run the bot under systemd: it starts with the machine (or with your session), restarts if it fails, and reports the "
+    "state of its channels. The home is never changed.",
+    "run the bot under systemd, and show its state",
+)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import logging
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from bubbot import log
 from bubbot.app.settings import load, load_with_missing_secrets
-from bubbot.cli.arguments import decode_text
+from bubbot.cli.invocation import Invocation, decode_text
 from bubbot.errors import UsageError
 from bubbot.home import Home
 from bubbot.records import dataclass
@@ -45,12 +44,12 @@ class CommandSetup:
         return load_with_missing_secrets(home=self.home.path, config=self.config)
 
 
-def load_setup(args: argparse.Namespace, *, quiet: bool = True) -> CommandSetup:
+def load_setup(invocation: Invocation, *, quiet: bool = True) -> CommandSetup:
     """Load the settings and set up the log; if `quiet`, the level `info` shows warnings only."""
-    home = Home(getattr(args, "home", None) or default_home())
-    config: Path | None = getattr(args, "config", None)
+    home, config = Home(invocation.home or default_home()), invocation.config
     settings = load_with_missing_secrets(home=home.path, config=config)
-    setup = CommandSetup(settings, home, config, getattr(args, "json", False), is_plain(args))
+    is_plain = invocation.is_plain or terminal_style() == "dumb"
+    setup = CommandSetup(settings, home, config, invocation.as_json, is_plain)
     level, log_format = setup.settings.log.level, setup.settings.log.format
     secrets = (*setup.settings.secrets(), *environment_secrets())
     zone = ZoneInfo(settings.bot.timezone)
@@ -61,11 +60,6 @@ def load_setup(args: argparse.Namespace, *, quiet: bool = True) -> CommandSetup:
     for section in settings.unowned_sections:
         logging.getLogger(__name__).warning("section left out: %s", section, extra={"action": "config.unowned"})
     return setup
-
-
-def is_plain(args: argparse.Namespace) -> bool:
-    """Return true if the option `--plain` or the environment asks for lines only."""
-    return getattr(args, "plain", False) or terminal_style() == "dumb"
 
 
 def session_id(text: str) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 from collections.abc import Iterator
 from functools import partial
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from bubbot.cli.arguments import add_json_option
-from bubbot.cli.loading import loading
+from bubbot.cli.invocation import Invocation
+from bubbot.cli.local_command import local_command
 from bubbot.cli.output import show, show_json, terminal_columns
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import DatabaseLost, StoreUnavailable
@@ -26,6 +25,8 @@ from bubbot.gateway.health.verdict import format_verdict
 from bubbot.home import Home
 from bubbot.log import LoggedWarning, printable
 from bubbot.ops.doctor.home import is_held
+from bubbot.ports.arguments import Args
+from bubbot.ports.command import Argument, CommandGroup
 from bubbot.ports.health import FeatureProblem, RuntimeLoad
 from bubbot.ports.text import cell_width
 from bubbot.records import IsoTime, dataclass
@@ -102,56 +103,46 @@ class StatusReport:
     trouble: str = ""
 
 
-RESULTS = {"status": StatusReport}
-"""What `--json` prints; `as_json` makes it, as unknown values are left out."""
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's help texts and options."""
-    parser.description = (
-        "Show the state of the running bot: its channels, waiting messages, next jobs, budgets, database and the "
-        "last errors. If no bot runs, show what the database holds. The exit code is 0 if a bot runs, receives from "
-        "every channel, gets answers from its models, has disk space and is not in quarantine, else 1."
-    )
-    parser.epilog = "example: bubbot status --quiet || echo 'look after the bot'"
-    add_json_option(parser)
-    parser.add_argument(
-        "--wait",
-        type=_seconds,
-        default=STATUS_TIMEOUT_SECONDS,
-        metavar="SECONDS",
-        help="how long to wait for an answer (default: 5)",
-    )
-    parser.add_argument("--quiet", action="store_true", help="print nothing, only set the exit code")
-
-
-def run(args: argparse.Namespace) -> int:
-    """Print the status; return 0 if the bot is healthy, else 1."""
-    setup = load_setup(args)
-    return asyncio.run(_run(setup, args))
-
-
-def _seconds(text: str) -> float:
+def parse_wait(text: str) -> float:
+    """Parse seconds. Raise `ValueError` with a sentence."""
     try:
         seconds = float(text)
     except ValueError:
         seconds = 0.0
     if not 0 < seconds <= MAX_INTERVAL_SECONDS:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of seconds above 0 and at most {MAX_INTERVAL_SECONDS:.0f}"
-        )
+        raise ValueError(f"{text!r} is not a number of seconds above 0 and at most {MAX_INTERVAL_SECONDS:.0f}")
     return seconds
 
 
-async def _run(setup: CommandSetup, args: argparse.Namespace) -> int:
-    texts = Texts(SOURCE_LANGUAGE if args.json else setup.settings.bot.language)
+class StatusArgs(Args, frozen=True):
+    """The arguments of `bubbot status`."""
+
+    wait: Annotated[float, Argument("how long to wait for an answer (default: 5)", "SECONDS", parse_wait)] = (
+        STATUS_TIMEOUT_SECONDS
+    )
+    quiet: Annotated[bool, Argument("print nothing, only set the exit code")] = False
+
+
+@local_command("status", example="bubbot status --quiet || echo 'look after the bot'", result=StatusReport)
+def show_status(invocation: Invocation, args: StatusArgs) -> int:
+    """Show the state of the running bot.
+
+    Show the state of the running bot: its channels, waiting messages, next jobs, budgets, database and the last errors. If
+    no bot runs, show what the database holds. The exit code is 0 if a bot runs, receives from every channel, gets answers
+    from its models, has disk space and is not in quarantine, else 1.
+    """
+    return asyncio.run(_run(load_setup(invocation), args))
+
+
+async def _run(setup: CommandSetup, args: StatusArgs) -> int:
+    texts = Texts(SOURCE_LANGUAGE if setup.as_json else setup.settings.bot.language)
     snapshot, verdict = await _query_bot(setup.home, args.wait, texts)
     if snapshot is None:
         if args.quiet:  # nothing is printed, so read nothing
             return 1
         snapshot, loss = await _read(setup, texts)
         verdict = loss or verdict
-    if args.json:
+    if setup.as_json:
         show_json(as_json(snapshot) | {"verdict": verdict} | ({} if snapshot.is_healthy else {"trouble": verdict}))
     elif not args.quiet:
         show("\n".join(printable(line) for line in _lines(snapshot, verdict, texts)))
@@ -194,9 +185,8 @@ async def _request_snapshot(home: Home, texts: Texts) -> HealthSnapshot | None:
 async def _read(setup: CommandSetup, texts: Texts) -> tuple[HealthSnapshot, str]:
     """Read the health from the database, and the sentence for one that is missing though the home had one."""
     # Imported here: a bot that runs is asked far more often, and answers without them.
-    with loading():
-        from bubbot.app.offline import offline_snapshot
-        from bubbot.app.tapes import now, open_tapes
+    from bubbot.app.offline import offline_snapshot
+    from bubbot.app.tapes import now, open_tapes
 
     read = partial(
         offline_snapshot, home=setup.home, settings=setup.settings, now=now, config=setup.config, texts=texts
@@ -226,3 +216,6 @@ def _lines(snapshot: HealthSnapshot, verdict: str, texts: Texts) -> Iterator[str
         for index, line in enumerate(row.lines):
             label = row.label if index == 0 else ""
             yield f"{label}{' ' * (width - cell_width(label))}{line}"
+
+
+STATUS_COMMANDS = CommandGroup("status", (show_status,))

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import textwrap
 from collections.abc import Mapping
+from typing import Annotated
 
-from bubbot.cli.arguments import list_actions, usage_error
+import click
+
+from bubbot.app.command_table import COMMANDS
+from bubbot.cli.invocation import Invocation, usage_error
+from bubbot.cli.local_command import local_command
 from bubbot.cli.output import show
+from bubbot.ports.arguments import Args
+from bubbot.ports.command import Argument, CommandGroup
 from bubbot.ports.text import did_you_mean
 
 EXIT_CODE_TEXTS: Mapping[int, str] = {
@@ -53,52 +59,50 @@ TOPICS: Mapping[str, str] = {
 """The topics, with a line of help."""
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's help texts and options."""
-    parser.description = "Explain a command or a topic: " + "; ".join(
-        f"`{name}`: {text}" for name, text in TOPICS.items()
-    )
-    parser.epilog = "example: bubbot help exit-codes"
-    parser.add_argument("topic", nargs="?", help="a command or a topic (default: an overview of the commands)")
-    parser.add_argument("action", nargs="?", help="the action of a command, such as `show` of `tape`")
+class TopicArgs(Args, frozen=True):
+    """The arguments of `bubbot help`."""
+
+    topic: Annotated[str | None, Argument("a command or a topic (default: an overview of the commands)")] = None
+    action: Annotated[str | None, Argument("the action of a command, such as `show` of `tape`")] = None
 
 
-def run(args: argparse.Namespace) -> int:
-    """Print the explanation; return the exit code."""
-    # Imported here: `bubbot.cli.main` imports commands by name, never the other way round.
-    from bubbot.cli.main import describe_commands, load_command, main
+@local_command(
+    "help",
+    form="[topic] [action]",
+    example="help exit-codes",
+    description="Explain a command or a topic: " + "; ".join(f"`{name}`: {text}" for name, text in TOPICS.items()),
+)
+def explain_topic(invocation: Invocation, args: TopicArgs) -> int:
+    """Explain a command or a topic."""
+    # Imported here: the program loads commands by name, never the other way round.
+    from bubbot.cli.main import build_root, load_group, main
 
-    if args.topic in (None, *(commands := describe_commands())):
-        places = [f"--{name}={path}" for name in ("home", "config") if (path := getattr(args, name))]
+    root = build_root()
+    words = root.list_commands(click.Context(root))
+    if args.topic is None or args.topic in words:
+        typed = {"--home": invocation.home, "--config": invocation.config}
+        places = [f"{name}={path}" for name, path in typed.items() if path]
         return main([*places, *(word for word in (args.topic, args.action, "--help") if word)])
+    if args.topic not in TOPICS:
+        hint = did_you_mean(args.topic, [*words, *TOPICS], before=": ")
+        raise usage_error("bubbot", f"there is no command or topic {args.topic!r}{hint}")
     if args.topic == "exit-codes":
         show(format_rows({str(code): text for code, text in EXIT_CODE_TEXTS.items()}))
     elif args.topic == "environment":
         show(format_rows(ENVIRONMENT_TEXTS))
-    elif args.topic == "json":
+    else:
         show(
             "These print JSON with --json, one object or one object a line; docs/reference/json.md has the schemas. An error "
             'is the last line on standard error: {"error": {"message": …, "code": …, "exit_code": …}}.\n'
         )
-        show(format_rows({path: text for name in commands for path, text in list_json_commands(load_command(name)[0])}))
-    else:
-        words = [*commands, *TOPICS]
-        hint = did_you_mean(args.topic, words, before=": ")
-        raise usage_error("bubbot", f"there is no command or topic {args.topic!r}{hint}")
+        commands = [command for word in COMMANDS for command in load_group(word).commands]
+        show(format_rows({f"bubbot {command.name}": command.help for command in commands if command.result}))
     return 0
-
-
-def list_json_commands(parser: argparse.ArgumentParser) -> list[tuple[str, str]]:
-    """List the commands of a parser with an option `--json`, and its help."""
-    actions = list_actions(parser)
-    found = [(parser.prog, action.help or "") for action in actions if "--json" in action.option_strings]
-    inner = [choice for action in actions if isinstance(action.choices, dict) for choice in action.choices.values()]
-    return found + [row for choice in inner for row in list_json_commands(choice)]
 
 
 def format_rows(rows: Mapping[str, str]) -> str:
     """Format names and their meanings as a table of the terminal's width."""
-    # Imported here: it knows COLUMNS, as argparse does.
+    # Imported here: it knows COLUMNS.
     from shutil import get_terminal_size
 
     indent, width = max(map(len, rows)) + 2, max(get_terminal_size().columns - 2, 18)
@@ -110,3 +114,6 @@ def format_rows(rows: Mapping[str, str]) -> str:
     return "\n".join(
         textwrap.fill(f"{name:<{indent}}{text}", width, subsequent_indent=" " * indent) for name, text in rows.items()
     )
+
+
+HELP_COMMANDS = CommandGroup("help", (explain_topic,))

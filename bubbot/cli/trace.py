@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import signal
 import webbrowser
 from base64 import urlsafe_b64encode
+from typing import Annotated
 
 from bubbot.app.trace import admit_owner, end_tokens, issue_token, open_trace, pages_address
-from bubbot.cli.arguments import decode_text, parse_count
+from bubbot.cli.invocation import Invocation, parse_count, usage_error
+from bubbot.cli.local_command import local_command
 from bubbot.cli.output import show, show_on_stderr
 from bubbot.cli.setup import CommandSetup, load_setup
+from bubbot.ports.arguments import Args
+from bubbot.ports.command import Argument, CommandGroup
 from bubbot.server.pages import serve_pages
 from bubbot.settings.environment import has_display
 
@@ -21,44 +24,48 @@ DEFAULT_TOKEN_DAYS = 30
 DAY_SECONDS = 86400
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's help texts and options."""
-    parser.description = (
-        "Serve the trace page on this machine until Ctrl-C, and print its address, which holds a token: sessions, turns step by "
-        "step, exactly what a model was shown, search, charts. It only reads, and works while the bot runs. "
-        "With [trace] port the running bot serves the page itself, to people with a token: --token makes one."
-    )
-    parser.epilog = "example: bubbot trace\nexample: bubbot trace --token telegram:42 --days 7"
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--port", type=_port, default=0, metavar="PORT", help="the port to listen on (default: any)")
-    parser.add_argument("--no-browser", action="store_true", help="print the address only")
-    group = parser.add_mutually_exclusive_group()
-    group.add_argument(
-        "--token",
-        metavar="ACCOUNT",
-        help="print the running bot's address with a token for an owner or auditor such as telegram:42, and end",
-    )
-    group.add_argument(
-        "--end-tokens", action="store_true", help="end all tokens of the running bot's page, once it is started again"
-    )
-    parser.add_argument(
-        "--days",
-        type=parse_count,
-        default=DEFAULT_TOKEN_DAYS,
-        metavar="N",
-        help=f"days for which the token is valid (default: {DEFAULT_TOKEN_DAYS})",
-    )
+def parse_port(text: str) -> int:
+    """Parse a port. Raise `ValueError` with a sentence."""
+    if not (text.isdecimal() and len(text) <= 5 and int(text) <= 65535):
+        raise ValueError(f"{text!r} is not a port: use a number from 0 to 65535")
+    return int(text)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Serve until Ctrl-C, or print a token."""
-    setup = load_setup(args)
+class TraceArgs(Args, frozen=True):
+    """The arguments of `bubbot trace`."""
+
+    port: Annotated[int, Argument("the port to listen on (default: any)", "PORT", parse_port)] = 0
+    no_browser: Annotated[bool, Argument("print the address only")] = False
+    token: Annotated[
+        str | None,
+        Argument(
+            "print the running bot's address with a token for an owner or auditor such as telegram:42, and end",
+            "ACCOUNT",
+        ),
+    ] = None
+    end_tokens: Annotated[bool, Argument("end all tokens of the running bot's page, once it is started again")] = False
+    days: Annotated[
+        int, Argument(f"days for which the token is valid (default: {DEFAULT_TOKEN_DAYS})", "N", parse_count)
+    ] = DEFAULT_TOKEN_DAYS
+
+
+@local_command("trace", example="trace\ntrace --token telegram:42 --days 7")
+def trace(invocation: Invocation, args: TraceArgs) -> int:
+    """Look at sessions, turns and requests in a browser.
+
+    Serve the trace page on this machine until Ctrl-C, and print its address, which holds a token: sessions, turns step by
+    step, exactly what a model was shown, search, charts. It only reads, and works while the bot runs. With [trace] port the
+    running bot serves the page itself, to people with a token: --token makes one.
+    """
+    if args.end_tokens and args.token is not None:
+        raise usage_error("bubbot trace", "--token and --end-tokens exclude each other: give one of them")
+    setup = load_setup(invocation)
     if args.end_tokens:
         end_tokens(setup.home)
         show("All tokens of the trace page end once the running bot is started again.")
         return 0
     if args.token is not None:
-        _print_token(setup, decode_text(args.token, "--token"), args.days)
+        _print_token(setup, args.token, args.days)
         return 0
     asyncio.run(_serve(setup, args.port, browse=not args.no_browser))
     return 0
@@ -77,9 +84,9 @@ def _print_token(setup: CommandSetup, account: str, days: int) -> None:
 
 async def _serve(setup: CommandSetup, port: int, *, browse: bool) -> None:
     token = urlsafe_b64encode(os.urandom(32)).decode().rstrip("=")
-    async with open_trace(setup.settings, setup.home) as trace:
+    async with open_trace(setup.settings, setup.home) as opened:
         address = pages_address(setup.settings.trace, host=LOOPBACK, port=port)
-        async with serve_pages(trace.pages, address, admit_owner(token)) as bound:
+        async with serve_pages(opened.pages, address, admit_owner(token)) as bound:
             link = f"http://{LOOPBACK}:{bound}/?token={token}"
             show(link, flush=True)
             show_on_stderr("Whoever has this address sees everything; Ctrl-C ends the page.")
@@ -96,7 +103,4 @@ async def _wait_for_signal() -> None:
     await ending.wait()
 
 
-def _port(text: str) -> int:
-    if not (text.isdecimal() and len(text) <= 5 and int(text) <= 65535):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port: use a number from 0 to 65535")
-    return int(text)
+TRACE_COMMANDS = CommandGroup("trace", (trace,))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import sys
 from dataclasses import replace
 
 from bubbot.cli.commands import Shell, read, run_command
+from bubbot.cli.invocation import Invocation
 from bubbot.cli.output import show_on_stderr
 from bubbot.cli.setup import load_setup
 from bubbot.errors import ConfigError
@@ -15,10 +15,10 @@ from bubbot.ports.arguments import AnyArgs
 from bubbot.ports.command import Command, CommandResult, TypedAnswer
 
 
-def run_typed(args: argparse.Namespace, command: Command, arguments: AnyArgs) -> int:
+def run_typed(invocation: Invocation, command: Command, arguments: AnyArgs) -> int:
     """Run a command of a feature that was typed; print its answer, and return its exit code."""
-    setup = load_setup(args)
-    if (ask := command.question) is not None and not (getattr(arguments, "yes", False) or vars(args).get("--yes")):
+    setup = load_setup(invocation)
+    if (ask := command.question) is not None and not (invocation.is_confirmed or getattr(arguments, "yes", False)):
         if command.prepare is not None:  # once: standard input is read once
             arguments, command = command.prepare(arguments, Shell()), replace(command, prepare=None)
         asks = replace(command, run=ask, on_missing_home=lambda _settings, _args: CommandResult(""))

@@ -10,12 +10,13 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, TypeVar, get_type_hints
+from typing import Any, Generic, Protocol, TypeAlias, get_type_hints
 from zoneinfo import ZoneInfo
 
 from msgspec import Struct
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
+from typing_extensions import TypeVar
 
 from bubbot.errors import CommandError, ConfigError, EntryNotFound
 from bubbot.ports.arguments import AnyArgs, ArgumentField, fields_of, form_fields
@@ -51,11 +52,12 @@ class Argument:
     A required field, or one in `ToolArgs.positional`, is a word; any other is an option.
 
     Attributes:
-        help: its line of help.
+        help: its line of help; empty for the description of the field.
         metavar: the name of an option's value in the help; None for the field's name in capitals.
         parse: makes the value of a text. Raises `ValueError` with a sentence.
         rest: takes all remaining words, as one text.
-        short: the letter that an option may be typed with, too; empty for none.
+        short: a letter that stands for the option, such as `m` for `-m`.
+        repeated: the option may be typed several times, once for each item of a list.
     """
 
     help: str = ""
@@ -63,6 +65,7 @@ class Argument:
     parse: Callable[[str], Any] | None = None
     rest: bool = False
     short: str = ""
+    repeated: bool = False
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Parse texts that come from a chat; a shell has parsed them already."""
@@ -303,62 +306,32 @@ RunCommand: TypeAlias = Callable[[CommandContext, Any], Awaitable[CommandResult]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
-    """A command of the shell; the decorator `command` makes most of them.
+class CommandSyntax:
+    """How a command is typed in a shell, and what its help says.
 
     Attributes:
         name: its words, such as `schedule add`; the first is that of its group.
-        run: does the work.
         args: the model of its arguments.
         form: the arguments that are typed as words after its name, as `<channel> <id> [role]`; empty: `ToolArgs.positional`,
             or the required ones. The others are options.
         help: its line in the help of the group.
         description: the beginning of its own help.
-        example: what to type after `bubbot`, for the end of its help.
-        writes: the running bot carries it out, or this process if none runs. A command that only reads always runs in
-            this process, also while a bot runs.
-        only_reads: returns true for arguments with which a command that writes only reads.
-        prepare: makes of the arguments what is sent, in the process of the shell: it reads files that they name.
-        sent: the model of what `prepare` makes; None for `args`.
-        needs_home: false for a command that works without tapes; it finds an empty store in its context.
-        on_missing_home: answers a command that only reads in a home where no bot ever ran, from settings and arguments;
-            None: an error does.
-        is_answered_without_home: it only reads, and answers in a home where no bot ever ran from an empty one.
-        question: returns what a shell asks before it runs the command, or an empty text; it only reads. The option
-            `--yes` does not ask.
-        progress: what long work does, and the unit that it counts, such as `("Indexing the tapes", "entries")`; the unit is
-            empty if nothing is counted. It may have the names of arguments in braces.
+        example: what to type after `bubbot`, for the end of its help; a line each if there are several. One that has the
+            word `bubbot` itself is shown as it is.
         rows: the key of the object that `--json` prints, if the result is a list.
-        result: the class that `CommandResult.data` is made of. The command has an option `--json` that prints it; the
-            reference has its schema. None: the command has no such option.
-        typed: names as a comma command in chats; none by default.
-        typed_help: what people are told of that comma command.
-        role: the least role that may type it in a chat. In a shell everyone is the owner.
-        effect: what it does as a command in chats.
+        result: the class of what `--json` prints; the reference has its schema. None: the command has no such option.
+        json_help: the line of help of that option.
     """
 
     name: str
-    run: RunCommand
     args: type[AnyArgs] = NoArgs
     form: str = ""
     help: str = ""
     description: str = ""
     example: str = ""
-    writes: bool = False
-    only_reads: Callable[[Any], bool] | None = None
-    prepare: Callable[[Any, ShellInput], AnyArgs] | None = None
-    sent: type[AnyArgs] | None = None
-    needs_home: bool = True
-    on_missing_home: Callable[[Any, Any], CommandResult] | None = None
-    is_answered_without_home: bool = False
-    question: RunCommand | None = None
-    progress: tuple[str, str] | None = None
-    result: Any = None
     rows: str = ""
-    typed: tuple[str, ...] = ()
-    typed_help: CommandHelp = CommandHelp()
-    role: Role = Role.OWNER
-    effect: Effect = Effect()
+    result: Any = None
+    json_help: str = "print one JSON object instead"
 
     @property
     def fields(self) -> Mapping[str, ArgumentField]:
@@ -379,6 +352,47 @@ class Command:
     def action(self) -> str:
         """Its words after that of the group; empty for the only command of a group."""
         return self.name.partition(" ")[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command(CommandSyntax):
+    """A command of the shell; the decorator `command` makes most of them. `CommandResult.data` is made of its `result`.
+
+    Attributes:
+        run: does the work.
+        writes: the running bot carries it out, or this process if none runs. A command that only reads always runs in
+            this process, also while a bot runs.
+        only_reads: returns true for arguments with which a command that writes only reads.
+        prepare: makes of the arguments what is sent, in the process of the shell: it reads files that they name.
+        sent: the model of what `prepare` makes; None for `args`.
+        needs_home: false for a command that works without tapes; it finds an empty store in its context.
+        on_missing_home: answers a command that only reads in a home where no bot ever ran, from settings and arguments;
+            None: an error does.
+        is_answered_without_home: it only reads, and answers in a home where no bot ever ran from an empty one.
+        question: returns what a shell asks before it runs the command, or an empty text; it only reads. The option
+            `--yes` does not ask.
+        progress: what long work does, and the unit that it counts, such as `("Indexing the tapes", "entries")`; the unit is
+            empty if nothing is counted. It may have the names of arguments in braces.
+        typed: names as a comma command in chats; none by default.
+        typed_help: what people are told of that comma command.
+        role: the least role that may type it in a chat. In a shell everyone is the owner.
+        effect: what it does as a command in chats.
+    """
+
+    run: RunCommand
+    writes: bool = False
+    only_reads: Callable[[Any], bool] | None = None
+    prepare: Callable[[Any, ShellInput], AnyArgs] | None = None
+    sent: type[AnyArgs] | None = None
+    needs_home: bool = True
+    on_missing_home: Callable[[Any, Any], CommandResult] | None = None
+    is_answered_without_home: bool = False
+    question: RunCommand | None = None
+    progress: tuple[str, str] | None = None
+    typed: tuple[str, ...] = ()
+    typed_help: CommandHelp = CommandHelp()
+    role: Role = Role.OWNER
+    effect: Effect = Effect()
 
 
 def command(name: str, **options: Any) -> Callable[[RunCommand], Command]:
@@ -405,20 +419,25 @@ def described_by(handler: Callable[..., Any]) -> dict[str, Any]:
     return {"args": args, "help": first[0].lower() + first[1:].removesuffix("."), "description": second or first}
 
 
+C_co = TypeVar("C_co", bound=CommandSyntax, default=Command, covariant=True)
+
+
 @dataclass(frozen=True, slots=True)
-class CommandGroup:
+class CommandGroup(Generic[C_co]):
     """The commands behind one word of the shell. A package offers one in the entry-point group `bubbot.commands`.
 
     Attributes:
         name: the word.
         commands: its commands: several with a further word each, or one with this word alone.
         description: the beginning of its help.
+        help: its line in `bubbot --help`. That of a package is what the package says of itself.
     """
 
     name: str
-    commands: tuple[Command, ...]
+    commands: tuple[C_co, ...]
     description: str = ""
+    help: str = ""
 
-    def find(self, name: str) -> Command | None:
+    def find(self, name: str) -> C_co | None:
         """Find a command by its whole name."""
         return next((command for command in self.commands if command.name == name), None)

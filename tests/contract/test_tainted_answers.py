@@ -17,7 +17,7 @@ import pytest
 from bubbot.app.bot import PortWrappers, open_app
 from bubbot.app.settings import make_settings
 from bubbot.app.tapes import new_id, now
-from bubbot.cli.chat_service import chat_service
+from bubbot.cli.chat.service import chat_service
 from bubbot.features.approvals.settings import ApprovalSettings
 from bubbot.gateway.inbox_views import inbound_from
 from bubbot.home import Home

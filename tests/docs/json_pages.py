@@ -17,7 +17,10 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import msgspec
 
-from bubbot.cli.main import COMMANDS, load_command
+from bubbot.app.command_table import COMMANDS
+from bubbot.cli.main import load_group
+from bubbot.cli.restore import OPTION_RESULTS
+from bubbot.ports.command import CommandSyntax
 from tests.docs.pages import ROOT
 
 PAGE = ROOT / "docs" / "reference" / "json.md"
@@ -28,11 +31,13 @@ SCALARS: Mapping[Any, str] = {str: "string", int: "integer", float: "number", bo
 
 def results() -> dict[str, type]:
     """What each command prints with `--json`, by its whole name."""
-    found: dict[str, type] = {}
-    for name in COMMANDS:
-        _, module = load_command(name)
-        found |= getattr(module, "results", None) or getattr(module, "RESULTS", {})
-    return found
+    found = {command.name: command.result for command in _commands() if command.result is not None}
+    return {**found, **OPTION_RESULTS}
+
+
+def _commands() -> Iterator[CommandSyntax]:
+    for word in COMMANDS:
+        yield from load_group(word).commands
 
 
 def file_name(command: str) -> str:
@@ -42,10 +47,7 @@ def file_name(command: str) -> str:
 
 def list_keys() -> dict[str, tuple[str, str]]:
     """The key of the lists that commands print and what they show, by their whole names."""
-    found: dict[str, tuple[str, str]] = {}
-    for name in COMMANDS:
-        found |= getattr(load_command(name)[1], "rows", {})
-    return found
+    return {command.name: (command.rows, command.description) for command in _commands() if command.rows}
 
 
 def schema(result: Any, key: str = "", description: str = "") -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -10,14 +9,17 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from bubbot import errors
 from bubbot.app.bot import Bot, open_app
+from bubbot.app.command_table import COMMANDS
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.settings import make_settings
 from bubbot.app.strategies import SELECTORS
-from bubbot.cli.main import COMMANDS, EXIT_CODES, CommandParser, load_command
+from bubbot.cli.main import EXIT_CODES
+from bubbot.cli.tree import list_common_options
 from bubbot.errors import BubbotError
 from bubbot.feature import open_no_copy, read_no_session
 from bubbot.features.access.tools import access_tools
@@ -51,6 +53,7 @@ from bubbot.settings.loader import ModelSettings, Settings, ToolSettings
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.references import walk_fields
+from tests.command_line import own_params, walk
 from tests.docs.names import Written, written
 from tests.docs.pages import ROOT
 from tests.docs.settings_pages import all_settings
@@ -111,8 +114,7 @@ def test_a_setting_is_in_the_reference_with_its_type_and_default(setting: Any) -
 def test_a_command_of_the_shell_is_in_the_reference_with_all_it_takes(name: str) -> None:
     _, heading, section = _page("commands.md").partition(f"\n### bubbot {name}\n")
     assert heading
-    parser, _ = load_command(name)
-    assert _named(section.partition("\n### ")[0].partition("\n## ")[0], list(_words(parser))) == []
+    assert _named(section.partition("\n### ")[0].partition("\n## ")[0], list(_words(name))) == []
 
 
 def test_every_selector_is_explained() -> None:
@@ -120,24 +122,18 @@ def test_every_selector_is_explained() -> None:
 
 
 def test_the_options_of_every_command_are_in_the_reference() -> None:
-    parser = CommandParser()
-    words = [word for action in parser._actions for word in action.option_strings]
+    words = ["-h", "--help", *(word for option in list_common_options() for word in option.opts)]
     assert {"--home", "--config"} <= set(words)
     assert _named(_page("commands.md"), words) == []
 
 
-def _words(parser: argparse.ArgumentParser) -> Iterator[str]:
+def _words(name: str) -> Iterator[str]:
     """Everything that is typed: options, arguments, subcommands and what those take."""
-    every = {word for action in CommandParser()._actions for word in action.option_strings}
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for name, inner in action.choices.items():
-                yield name
-                yield from _words(inner)
-        elif action.option_strings:
-            yield from (word for word in action.option_strings if word not in every)
-        else:
-            yield str(action.metavar or action.dest)
+    for path, command in walk(name):
+        yield from path.split()[1:]
+        for param in own_params(command):
+            word = param.metavar if param.metavar and param.metavar.isupper() else param.name
+            yield from param.opts if isinstance(param, click.Option) else [str(word)]
 
 
 def _tools() -> list[Tool]:

@@ -26,13 +26,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from bubbot.cli.main import COMMANDS
+from bubbot.app.command_table import COMMANDS
 from bubbot.texts import Texts
 from tests.e2e import inside
 
 LOADED = (
     *(command.module for command in COMMANDS.values()),
-    "bubbot.cli.local_chat", "bubbot.models.scripted", "bubbot.app.daemon", "bubbot.features.schedule.timer", "bubbot.server.listener",
+    "bubbot.cli.chat.local", "bubbot.models.scripted", "bubbot.app.daemon", "bubbot.features.schedule.timer", "bubbot.server.listener",
     "bubbot.server.routes", "bubbot.server.webhooks", "channels.discord.channel", "channels.terminal.channel",
     "channels.terminal.screen", "channels.terminal.stdin", "channels.telegram.channel", "tests.e2e.kill_child", "tests.e2e.kill_daemon",
     # Libraries, and parts of them, that are imported where they are used.

@@ -22,7 +22,7 @@ from msgspec import structs
 from bubbot.app.bot import PortWrappers
 from bubbot.app.daemon import open_daemon
 from bubbot.app.settings import load
-from bubbot.cli.chat_service import chat_service
+from bubbot.cli.chat.service import chat_service
 from bubbot.gateway import live
 from bubbot.gateway.manager import ShutdownTimeouts
 from bubbot.home import Home

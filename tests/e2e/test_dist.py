@@ -94,9 +94,6 @@ def test_the_wheel_has_everything_that_is_no_module(wheel: zipfile.ZipFile) -> N
         "bubbot/models/local/requirements.txt",
         "bubbot/ops/onboarding/config.example.toml",
         "bubbot/ops/service/units/bubbot.service",
-        "bubbot/cli/completion/templates/bubbot.bash",
-        "bubbot/cli/completion/templates/bubbot.zsh",
-        "bubbot/cli/completion/templates/bubbot.fish",
     } <= names
     modules = {
         file.relative_to(ROOT).as_posix() for top in ("bubbot", "channels") for file in (ROOT / top).rglob("*.py")

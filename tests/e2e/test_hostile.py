@@ -119,7 +119,7 @@ def test_a_home_that_cannot_be_written_is_told(tmp_path: Path) -> None:
         home.mkdir(mode=0o755)
         # Everything is imported first: the other user may not be able to read the checkout.
         code = (
-            "import importlib.metadata, os, sys, bubbot.cli.chat; from bubbot.cli.main import main;"
+            "import importlib.metadata, os, sys, bubbot.cli.chat.command; from bubbot.cli.main import main;"
             "os.setgid(65534); os.setuid(65534); sys.exit(main())"
         )
         done = forked.run(forked.PROGRAM, [code, "chat"], b"hi\n", env=environment(home), cwd=Path("/"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -13,8 +13,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from bubbot.cli.completion.script import list_rows
-from bubbot.cli.main import COMMANDS, load_command
+from tests.command_line import json_commands
 from tests.docs.json_pages import FOLDER, file_name, results
 from tests.e2e import bot, inside
 from tests.e2e.test_control import daemon, sockets
@@ -169,14 +168,8 @@ def some(request: pytest.FixtureRequest) -> Mapping[str, tuple[str, ...]]:
     return {name: words for name, words in RUNS.items() if name in asked or request.config.getoption("--proof")}
 
 
-def options() -> Iterator[str]:
-    """Every command that has an option `--json`, from the parsers."""
-    parsers = {name: (command.help, load_command(name)[0]) for name, command in COMMANDS.items()}
-    yield from (path for path, word, *_ in (row.split("|") for row in list_rows(parsers)) if word == "--json")
-
-
 def test_every_command_with_the_option_has_a_schema_and_is_run_here() -> None:
-    assert set(RUNS) == set(results()) == {*options(), "restore release", "restore empty", "restore accept-loss"}
+    assert set(RUNS) == set(results()) == {*json_commands(), "restore release", "restore empty", "restore accept-loss"}
 
 
 def test_on_a_used_home_every_command_has_a_result(home: Path) -> None:

@@ -182,12 +182,10 @@ class TestFeature:
 
     def test_its_command_is_one_of_the_shell_and_of_chats(self, home: Path, shopping: Mapping[str, str]) -> None:
         top = run(home, "--help", env=shopping).stdout.decode()
-        assert (
-            "\n\nInstalled packages:\n  shopping    A shopping list for each conversation, as a feature of bubbot.\n"
-            in top
-        )
+        line = "Installed packages: shopping A shopping list for each conversation, as a feature of bubbot."
+        assert line in " ".join(top.split())
         helped = run(home, "shopping", "put", "--help", env=shopping).stdout.decode()
-        assert "usage: bubbot shopping put [-h]" in helped
+        assert "usage: bubbot shopping put [OPTIONS]" in helped
         assert "  --session SESSION  the conversation (default: default)\n" in helped
         done = run(home, "shopping", "put", "milk, jam", "--session", "work", env=shopping)
         assert (done.returncode, done.stdout) == (0, b"milk, jam\n"), done.stderr

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import ast
 import json
 import unicodedata
-from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
-from bubbot.cli.main import COMMANDS, load_command
+from tests.command_line import walk
 from tests.docs.pages import ROOT
 from tests.e2e import bot, inside
 from tests.e2e.terminal import Terminal
@@ -113,15 +112,8 @@ ELSEWHERE = {
 }
 
 
-def _actions(name: str) -> Iterator[str]:
-    """The command, or each of its actions."""
-    parser, _ = load_command(name)
-    inner = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
-    yield from (f"{name} {action}" for one in inner for action in one.choices) if inner else (name,)
-
-
 def test_every_command_is_run_here_or_has_a_reason() -> None:
-    every = {action for name in COMMANDS for action in _actions(name)}
+    every = {name for name, command in walk() if not isinstance(command, click.Group)}
     assert every == {*RUNS, *TERMINAL_ALONE, *ELSEWHERE}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.cli.main import COMMANDS
+from bubbot.app.command_table import COMMANDS
 from bubbot.ports.text import cell_width, format_table
 from tests.e2e import bot, inside
 from tests.e2e.terminal import Terminal

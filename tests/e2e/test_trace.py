@@ -142,7 +142,7 @@ def test_a_daemon_serves_auditors_and_forgets_who_lost_the_grant(home: Path) -> 
     [
         (("--token", "Ann!"), "is not an auditor"),
         (("--port", "9" * 5000), "is not a port"),
-        (("--token", "ann", "--end-tokens"), "not allowed"),
+        (("--token", "ann", "--end-tokens"), "exclude each other"),
     ],
 )
 def test_a_wrong_option_is_explained(home: Path, arguments: tuple[str, ...], words: str) -> None:

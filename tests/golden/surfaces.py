@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import re
 import sys
 import tempfile
 import tomllib
@@ -185,22 +186,25 @@ def _text(value: Any) -> str:
 
 def list_change(change: SurfaceChange) -> None:
     """List a change, in place of an earlier one of the same key, whose reason stays before the new one."""
-    listed = read_changes()
-    for place, earlier in enumerate(listed):
-        if (earlier.file, earlier.key) == (change.file, change.key):
-            listed[place] = replace(change, reason=f"{earlier.reason} {change.reason}")
-            CHANGES.write_text("", encoding="utf-8")
-            for each in listed:
-                append_change(each)
-            return
+    text = CHANGES.read_text(encoding="utf-8") if CHANGES.exists() else ""
+    for block in re.split(r"^(?=\[\[)", text, flags=re.MULTILINE):
+        for earlier in tomllib.loads(block).get("surface", []):
+            if (earlier["file"], earlier["key"]) == (change.file, change.key):
+                new = replace(change, reason=f"{earlier['reason']} {change.reason}")
+                CHANGES.write_text(text.replace(block, f"{_block(new)}\n"), encoding="utf-8")
+                return
     append_change(change)
 
 
 def append_change(change: SurfaceChange) -> None:
     """List a change."""
-    fields = "".join(f"{name} = {_toml(getattr(change, name))}\n" for name in ("file", "key", "value", "reason"))
     with CHANGES.open("a", encoding="utf-8") as file:
-        file.write(f"\n[[surface]]\n{fields}")
+        file.write(f"\n{_block(change)}")
+
+
+def _block(change: SurfaceChange) -> str:
+    fields = "".join(f"{name} = {_toml(getattr(change, name))}\n" for name in ("file", "key", "value", "reason"))
+    return f"[[surface]]\n{fields}"
 
 
 def _toml(text: str) -> str:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated, Literal
 
-from bubbot.cli.completion.script import SHELLS, write_script
+import click
+
+from bubbot.cli.completion.shells import write_script
+from bubbot.cli.local_command import local_command
 from bubbot.cli.output import show
 from bubbot.errors import ConfigError
+from bubbot.ports.arguments import Args
+from bubbot.ports.command import Argument, CommandGroup
 from bubbot.settings.environment import user_folder
 
 HINTS: Mapping[str, str] = {
@@ -19,25 +24,20 @@ HINTS: Mapping[str, str] = {
 """What is left to do after the installation."""
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's help texts and options."""
-    parser.description = (
-        "Print the script with which a shell completes commands, options, sessions, tapes and jobs when you press Tab. "
-        "Install it again after an update of bubbot."
-    )
-    parser.epilog = "example: bubbot completion bash --install"
-    parser.add_argument("shell", choices=SHELLS, help="the shell")
-    parser.add_argument("--install", action="store_true", help="write it where the shell looks for it")
+class CompletionArgs(Args, frozen=True):
+    """The arguments of `bubbot completion`."""
+
+    shell: Annotated[Literal["bash", "zsh", "fish"], Argument("the shell")]
+    install: Annotated[bool, Argument("write it where the shell looks for it")] = False
 
 
-def run(args: argparse.Namespace) -> int:
-    """Print or install the script; return the exit code."""
-    # Imported here: `bubbot.cli.main` imports commands by name, never the other way round.
-    from bubbot.cli.main import describe_commands, load_command
+@local_command("completion", example="completion bash --install")
+def print_completion(args: CompletionArgs) -> int:
+    """Complete commands with Tab in your shell.
 
-    script = write_script(
-        args.shell, {name: (text, load_command(name)[0]) for name, text in describe_commands().items()}
-    )
+    Print the script with which a shell completes commands, options, sessions, tapes and jobs when you press Tab.
+    """
+    script = write_script(args.shell, click.get_current_context().find_root().command)
     if not args.install:
         show(script, end="", wraps=False)
         return 0
@@ -61,3 +61,6 @@ def find_script_file(shell: str) -> Path:
     if shell == "zsh":
         return data / "zsh" / "site-functions" / "_bubbot"
     return data / "bash-completion" / "completions" / "bubbot"
+
+
+COMPLETION_COMMANDS = CommandGroup("completion", (print_completion,))

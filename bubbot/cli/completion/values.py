@@ -1,20 +1,30 @@
-"""`bubbot __complete KIND WORD...`: prints the names of this home that a shell offers, a line each.
+"""The names of a home that a shell offers when somebody presses Tab: sessions, tapes and jobs.
 
-A shell runs it at each Tab, so it loads neither settings nor the bot, and says nothing if it finds nothing.
+They are read without settings and without the bot; what cannot be read offers nothing.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from bubbot.cli.output import show
+import click
+from click.shell_completion import CompletionItem
+
+from bubbot.cli.tree import unmark
 from bubbot.errors import BubbotError
 from bubbot.settings.environment import default_home
 from bubbot.stores.sqlite.lookup import list_events, list_tape_names
 
+KINDS: Mapping[str, str] = {
+    "session": "session", "--session": "session", "--to": "chat", "--chat": "chat", "tape": "tape", "job": "job",
+    "file": "file", "path": "file", "target": "file", "backup": "file",
+}  # fmt: skip
+"""The kinds of values by the name of the argument or option."""
+SESSION_KINDS: Mapping[str, str] = {"schedule": "chat", "ask": "terminal", "chat": "terminal"}
+"""Commands that take other sessions: with their channel, or those of the terminal alone."""
 TERMINAL_PREFIX = "stdin:"
 """The channel of sessions that may be named without it."""
 SCHEDULE_TAPE = "bubbot/schedule"
@@ -23,32 +33,25 @@ MAX_VALUES = 1000
 """The longest list that helps anybody."""
 
 
-def print_values(words: Sequence[str]) -> int:
-    """Print the names of a kind: `session`, `chat` (a session with its channel), `terminal` (one of `bubbot chat`), `tape`
-    or `job`.
+def find_kind(command_name: str, argument: str) -> str:
+    """Return the kind of the values of an argument, as it is typed; empty if nobody can offer any.
 
-    Args:
-        words: the kind, the word to complete, and the command line so far, which may have a `--home`.
+    Kinds are `session`, `chat` (a session with its channel), `terminal` (one of `bubbot chat`), `tape`, `job` and `file`.
     """
-    kind, word, *line = (*words, "", "")
+    kind = KINDS.get(argument, "")
+    return SESSION_KINDS.get(command_name.partition(" ")[0], kind) if kind == "session" else kind
+
+
+def complete_value(kind: str, ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Offer the names of a kind in the home that the command line names."""
+    word = unmark(incomplete)
+    kind = "chat" if kind == "session" and word.startswith(TERMINAL_PREFIX) else kind
     with suppress(BubbotError, sqlite3.Error, OSError, ValueError):
-        home = _find_home(line)
-        values = _list_values(
-            "chat" if kind == "session" and word.startswith(TERMINAL_PREFIX) else kind, home / "bubbot.db"
-        )
-        lines = [value for value in dict.fromkeys(values) if value.isprintable() and value.startswith(word)]
-        show("".join(f"{line}\n" for line in lines[:MAX_VALUES]), end="", flush=True, wraps=False)
-    return 0
-
-
-def _find_home(line: Sequence[str]) -> Path:
-    home = ""
-    for word, value in zip(line, (*line[1:], ""), strict=True):
-        if word == "--home":
-            home = value
-        elif word.startswith("--home="):
-            home = word.removeprefix("--home=")
-    return Path(home.strip("'\"")).expanduser() if home else default_home()
+        home = ctx.obj.home or default_home()
+        names = dict.fromkeys(_list_values(kind, home / "bubbot.db"))
+        values = [name for name in names if name.isprintable() and name.startswith(word)]
+        return [CompletionItem(value) for value in values[:MAX_VALUES]]
+    return []
 
 
 def _list_values(kind: str, database: Path) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import logging
 import os
@@ -21,6 +20,8 @@ from typing import Any
 from bubbot.app.daemon import Daemon, open_daemon
 from bubbot.app.reload import Reloader
 from bubbot.cli.config import open_editor
+from bubbot.cli.invocation import Invocation
+from bubbot.cli.local_command import local_command
 from bubbot.cli.output import terminal_columns
 from bubbot.cli.quarantine import read_quarantine
 from bubbot.cli.run.greeting import greet
@@ -32,6 +33,7 @@ from bubbot.gateway.manager import ShutdownTimeouts
 from bubbot.ops.configuration import ConfigEditor
 from bubbot.ops.service.notify import ServiceNotifier
 from bubbot.ops.service.report import ServiceReporter, ServiceTiming, WatchedChannels, open_reporter
+from bubbot.ports.command import CommandGroup
 from bubbot.ports.model import WarmsUp
 from bubbot.ports.settings import ReloadResult
 from bubbot.ports.store import WaitsForRoom
@@ -46,20 +48,17 @@ START_GRACE_SECONDS = 5.0
 """The time to finish the start if a signal ends the bot before it has started."""
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's help texts and options."""
-    parser.description = (
-        "Run the bot in the foreground with every channel of config.toml, until SIGTERM or Ctrl-C: then it stops "
-        "receiving, finishes the running turns, and delivers the answers. A second signal stops it at once; nothing "
-        "is lost. SIGHUP or `bubbot reload` applies changed settings."
-    )
+@local_command("run")
+def run_bot(invocation: Invocation) -> int:
+    """Run the bot with every configured channel.
 
-
-def run(args: argparse.Namespace) -> int:
-    """Run until a signal; exit with 6 if every channel was refused, with 130 after a second signal."""
+    Run the bot in the foreground with every channel of config.toml, until SIGTERM or Ctrl-C: then it stops receiving,
+    finishes the running turns, and delivers the answers. A second signal stops it at once; nothing is lost. SIGHUP or
+    `bubbot reload` applies changed settings.
+    """
     signals = PendingSignals()
     try:
-        asyncio.run(_run(load_setup(args, quiet=False), signals))
+        asyncio.run(_run(load_setup(invocation, quiet=False), signals))
     except asyncio.CancelledError:  # by a signal: `_install_signal_handlers`
         if signals.is_running or signals.is_forced:
             raise KeyboardInterrupt from None
@@ -235,3 +234,6 @@ def _watched_channels(daemon: Daemon) -> WatchedChannels:
     lines = daemon.bot.channel_runtimes.items()
     channels = {name: line.channel for name, line in lines if name != daemon.remote.name}
     return WatchedChannels(channels, daemon.manager.states, daemon.manager.refusals)
+
+
+RUN_COMMANDS = CommandGroup("run", (run_bot,))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from bubbot.app.daemon import Daemon
 from bubbot.app.reload import Reloader
 from bubbot.app.tapes import new_id, now
-from bubbot.cli.chat_service import chat_service
+from bubbot.cli.chat.service import chat_service
 from bubbot.cli.commands import answer_command
 from bubbot.home import Home
 from bubbot.server.api import Api

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import replace
-from functools import partial
-from typing import Any
+from typing import Annotated
 
 from bubbot.app.commands import load_shared
 from bubbot.app.tapes import open_tapes
-from bubbot.cli.arguments import add_json_option, decode_text, parse_count, usage_error
-from bubbot.cli.commands import run_command
-from bubbot.cli.options import add_command, read_arguments
+from bubbot.cli.invocation import Invocation, parse_count, usage_error
+from bubbot.cli.local_command import local_command
 from bubbot.cli.output import show_json, show_line
 from bubbot.cli.setup import CommandSetup, load_setup
-from bubbot.cli.tape import files, repair
 from bubbot.cli.tape.commands import STORE_COMMANDS
-from bubbot.cli.tape.results import EntryLine, RepairResult, TapeImportResult
-from bubbot.ports.command import Command, require_head
+from bubbot.cli.tape.files import export_tape, import_tape
+from bubbot.cli.tape.repair import repair_tapes
+from bubbot.cli.tape.results import EntryLine
+from bubbot.ports.arguments import Args
+from bubbot.ports.command import Argument, CommandGroup, CommandSyntax, require_head
 from bubbot.ports.session_names import find_tape
 from bubbot.stores.jsonl import line_fields
 from bubbot.tape.entry import THOUGHTS, Kind, TapeEntry, thaw
@@ -33,52 +32,28 @@ PAGE_ENTRIES = 1000
 """Entries of a tape that are read at a time."""
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the help texts and the subcommands."""
-    parser.description = (
-        "Read and manage tapes. All actions except `archive`, `import`, `gc`, `repair` and `index --rebuild` are "
-        "read-only and work while the bot runs."
-    )
-    commands = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    for action in ACTIONS:
-        if action in _DECLARED:
-            add_command(commands, _DECLARED[action])
-        else:
-            _LOCAL[action][0](commands)
+class ShowTapeArgs(Args, frozen=True):
+    """The arguments of `bubbot tape show`."""
+
+    tape: Annotated[str, Argument("a session such as stdin:default, or the name of a tape or archive")]
+    kinds: Annotated[str, Argument("only these kinds, separated by commas")] = ""
+    since: Annotated[str | None, Argument("from this date or time on, in UTC; a date is its whole day")] = None
+    until: Annotated[str | None, Argument("up to this date or time")] = None
+    last: Annotated[int | None, Argument("only the newest N entries", "N", parse_count)] = None
+    as_of: Annotated[
+        int | None,
+        Argument("as the tape was when N was its newest entry: what came later is not shown", "N", parse_count),
+    ] = None
+    turn: Annotated[str, Argument("only the turn whose id begins with this; failure messages show it", "TRACE")] = ""
 
 
-def run(args: argparse.Namespace) -> int:
-    """Run one action; return its exit code."""
-    setup = load_setup(args)
-    if (command := _DECLARED.get(args.action)) is not None:
-        return asyncio.run(run_command(setup, command, read_arguments(command, args)))
-    return asyncio.run(_LOCAL[args.action][1](setup, args))
+@local_command("tape show", result=EntryLine, json_help="print one JSON object a line instead")
+def show_tape(invocation: Invocation, args: ShowTapeArgs) -> int:
+    """The entries of a tape."""
+    return asyncio.run(_show(load_setup(invocation), args))
 
 
-def _configure_show(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    show = commands.add_parser("show", help="the entries of a tape")
-    show.add_argument(
-        "tape",
-        type=partial(decode_text, name="tape"),
-        help="a session such as stdin:default, or the name of a tape or archive",
-    )
-    show.add_argument("--kinds", default="", help="only these kinds, separated by commas")
-    show.add_argument("--since", help="from this date or time on, in UTC; a date is its whole day")
-    show.add_argument("--until", help="up to this date or time")
-    show.add_argument("--last", type=parse_count, metavar="N", help="only the newest N entries")
-    show.add_argument(
-        "--as-of",
-        type=parse_count,
-        metavar="N",
-        help="as the tape was when N was its newest entry: what came later is not shown",
-    )
-    show.add_argument(
-        "--turn", default="", metavar="TRACE", help="only the turn whose id begins with this; failure messages show it"
-    )
-    add_json_option(show, "print one JSON object a line instead")
-
-
-async def _show(setup: CommandSetup, args: argparse.Namespace) -> int:
+async def _show(setup: CommandSetup, args: ShowTapeArgs) -> int:
     kinds = tuple(kind.strip() for kind in args.kinds.split(",") if kind.strip())
     try:
         since, until = date_bounds(args.since, args.until)
@@ -93,7 +68,7 @@ async def _show(setup: CommandSetup, args: argparse.Namespace) -> int:
         is_shown = False
         async for entry in _select(store, query, head, turn=args.turn, last=args.last):
             is_shown = True
-            if args.json:
+            if setup.as_json:
                 show_json(line_fields(entry))
             else:
                 show_line(_format_entry(entry))
@@ -145,40 +120,33 @@ def _format_entry(entry: TapeEntry) -> str:
     return f"#{entry.id} {entry.date[:19]} {entry.kind} {printed if len(printed) <= 400 else printed[:399] + '…'}"
 
 
-_DECLARED: Mapping[str, Command] = {
-    command.action: command for command in (*STORE_COMMANDS.commands, *load_shared("tape"))
-}
-"""The actions that the store and features declare."""
-_LOCAL: Mapping[
-    str, tuple[Callable[[Any], None], Callable[[CommandSetup, argparse.Namespace], Coroutine[Any, Any, int]]]
-] = {
-    "show": (_configure_show, _show),
-    "export": (files.configure_export, files.export),
-    "import": (files.configure_import, files.import_),
-    "repair": (repair.configure, repair.repair),
-}
-"""Those that only a shell has: what adds the options, and what runs."""
-ACTIONS = (
-    *(
-        "list",
-        "show",
-        "anchors",
-        "verify",
-        "archive",
-        "search",
-        "graph",
-        "index",
-        "export",
-        "import",
-        "gc",
-        "size",
-        "repair",
-    ),
+_ORDER = (
+    "list",
+    "show",
+    "anchors",
+    "verify",
+    "archive",
+    "search",
+    "graph",
+    "index",
+    "export",
+    "import",
+    "gc",
+    "size",
+    "repair",
 )
-_LOCAL_RESULTS: Mapping[str, type] = {"show": EntryLine, "import": TapeImportResult, "repair": RepairResult}
-RESULTS: Mapping[str, type] = {
-    f"tape {action}": _DECLARED[action].result if action in _DECLARED else _LOCAL_RESULTS[action]
-    for action in ACTIONS
-    if action in _DECLARED or action in _LOCAL_RESULTS
-}
-"""What `--json` prints; of `tape show` a line each."""
+_COMMANDS: tuple[CommandSyntax, ...] = (
+    *STORE_COMMANDS.commands,
+    *load_shared("tape"),
+    show_tape,
+    export_tape,
+    import_tape,
+    repair_tapes,
+)
+TAPE_COMMANDS = CommandGroup[CommandSyntax](
+    "tape",
+    tuple(sorted(_COMMANDS, key=lambda command: _ORDER.index(command.action))),
+    "Read and manage tapes. All actions except `archive`, `import`, `gc`, `repair` and `index --rebuild` are read-only and "
+    "work while the bot runs.",
+    "list, show, search, verify, export and import tapes",
+)

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import argparse
+import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Annotated, Literal
 
 from bubbot.app.tapes import now, open_tapes
-from bubbot.cli.arguments import add_json_option
 from bubbot.cli.commands import carry_out
 from bubbot.cli.files import create_file, open_output, read_file_lines
+from bubbot.cli.invocation import Invocation
+from bubbot.cli.local_command import local_command
 from bubbot.cli.output import show, show_record
 from bubbot.cli.progress import show_progress
-from bubbot.cli.setup import CommandSetup
+from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.cli.tape.exports import name_export
 from bubbot.cli.tape.results import SkippedLine, TapeImportResult
 from bubbot.errors import ConfigError, TapeConflict, TapeCorrupt
+from bubbot.ports.arguments import Args
+from bubbot.ports.command import Argument
 from bubbot.ports.progress import REPORT_EVERY, report_each
 from bubbot.ports.session_names import find_tape, parse_session, require_user_tape
 from bubbot.ports.text import escape_json
@@ -37,46 +41,51 @@ NOTHING_IMPORTED = (
 )
 
 
-def configure_export(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `export`."""
-    export = commands.add_parser(
-        "export",
-        help="write a tape or archive to a file, a JSON object a line",
-        description="Write a whole tape as JSON lines, each with a hash that reveals changes. Works while the bot runs. "
-        "Results and prompts that are stored outside the tape are not in the file.",
-        epilog="example: bubbot tape export default talk.jsonl",
-    )
-    export.add_argument("tape", help="a session such as stdin:default, or the name of a tape or archive")
-    export.add_argument("file", nargs="?", help="a new file (default: standard output)")
-    export.add_argument(
-        "--for",
-        dest="reader",
-        choices=("bub",),
-        help="for another program: bub treats every anchor as the start of a window, so anchors that open none, such as those "
-        "of the memory, become events; import restores them",
-    )
+class ExportTapeArgs(Args, frozen=True):
+    """The arguments of `bubbot tape export`."""
+
+    tape: Annotated[str, Argument("a session such as stdin:default, or the name of a tape or archive")]
+    file: Annotated[str | None, Argument("a new file (default: standard output)")] = None
+    for_: Annotated[
+        Literal["bub"] | None,
+        Argument(
+            "for another program: bub treats every anchor as the start of a window, so anchors that open none, such as those "
+            "of the memory, become events; import restores them"
+        ),
+    ] = None
 
 
-def configure_import(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add `import`."""
-    import_parser = commands.add_parser(
-        "import",
-        help="read a tape from a file, this bot's own or one of Bub",
-        description="Read a file of JSON lines onto the empty tape of a session: all of it, or nothing if a line cannot be "
-        "read or was altered.",
-        epilog="example: bubbot tape import talk.jsonl --session copy",
-    )
-    import_parser.add_argument("file", type=Path, help="the file; it is only read")
-    import_parser.add_argument("--session", required=True, help="the session it becomes, such as work or telegram:42")
-    import_parser.add_argument(
-        "--repair",
-        action="store_true",
-        help=f"import what can be read, and write the other lines to FILE{UNREADABLE_SUFFIX}",
-    )
-    add_json_option(import_parser)
+class ImportTapeArgs(Args, frozen=True):
+    """The arguments of `bubbot tape import`."""
+
+    file: Annotated[Path, Argument("the file; it is only read")]
+    session: Annotated[str, Argument("the session it becomes, such as work or telegram:42")]
+    repair: Annotated[
+        bool, Argument(f"import what can be read, and write the other lines to FILE{UNREADABLE_SUFFIX}")
+    ] = False
 
 
-async def export(setup: CommandSetup, args: argparse.Namespace) -> int:
+@local_command("tape export", form="<tape> [file]", example="tape export default talk.jsonl")
+def export_tape(invocation: Invocation, args: ExportTapeArgs) -> int:
+    """Write a tape or archive to a file, a JSON object a line.
+
+    Write a whole tape as JSON lines, each with a hash that reveals changes. Works while the bot runs. Results and prompts
+    that are stored outside the tape are not in the file.
+    """
+    return asyncio.run(_export(load_setup(invocation), args))
+
+
+@local_command("tape import", form="<file>", example="tape import talk.jsonl --session copy", result=TapeImportResult)
+def import_tape(invocation: Invocation, args: ImportTapeArgs) -> int:
+    """Read a tape from a file, this bot's own or one of Bub.
+
+    Read a file of JSON lines onto the empty tape of a session: all of it, or nothing if a line cannot be read or was
+    altered.
+    """
+    return asyncio.run(_import(load_setup(invocation), args))
+
+
+async def _export(setup: CommandSetup, args: ExportTapeArgs) -> int:
     """Write the lines; the file is complete or absent."""
     async with open_tapes(setup.home, setup.settings.store) as (store, workspace):
         name = await find_tape(store, workspace, args.tape)
@@ -90,7 +99,7 @@ async def export(setup: CommandSetup, args: argparse.Namespace) -> int:
             async for entry in _entries(store, name, head):
                 if entry.id % REPORT_EVERY == 0:
                     on_progress(entry.id, head)
-                write(writer.encode_line(to_bub(entry) if args.reader == "bub" else entry))
+                write(writer.encode_line(to_bub(entry) if args.for_ == "bub" else entry))
     if args.file is not None:
         show(f"Exported {_count_entries(head)} to {args.file}.")
     return EXIT_OK
@@ -107,7 +116,7 @@ async def _entries(store: TapeStore, name: str, head: int) -> AsyncIterator[Tape
             yield entry
 
 
-async def import_(setup: CommandSetup, args: argparse.Namespace) -> int:
+async def _import(setup: CommandSetup, args: ImportTapeArgs) -> int:
     """Read the file, and append it and a fact about the import in one transaction."""
     # Imported here: `bubbot tape list` shares this file's parser.
     from bubbot.cli.tape.change import IMPORT_TAPE, ImportTape, append_import

@@ -30,4 +30,5 @@ ACCESS_COMMANDS = make_group(
     "pairing code and tells it to you, and you approve it here. Or list numeric ids under owners, admins and "
     "members of [channels.NAME] in config.toml. `list`, `role`, `pending`, `readings`, `audits` and `history` are read-only "
     "and work while the bot runs.",
+    help_line="manage who may talk to the bot",
 )

@@ -253,4 +253,5 @@ APPROVALS_COMMANDS = make_group(
     open_approvals,
     "See what the bot asks before it does it, answer, and see and take back what it may do without asking. `list`, `show` "
     "and `grants` are read-only and work while the bot runs.",
+    help_line="answer what the bot asks, and see what it may do",
 )

@@ -401,4 +401,5 @@ SCHEDULE_COMMANDS = CommandGroup(
     (list_jobs, show, history, show_next, add, edit, pause, resume, run_now, remove, set_chat_rules),
     "Schedule prompts, commands and texts, once or repeatedly, and see their results. `bubbot run` fires the "
     "jobs. `list`, `show`, `history` and `next` are read-only and work while the bot runs.",
+    "schedule prompts, commands and texts, and see their results",
 )

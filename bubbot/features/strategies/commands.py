@@ -222,5 +222,6 @@ CONTEXT_COMMANDS = make_group(
     ContextCommands,
     _open_commands,
     "Look at the context that models are shown. Read-only; works while the bot runs.",
+    help_line="compare what each context strategy sends",
     compare={"help": "show what each context strategy would send", "is_answered_without_home": False},
 )

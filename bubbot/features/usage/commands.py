@@ -268,4 +268,5 @@ USAGE_COMMANDS = make_group(
     open_usage,
     "Show model calls and their cost by chat, person, job, model and day, and how much of each budget is used: "
     "as bars in a terminal, as text in a pipe, or as a chart. Read-only; works while the bot runs.",
+    help_line="show model calls and their cost",
 )

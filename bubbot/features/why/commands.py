@@ -318,5 +318,6 @@ WHY_COMMANDS = make_group(
     _open_commands,
     "Explain the last answer of a session without asking a model: the entries that the model was shown, the window and "
     "where it comes from, tools, tokens and time. Read-only; works while the bot runs.",
+    help_line="explain the last answer of a session",
     why={"is_answered_without_home": False},
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bubbot.app.daemon import COLLECTION_THRESHOLDS, Daemon, open_daemon
-from bubbot.cli.chat_service import chat_service
+from bubbot.cli.chat.service import chat_service
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, MessagePart, Outbound, Receipt, Sender
 from bubbot.ports.outbox import OutboxMessage

@@ -17,7 +17,7 @@ from bubbot.app.daemon import Daemon, open_daemon
 from bubbot.app.reload import Reloader
 from bubbot.app.settings import make_settings
 from bubbot.app.tapes import now
-from bubbot.cli.chat_service import chat_service
+from bubbot.cli.chat.service import chat_service
 from bubbot.cli.run.command import _reload_when
 from bubbot.cli.run.server import attach_metrics
 from bubbot.concurrency import Backoff

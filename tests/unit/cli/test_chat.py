@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bubbot.cli import chat
+from bubbot.cli.chat import command as chat
 from bubbot.cli.output import AnswerPrinter
 from bubbot.cli.setup import CommandSetup
 from bubbot.home import Home

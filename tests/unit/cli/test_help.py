@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 
+import click
 import pytest
 
-from bubbot.cli.arguments import list_actions, list_groups, list_lines
+from bubbot.app.command_table import COMMANDS, PACKAGES
 from bubbot.cli.help import AREA, EXAMPLE, HelpTranslator
-from bubbot.cli.main import COMMANDS, HELP_TOPICS, CommandParser, ShellCommand, load_command, main
+from bubbot.cli.invocation import Invocation
+from bubbot.cli.main import build_root, main
+from bubbot.cli.tree import ABOUT, ACTIONS, COMMON_OPTIONS, HELP_TOPICS, OPTIONS, WORDS, HelpfulCommand
 from bubbot.texts import Texts
 from bubbot.texts.catalogue import read_catalogue
 
@@ -18,17 +20,15 @@ TEXTS = {
 }
 OF_CHATS = set(Texts().translate_commands())
 """What chats are told of commands, which a shell is told in the same words."""
-DESCRIPTION = "A self-hosted chat bot that records everything on append-only tapes."
 
 
-def parser_texts(parser: argparse.ArgumentParser) -> Iterator[str | None]:
-    """Yield every text of a help, except what `argparse` leaves out."""
-    yield from (parser.description, parser.epilog, *(group.title for group in list_groups(parser)))
-    for action in [*list_actions(parser), *list_lines(parser)]:
-        yield action.help
-        if isinstance(action.choices, dict):
-            for inner in action.choices.values():
-                yield from parser_texts(inner)
+def help_texts(command: click.Command) -> Iterator[str]:
+    """Yield the texts of a help, and those of the commands behind it."""
+    yield from filter(None, (command.help, command.short_help, *(command.epilog or "").splitlines()))
+    yield from (param.help or "" for param in command.params if isinstance(param, (click.Option, click.Argument)))
+    if isinstance(command, click.Group):
+        for inner in command.commands.values():
+            yield from help_texts(inner)
 
 
 def make_sentence(line: str) -> str:
@@ -40,12 +40,15 @@ def _make_line(sentence: str) -> str:
 
 
 def test_every_text_of_every_help_can_be_translated_and_no_other_is() -> None:
-    lines = [text for command in COMMANDS.values() for text in (command.help, command.section)]
-    found = {text for name in COMMANDS for text in parser_texts(load_command(name)[0])}
-    texts = {text for text in {*found, *lines} if text and text != argparse.SUPPRESS and not text.startswith(EXAMPLE)}
+    root = build_root()
+    context = click.Context(root)
+    lines = [text for row in COMMANDS.values() for text in (row.help, row.section)]
+    found = {text for word in COMMANDS if (command := root.get_command(context, word)) for text in help_texts(command)}
+    every = {*found, *lines, WORDS, OPTIONS, COMMON_OPTIONS, ACTIONS}
+    texts = {text for text in every if text and not text.startswith(EXAMPLE)}
     sentences = {make_sentence(line) for line in TEXTS}
     assert sorted(texts - TEXTS - sentences - OF_CHATS - {_make_line(text) for text in OF_CHATS}) == []
-    assert TEXTS - texts == {DESCRIPTION, HELP_TOPICS, ShellCommand("", "").section}
+    assert TEXTS - texts == {ABOUT, HELP_TOPICS, PACKAGES}
 
 
 @pytest.mark.parametrize(("tag", "sentence"), [("de", "Einen Auftrag anhalten."), ("zh", "暂停一个任务。")])
@@ -53,13 +56,13 @@ def test_a_line_that_is_also_a_sentence_is_translated_once(tag: str, sentence: s
     assert HelpTranslator(Texts(tag)).translate("Pause a job.") == sentence
 
 
-def test_what_a_package_says_stays_as_it_is() -> None:
-    translator, parser = HelpTranslator(Texts("de")), CommandParser(prog="bubbot x", description="Juggle.")
-    parser.add_argument("--balls", help="how many")
-    translator.translate_parser(parser)
-    assert "Juggle." in parser.format_help()
-    assert "how many" in parser.format_help()
-    assert "der Ordner des Bots" in parser.format_help()
+def test_what_a_package_says_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BUBBOT_BOT__LANGUAGE", "de")
+    command = HelpfulCommand("x", params=[click.Option(["--balls"], help="how many")], help="Juggle.")
+    text = command.get_help(click.Context(command, info_name="bubbot x", obj=Invocation()))
+    assert "Juggle." in text
+    assert "how many" in text
+    assert "der Ordner des Bots" in text
 
 
 def test_other_options_are_refused_as_ever(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,18 +13,22 @@ from pathlib import Path
 import pytest
 
 from bubbot import __version__, errors, log
+from bubbot.app.command_table import COMMANDS, CommandRow
 from bubbot.cli import main as cli
 from bubbot.cli.interrupt import EXIT_INTERRUPTED
-from bubbot.cli.main import COMMANDS, EXIT_CODES, ShellCommand, main
+from bubbot.cli.main import EXIT_CODES, main
 
 ROOT = Path(__file__).parents[3]
 CANARY = "sk-canary-7f3a91"
-STUB = '''
-"""What the stub is for."""
+STUB = """
 import asyncio
 import sys
+from typing import Annotated, Literal
 
 from bubbot import errors
+from bubbot.cli.local_command import LocalCommand
+from bubbot.ports.arguments import Args
+from bubbot.ports.command import Argument, CommandGroup
 
 
 async def fail_together(*failures):
@@ -36,26 +40,31 @@ async def fail_together(*failures):
             group.create_task(fail(failure))
 
 
-def configure(parser):
-    parser.add_argument("--do", default="")
-    inner = parser.add_subparsers(dest="inner")
-    inner.add_parser("list").add_argument("--long", action="store_true")
+class StubArgs(Args, frozen=True):
+    inner: Annotated[Literal["list"] | None, Argument("what to list")] = None
+    do: str = ""
+    long: bool = False
 
 
-def run(args):
-    exec(args.do)
-    print(args.command, args.home, args.config, args.inner)
+def run(args, typed):
+    exec(typed.do)
+    print("stub", args.home, args.config, typed.inner)
     return 0
-'''
+
+
+STUB_COMMANDS = CommandGroup(
+    "stub", (LocalCommand(name="stub", run=run, args=StubArgs, form="[inner]", description="What the stub is for."),)
+)
+"""
 
 
 @pytest.fixture
-def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mapping[str, ShellCommand]]:
+def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mapping[str, CommandRow]]:
     folder = tmp_path / "modules"
     folder.mkdir()
     (folder / "stub_command.py").write_text(STUB)
     monkeypatch.syspath_prepend(folder)
-    yield {"stub": ShellCommand("a stub", "stub_command"), "other": ShellCommand("another", "stub_not_there")}
+    yield {"stub": CommandRow("Stubs", "a stub", "stub_command"), "other": CommandRow("Stubs", "o", "stub_not_there")}
     sys.modules.pop("stub_command", None)
 
 
@@ -80,9 +89,9 @@ def process(*argv: str, stub: Path | None = None, **env: str) -> subprocess.Comp
     if stub:
         (stub / "stub_command.py").write_text(STUB)
         code = (
-            "import sys; from bubbot.cli.main import ShellCommand, main; "
+            "import sys; from bubbot.app.command_table import CommandRow; from bubbot.cli.main import main; "
             f"sys.path.insert(0, {str(stub)!r}); "
-            "sys.exit(main(commands={'stub': ShellCommand('a stub', 'stub_command')}))"
+            "sys.exit(main(rows={'stub': CommandRow('Stubs', 'a stub', 'stub_command')}))"
         )
         command = [sys.executable, "-c", code, *argv]
     clean = {name: value for name, value in os.environ.items() if not name.startswith("BUBBOT_")}
@@ -106,24 +115,23 @@ def test_a_secret_that_nobody_types_changes_nothing(tmp_path: Path) -> None:
 
 
 class TestOptions:
-    def test_alone_it_helps(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_alone_it_helps(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("COLUMNS", "120")
         assert main([]) == 0
         out, err = capsys.readouterr()
         for name, command in COMMANDS.items():
             assert re.search(rf"^  {name} +{re.escape(command.help)}$", out, re.MULTILINE)
         assert err == ""
 
-    def test_help_and_version(self, capsys: pytest.CaptureFixture[str], commands: Mapping[str, ShellCommand]) -> None:
-        assert main(["--help"], commands=commands) == 0
+    def test_help_and_version(self, capsys: pytest.CaptureFixture[str], rows: Mapping[str, CommandRow]) -> None:
+        assert main(["--help"], rows=rows) == 0
         assert "usage: bubbot" in capsys.readouterr().out
-        assert main(["--version"], commands=commands) == 0
-        assert main(["stub", "--version"], commands=commands) == 0
+        assert main(["--version"], rows=rows) == 0
+        assert main(["stub", "--version"], rows=rows) == 0
         assert capsys.readouterr().out == f"bubbot {__version__}\n" * 2
 
-    def test_help_of_one_command(
-        self, capsys: pytest.CaptureFixture[str], commands: Mapping[str, ShellCommand]
-    ) -> None:
-        assert main(["stub", "--help"], commands=commands) == 0
+    def test_help_of_one_command(self, capsys: pytest.CaptureFixture[str], rows: Mapping[str, CommandRow]) -> None:
+        assert main(["stub", "--help"], rows=rows) == 0
         out = capsys.readouterr().out
         assert out.startswith("usage: bubbot stub")
         assert "What the stub is for." in out
@@ -140,21 +148,19 @@ class TestOptions:
         ],
     )
     def test_of_every_command_stand_anywhere(
-        self, argv: list[str], capsys: pytest.CaptureFixture[str], commands: Mapping[str, ShellCommand]
+        self, argv: list[str], capsys: pytest.CaptureFixture[str], rows: Mapping[str, CommandRow]
     ) -> None:
-        assert main(argv, commands=commands) == 0
+        assert main(argv, rows=rows) == 0
         assert capsys.readouterr().out == "stub h c list\n"
 
-    def test_not_given_they_are_none(
-        self, capsys: pytest.CaptureFixture[str], commands: Mapping[str, ShellCommand]
-    ) -> None:
-        assert main(["stub"], commands=commands) == 0
+    def test_not_given_they_are_none(self, capsys: pytest.CaptureFixture[str], rows: Mapping[str, CommandRow]) -> None:
+        assert main(["stub"], rows=rows) == 0
         assert capsys.readouterr().out == "stub None None None\n"
 
-    def test_only_the_module_asked_for_is_loaded(self, commands: Mapping[str, ShellCommand]) -> None:
-        assert main([], commands=commands) == 0
+    def test_only_the_module_asked_for_is_loaded(self, rows: Mapping[str, CommandRow]) -> None:
+        assert main([], rows=rows) == 0
         assert "stub_command" not in sys.modules
-        assert main(["stub"], commands=commands) == 0
+        assert main(["stub"], rows=rows) == 0
 
     @pytest.mark.parametrize(
         ("argv", "told"),
@@ -174,9 +180,9 @@ class TestOptions:
         ],
     )
     def test_wrong_usage(
-        self, argv: list[str], told: str, capsys: pytest.CaptureFixture[str], commands: Mapping[str, ShellCommand]
+        self, argv: list[str], told: str, capsys: pytest.CaptureFixture[str], rows: Mapping[str, CommandRow]
     ) -> None:
-        assert main(argv, commands=commands) == 2
+        assert main(argv, rows=rows) == 2
         out, err = capsys.readouterr()
         assert out == ""
         assert err.startswith("bubbot: ")
@@ -205,18 +211,16 @@ class TestExitCodes:
         ],
     )
     def test_of_errors(
-        self, raised: str, code: int, capsys: pytest.CaptureFixture[str], commands: Mapping[str, ShellCommand]
+        self, raised: str, code: int, capsys: pytest.CaptureFixture[str], rows: Mapping[str, CommandRow]
     ) -> None:
-        assert main(["stub", "--do", f"raise {raised}('One.\\nTwo.')"], commands=commands) == code
+        assert main(["stub", "--do", f"raise {raised}('One.\\nTwo.')"], rows=rows) == code
         assert capsys.readouterr() == ("", "bubbot: One.\nbubbot: Two.\n")
 
-    def test_the_command_chooses_its_own(self, commands: Mapping[str, ShellCommand]) -> None:
-        assert main(["stub", "--do", "sys.exit(5)"], commands=commands) == 5
+    def test_the_command_chooses_its_own(self, rows: Mapping[str, CommandRow]) -> None:
+        assert main(["stub", "--do", "sys.exit(5)"], rows=rows) == 5
 
-    def test_a_fault_is_one_sentence(
-        self, capsys: pytest.CaptureFixture[str], commands: Mapping[str, ShellCommand]
-    ) -> None:
-        assert main(["stub", "--do", "raise KeyError('a\\nb\\x1b[2J')"], commands=commands) == 1
+    def test_a_fault_is_one_sentence(self, capsys: pytest.CaptureFixture[str], rows: Mapping[str, CommandRow]) -> None:
+        assert main(["stub", "--do", "raise KeyError('a\\nb\\x1b[2J')"], rows=rows) == 1
         err = capsys.readouterr().err
         assert err == (
             "bubbot: This should not have happened (KeyError: 'a\\nb\\x1b[2J'); "
@@ -225,49 +229,47 @@ class TestExitCodes:
 
     @pytest.mark.parametrize("raised", ["MemoryError()", 'RuntimeError("can\'t start new thread")'])
     def test_a_limit_of_the_process_is_named(
-        self, capsys: pytest.CaptureFixture[str], commands: Mapping[str, ShellCommand], raised: str
+        self, capsys: pytest.CaptureFixture[str], rows: Mapping[str, CommandRow], raised: str
     ) -> None:
-        assert main(["stub", "--do", f"raise {raised}"], commands=commands) == 1
+        assert main(["stub", "--do", f"raise {raised}"], rows=rows) == 1
         assert "This process gets no further memory or thread: raise its limits" in capsys.readouterr().err
 
     def test_a_command_that_cannot_be_loaded(
-        self, capsys: pytest.CaptureFixture[str], commands: Mapping[str, ShellCommand]
+        self, capsys: pytest.CaptureFixture[str], rows: Mapping[str, CommandRow]
     ) -> None:
-        assert main(["other"], commands=commands) == 1
+        assert main(["other"], rows=rows) == 1
         assert "No module named 'stub_not_there'" in capsys.readouterr().err
 
     def test_at_debug_level_there_is_a_traceback_without_secrets(
-        self, capsys: pytest.CaptureFixture[str], commands: Mapping[str, ShellCommand], monkeypatch: pytest.MonkeyPatch
+        self, capsys: pytest.CaptureFixture[str], rows: Mapping[str, CommandRow], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("BUBBOT_LOG__LEVEL", "debug")
         monkeypatch.setenv("BUBBOT_MODEL__API_KEY", CANARY)
-        assert main(["stub", "--do", f"raise ValueError('{CANARY}')"], commands=commands) == 1
+        assert main(["stub", "--do", f"raise ValueError('{CANARY}')"], rows=rows) == 1
         err = capsys.readouterr().err
         assert "Traceback (most recent call last)" in err
         assert CANARY not in err.partition("\n")[2]
 
     def test_secrets_the_log_knows_are_not_told(
-        self, capsys: pytest.CaptureFixture[str], commands: Mapping[str, ShellCommand]
+        self, capsys: pytest.CaptureFixture[str], rows: Mapping[str, CommandRow]
     ) -> None:
         log.setup("info", secrets=[CANARY])
-        assert main(["stub", "--do", f"raise errors.ModelRefused('key {CANARY}')"], commands=commands) == 1
-        assert main(["stub", "--do", f"raise ValueError('{CANARY}')"], commands=commands) == 1
+        assert main(["stub", "--do", f"raise errors.ModelRefused('key {CANARY}')"], rows=rows) == 1
+        assert main(["stub", "--do", f"raise ValueError('{CANARY}')"], rows=rows) == 1
         err = capsys.readouterr().err
         assert CANARY not in err
         assert err.count("[redacted]") == 2
 
-    def test_several_tasks_that_fail(
-        self, capsys: pytest.CaptureFixture[str], commands: Mapping[str, ShellCommand]
-    ) -> None:
+    def test_several_tasks_that_fail(self, capsys: pytest.CaptureFixture[str], rows: Mapping[str, CommandRow]) -> None:
         two = "asyncio.run(fail_together(errors.HomeLocked('One.'), errors.ConfigError('Two.')))"
-        assert main(["stub", "--do", two], commands=commands) == 3
+        assert main(["stub", "--do", two], rows=rows) == 3
         assert capsys.readouterr().err == "bubbot: One.\nbubbot: Two.\n"
         mixed = "asyncio.run(fail_together(errors.HomeLocked('One.'), ValueError('Two.')))"
-        assert main(["stub", "--do", mixed], commands=commands) == 1
+        assert main(["stub", "--do", mixed], rows=rows) == 1
         assert "ValueError: Two." in capsys.readouterr().err
 
-    def test_interruption(self, capsys: pytest.CaptureFixture[str], commands: Mapping[str, ShellCommand]) -> None:
-        assert main(["stub", "--do", "raise KeyboardInterrupt"], commands=commands) == 130
+    def test_interruption(self, capsys: pytest.CaptureFixture[str], rows: Mapping[str, CommandRow]) -> None:
+        assert main(["stub", "--do", "raise KeyboardInterrupt"], rows=rows) == 130
         assert capsys.readouterr() == ("", "")
 
     def test_every_error_has_one(self) -> None:
@@ -323,8 +325,9 @@ class TestProcess:
         (tmp_path / "stub_command.py").write_text(STUB)
         do = f"print('x' * {amount}); sys.stdout.flush()" if amount > 1 else "print('x')"
         code = (
-            f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from bubbot.cli.main import ShellCommand, main; "
-            f"sys.exit(main(['stub', '--do', {do!r}], commands={{'stub': ShellCommand('', 'stub_command')}}))"
+            f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from bubbot.cli.main import main; "
+            "from bubbot.app.command_table import CommandRow; "
+            f"sys.exit(main(['stub', '--do', {do!r}], rows={{'stub': CommandRow('', '', 'stub_command')}}))"
         )
         done = subprocess.run(
             [sys.executable, "-c", code],
@@ -386,8 +389,9 @@ class TestProcess:
         (tmp_path / "stub_command.py").write_text(STUB)
         do = "import os; assert os.open(os.devnull, os.O_RDONLY) > 2; assert sys.stdin.read() == ''; sys.exit(9)"
         code = (
-            f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from bubbot.cli.main import ShellCommand, main; "
-            f"sys.exit(main(['stub', '--do', {do!r}], commands={{'stub': ShellCommand('', 'stub_command')}}))"
+            f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from bubbot.cli.main import main; "
+            "from bubbot.app.command_table import CommandRow; "
+            f"sys.exit(main(['stub', '--do', {do!r}], rows={{'stub': CommandRow('', '', 'stub_command')}}))"
         )
         done = subprocess.run(
             ["/bin/sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "-c", code],
@@ -402,7 +406,7 @@ class TestProcess:
         "module",
         [
             "logging",
-            "argparse",
+            "click",
             "bubbot.errors",
             "bubbot.cli.main",
             "bubbot.cli.doctor",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from bubbot.cli import service
+from bubbot.cli.main import main
 
 
 @pytest.mark.parametrize(
@@ -28,10 +27,7 @@ def test_it_is_that_of_the_system_for_root_and_that_of_the_user_for_others(
 
     monkeypatch.setattr(os, "geteuid", lambda: uid)
     monkeypatch.setattr(service, "_show_status", show_status)
-    parser: Any = argparse.ArgumentParser()
-    service.configure(parser)
-    args = parser.parse_args(["status", *options], argparse.Namespace(home=tmp_path))
-    assert service.run(args) == 0
+    assert main(["--home", str(tmp_path), "service", "status", *options]) == 0
     assert seen == [of_user]
 
 
@@ -39,18 +35,21 @@ def test_a_dry_run_of_the_removal_names_its_steps_only_if_there_is_a_service(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    parser: Any = argparse.ArgumentParser()
-    service.configure(parser)
-    args = parser.parse_args(["uninstall", "--user", "--dry-run"], argparse.Namespace(home=tmp_path))
-    assert service.run(args) == 0
+    words = ["service", "uninstall", "--user", "--dry-run"]
+    assert main(words) == 0
     assert capsys.readouterr().out.splitlines() == ["# there is no service to remove"]
     unit = tmp_path / "systemd" / "user" / "bubbot.service"
     unit.parent.mkdir(parents=True)
     unit.write_text("[Unit]\n")
-    assert service.run(args) == 0
+    assert main(words) == 0
     assert capsys.readouterr().out.splitlines() == [
         "# would run: systemctl --user disable --now bubbot.service",
         f"# would remove {unit} and keep a copy",
         "# would run: systemctl --user daemon-reload",
     ]
     assert unit.exists()
+
+
+def test_the_options_that_say_whose_service_it_is_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["service", "status", "--user", "--system"]) == 2
+    assert "--user and --system exclude each other" in capsys.readouterr().err

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from bubbot.cli.main import COMMANDS
+from bubbot.app.command_table import COMMANDS
 from tests.docs.pages import ROOT
 
 TEXT = (ROOT / "Containerfile").read_text(encoding="utf-8")

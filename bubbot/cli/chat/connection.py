@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 from bubbot import plugins
 from bubbot.app.tapes import new_id, now
-from bubbot.cli.loading import loading
 from bubbot.cli.output import show_on_stderr
 from bubbot.cli.setup import CommandSetup
 from bubbot.home import WriterLock
@@ -47,11 +46,11 @@ async def with_chat(
 
     async def in_this_process() -> T:
         setup.home.ensure()
-        with WriterLock(setup.home), loading():  # raises if a bot runs, whose client need not load one
-            from bubbot.cli.local_chat import open_local_chat
+        with WriterLock(setup.home):  # raises if a bot runs, whose client need not load one
+            from bubbot.cli.chat.local import open_local_chat
 
             if is_shared:
-                from bubbot.cli.shared_chat import open_shared_chat
+                from bubbot.cli.chat.serving import open_shared_chat
         if is_shared:
             async with open_shared_chat(setup, session, settings) as chat:
                 return await talk(chat)

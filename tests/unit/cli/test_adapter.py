@@ -1,18 +1,19 @@
-"""Options of the shell that are made from the model of a command's arguments."""
+"""Words and options of the shell that are made from the model of a command's arguments."""
 
 from __future__ import annotations
 
-import argparse
 import re
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
+import click
 import pytest
 from pydantic import Field
 
-from bubbot.cli.main import CommandParser
-from bubbot.cli.options import GroupCommand, read_arguments
-from bubbot.errors import ConfigError, UsageError
+from bubbot.cli.adapter import make_click_command
+from bubbot.cli.invocation import Invocation
+from bubbot.cli.local_command import LocalCommand
+from bubbot.cli.tree import describe_usage
 from bubbot.ports.command import Argument, Command, CommandContext, CommandGroup, CommandResult
 from bubbot.ports.tool import ToolArgs
 
@@ -45,9 +46,21 @@ COMMAND = Command(name="try all", run=run, help="try it", args=Everything, examp
 
 
 def typed(*argv: str, command: Command = COMMAND) -> Any:
-    parser = CommandParser(prog="bubbot try")
-    GroupCommand(CommandGroup("try", (command,), "Try.")).configure(parser)
-    return read_arguments(command, parser.parse_args(argv, argparse.Namespace(command="try", home=None)))
+    """Return the arguments that a command gets; raise `AssertionError` with the sentence for a wrong command line."""
+    found: list[Any] = []
+
+    def keep(_invocation: Invocation, args: Any) -> int:
+        found.append(args)
+        return 0
+
+    local = LocalCommand(name=command.name, run=keep, args=command.args, form=command.form)
+    root = make_click_command(CommandGroup("try", (local,), "Try."))
+    try:
+        with root.make_context("try", list(argv), obj=Invocation()) as context:
+            root.invoke(context)
+    except click.UsageError as error:
+        raise AssertionError(describe_usage(error)) from error
+    return found[0]
 
 
 def test_only_what_was_typed_is_set() -> None:
@@ -79,12 +92,12 @@ def test_the_only_command_of_a_group_needs_no_second_word() -> None:
     ],
 )
 def test_wrong_usage_is_that_of_any_command(argv: tuple[str, ...], words: str) -> None:
-    with pytest.raises(UsageError, match=re.escape(words)):
+    with pytest.raises(AssertionError, match=re.escape(words)):
         typed(*argv)
 
 
 def test_what_only_the_model_refuses_is_a_sentence() -> None:
-    with pytest.raises(ConfigError, match="try all: how_many is -1: input should be greater than or equal to 0"):
+    with pytest.raises(AssertionError, match="try all: how_many is -1: input should be greater than or equal to 0"):
         typed("all", "f", "--how-many", "-1")
 
 
@@ -93,3 +106,31 @@ def test_a_chat_and_the_running_bot_parse_texts_as_the_shell_does() -> None:
     assert Everything.model_validate(Everything(file=Path("f"), even=6).model_dump(mode="json")).even == 6
     with pytest.raises(ValueError, match="'3' is odd"):
         Everything.model_validate({"file": "f", "even": "3"})
+
+
+class Listed(ToolArgs):
+    """Arguments that stand for several values, or for a negative one."""
+
+    id: Annotated[int, Argument("a number")]
+    files: Annotated[tuple[str, ...], Argument("files", short="f", repeated=True)] = ()
+
+
+LISTED = Command(name="try", run=run, args=Listed)
+
+
+def test_an_option_may_be_repeated_and_has_a_short_form() -> None:
+    assert typed("1", "-f", "a,b", "--files", "c", command=LISTED) == Listed(id=1, files=("a,b", "c"))
+
+
+@pytest.mark.parametrize("argv", [("-100",), ("-f", "a", "-100"), ("-100", "-f", "a"), ("--", "-100")])
+def test_a_negative_number_is_a_word(argv: tuple[str, ...]) -> None:
+    assert typed(*argv, command=LISTED).id == -100
+
+
+def test_a_negative_number_may_be_the_value_of_an_option() -> None:
+    assert typed("1", "-f", "-5", command=LISTED).files == ("-5",)
+
+
+def test_everything_that_is_wrong_is_told_at_once() -> None:
+    with pytest.raises(AssertionError, match=r"^missing: file; --even: '3' is odd; --in is 'z', but must be x or y$"):
+        typed("all", "--even", "3", "--in", "z")

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import signal
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
-from bubbot.cli.chat_connection import with_chat
+from bubbot.cli.chat.connection import with_chat
+from bubbot.cli.invocation import Invocation
+from bubbot.cli.local_command import local_command
 from bubbot.cli.output import AnswerPrinter, show, show_on_stderr
 from bubbot.cli.quarantine import read_quarantine_notice
 from bubbot.cli.setup import CommandSetup, load_setup, session_id
+from bubbot.ports.arguments import Args
+from bubbot.ports.command import Argument, CommandGroup
 from bubbot.server.chat import ChatConnection
 from bubbot.settings.environment import terminal_style
 from bubbot.texts import Texts
@@ -23,15 +26,20 @@ SIGNAL_CODE = 128
 """The offset of exit codes after a signal, as in a shell: 128 plus the number of the signal."""
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the command's help texts and options."""
-    parser.description = "Talk to the bot: a line is a message; a line that starts with a comma is a command."
-    parser.add_argument("--session", default="default", help="the conversation, such as work (default: default)")
+class ChatArgs(Args, frozen=True):
+    """The arguments of `bubbot chat`."""
+
+    session: Annotated[str, Argument("the conversation, such as work (default: default)")] = "default"
 
 
-def run(args: argparse.Namespace) -> int:
-    """Run the chat until the end of the input or `,quit`; return 143 or 129 if SIGTERM or a hang-up ends a terminal."""
-    setup, session, signals, printer = load_setup(args), session_id(args.session), list[int](), AnswerPrinter()
+@local_command("chat")
+def chat(invocation: Invocation, args: ChatArgs) -> int:
+    """Talk to the bot in this terminal.
+
+    Talk to the bot: a line is a message; a line that starts with a comma is a command.
+    """
+    setup, session = load_setup(invocation), session_id(args.session)
+    signals, printer = list[int](), AnswerPrinter()
     try:
         asyncio.run(_chat(setup, session, printer, signals))
     except (asyncio.CancelledError, OSError):
@@ -58,18 +66,18 @@ async def _chat(setup: CommandSetup, session: str, printer: AnswerPrinter, signa
     if interactive:
         end_on_signals(signals)
 
-    async def talk(chat: ChatConnection) -> None:
+    async def talk(connection: ChatConnection) -> None:
         show_notice = _notice_printer()
         if quarantine := await read_quarantine_notice(setup):
             show_notice(quarantine)
-        if notice := await chat.open():
+        if notice := await connection.open():
             show_notice(notice)
-        if waiting := await chat.deliver_pending():
+        if waiting := await connection.deliver_pending():
             show_notice(Texts(setup.settings.bot.language).say("taking_up", count=waiting))
-        await chat.run()
+        await connection.run()
         if interactive:  # let Ctrl-C stop the turns that are still running
-            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, chat.stop)
-        await chat.wait_until_idle()
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, connection.stop)
+        await connection.wait_until_idle()
 
     settings = interactive or _pipe_settings(setup, printer)
     await with_chat(setup, session, settings, talk, is_shared=_is_ours(setup))
@@ -112,3 +120,6 @@ def end_on_signals(signals: list[int]) -> None:
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, end, number)
+
+
+CHAT_COMMANDS = CommandGroup("chat", (chat,))

@@ -11,9 +11,9 @@ from tempfile import gettempdir
 from typing import Any
 
 from bubbot.app.bot import PortWrappers, open_app
-from bubbot.cli.chat_service import chat_service
+from bubbot.cli.chat.local import LocalChat
+from bubbot.cli.chat.service import chat_service
 from bubbot.cli.commands import answer_command
-from bubbot.cli.local_chat import LocalChat
 from bubbot.cli.setup import CommandSetup
 from bubbot.errors import ControlError
 from bubbot.ports.channel import Channel, Inbound
