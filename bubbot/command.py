@@ -525,6 +525,7 @@ def make_group(
     further: Sequence[Command] = (),
     *,
     help_line: str = "",
+    section: str = "Change",
     **options: Mapping[str, Any],
 ) -> CommandGroup:
     """Make the group of the commands of a class of services that have a form in a shell.
@@ -536,6 +537,7 @@ def make_group(
         description: the beginning of the help of the group.
         further: commands that only a shell has, after the others.
         help_line: the line of the group in `bubbot --help`.
+        section: the heading that it stands under there.
         **options: those of `make_command`, by the last word of a command with underscores for hyphens.
     """
     commands = [
@@ -543,4 +545,4 @@ def make_group(
         for spec in list_commands(service)
         if spec.in_shell
     ]
-    return CommandGroup(word, (*commands, *further), description, help_line)
+    return CommandGroup(word, (*commands, *further), description, help_line, section)

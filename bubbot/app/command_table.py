@@ -18,7 +18,8 @@ class CommandRow(NamedTuple):
     Attributes:
         section: the heading it stands under in `bubbot --help`.
         help: its line there.
-        module: the module with its `CommandGroup`, such as `USAGE_COMMANDS`; empty for one of an installed package.
+        module: the module with its `CommandGroup`: `COMMANDS` of a feature, `RUN_COMMANDS` of the command line; empty for one of an installed
+            package.
     """
 
     section: str
@@ -41,14 +42,14 @@ COMMANDS: Mapping[str, CommandRow] = {
     "doctor": CommandRow("Look", "find out what is wrong with this home, and how to fix it", "bubbot.cli.doctor"),
     "help": CommandRow("Look", "explain a command or a topic", "bubbot.cli.topics"),
     "tape": CommandRow("Change", "list, show, search, verify, export and import tapes", "bubbot.cli.tape.command"),
-    "memory": CommandRow("Change", "show and change what a session remembers", "bubbot.features.memory.shell"),
+    "memory": CommandRow("Change", "show and change what a session remembers", "bubbot.features.memory.commands"),
     "schedule": CommandRow(
-        "Change", "schedule prompts, commands and texts, and see their results", "bubbot.features.schedule.shell"
+        "Change", "schedule prompts, commands and texts, and see their results", "bubbot.features.schedule.commands"
     ),
     "approvals": CommandRow(
         "Change", "answer what the bot asks, and see what it may do", "bubbot.features.approvals.commands"
     ),
-    "access": CommandRow("Change", "manage who may talk to the bot", "bubbot.features.access.shell"),
+    "access": CommandRow("Change", "manage who may talk to the bot", "bubbot.features.access.commands"),
     "init": CommandRow("Set up", "set up a bot: name, model, accounts", "bubbot.cli.init"),
     "model": CommandRow("Set up", "install the demonstration model", "bubbot.cli.model"),
     "completion": CommandRow("Set up", "complete commands with Tab in your shell", "bubbot.cli.completion.command"),
@@ -60,4 +61,9 @@ COMMANDS: Mapping[str, CommandRow] = {
     "restore": CommandRow(
         "Operate", "create a home from a backup, in quarantine until it is released", "bubbot.cli.restore"
     ),
+}
+SHARED: Mapping[str, str] = {
+    "tape anchors": "conversation",
+    "tape graph": "conversation",
+    "tape search": "search",
 }

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-from importlib import import_module
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from bubbot import plugins
+from bubbot.app.command_table import COMMANDS, SHARED
 from bubbot.app.feature_settings import feature_settings
+from bubbot.app.own_features import find_part
 from bubbot.errors import ConfigError, ToolRetry
 from bubbot.ports.command import Command, CommandContext, CommandGroup
 from bubbot.ports.settings import SettingsSection
 from bubbot.ports.tool import Tool, ToolArgs
 from bubbot.ports.turn import Turn
-from bubbot.records import dataclass
 from bubbot.settings.loader import Settings
 from bubbot.texts import Texts
 
@@ -28,62 +27,28 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class OwnCommands:
-    """The commands of a feature of bubbot.
-
-    Attributes:
-        module: the module with its `CommandGroup`; only that of the requested command is imported.
-        pick: takes the feature's settings from all of them.
-        group: the name of the group there; empty for `USAGE_COMMANDS` of the word `usage`.
-    """
-
-    module: str
-    pick: Callable[[Settings], Any]
-    group: str = ""
-
-    def load(self, word: str) -> CommandGroup:
-        """Import the group of a word."""
-        group: CommandGroup = getattr(import_module(self.module), self.group or f"{word.upper()}_COMMANDS")
-        return group
+_FEATURE = re.compile(r"bubbot\.features\.(\w+)\.commands")
 
 
-OWN_COMMANDS: Mapping[str, OwnCommands] = MappingProxyType(
-    {
-        "tape search": OwnCommands("bubbot.features.search.commands", partial(feature_settings, "search")),
-        "tape anchors": OwnCommands("bubbot.features.conversation.tape", lambda _: None),
-        "tape graph": OwnCommands("bubbot.features.conversation.tape", lambda _: None),
-        "memory": OwnCommands("bubbot.features.memory.shell", partial(feature_settings, "memory")),
-        "schedule": OwnCommands("bubbot.features.schedule.shell", partial(feature_settings, "schedule")),
-        "approvals": OwnCommands("bubbot.features.approvals.commands", partial(feature_settings, "approvals")),
-        "access": OwnCommands("bubbot.features.access.shell", partial(feature_settings, "access")),
-        "context": OwnCommands("bubbot.features.strategies.commands", partial(feature_settings, "strategies")),
-        "why": OwnCommands("bubbot.features.why.commands", lambda _: None),
-        "explain": OwnCommands("bubbot.features.explain.commands", lambda _: None),
-        "replay": OwnCommands("bubbot.features.replay.commands", lambda _: None),
-        "usage": OwnCommands("bubbot.features.usage.commands", partial(feature_settings, "usage")),
-    }
-)
-"""The commands of our features by their word; `bubbot.cli.main` lists the same words with a line of help. Behind a word that
-several features share, each command has its line."""
-
-
-def _find_own(name: str) -> OwnCommands | None:
-    return OWN_COMMANDS.get(name) or OWN_COMMANDS.get(name.partition(" ")[0])
+def find_feature(name: str) -> str:
+    """Return the feature of bubbot that has the command of this whole name; empty for any other command."""
+    row = COMMANDS.get(name.partition(" ")[0])
+    found = _FEATURE.fullmatch(row.module) if row else None
+    return SHARED.get(name) or (found[1] if found else "")
 
 
 def load_shared(word: str) -> Sequence[Command]:
-    """Import the commands behind a word that several features share, in the order of the table."""
-    names = [name for name in OWN_COMMANDS if name.startswith(f"{word} ")]
-    found = (OWN_COMMANDS[name].load(word).find(name) for name in names)
+    """Import the commands of features behind a word of the command line, in the order of the table."""
+    found = (find_command(name) for name in SHARED if name.startswith(f"{word} "))
     return [command for command in found if command is not None]
 
 
 def find_command(name: str) -> Command | None:
     """Find a command of a feature by its whole name; None if there is none. Raise `ConfigError` for a broken package."""
+    if feature := find_feature(name):
+        group: CommandGroup = find_part(feature, "commands", "COMMANDS")
+        return group.find(name)
     word = name.partition(" ")[0]
-    if (own := _find_own(name)) is not None:
-        return own.load(word).find(name)
     # Imported here, as below: features of packages may need all of the kernel, and few homes have any.
     from bubbot.app.installed import COMMAND_GROUP, load_command_group
 
@@ -92,9 +57,8 @@ def find_command(name: str) -> Command | None:
 
 def bind_context(context: CommandContext, name: str, settings: Settings) -> CommandContext:
     """Return the context with what the command of this name gets of the settings."""
-    word = name.partition(" ")[0]
-    own = _find_own(name)
-    section = own.pick(settings) if own is not None else _package_section(word, settings)
+    feature = find_feature(name)
+    section = feature_settings(feature, settings) if feature else _package_section(name.partition(" ")[0], settings)
     return replace(context, settings=section, zone=ZoneInfo(settings.bot.timezone), texts=Texts(settings.bot.language))
 
 

@@ -18,8 +18,8 @@ from bubbot.app.channel_factory import ChannelFactory
 from bubbot.app.channels import STDIN, admission_settings, channel_policy, channel_tables
 from bubbot.app.tapes import now
 from bubbot.concurrency import Backoff, supervise
+from bubbot.features.access.commands import access_tools
 from bubbot.features.access.service import ACCESS_TAPE, AccessService
-from bubbot.features.access.tools import access_tools
 from bubbot.features.config.commands import config_tools
 from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime
 from bubbot.gateway.daily_digest import DailyDigest

@@ -148,7 +148,9 @@ def load_group(word: str, rows: Mapping[str, CommandRow] = COMMANDS) -> CommandG
         from bubbot.app.installed import load_command_group
 
         return load_command_group(word)
-    group: CommandGroup[CommandSyntax] = getattr(import_module(rows[word].module), f"{word.upper()}_COMMANDS")
+    module = rows[word].module
+    constant = "COMMANDS" if module.startswith("bubbot.features.") else f"{word.upper()}_COMMANDS"
+    group: CommandGroup[CommandSyntax] = getattr(import_module(module), constant)
     return group
 
 

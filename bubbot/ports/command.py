@@ -431,12 +431,14 @@ class CommandGroup(Generic[C_co]):
         commands: its commands: several with a further word each, or one with this word alone.
         description: the beginning of its help.
         help: its line in `bubbot --help`. That of a package is what the package says of itself.
+        section: the heading that it stands under there.
     """
 
     name: str
     commands: tuple[C_co, ...]
     description: str = ""
     help: str = ""
+    section: str = ""
 
     def find(self, name: str) -> C_co | None:
         """Find a command by its whole name."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 
 import bubbot.cli
-from bubbot.app.commands import OWN_COMMANDS
+from bubbot.app.own_features import find_parts
 from bubbot.ports.command import CommandGroup, CommandSyntax
 from tests.docs.pages import ROOT
 
@@ -24,7 +24,9 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Set up": ("init", "model", "completion", "config"),
     "Operate": ("run", "reload", "service", "backup", "restore"),
 }
-"""The words in the order of `bubbot --help`, below their headings."""
+"""The words in the order of `bubbot --help`, below their headings; further ones of features come last."""
+SHARED_HEAD = """SHARED: Mapping[str, str] = {
+"""
 HEAD = '''"""The words of the command line: written by `python -m tests.docs.command_table` from the groups of commands.
 
 It imports none of them, and so does `bubbot --help`.
@@ -45,7 +47,8 @@ class CommandRow(NamedTuple):
     Attributes:
         section: the heading it stands under in `bubbot --help`.
         help: its line there.
-        module: the module with its `CommandGroup`, such as `USAGE_COMMANDS`; empty for one of an installed package.
+        module: the module with its `CommandGroup`: `COMMANDS` of a feature, `RUN_COMMANDS` of the command line; empty for one of an installed
+            package.
     """
 
     section: str
@@ -57,32 +60,43 @@ COMMANDS: Mapping[str, CommandRow] = {
 '''
 
 
-def find_modules() -> dict[str, str]:
-    """Find the module with the group of each word: that of a feature, or one of the command line itself."""
-    found = {name: own.module for name, own in OWN_COMMANDS.items() if " " not in name}
+def find_groups() -> dict[str, tuple[str, CommandGroup[CommandSyntax]]]:
+    """Find the groups of words, each with its module: those of the command line itself, and those of features."""
+    found: dict[str, tuple[str, CommandGroup[CommandSyntax]]] = {}
     for _, name, _ in pkgutil.walk_packages(bubbot.cli.__path__, "bubbot.cli."):
-        module = import_module(name)
-        groups = [value for value in vars(module).values() if isinstance(value, CommandGroup)]
-        found |= {group.name: name for group in groups if hasattr(module, constant_of(group.name))}
+        for constant, group in vars(import_module(name)).items():
+            if isinstance(group, CommandGroup) and constant == f"{group.name.upper()}_COMMANDS":
+                found[group.name] = name, group
+    for feature, group in find_parts("commands", "COMMANDS"):
+        found.setdefault(group.name, (f"bubbot.features.{feature}.commands", group))
     return found
 
 
-def constant_of(word: str) -> str:
-    """Return the name of the group of a word in its module."""
-    return f"{word.upper()}_COMMANDS"
+def find_shared() -> dict[str, str]:
+    """Find the commands of features behind a word of the command line itself, each with the feature."""
+    own = find_groups()
+    return {
+        command.name: feature
+        for feature, group in find_parts("commands", "COMMANDS")
+        if not own[group.name][0].startswith("bubbot.features.")
+        for command in group.commands
+    }
 
 
 def write_table() -> str:
     """Write the module."""
-    return HEAD + "".join(_rows()) + "}\n"
+    shared = "".join(f"    {json.dumps(name)}: {json.dumps(feature)},\n" for name, feature in find_shared().items())
+    return f"{HEAD}{''.join(_rows())}}}\n{SHARED_HEAD}{shared}}}\n"
 
 
 def _rows() -> Iterator[str]:
-    modules = find_modules()
+    groups = find_groups()
+    listed = {word for words in SECTIONS.values() for word in words}
     for section, words in SECTIONS.items():
-        for word in words:
-            group: CommandGroup[CommandSyntax] = getattr(import_module(modules[word]), constant_of(word))
-            cells = (section, group.help or group.commands[0].help, modules[word])
+        new = [word for word, (_, group) in groups.items() if word not in listed and group.section == section]
+        for word in (*words, *new):
+            module, group = groups[word]
+            cells = (section, group.help or group.commands[0].help, module)
             line = f"    {json.dumps(word)}: CommandRow({', '.join(map(json.dumps, cells))}),\n"
             if len(line) > 120:
                 inner = "".join(f"        {json.dumps(cell)},\n" for cell in cells)

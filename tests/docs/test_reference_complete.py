@@ -22,7 +22,7 @@ from bubbot.cli.main import EXIT_CODES
 from bubbot.cli.tree import list_common_options
 from bubbot.errors import BubbotError
 from bubbot.feature import open_no_copy, read_no_session
-from bubbot.features.access.tools import access_tools
+from bubbot.features.access.commands import access_tools
 from bubbot.features.agents.commands import agent_tools
 from bubbot.features.agents.service import SubTaskService
 from bubbot.features.agents.settings import AgentsSettings
@@ -32,7 +32,7 @@ from bubbot.features.config.commands import config_tools
 from bubbot.features.conversation.feature import conversation_feature
 from bubbot.features.explain.feature import explain_feature
 from bubbot.features.files.settings import FileSettings
-from bubbot.features.memory.tools import memory_tools
+from bubbot.features.memory.commands import memory_tools
 from bubbot.features.replay.feature import replay_feature
 from bubbot.features.schedule.tools import schedule_tools
 from bubbot.features.search.feature import create as create_search

@@ -6,7 +6,7 @@ import asyncio
 import json
 from pathlib import Path
 
-from bubbot.app.commands import OWN_COMMANDS
+from bubbot.app.own_features import find_parts
 from bubbot.gateway.inbox import Inbox
 from bubbot.home import Home
 from bubbot.ports.channel import ChatMigration
@@ -19,7 +19,7 @@ FIRST, NOW = "telegram:-1", "telegram:-1001"
 CONFIG = '[channels.telegram]\ntoken = "12345678:' + "c" * 35 + '"\n'
 CHAT_FIELDS = {"session", "chat", "source", "reader", "to", "tape"}
 """The names of arguments that are chats."""
-THROUGH_THE_TAPE = {"tape", "memory", "context", "why"}
+THROUGH_THE_TAPE = {"tape", "memory", "context", "why", "explain", "replay"}
 """Commands that open the tape of the chat (`find_tape`); `tests/unit/ports/test_session_names.py` is about that."""
 NAMED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "access grant-reading": (("telegram:7", NOW), ("reader",)),
@@ -65,9 +65,8 @@ def test_every_command_knows_a_chat_that_moved_by_both_ids(tmp_path: Path) -> No
 
 def test_no_command_that_takes_a_chat_is_left_out() -> None:
     taking = set()
-    for name, own in OWN_COMMANDS.items():
-        word = name.partition(" ")[0]
-        for command in own.load(word).commands:
-            if word not in THROUGH_THE_TAPE and CHAT_FIELDS & set(command.fields):
+    for _, group in find_parts("commands", "COMMANDS"):
+        for command in group.commands:
+            if group.name not in THROUGH_THE_TAPE and CHAT_FIELDS & set(command.fields):
                 taking.add(command.name)
     assert taking == {*NAMED, "usage"}

@@ -247,7 +247,7 @@ async def open_approvals(context: CommandContext) -> ApprovalCommands:
     return ApprovalCommands(service)
 
 
-APPROVALS_COMMANDS = make_group(
+COMMANDS = make_group(
     "approvals",
     ApprovalCommands,
     open_approvals,

@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 from bubbot.command import Caller, command
 from bubbot.errors import CommandRefused, ToolRetry
 from bubbot.features.conversation.help import ALL, CommandExplained, CommandOverview
+from bubbot.features.conversation.tape import COMMANDS as COMMANDS  # noqa: PLC0414 - the words of the shell are found here
 from bubbot.ports.arguments import Args
 from bubbot.ports.channel import Role
 from bubbot.ports.tool import (

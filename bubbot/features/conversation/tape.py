@@ -328,4 +328,4 @@ _OPTIONS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     }
 )
 """What only a shell has: the words for chats and models speak of one chat."""
-TAPE_COMMANDS = make_group("tape", TapeCommands, _open_commands, "", (), help_line="", **_OPTIONS)
+COMMANDS = make_group("tape", TapeCommands, _open_commands, "", (), help_line="", section="Change", **_OPTIONS)

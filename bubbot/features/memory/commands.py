@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from hashlib import sha256
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeVar
 
-from msgspec.structs import replace
+from msgspec.structs import replace as replace_fields
 
-from bubbot.command import Caller, command
-from bubbot.errors import CommandRefused, ConfirmationNeeded, EntryNotFound, MemoryTooLarge, ValueInvalid
+from bubbot.command import Caller, command, explain_refusals, make_group, make_tools
+from bubbot.errors import (
+    CommandRefused,
+    ConfigError,
+    ConfirmationNeeded,
+    EntryNotFound,
+    MemoryTooLarge,
+    UsageError,
+    ValueInvalid,
+)
 from bubbot.features.memory.arguments import (
     ClearArgs,
     DailyArgs,
@@ -19,6 +31,8 @@ from bubbot.features.memory.arguments import (
     ForgetArgs,
     ForgetOwnerArgs,
     ImportArgs,
+    ImportFilesArgs,
+    OwnerArgs,
     ReadMemoryArgs,
     RecallArgs,
     RememberArgs,
@@ -26,9 +40,12 @@ from bubbot.features.memory.arguments import (
     RestoreOwnerArgs,
     SaveArgs,
     SaveOwnerArgs,
+    ScopedArgs,
     ShowOwnerArgs,
+    parse_version,
 )
 from bubbot.features.memory.changes import find_lost_lines, forget_lines, list_lines
+from bubbot.features.memory.files import FILE_LIMIT, read_memory
 from bubbot.features.memory.memories import Memories
 from bubbot.features.memory.opening import MemoryOpener, OpenMemory, find_shared, label_of, shared_zones
 from bubbot.features.memory.results import (
@@ -53,8 +70,10 @@ from bubbot.features.memory.settings import Scope
 from bubbot.features.memory.shared_zone import AnyZone
 from bubbot.features.memory.views import DailyNote, MemorySnapshot, parse_day
 from bubbot.features.memory.zone import missing_version
-from bubbot.ports.arguments import NoArguments
-from bubbot.ports.tool import CLEARS_MEMORY, INSIDE, READS_PEOPLE, CommandHelp, HelpTopic
+from bubbot.ports.arguments import NoArguments, write_given
+from bubbot.ports.command import CommandContext, ShellInput
+from bubbot.ports.tool import CLEARS_MEMORY, INSIDE, READS_PEOPLE, CallPlan, CommandHelp, HelpTopic, Tool
+from bubbot.ports.turn import Turn
 from bubbot.tape.query import fold_text
 
 Act = Callable[[AnyZone], Awaitable[Sequence[str] | None]]
@@ -226,7 +245,7 @@ class MemoryCommands:
             for scope in await self._find_scopes_with(caller, text):
                 zone = name_zone(scope, caller.texts)
                 hint += caller.texts.say("forget_elsewhere", zone=zone, scope=scope_option(scope))
-            return replace(result, notes=hint)
+            return replace_fields(result, notes=hint)
 
     async def _find_scopes_with(self, caller: Caller, text: str) -> list[Scope]:
         """Find the memories that this turn may change and that have a line with a text."""
@@ -317,7 +336,7 @@ class MemoryCommands:
             notes += "\n" + caller.texts.say("import_left_out", names=", ".join(args.left_out))
         if old := sum(not oldest <= note.date <= last for note in dailies):
             notes += "\n" + caller.texts.say("import_old_notes", number=old, total=len(dailies), days=days)
-        return replace(changed, left_out=args.left_out, notes=notes)
+        return replace_fields(changed, left_out=args.left_out, notes=notes)
 
     async def _ask_erase(self, caller: Caller, args: EraseArgs) -> ConfirmationNeeded | None:
         """Ask before it is too late."""
@@ -376,3 +395,150 @@ def _require_text(text: str | None, refusal: str) -> str:
     if not fold_text(text or "").strip():
         raise ValueInvalid(refusal)
     return text or ""
+
+
+# What only a call of a model needs
+
+
+def memory_tools(memories: Memories) -> list[Tool]:
+    """Build the tools for the memories that a turn has access to."""
+    opener, commands = MemoryOpener(memories), MemoryCommands(memories)
+
+    async def plan_loss(turn: Turn, args: ScopedArgs, find_lost: Callable[[MemorySnapshot], Sequence[str]]) -> CallPlan:
+        """Say which lines a call would take away; one that takes none only adds."""
+        with explain_refusals(turn, ",memory"):
+            async with opener.open_to_write(Caller.of_turn(turn), args, only_asks=True) as opened:
+                lost = find_lost(await opened.zone.read())
+        details = write_given(args, indent=2)
+        if not lost:
+            return CallPlan(INSIDE, details)
+        lines = bullet_list(lost)
+        state = sha256(lines.encode()).hexdigest()
+        return CallPlan(CLEARS_MEMORY, f"{details}\n{turn.texts.say('memory_goes')}\n{lines}", state=state)
+
+    async def plan_save(turn: Turn, args: SaveArgs) -> CallPlan:
+        return await plan_loss(turn, args, lambda before: find_lost_lines(before.long_term, args.content))
+
+    async def plan_forget(turn: Turn, args: ForgetArgs) -> CallPlan:
+        needle = fold_text(args.text).strip()
+        return await plan_loss(turn, args, lambda before: forget_lines(before, needle, "")[1] if needle else ())
+
+    async def plan_restore(turn: Turn, args: RestoreArgs) -> CallPlan:
+        return await plan_loss(turn, args, list_lines)  # any of them may be missing in the older version
+
+    options: dict[str, dict[str, Any]] = {
+        "memory_save": {"plan": plan_save},
+        "memory_show": {"is_rare": True},
+        "memory_forget": {"plan": plan_forget},
+        "memory_restore": {"plan": plan_restore, "is_rare": True},
+        "memory_clear": {"plan": _plan_clear, "is_rare": True},
+    }
+    return make_tools(MemoryCommands, lambda: commands, **options)
+
+
+async def _plan_clear(_turn: Turn, args: ClearArgs) -> CallPlan:
+    """Say whether a call clears anything: without `confirm` it only tells what would go."""
+    details = write_given(args, indent=2)
+    return CallPlan(CLEARS_MEMORY if args.confirm else READS_PEOPLE, details)
+
+
+# What only a shell has
+
+
+A = TypeVar("A", bound=OwnerArgs)
+
+
+def _take_word(action: str, args: A, name: str, field: str = "") -> A:
+    """Take the first word as what it is, if it cannot be a session.
+
+    Args:
+        action: the command after `bubbot memory`.
+        args: as they were typed.
+        name: the word after the session.
+        field: its field, if that has another name.
+
+    Raises:
+        UsageError: the word is missing: a text left out must not count as an empty one.
+    """
+    field = field or name
+    if getattr(args, field) is None and (args.user is not None or args.workspace):
+        args = replace_fields(args, session=None, **{field: args.session})
+    if getattr(args, field) is None:
+        raise UsageError(f"memory {action}: the {name} is missing; see `bubbot memory {action} --help`")
+    return args
+
+
+def read_saved_text(args: SaveOwnerArgs, files: ShellInput) -> SaveOwnerArgs:
+    """Take the text from the command line or standard input. Raise `ConfigError` if it is none."""
+    args = _take_word("save", args, "text", "content")
+    typed = args.content or ""
+    raw = files.read_stdin(FILE_LIMIT) if typed == "-" else typed.encode("utf-8", "surrogateescape")
+    try:
+        text = raw.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"the text is not UTF-8 (byte {error.start + 1}); nothing was saved") from error
+    return replace_fields(args, content=text)
+
+
+def _take_text(args: ForgetOwnerArgs, _files: ShellInput) -> ForgetOwnerArgs:
+    return _take_word("forget", args, "text")
+
+
+def _take_version(args: RestoreOwnerArgs, _files: ShellInput) -> RestoreOwnerArgs:
+    args = _take_word("restore", args, "version")
+    try:
+        return replace_fields(args, version=parse_version(str(args.version)))
+    except ValueError as error:
+        raise UsageError(f"memory restore: version: {error}; see `bubbot memory restore --help`") from error
+
+
+def read_files(args: ImportFilesArgs, files: ShellInput) -> ImportArgs:
+    """Read the memory from the files. Raise `ConfigError` if there is none."""
+    args = _take_word("import", args, "path")
+    found = read_memory(Path(args.path or ""), files)
+    if found.memory.is_empty:
+        raise ConfigError(f"{args.path} holds no memory")
+    return ImportArgs(
+        args.session,
+        args.user,
+        args.workspace,
+        long_term=found.memory.long_term,
+        notes=tuple((note.date, note.content) for note in found.memory.dailies),
+        left_out=found.left_out,
+        replace=args.replace,
+    )
+
+
+async def _open_commands(_context: CommandContext) -> MemoryCommands:
+    return MemoryCommands()
+
+
+def _shell_help(text: str, **more: Any) -> dict[str, Any]:
+    return {"help": f"{text[:1].lower()}{text[1:-1]}", "description": text, **more}
+
+
+_OPTIONS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "show": _shell_help("Print what is remembered, and which versions there are.", is_answered_without_home=False),
+        "save": _shell_help("Replace the long-term memory. If lines go, it asks before.", prepare=read_saved_text),
+        "forget": _shell_help("Remove every line that contains a text.", prepare=_take_text),
+        "restore": _shell_help("Bring an older version back as the newest.", prepare=_take_version),
+        "export": {"result": None, "is_answered_without_home": False},
+        "import": {"args": ImportFilesArgs, "prepare": read_files, "sent": ImportArgs},
+    }
+)
+"""What only a shell has: most of the words for chats and models speak of one chat."""
+_MADE = make_group(
+    "memory",
+    MemoryCommands,
+    _open_commands,
+    "Show and change the memory of a session, of a person or of the workspace. `show` and `export` are read-only and work while the bot runs. "
+    "Every change is a new version; older versions stay.",
+    (),
+    help_line="show and change what a session remembers",
+    section="Change",
+    **_OPTIONS,
+)
+COMMANDS = replace(
+    _MADE, commands=tuple(sorted(_MADE.commands, key=lambda each: [*_OPTIONS, "erase"].index(each.action)))
+)

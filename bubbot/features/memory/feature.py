@@ -10,11 +10,11 @@ from pathlib import Path
 from bubbot.errors import TapeCorrupt
 from bubbot.feature import Apply, Feature
 from bubbot.features.memory.block import render_block
+from bubbot.features.memory.commands import memory_tools
 from bubbot.features.memory.memories import Memories
 from bubbot.features.memory.scopes import read_facts
 from bubbot.features.memory.settings import MemorySettings, Scope
 from bubbot.features.memory.shared_zone import SharedZones
-from bubbot.features.memory.tools import memory_tools
 from bubbot.features.memory.views import MemorySnapshot, MemoryView
 from bubbot.ports.middleware import CallNext
 from bubbot.ports.model import ModelTraits

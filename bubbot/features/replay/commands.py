@@ -159,7 +159,7 @@ async def _open_commands(_context: CommandContext) -> ReplayCommands:
     return ReplayCommands()
 
 
-REPLAY_COMMANDS = make_group(
+COMMANDS = make_group(
     "replay",
     ReplayCommands,
     _open_commands,
@@ -167,6 +167,7 @@ REPLAY_COMMANDS = make_group(
     "part of it this version would build otherwise. With --model the turns run again in forks that are thrown away: "
     "tools answer from the record, nothing else runs, and budgets apply. The exit code is 1 if anything differs, or "
     "ended early. Nothing of the chat is changed.",
+    section="Look",
     help_line="build recorded requests again, or ask another model",
     replay={"is_answered_without_home": False},
 )

@@ -181,7 +181,7 @@ async def _open_search(_context: CommandContext) -> SearchCommands:
     return SearchCommands()
 
 
-TAPE_COMMANDS = make_group(
+COMMANDS = make_group(
     "tape",
     SearchCommands,
     _open_search,

@@ -217,11 +217,12 @@ async def _open_commands(context: CommandContext) -> ContextCommands:
     return ContextCommands(context.settings)
 
 
-CONTEXT_COMMANDS = make_group(
+COMMANDS = make_group(
     "context",
     ContextCommands,
     _open_commands,
     "Look at the context that models are shown. Read-only; works while the bot runs.",
+    section="Look",
     help_line="compare what each context strategy sends",
     compare={"help": "show what each context strategy would send", "is_answered_without_home": False},
 )

@@ -262,11 +262,12 @@ async def open_usage(context: CommandContext) -> UsageCommands:
     return UsageCommands(reporter)
 
 
-USAGE_COMMANDS = make_group(
+COMMANDS = make_group(
     "usage",
     UsageCommands,
     open_usage,
     "Show model calls and their cost by chat, person, job, model and day, and how much of each budget is used: "
     "as bars in a terminal, as text in a pipe, or as a chart. Read-only; works while the bot runs.",
+    section="Look",
     help_line="show model calls and their cost",
 )

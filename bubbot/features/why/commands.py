@@ -312,12 +312,13 @@ async def _open_commands(_context: CommandContext) -> WhyCommands:
     return WhyCommands()
 
 
-WHY_COMMANDS = make_group(
+COMMANDS = make_group(
     "why",
     WhyCommands,
     _open_commands,
     "Explain the last answer of a session without asking a model: the entries that the model was shown, the window and "
     "where it comes from, tools, tokens and time. Read-only; works while the bot runs.",
+    section="Look",
     help_line="explain the last answer of a session",
     why={"is_answered_without_home": False},
 )

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.app.command_table import COMMANDS
-from bubbot.app.commands import OWN_COMMANDS, bind_context
+from bubbot.app.command_table import COMMANDS, SHARED
+from bubbot.app.commands import bind_context, find_feature
+from bubbot.app.own_features import find_parts
 from bubbot.app.tapes import new_id, now
 from bubbot.cli.commands import STORE_ACTIONS, STORE_COMMANDS, WRITE_COMMANDS, answer_command
 from bubbot.errors import ConfigError, ConfirmationNeeded, ControlError, EntryNotFound
@@ -166,21 +167,16 @@ def test_the_commands_of_the_store_are_those_of_the_table() -> None:
     assert {each.name for each in group.commands} == STORE_ACTIONS
 
 
-def test_the_table_of_the_shell_is_what_features_declare() -> None:
-    for name, own in OWN_COMMANDS.items():
-        word, _, action = name.partition(" ")
-        group = own.load(word)
+def test_the_commands_of_a_feature_stand_behind_its_word() -> None:
+    for feature, group in find_parts("commands", "COMMANDS"):
         assert isinstance(group, CommandGroup)
-        assert COMMANDS[word].module in (own.module, "bubbot.cli.tape.command")
-        assert not action or group.find(name) is not None
-        assert {each.name.partition(" ")[0] for each in group.commands} == {group.name} == {word}
+        assert {each.name.partition(" ")[0] for each in group.commands} == {group.name}
         assert len({each.name for each in group.commands}) == len(group.commands)
         assert not [each.name for each in group.commands if each.writes and each.on_missing_home is not None]
-    features = {word for word, entry in COMMANDS.items() if entry.module.startswith("bubbot.features.")}
-    assert features | {"tape"} == {name.partition(" ")[0] for name in OWN_COMMANDS}
+        assert {find_feature(each.name) for each in group.commands} == {feature}
 
 
-@pytest.mark.parametrize("word", OWN_COMMANDS)
+@pytest.mark.parametrize("word", [*SHARED, *(word for word in COMMANDS if find_feature(word))])
 def test_the_settings_of_a_command_are_those_of_its_feature(word: str, desk: CommandContext) -> None:
     settings = Settings()
     bound = bind_context(desk, word, settings)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bubbot.errors import CommandError, EntryNotFound, ToolFailed
-from bubbot.features.access.tools import access_tools
+from bubbot.features.access.commands import access_tools
 from bubbot.features.conversation.help import list_commands
 from bubbot.features.schedule.tools import schedule_tools
 from bubbot.features.usage.feature import usage_feature

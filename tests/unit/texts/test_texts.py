@@ -37,7 +37,7 @@ from bubbot.errors import (
     StrategyFailed,
     TapeCorrupt,
 )
-from bubbot.features.access.tools import access_tools
+from bubbot.features.access.commands import access_tools
 from bubbot.features.agents.commands import agent_tools
 from bubbot.features.agents.service import SubTaskService
 from bubbot.features.agents.settings import AgentsSettings

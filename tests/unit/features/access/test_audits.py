@@ -7,9 +7,9 @@ import pytest
 from bubbot.command import TERMINAL
 from bubbot.features.access.arguments import AuditArgs, PersonArgs
 from bubbot.features.access.audits import AuditorDirectory
+from bubbot.features.access.commands import access_tools
 from bubbot.features.access.service import ACCESS_TAPE, AccessService
 from bubbot.features.access.state import ACCESS_PROJECTION
-from bubbot.features.access.tools import access_tools
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.access import ListedPeople
 from bubbot.ports.channel import Role

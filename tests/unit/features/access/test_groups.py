@@ -7,11 +7,11 @@ from datetime import timedelta
 import pytest
 
 from bubbot.features.access.arguments import AudienceArgs, CodeArgs, GrantArgs, PersonArgs
+from bubbot.features.access.commands import access_tools
 from bubbot.features.access.facts import AccessRequested
 from bubbot.features.access.results import AccessEvent
 from bubbot.features.access.service import ACCESS_TAPE, REQUEST_INTERVAL, AccessService
 from bubbot.features.access.state import ACCESS_PROJECTION, AccessHistoryView
-from bubbot.features.access.tools import access_tools
 from bubbot.gateway.admission import AdmissionPolicy, AdmissionSettings, Ignore, Respond
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.access import AccessRequest, ListedPeople

@@ -12,6 +12,7 @@ import pytest
 from bubbot.command import TERMINAL
 from bubbot.errors import ConfigError
 from bubbot.features.access.arguments import GrantArgs, PersonArgs
+from bubbot.features.access.commands import access_tools
 from bubbot.features.access.facts import LinkCode
 from bubbot.features.access.links import AccountLinks
 from bubbot.features.access.service import (
@@ -23,7 +24,6 @@ from bubbot.features.access.service import (
     LinkRefusal,
 )
 from bubbot.features.access.state import ACCESS_PROJECTION, AccessState
-from bubbot.features.access.tools import access_tools
 from bubbot.ports.access import ListedPeople
 from bubbot.ports.channel import Outbound, Role
 from bubbot.stores.inmemory import InMemoryStore

@@ -9,8 +9,8 @@ import pytest
 from bubbot.command import Caller
 from bubbot.errors import CommandRefused
 from bubbot.features.access.arguments import AuditArgs, CodeArgs, GrantArgs, PersonArgs
+from bubbot.features.access.commands import access_tools
 from bubbot.features.access.service import ACCESS_TAPE, AccessService
-from bubbot.features.access.tools import access_tools
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.access import ListedPeople
 from bubbot.ports.channel import Role, Sender

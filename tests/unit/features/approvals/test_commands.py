@@ -8,7 +8,8 @@ import pytest
 
 from bubbot.command import Caller
 from bubbot.errors import CommandRefused, ConfigError, TapeCorrupt
-from bubbot.features.approvals.commands import APPROVALS_COMMANDS, ApprovalCommands
+from bubbot.features.approvals.commands import COMMANDS as APPROVALS_COMMANDS
+from bubbot.features.approvals.commands import ApprovalCommands
 from bubbot.features.approvals.decider import Decider
 from bubbot.features.approvals.facts import ApprovalAsked, CallChecked
 from bubbot.features.approvals.state import ApprovalState

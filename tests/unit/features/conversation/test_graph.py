@@ -15,7 +15,8 @@ import pytest
 from bubbot.errors import ConfigError
 from bubbot.features.conversation.graph import AnchorGraph, GraphLink, GraphView
 from bubbot.features.conversation.graph_formats import format_graph, format_mermaid, format_svg
-from bubbot.features.conversation.tape import TAPE_COMMANDS, TapeGraphArgs, parse_positive, tape_tools
+from bubbot.features.conversation.tape import COMMANDS as TAPE_COMMANDS
+from bubbot.features.conversation.tape import TapeGraphArgs, parse_positive, tape_tools
 from bubbot.ports.command import CommandContext, CommandResult
 from bubbot.ports.tool import Toolbox
 from bubbot.tape.anchor import MEMORY_OPEN, anchor

@@ -16,9 +16,9 @@ from bubbot.features.memory.arguments import (
     ShowOwnerArgs,
     parse_entry_id,
 )
+from bubbot.features.memory.commands import COMMANDS as MEMORY_COMMANDS
 from bubbot.features.memory.scopes import MemoryCommandOptions, SeparateAccounts
 from bubbot.features.memory.settings import MemorySettings
-from bubbot.features.memory.shell import MEMORY_COMMANDS
 from bubbot.ports.command import CommandContext
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bubbot.errors import ConfigError, ToolRetry
-from bubbot.features.search.commands import TAPE_COMMANDS
+from bubbot.features.search.commands import COMMANDS as TAPE_COMMANDS
 from bubbot.features.search.feature import create as create_search
 from bubbot.ports.command import CommandContext, CommandResult
 from bubbot.ports.tool import validate_args

@@ -11,8 +11,8 @@ from bubbot.app.reading import session_reader
 from bubbot.command import TERMINAL
 from bubbot.feature import ReadSession
 from bubbot.features.access.arguments import ReadingArgs
+from bubbot.features.access.commands import access_tools
 from bubbot.features.access.service import ACCESS_TAPE, AccessService
-from bubbot.features.access.tools import access_tools
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.access import ListedPeople
 from bubbot.ports.channel import Role

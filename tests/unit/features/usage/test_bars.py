@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from wcwidth import wcswidth
 
-from bubbot.features.usage.commands import USAGE_COMMANDS, UsageReportArgs
+from bubbot.features.usage.commands import COMMANDS as USAGE_COMMANDS
+from bubbot.features.usage.commands import UsageReportArgs
 from bubbot.features.usage.reporter import MAX_BAR_WIDTH, UsageReporter
 from bubbot.ports.command import CommandContext
 from bubbot.ports.usage import BudgetSubject

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bubbot.features.why.commands import WHY_COMMANDS, WhySessionArgs
+from bubbot.features.why.commands import COMMANDS as WHY_COMMANDS
+from bubbot.features.why.commands import WhySessionArgs
 from bubbot.ports.command import CommandContext
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import event, message

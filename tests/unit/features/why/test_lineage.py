@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bubbot.features.why.commands import WHY_COMMANDS, WhySessionArgs
+from bubbot.features.why.commands import COMMANDS as WHY_COMMANDS
+from bubbot.features.why.commands import WhySessionArgs
 from bubbot.features.why.lineage import (
     MAX_LINEAGE_ANCHORS,
     MAX_LINEAGE_DEPTH,

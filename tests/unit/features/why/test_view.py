@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from bubbot.features.why.commands import WHY_COMMANDS, WhyArgs, WhySessionArgs
+from bubbot.features.why.commands import COMMANDS as WHY_COMMANDS
+from bubbot.features.why.commands import WhyArgs, WhySessionArgs
 from bubbot.features.why.view import find_explained
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel

@@ -1,13 +1,14 @@
-"""The commands of access that only chats have: the list with the open codes, groups, and the accounts of one person."""
+"""The commands of access in chats and in a shell. Only chats have the list with the open codes, groups, and the accounts of one person."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, Literal, TypeAlias, get_args
 
 from msgspec import Meta
 
-from bubbot.command import Caller, explain_refusals, make_tools
+from bubbot.command import Caller, explain_refusals, make_group, make_tools
 from bubbot.errors import ChannelError, ConfigError, ToolRetry
 from bubbot.features.access.arguments import AudienceArgs
 from bubbot.features.access.facts import GroupAudience, LinkCode, RoleGranted
@@ -18,6 +19,7 @@ from bubbot.identity import is_id
 from bubbot.ports.access import Audience
 from bubbot.ports.arguments import Args, NoArguments
 from bubbot.ports.channel import Button, ButtonSet, Outbound, Role
+from bubbot.ports.command import CommandContext
 from bubbot.ports.text import clean, clean_label
 from bubbot.ports.tool import ADMINISTERS, INSIDE, READS_PEOPLE, CommandHelp, CommandPlace, HelpTopic, Tool, tool
 from bubbot.ports.turn import Turn
@@ -262,3 +264,28 @@ def _account_label(account: AccountKey) -> str:
 def _describe(grant: RoleGranted, texts: Texts) -> str:
     role = texts.role(parse_role(grant.role))
     return texts.say("access_person", id=grant.id, name=format_name(grant.name), role=role, channel=grant.channel)
+
+
+async def open_access(context: CommandContext) -> AccessService:
+    """Return the running bot's own people, so that a change takes effect at once, or those of the home."""
+    access = context.service(AccessService) or AccessService(
+        context.open_tape(ACCESS_TAPE),
+        now=context.now,
+        random=os.urandom,
+        configured=context.settings,
+        first_session=context.first_session,
+    )
+    await access.load()
+    return access
+
+
+COMMANDS = make_group(
+    "access",
+    AccessService,
+    open_access,
+    "Manage who may talk to the bot. Nobody may until you allow it: a stranger who writes to the bot gets a "
+    "pairing code and tells it to you, and you approve it here. Or list numeric ids under owners, admins and "
+    "members of [channels.NAME] in config.toml. `list`, `role`, `pending`, `readings`, `audits` and `history` are read-only "
+    "and work while the bot runs.",
+    help_line="manage who may talk to the bot",
+)

@@ -396,7 +396,7 @@ def set_chat_rules(changes: JobChanges, formatter: JobFormatter, args: ChatRules
     return formatter.format_chat_rules(changes.state.apply(facts), session), facts
 
 
-SCHEDULE_COMMANDS = CommandGroup(
+COMMANDS = CommandGroup(
     "schedule",
     (list_jobs, show, history, show_next, add, edit, pause, resume, run_now, remove, set_chat_rules),
     "Schedule prompts, commands and texts, once or repeatedly, and see their results. `bubbot run` fires the "
