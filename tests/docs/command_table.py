@@ -94,7 +94,7 @@ def _rows() -> Iterator[str]:
     listed = {word for words in SECTIONS.values() for word in words}
     for section, words in SECTIONS.items():
         new = [word for word, (_, group) in groups.items() if word not in listed and group.section == section]
-        for word in (*words, *new):
+        for word in (*(word for word in words if word in groups), *new):
             module, group = groups[word]
             cells = (section, group.help or group.commands[0].help, module)
             line = f"    {json.dumps(word)}: CommandRow({', '.join(map(json.dumps, cells))}),\n"

@@ -1,0 +1,1 @@
+"""A feature that bubbot does not have: `tests/unit/app/test_one_folder.py` puts it into a copy."""
