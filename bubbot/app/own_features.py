@@ -10,6 +10,7 @@ A feature is a folder of `bubbot.features`. It may have these modules, each with
 - `state.py`: `CHECKPOINTS`, the models of the checkpoints of its projections, by the names of the events.
 - `checks.py`: `CHECKS`, for `bubbot doctor`.
 - `health.py`: `read_health`, which reports its health from the tapes while no bot runs.
+- `release.py`: `end_open_work`, which ends what a restored home must not go on with when its quarantine is released.
 - `panels.py`: `PANELS`, what it shows on the trace page.
 """
 

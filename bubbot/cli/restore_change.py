@@ -6,19 +6,12 @@ those it holds as unanswered. So the release ends all of them by facts; nothing 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from bubbot.app.channels import STDIN
+from bubbot.app.own_features import find_parts
 from bubbot.errors import ConfigError
-from bubbot.features.approvals.release import end_approvals
-from bubbot.features.approvals.service import ApprovalService
-from bubbot.features.approvals.settings import ApprovalSettings
-from bubbot.features.approvals.state import APPROVALS_TAPE
-from bubbot.features.schedule.changes import SCHEDULE_TAPE
-from bubbot.features.schedule.release import skip_past_firings
-from bubbot.features.schedule.store import ScheduleStore
 from bubbot.gateway.inbox import Inbox, inbox_tape, restart_entry
 from bubbot.gateway.outbox import Outbox, abandoned_entry, live_end_entry, outbox_tape
 from bubbot.gateway.quarantine import Quarantine, release_entry
@@ -101,8 +94,12 @@ async def release(context: CommandContext, arguments: ReleaseHome) -> CommandRes
     at, summary = context.now(), _ReleaseSummary([])
     if not arguments.deliver:
         await _end_channels(context, restored, summary, at)
-        await _end_firings(context, summary, at)
-        await _end_approvals(context, summary, at)
+        ended: dict[str, int] = {}
+        for feature, end_open_work in find_parts("release", "end_open_work"):
+            tape, facts, ended[feature] = await end_open_work(context, at)
+            summary.add(tape, facts, at)
+        summary.jobs, summary.approvals = ended.get("schedule", 0), ended.get("approvals", 0)
+        await _end_approved(context, summary, at)
     fact = release_entry(
         deliver=arguments.deliver,
         intents=summary.intents,
@@ -145,24 +142,8 @@ def _by_tape(inbounds: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
     return ids
 
 
-async def _end_firings(context: CommandContext, summary: _ReleaseSummary, at: datetime) -> None:
-    """End the firings of jobs whose time has passed since the backup."""
-    schedules = ScheduleStore(
-        context.open_tape(SCHEDULE_TAPE), now=context.now, new_id=context.new_id, zone=str(context.zone)
-    )
-    await schedules.load()
-    for job in schedules.state.jobs.values():
-        facts = skip_past_firings(job, at)
-        summary.jobs += bool(facts)
-        summary.add(SCHEDULE_TAPE, facts, at)
-
-
-async def _end_approvals(context: CommandContext, summary: _ReleaseSummary, at: datetime) -> None:
-    """End what waits for a yes, and what a yes has not started yet, in the terminal too."""
-    service = ApprovalService(context.open_tape, context.now, os.urandom, ApprovalSettings())
-    await service.load()
-    facts, summary.approvals = end_approvals(service)
-    summary.add(APPROVALS_TAPE, facts, at)
+async def _end_approved(context: CommandContext, summary: _ReleaseSummary, at: datetime) -> None:
+    """End the turns in the terminal that a yes has started."""
     inbox = Inbox(context.open_tape(inbox_tape(STDIN)), context.new_id)
     started = [one for one in await inbox.open_inbounds() if one.inbound.origin == APPROVAL_ORIGIN]
     for tape, ids in _by_tape((inbox.tape_of(one.inbound.session), one.id) for one in started).items():

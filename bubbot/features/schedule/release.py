@@ -5,14 +5,27 @@ from __future__ import annotations
 from datetime import datetime
 
 from bubbot.errors import ScheduleRefused
+from bubbot.features.schedule.changes import SCHEDULE_TAPE
 from bubbot.features.schedule.cron import format_instant
 from bubbot.features.schedule.firing import fired_entry
 from bubbot.features.schedule.plan import parse_rule
 from bubbot.features.schedule.state import NOT_RUN, OVER, SKIPPED, JobState
+from bubbot.features.schedule.store import ScheduleStore
 from bubbot.features.schedule.when.rules import OneTime, newest_instants
+from bubbot.ports.command import CommandContext
 from bubbot.tape.entry import TapeEntry, event
 
 RESTORED_REASON = "reason_restored"
+
+
+async def end_open_work(context: CommandContext, at: datetime) -> tuple[str, list[TapeEntry], int]:
+    """Return the tape and the facts that skip what has passed, and the number of jobs."""
+    schedules = ScheduleStore(
+        context.open_tape(SCHEDULE_TAPE), now=context.now, new_id=context.new_id, zone=str(context.zone)
+    )
+    await schedules.load()
+    skipped = [facts for job in schedules.state.jobs.values() if (facts := skip_past_firings(job, at))]
+    return SCHEDULE_TAPE, [fact for facts in skipped for fact in facts], len(skipped)
 
 
 def skip_past_firings(job_state: JobState, now: datetime) -> list[TapeEntry]:
