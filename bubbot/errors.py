@@ -482,8 +482,7 @@ class MemoryTooLarge(BubbotError):
 class ScheduleRefused(BubbotError):
     """A schedule that cannot be understood, or may not be made or changed.
 
-    `message` is a text, or what `str()` turns into one. `sentence` names the text that says so in any language; `values`
-    fill it.
+    `sentence` names the text that says so in any language; `values` fill it.
     """
 
     kind = "schedule"

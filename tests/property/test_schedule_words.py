@@ -11,12 +11,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from bubbot.errors import ScheduleRefused
-from bubbot.features.schedule.clock import first_instant
-from bubbot.features.schedule.cron import parse_cron
-from bubbot.features.schedule.when.phrases import parse_when
-from bubbot.features.schedule.when.reading import ReadingContext
-from bubbot.features.schedule.when.request import split_request
-from bubbot.features.schedule.when.rules import (
+from bubbot.features.schedule.words import describe_schedule
+from bubbot.texts import Texts
+from bubbot.times.cron import parse_cron
+from bubbot.times.instants import first_instant
+from bubbot.times.phrases import parse_when
+from bubbot.times.reading import ReadingContext
+from bubbot.times.request import split_request
+from bubbot.times.rules import (
     ALL_DAYS,
     WORKDAYS,
     When,
@@ -25,8 +27,6 @@ from bubbot.features.schedule.when.rules import (
     one_time,
     ordinal_day,
 )
-from bubbot.features.schedule.words import describe_schedule
-from bubbot.texts import Texts
 
 LANGUAGES = {tag: Texts(tag) for tag in ("en", "zh")}
 NOW = datetime(2026, 3, 1, 13, 30, tzinfo=UTC)

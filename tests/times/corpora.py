@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from bubbot.errors import ScheduleRefused
-from bubbot.features.schedule.clock import wall_time
-from bubbot.features.schedule.when.phrases import read_time
-from bubbot.features.schedule.when.reading import ReadingContext
 from bubbot.records import dataclass
+from bubbot.times.instants import wall_time
+from bubbot.times.phrases import read_time
+from bubbot.times.reading import ReadingContext
 from tests.times.differences import DIFFERENCES
 
 Grain: TypeAlias = Literal["day", "hour", "second"]

@@ -14,9 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from bubbot.errors import ScheduleRefused
-from bubbot.features.schedule.clock import wall_time
 from bubbot.features.schedule.plan import QuietHours, clock_entries, next_times, parse_rule, waits_for_clock
-from bubbot.features.schedule.refusal import build_refusal
 from bubbot.features.schedule.state import (
     CHAT_RULES_SET,
     JOB_ADDED,
@@ -34,13 +32,15 @@ from bubbot.features.schedule.state import (
     ScheduleState,
     job_data,
 )
-from bubbot.features.schedule.when.clocks import DEFAULT_TIME
-from bubbot.features.schedule.when.reading import Reading, ReadingContext, TimedRequest
-from bubbot.features.schedule.when.rules import Interval, OneTime, When, find_zone, next_instants
 from bubbot.ports.channel import Role
 from bubbot.records import dataclass
 from bubbot.tape.entry import TapeEntry, event, timestamp
 from bubbot.tape.provenance import Source, most_foreign, stamp_of
+from bubbot.times.clocks import DEFAULT_TIME
+from bubbot.times.instants import wall_time
+from bubbot.times.reading import ReadingContext, TimedRequest, TimeReading
+from bubbot.times.refusal import build_refusal
+from bubbot.times.rules import Interval, OneTime, When, find_zone, next_instants
 
 SCHEDULE_TAPE = SCHEDULE_PROJECTION.tapes
 TERMINAL = "terminal"
@@ -169,13 +169,13 @@ class JobChanges:
                 continue
         return self.find(parts[0] if parts else words), " ".join(parts[1:])
 
-    def read_time(self, source: str, zone: str = "", job: Job | None = None) -> Reading:
+    def read_time(self, source: str, zone: str = "", job: Job | None = None) -> TimeReading:
         """Read a time in this zone, else in that of the job or of the chat; a mere clock keeps the days of the job."""
         return _read(source, self._context(zone, job))
 
     def split_request(self, source: str, zone: str = "") -> TimedRequest:
         """Find the time in a request as people type it."""
-        from bubbot.features.schedule.when.request import split_request  # see `_read`
+        from bubbot.times.request import split_request  # see `_read`
 
         return split_request(source, self._context(zone))
 
@@ -380,9 +380,14 @@ def _has_word(said: Sequence[str], word: str) -> bool:
     return any(one.lstrip(PUNCTUATION).startswith(word) or (not word.isascii() and word in one) for one in said)
 
 
-def _read(source: str, context: ReadingContext) -> Reading:
+def due_fields(reading: TimeReading) -> dict[str, str]:
+    """Return the fields of a job that is due then."""
+    return {"when": reading.when.text} | ({"zone": reading.zone} if reading.zone else {})
+
+
+def _read(source: str, context: ReadingContext) -> TimeReading:
     """Read a time. The phrases are loaded here: compiling them takes longer than a command that reads no time."""
-    from bubbot.features.schedule.when.phrases import read_time
+    from bubbot.times.phrases import read_time
 
     return read_time(source, context)
 

@@ -11,11 +11,13 @@ from bubbot.features.schedule.changes import (
     TERMINAL,
     JobChanges,
     JobRequester,
+    due_fields,
     job_label,
     parse_chat_ref,
 )
 from bubbot.features.schedule.feature import schedule_limits
 from bubbot.features.schedule.formatter import JobFormatter
+from bubbot.features.schedule.refusal import refusal_text
 from bubbot.features.schedule.results import (
     ChatRulesResult,
     JobChange,
@@ -30,8 +32,6 @@ from bubbot.features.schedule.results import (
 from bubbot.features.schedule.settings import ScheduleSettings
 from bubbot.features.schedule.state import Actor, ChatRef, ChatRules, DeliveriesView, DeliveryState, JobHistoryView
 from bubbot.features.schedule.store import ScheduleStore
-from bubbot.features.schedule.when.reading import ReadingContext
-from bubbot.features.schedule.when.rules import find_zone, next_instants
 from bubbot.features.schedule.words import describe_rule, describe_schedule, format_moment
 from bubbot.gateway.outbox import outbox_tape
 from bubbot.log import printable
@@ -41,6 +41,8 @@ from bubbot.ports.tool import ToolArgs
 from bubbot.records import json_data
 from bubbot.tape.entry import TapeEntry
 from bubbot.texts import Texts
+from bubbot.times.reading import ReadingContext
+from bubbot.times.rules import find_zone, next_instants
 
 TERMINAL_CHAT = ChatRef(TERMINAL, TERMINAL)
 WHEN_HELP = "such as 'tomorrow at 9am', 'every weekday at 8', '0 9 * * 1-5', 'every 90m' or '2026-12-24 18:00'"
@@ -56,12 +58,12 @@ MAX_NEXT_TIMES = 100
 
 def parse_seconds(text: str) -> int:
     """Parse a duration such as `5m`; 0 stands for itself. Raise `ValueError`."""
-    from bubbot.features.schedule.when.phrases import parse_duration  # compiled when a time is read
+    from bubbot.times.phrases import parse_duration  # compiled when a time is read
 
     try:
         return 0 if text == "0" else parse_duration(text)
     except ScheduleRefused as error:
-        raise ValueError(str(error)) from error
+        raise ValueError(refusal_text(error, Texts())) from error
 
 
 class ListJobs(ToolArgs):
@@ -260,7 +262,7 @@ def _config_error() -> Iterator[None]:
     try:
         yield
     except ScheduleRefused as error:
-        message = str(error)
+        message = refusal_text(error, Texts())
         if error.sentence == "job_unknown":
             message = _describe_unknown_job(error.values["job"])
         elif error.sentence == "job_what":
@@ -311,7 +313,7 @@ async def history(
 @command("schedule next", example="schedule next '0 9 * * 1-5'", needs_home=False, result=NextTimesResult)
 async def show_next(context: CommandContext, args: NextTimes) -> CommandResult:
     """Say what a schedule means, without planning anything."""
-    from bubbot.features.schedule.when.phrases import read_time  # compiled when a time is read
+    from bubbot.times.phrases import read_time  # compiled when a time is read
 
     if not 1 <= args.count <= MAX_NEXT_TIMES:
         raise ConfigError(f"--count is {args.count}, but must be a number from 1 to {MAX_NEXT_TIMES}")
@@ -340,7 +342,7 @@ async def show_next(context: CommandContext, args: NextTimes) -> CommandResult:
 def add(changes: JobChanges, formatter: JobFormatter, args: AddJob) -> Facts:
     """Plan a job in a chat."""
     reading = changes.read_time(args.when, args.zone)
-    job, facts = changes.add({**args.options(), **reading.job_fields})
+    job, facts = changes.add({**args.options(), **due_fields(reading)})
     return formatter.format_change("job_added", job, changes, reading.others), facts
 
 
@@ -350,7 +352,7 @@ def edit(changes: JobChanges, formatter: JobFormatter, args: EditJob) -> Facts:
     job_state, options = changes.find(args.job), args.options()
     reading = changes.read_time(args.when, args.zone, job_state.job) if args.when else None
     if reading is not None:
-        options |= reading.job_fields
+        options |= due_fields(reading)
     job, facts = changes.edit(job_state, options)
     return formatter.format_change("job_changed", job, changes, reading.others if reading else ()), facts
 

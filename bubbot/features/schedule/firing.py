@@ -9,7 +9,6 @@ from msgspec import structs
 
 from bubbot.errors import ScheduleRefused
 from bubbot.features.schedule.changes import SCHEDULE_TAPE, TERMINAL, job_label, shorten_action
-from bubbot.features.schedule.cron import format_instant
 from bubbot.features.schedule.plan import LATE_AFTER, jitter_delay
 from bubbot.features.schedule.state import (
     FIRED,
@@ -24,7 +23,6 @@ from bubbot.features.schedule.state import (
     JobState,
 )
 from bubbot.features.schedule.store import ScheduleStore
-from bubbot.features.schedule.when.rules import find_zone
 from bubbot.features.schedule.words import format_delay, format_moment
 from bubbot.ports.channel import Inbound, Outbound, Role, Sender
 from bubbot.ports.turn import SourcedReply, Turn, TurnOutcome
@@ -33,6 +31,8 @@ from bubbot.tape.entry import TapeEntry, event, timestamp
 from bubbot.tape.fork import MergeResult
 from bubbot.tape.query import parse_moment
 from bubbot.texts import Texts
+from bubbot.times.cron import format_instant
+from bubbot.times.rules import find_zone
 
 SCHEDULE_ORIGIN = "schedule"
 """The origin of everything that a job causes."""

@@ -8,11 +8,9 @@ from typing import Any
 
 from bubbot.errors import ScheduleRefused
 from bubbot.features.schedule.changes import TERMINAL, JobChanges, find_quiet_hours, format_quiet_hours, job_label
-from bubbot.features.schedule.clock import wall_time
 from bubbot.features.schedule.firing import describe_action, mark_instant
 from bubbot.features.schedule.plan import next_times, parse_rule
 from bubbot.features.schedule.state import ChatRules, DeliveryState, Job, JobState, ScheduleState
-from bubbot.features.schedule.when.rules import Interval, OneTime, When, find_zone
 from bubbot.features.schedule.words import (
     describe_rule,
     describe_schedule,
@@ -26,6 +24,8 @@ from bubbot.records import dataclass
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import parse_moment
 from bubbot.texts import Texts
+from bubbot.times.instants import wall_time
+from bubbot.times.rules import Interval, OneTime, When, find_zone
 
 MAX_LINE_CHARS = 300
 

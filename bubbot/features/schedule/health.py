@@ -8,13 +8,13 @@ from datetime import datetime
 
 from bubbot.errors import ScheduleRefused
 from bubbot.features.schedule.changes import SCHEDULE_TAPE, shorten_action
-from bubbot.features.schedule.cron import format_instant
 from bubbot.features.schedule.plan import next_times
 from bubbot.features.schedule.state import SCHEDULE_PROJECTION, ScheduleState
 from bubbot.ports.checks import HomeReader
 from bubbot.ports.health import FeatureHealth, HealthContext, HealthRow
 from bubbot.records import dataclass
 from bubbot.tape.projection import read_projection
+from bubbot.times.cron import format_instant
 
 MAX_FIRINGS = 5
 """Number of next firings to report."""

@@ -7,10 +7,16 @@ from datetime import datetime, timedelta, tzinfo
 from hashlib import sha256
 
 from bubbot.errors import ScheduleRefused
-from bubbot.features.schedule.clock import first_instant, wall_time
-from bubbot.features.schedule.cron import format_instant
+from bubbot.features.schedule.refusal import refusal_text
 from bubbot.features.schedule.state import CLOCK, JOB_CHANGED, Job, JobState, job_data
-from bubbot.features.schedule.when.rules import (
+from bubbot.records import dataclass
+from bubbot.tape.entry import TapeEntry, event, timestamp
+from bubbot.tape.provenance import stamp_of
+from bubbot.tape.query import parse_moment
+from bubbot.texts import Texts
+from bubbot.times.cron import format_instant
+from bubbot.times.instants import first_instant, wall_time
+from bubbot.times.rules import (
     Interval,
     OneTime,
     When,
@@ -19,10 +25,6 @@ from bubbot.features.schedule.when.rules import (
     next_instants,
     parse_stored_when,
 )
-from bubbot.records import dataclass
-from bubbot.tape.entry import TapeEntry, event, timestamp
-from bubbot.tape.provenance import stamp_of
-from bubbot.tape.query import parse_moment
 
 LATE_AFTER = timedelta(minutes=2)
 """A firing later than this was missed: the job's catch-up rule applies, and people are notified of the delay."""
@@ -110,7 +112,7 @@ def plan_job(job_state: JobState, now: datetime, quiet: QuietHours | None = None
     try:
         when, zone = parse_rule(job)
     except ScheduleRefused as error:
-        return FiringPlan(end_reason="reason_broken", detail=str(error))
+        return FiringPlan(end_reason="reason_broken", detail=refusal_text(error, Texts()))
     if job.most and job_state.runs >= job.most:
         return FiringPlan(end_reason="reason_runs")
     first = _next_instant(job, when, zone, job_state.covered)
@@ -130,7 +132,7 @@ def parse_rule(job: Job) -> tuple[When, tzinfo]:
         ScheduleRefused: a newer version wrote the rule, or the zone is no longer known.
     """
     zone = find_zone(job.zone)
-    return parse_stored_when(job.when, zone), zone
+    return parse_stored_when(job.when), zone
 
 
 def next_times(job_state: JobState, now: datetime, count: int = 3) -> list[datetime]:

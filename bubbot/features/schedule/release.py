@@ -6,14 +6,14 @@ from datetime import datetime
 
 from bubbot.errors import ScheduleRefused
 from bubbot.features.schedule.changes import SCHEDULE_TAPE
-from bubbot.features.schedule.cron import format_instant
 from bubbot.features.schedule.firing import fired_entry
 from bubbot.features.schedule.plan import parse_rule
 from bubbot.features.schedule.state import NOT_RUN, OVER, SKIPPED, JobState
 from bubbot.features.schedule.store import ScheduleStore
-from bubbot.features.schedule.when.rules import OneTime, newest_instants
 from bubbot.ports.command import CommandContext
 from bubbot.tape.entry import TapeEntry, event
+from bubbot.times.cron import format_instant
+from bubbot.times.rules import OneTime, newest_instants
 
 RESTORED_REASON = "reason_restored"
 

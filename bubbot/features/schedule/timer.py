@@ -20,13 +20,13 @@ from apscheduler.triggers.base import BaseTrigger
 
 from bubbot.errors import BubbotError, ConfigError
 from bubbot.features.schedule.changes import SCHEDULE_TAPE, find_quiet_hours
-from bubbot.features.schedule.cron import format_instant
 from bubbot.features.schedule.firing import fired_entry, firing_inbound, mark_instant
 from bubbot.features.schedule.plan import FiringPlan, clock_entries, plan_job, waits_for_clock
 from bubbot.features.schedule.state import NOT_RUN, OVER, PAUSED, SKIPPED, Actor, JobState
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.ports.channel import Inbound
 from bubbot.tape.entry import TapeEntry, event
+from bubbot.times.cron import format_instant
 
 log = logging.getLogger(__name__)
 

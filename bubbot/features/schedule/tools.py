@@ -8,13 +8,12 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from bubbot.errors import ScheduleRefused, ToolRetry
-from bubbot.features.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester, job_label
+from bubbot.features.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester, due_fields, job_label
 from bubbot.features.schedule.firing import ScheduledTurn, describe_action
 from bubbot.features.schedule.formatter import JobFormatter
-from bubbot.features.schedule.refusal import build_refusal, refusal_text
+from bubbot.features.schedule.refusal import refusal_text
 from bubbot.features.schedule.state import Actor, ChatRef, DeliveriesView, DeliveryState, JobHistoryView
 from bubbot.features.schedule.store import ScheduleStore
-from bubbot.features.schedule.when.reading import Reading
 from bubbot.gateway.outbox import outbox_tape
 from bubbot.ports.channel import Role
 from bubbot.ports.session_names import keep_session
@@ -33,6 +32,8 @@ from bubbot.ports.tool import (
 )
 from bubbot.ports.turn import Turn
 from bubbot.tape.provenance import most_foreign, note_source
+from bubbot.times.reading import TimeReading
+from bubbot.times.refusal import build_refusal
 
 CONNECTORS = " :,-：，、"
 """What may stand between a time and a text; alone it is no text."""
@@ -71,7 +72,7 @@ class _JobOptions(ToolArgs):
 
     def options(self) -> dict[str, Any]:
         """Return the options that were set, durations in seconds. Raise `ScheduleRefused`."""
-        from bubbot.features.schedule.when.phrases import parse_duration  # compiled when a time is read
+        from bubbot.times.phrases import parse_duration  # compiled when a time is read
 
         options = self.model_dump(exclude_unset=True)
         for name in ("jitter", "budget"):
@@ -142,7 +143,7 @@ def _retry_if_refused(turn: Turn) -> Iterator[None]:
 
 def _read_request(
     pending: JobChanges, options: Mapping[str, Any], action: Literal["prompt", "text"]
-) -> tuple[Reading, dict[str, str]]:
+) -> tuple[TimeReading, dict[str, str]]:
     """Read when a job is due, and from a typed request what it does. Raise `ScheduleRefused`."""
     zone = options.get("zone", "")
     if any(options.get(name) for name in ("prompt", "command", "text")):
@@ -193,7 +194,7 @@ def schedule_tools(store: ScheduleStore, first_session: Callable[[str], Awaitabl
             pending = changes(turn)
             options = await _with_target(args.options(), first_session)
             reading, typed = _read_request(pending, options, action)
-            job, facts = pending.add({**options, **typed, **reading.job_fields})
+            job, facts = pending.add({**options, **typed, **due_fields(reading)})
             turn.tape.stage(SCHEDULE_TAPE, facts)
             warning = "" if store.is_timer_running else "\n" + turn.texts.say("job_unkept")
             turn.buttons.append(formatter(turn).change_buttons(job, reading.others))
@@ -268,7 +269,7 @@ def schedule_tools(store: ScheduleStore, first_session: Callable[[str], Awaitabl
             job_state, time = (pending.find(args.job), args.when) if args.when else pending.find_at_start(args.job)
             reading = pending.read_time(time, args.zone, job_state.job) if time else None
             if reading is not None:
-                options |= reading.job_fields
+                options |= due_fields(reading)
             job, facts = pending.edit(job_state, options)
             turn.tape.stage(SCHEDULE_TAPE, facts)
             others = reading.others if reading else ()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, tzinfo
 
-from bubbot.features.schedule.clock import first_instant, wall_time
-from bubbot.features.schedule.cron import CronExpression
-from bubbot.features.schedule.when.rules import ALL_DAYS, WORKDAYS, Interval, OneTime, OrdinalDay, When
 from bubbot.texts import Texts
 from bubbot.texts.lengths import format_length
+from bubbot.times.cron import CronExpression
+from bubbot.times.instants import first_instant, wall_time
+from bubbot.times.rules import ALL_DAYS, WORKDAYS, Interval, OneTime, OrdinalDay, When
 
 MAX_LISTED_TIMES = 8
 """The most times of day that are listed one by one."""

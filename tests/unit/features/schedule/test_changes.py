@@ -21,15 +21,15 @@ from bubbot.features.schedule.changes import (
     parse_quiet_hours,
     shortest_gap,
 )
-from bubbot.features.schedule.cron import parse_cron
 from bubbot.features.schedule.plan import QuietHours
 from bubbot.features.schedule.refusal import refusal_text
 from bubbot.features.schedule.state import Actor, ChatRef, Job, JobState, ScheduleState
-from bubbot.features.schedule.when.rules import find_zone, interval, one_time
 from bubbot.ports.channel import Role
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.provenance import Source, source_of
 from bubbot.texts import Texts
+from bubbot.times.cron import parse_cron
+from bubbot.times.rules import find_zone, interval, one_time
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 LATER = NOW + timedelta(hours=1)

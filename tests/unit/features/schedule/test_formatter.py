@@ -19,15 +19,15 @@ from bubbot.features.schedule.changes import (
 from bubbot.features.schedule.formatter import JobFormatter
 from bubbot.features.schedule.refusal import refusal_text
 from bubbot.features.schedule.state import Actor, ChatRef, DeliveryState, Job, ScheduleState
-from bubbot.features.schedule.when.phrases import parse_when
-from bubbot.features.schedule.when.reading import ReadingContext
-from bubbot.features.schedule.when.rules import find_zone
 from bubbot.features.schedule.words import describe_schedule, format_moment
 from bubbot.ports.channel import Role
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.texts import Texts
 from bubbot.texts.catalogue import list_languages
 from bubbot.texts.lengths import format_length
+from bubbot.times.phrases import parse_when
+from bubbot.times.reading import ReadingContext
+from bubbot.times.rules import find_zone
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 UTC_ZONE = find_zone("UTC")
@@ -164,7 +164,7 @@ class TestJobs:
     def test_only_owners_may_set_what_reaches_beyond_the_chat(self) -> None:
         for what in ({"to": "test:2"}, {"nested": True}, {"urgent": True}):
             for role in (Role.ADMIN, Role.OWNER):
-                with pytest.raises(ScheduleRefused, match="only an owner"):
+                with pytest.raises(ScheduleRefused, match="job_owner_only"):
                     changes(role, owns_all=False).add({"when": "0 * * * *", "text": "tea", **what})
 
 
@@ -190,5 +190,5 @@ class TestQuietHours:
 
     @pytest.mark.parametrize("given", ["22-7", "25:00-07:00", "10:00-10:00", "10:61-11:00", "nights"])
     def test_what_is_none_is_refused(self, given: str) -> None:
-        with pytest.raises(ScheduleRefused, match="quiet hours"):
+        with pytest.raises(ScheduleRefused, match="job_quiet_form"):
             parse_quiet_hours(given)

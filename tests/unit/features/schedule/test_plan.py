@@ -9,7 +9,6 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from bubbot.features.schedule.cron import parse_cron
 from bubbot.features.schedule.plan import (
     FiringPlan,
     QuietHours,
@@ -20,7 +19,8 @@ from bubbot.features.schedule.plan import (
     waits_for_clock,
 )
 from bubbot.features.schedule.state import Actor, CatchUp, ChatRef, Job, JobState
-from bubbot.features.schedule.when.rules import next_instants
+from bubbot.times.cron import parse_cron
+from bubbot.times.rules import next_instants
 
 START = datetime(2026, 11, 22, 12, tzinfo=UTC)
 BERLIN = ZoneInfo("Europe/Berlin")

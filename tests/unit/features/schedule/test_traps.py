@@ -17,8 +17,6 @@ from bubbot.features.schedule.changes import SCHEDULE_TAPE, JobChanges, JobReque
 from bubbot.features.schedule.state import SCHEDULE_PROJECTION, Actor, ChatRef
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.features.schedule.timer import JobTimer
-from bubbot.features.schedule.when.phrases import parse_when
-from bubbot.features.schedule.when.reading import ReadingContext
 from bubbot.gateway.inbox import Inbox, inbox_tape
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, Role, Sender
@@ -28,6 +26,8 @@ from bubbot.stores.sqlite.store import open_store
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
+from bubbot.times.phrases import parse_when
+from bubbot.times.reading import ReadingContext
 from tests.doubles import CountingIds, CountingSalt, SteppingClock
 
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -11,19 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bubbot.errors import ScheduleRefused
-from bubbot.features.schedule.clock import first_instant, wall_time
-from bubbot.features.schedule.cron import CronExpression, parse_cron
-from bubbot.features.schedule.when.phrases import parse_duration, parse_when
-from bubbot.features.schedule.when.reading import ReadingContext
-from bubbot.features.schedule.when.rules import (
+from bubbot.features.schedule.refusal import refusal_text
+from bubbot.features.schedule.words import describe_schedule
+from bubbot.texts import Texts
+from bubbot.times.cron import CronExpression, parse_cron
+from bubbot.times.instants import first_instant, wall_time
+from bubbot.times.phrases import parse_duration, parse_when
+from bubbot.times.reading import ReadingContext
+from bubbot.times.rules import (
     OneTime,
     find_zone,
     newest_instants,
     next_instants,
     parse_stored_when,
 )
-from bubbot.features.schedule.words import describe_schedule
-from bubbot.texts import Texts
 
 BERLIN, NEW_YORK, LORD_HOWE = (ZoneInfo(name) for name in ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe"))
 CHANGES = {
@@ -219,14 +220,15 @@ class TestCron:
          ("-1 * * * *", "not a minute"), ("* * L * *", "not a day"), ("* * * * 5#2", "not a day of the week"), ("١ * * * *", "not a minute")],
     )  # fmt: skip
     def test_what_is_no_expression_is_refused_with_its_fault(self, text: str, hint: str) -> None:
-        with pytest.raises(ScheduleRefused, match=hint.replace("*", r"\*")):
+        with pytest.raises(ScheduleRefused) as raised:
             parse_cron(text)
+        assert hint in refusal_text(raised.value, Texts())
 
 
 class TestEveryAndAt:
     def test_every_is_anchored_so_that_a_restart_does_not_move_it(self) -> None:
         made = parse_when("every 90m", ReadingContext(NOW, BERLIN))
-        restarted = parse_stored_when(made.text, BERLIN)
+        restarted = parse_stored_when(made.text)
         for later in (NOW, NOW + timedelta(minutes=89), NOW + timedelta(minutes=90), NOW + timedelta(days=40)):
             assert restarted.next_after(later, BERLIN) == made.next_after(later, BERLIN)
         assert next_instants(made, BERLIN, NOW, 2) == [NOW + timedelta(minutes=90), NOW + timedelta(minutes=180)]
@@ -274,7 +276,7 @@ class TestEveryAndAt:
 
     def test_a_zone_that_is_none_is_refused(self) -> None:
         for name in ("Mars/Olympus", "", "../../etc/passwd"):
-            with pytest.raises(ScheduleRefused, match="not a time zone"):
+            with pytest.raises(ScheduleRefused, match="zone_unknown"):
                 find_zone(name)
 
     @pytest.mark.parametrize(
@@ -282,7 +284,7 @@ class TestEveryAndAt:
     )
     def test_what_is_kept_means_the_same_at_any_later_time(self, text: str) -> None:
         made = parse_when(text, ReadingContext(NOW, BERLIN))
-        assert parse_stored_when(made.text, BERLIN) == made
+        assert parse_stored_when(made.text) == made
 
 
 class TestMany:

@@ -1,4 +1,4 @@
-"""The rules of a schedule: cron, every, at, and days of a month that are counted. Pure: time and zone are passed in.
+"""Rules of when something is due: cron, every, at, and days of a month that are counted. Pure: time and zone are passed in.
 
 The text of a rule is what a tape keeps: it means the same at any later time, so that a restart moves nothing.
 """
@@ -12,10 +12,10 @@ from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
-from bubbot.features.schedule.clock import first_instant, wall_time
-from bubbot.features.schedule.cron import WEEKDAYS, CronExpression, format_instant, parse_cron
-from bubbot.features.schedule.refusal import build_refusal
 from bubbot.records import dataclass
+from bubbot.times.cron import WEEKDAYS, CronExpression, format_instant, parse_cron
+from bubbot.times.instants import first_instant, wall_time
+from bubbot.times.refusal import build_refusal
 
 MIN_INTERVAL = timedelta(minutes=1)
 MAX_INTERVAL = timedelta(days=3660)
@@ -128,7 +128,7 @@ class OrdinalDay:
 When: TypeAlias = CronExpression | Interval | OneTime | OrdinalDay
 
 
-def parse_rule_text(text: str, zone: tzinfo) -> When | None:
+def parse_rule_text(text: str) -> When | None:
     """Parse the text of a rule; return None for any other text. Raise `ScheduleRefused`."""
     if match := re.fullmatch(_AT, text):
         moment = _parse_iso(match[1] + (match[2] or ""), text)
@@ -155,9 +155,9 @@ def _counted_cron(match: re.Match[str]) -> OrdinalDay:
     return ordinal_day(int(match[5]) if match[5] else -1, ALL_DAYS if match[3] else expression.weekdays, times)
 
 
-def parse_stored_when(text: str, zone: tzinfo) -> When:
+def parse_stored_when(text: str) -> When:
     """Parse the text of a rule that a tape keeps. Raise `ScheduleRefused`."""
-    rule = parse_rule_text(" ".join(text.split()), zone)
+    rule = parse_rule_text(" ".join(text.split()))
     if rule is None:
         raise build_refusal("when_unknown", given=text)
     return rule

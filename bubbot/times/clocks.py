@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from datetime import time, timedelta
 from types import MappingProxyType
 
-from bubbot.features.schedule.refusal import build_refusal
 from bubbot.records import dataclass
+from bubbot.times.refusal import build_refusal
 
 LIKELY_HOURS = range(7, 23)
 """Of two readings of a time, the next one within these hours is taken."""

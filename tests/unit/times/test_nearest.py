@@ -9,10 +9,10 @@ import pytest
 
 from bubbot.errors import ScheduleRefused
 from bubbot.features.schedule.refusal import refusal_text
-from bubbot.features.schedule.when.phrases import read_time
-from bubbot.features.schedule.when.reading import ReadingContext
-from bubbot.features.schedule.when.request import split_request
 from bubbot.texts import Texts
+from bubbot.times.phrases import read_time
+from bubbot.times.reading import ReadingContext
+from bubbot.times.request import split_request
 
 CONTEXT = ReadingContext(datetime(2026, 11, 23, 13, 30, tzinfo=UTC), ZoneInfo("Europe/Berlin"))  # a Monday
 

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
 from types import MappingProxyType
 
-from bubbot.features.schedule.clock import find_clock_setback, first_instant, wall_time
-from bubbot.features.schedule.refusal import build_refusal
 from bubbot.records import dataclass
+from bubbot.times.instants import find_clock_setback, first_instant, wall_time
+from bubbot.times.refusal import build_refusal
 
 HORIZON_YEARS = 41
 """Years in which something has to happen: 29 February of a year such as 2100 is eight years away at most, and on one

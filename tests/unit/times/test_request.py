@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from bubbot.errors import ScheduleRefused
-from bubbot.features.schedule.when.reading import ReadingContext
-from bubbot.features.schedule.when.request import split_request
+from bubbot.times.reading import ReadingContext
+from bubbot.times.request import split_request
 
 CONTEXT = ReadingContext(datetime(2026, 11, 23, 13, 30, tzinfo=UTC), ZoneInfo("Europe/Berlin"))  # a Monday
 
@@ -181,4 +181,3 @@ def test_what_is_not_sure_is_asked(typed: str, sentence: str) -> None:
     with pytest.raises(ScheduleRefused) as raised:
         split_request(typed, CONTEXT)
     assert raised.value.sentence == sentence
-    assert str(raised.value)

@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from bubbot.features.schedule.refusal import build_refusal
-from bubbot.features.schedule.when.clocks import Clock
-from bubbot.features.schedule.when.english import (
+from bubbot.times.clocks import Clock
+from bubbot.times.english import (
     LAST_DAY_OF_MONTH,
     Phrase,
     add_spans,
@@ -25,8 +24,9 @@ from bubbot.features.schedule.when.english import (
     set_counted_day,
     set_every,
 )
-from bubbot.features.schedule.when.reading import Repetition, Span, TimeWords
-from bubbot.features.schedule.when.rules import ALL_DAYS, WORKDAYS
+from bubbot.times.reading import Repetition, Span, TimeWords
+from bubbot.times.refusal import build_refusal
+from bubbot.times.rules import ALL_DAYS, WORKDAYS
 
 _DIGITS = "零一二三四五六七八九"
 _WEEKDAYS = "日一二三四五六"

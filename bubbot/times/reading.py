@@ -9,11 +9,12 @@ from datetime import date, datetime, time, timedelta, tzinfo
 from itertools import product
 
 from bubbot.errors import ScheduleRefused
-from bubbot.features.schedule.clock import first_instant, wall_time
-from bubbot.features.schedule.cron import CronExpression, parse_cron
-from bubbot.features.schedule.refusal import build_refusal
-from bubbot.features.schedule.when.clocks import DEFAULT_TIME, Clock, ClockTime, default_reading
-from bubbot.features.schedule.when.rules import (
+from bubbot.records import dataclass
+from bubbot.times.clocks import DEFAULT_TIME, Clock, ClockTime, default_reading
+from bubbot.times.cron import CronExpression, parse_cron
+from bubbot.times.instants import first_instant, wall_time
+from bubbot.times.refusal import build_refusal
+from bubbot.times.rules import (
     ALL_DAYS,
     MAX_INTERVAL,
     MAX_YEAR,
@@ -27,8 +28,7 @@ from bubbot.features.schedule.when.rules import (
     ordinal_day,
     wall_rule,
 )
-from bubbot.features.schedule.when.zones import SpokenZone
-from bubbot.records import dataclass
+from bubbot.times.zones import SpokenZone
 
 RECENT_DATE = timedelta(days=60)
 """A date without a year that passed within these days is refused: it is rather a mistake than one of next year."""
@@ -37,23 +37,18 @@ LAST_SAFE_DAY = 28
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class TimeReading:
     """A time that was understood.
 
     Attributes:
         when: the rule that was taken.
         others: rules that the words can mean, too.
-        zone: the zone that was said with a repetition: its job is of this zone; empty if none was.
+        zone: the zone that was said with a repetition: it is due in this zone; empty if none was.
     """
 
     when: When
     others: tuple[When, ...] = ()
     zone: str = ""
-
-    @property
-    def job_fields(self) -> dict[str, str]:
-        """The fields of a job that is due then."""
-        return {"when": self.when.text} | ({"zone": self.zone} if self.zone else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +60,7 @@ class TimedRequest:
         text: what is to happen; empty if only a time was typed.
     """
 
-    reading: Reading
+    reading: TimeReading
     text: str
 
 
@@ -238,7 +233,7 @@ class TimeWords:
             return readings
         return [reading for reading in readings if reading.time.hour == clock.hour] or readings[:1]
 
-    def read(self, source: str, context: ReadingContext) -> Reading:
+    def read(self, source: str, context: ReadingContext) -> TimeReading:
         """Return the rule that the words mean now. Raise `ScheduleRefused` if they mean none, or too many."""
         if self.is_vague:
             raise build_refusal("when_vague", given=source)
@@ -260,9 +255,9 @@ class TimeWords:
         if self.zone.literal is not None:
             by_letter = replace(there, zone=self.zone.literal)
             others = [*_instants(self._read(source, by_letter), by_letter, source)[:1], *others]
-        return Reading(first, tuple(dict.fromkeys(other for other in others if other != first))[:2])
+        return TimeReading(first, tuple(dict.fromkeys(other for other in others if other != first))[:2])
 
-    def _read(self, source: str, context: ReadingContext) -> Reading:
+    def _read(self, source: str, context: ReadingContext) -> TimeReading:
         try:
             if self.every is not None:
                 return _RepeatedTime(self, source, context).read(self.every)
@@ -275,7 +270,7 @@ class TimeWords:
             raise build_refusal("when_far", given=source) from None
 
 
-def _instants(reading: Reading, context: ReadingContext, source: str) -> list[OneTime]:
+def _instants(reading: TimeReading, context: ReadingContext, source: str) -> list[OneTime]:
     """Return the readings of a single time as instants, which are the same in every zone."""
     rules = (reading.when, *reading.others)
     return [one_time(rule.due_instant(context.zone), source) for rule in rules if isinstance(rule, OneTime)]
@@ -289,14 +284,14 @@ class _SingleTime:
     source: str
     context: ReadingContext
 
-    def read(self) -> Reading:
+    def read(self) -> TimeReading:
         words, context = self.words, self.context
         if len(words.clocks) > 1:
             raise build_refusal("when_two_clocks", given=self.source)
         if words.instant is not None:
-            return Reading(self._checked(one_time(words.instant, self.source)))
+            return TimeReading(self._checked(one_time(words.instant, self.source)))
         if words.span is not None and not (words.clocks or words.part):
-            return Reading(one_time(self._after(words.span), self.source))
+            return TimeReading(one_time(self._after(words.span), self.source))
         days = self._days()
         if not words.clocks:
             reading = default_reading(words.part, context.default_time)
@@ -310,7 +305,7 @@ class _SingleTime:
                   if len(readings) == 1 or reading.is_likely]  # fmt: skip
         return self._reading(likely, moments)
 
-    def _reading(self, likely: Sequence[datetime], moments: Sequence[datetime]) -> Reading:
+    def _reading(self, likely: Sequence[datetime], moments: Sequence[datetime]) -> TimeReading:
         """Take the first of the likely moments that is still to come; the others that can be meant are offered."""
         words, context = self.words, self.context
         future = [wall for wall in sorted(likely) if first_instant(wall, context.zone) > context.now]
@@ -324,7 +319,7 @@ class _SingleTime:
         others = [wall for wall in rest if wall != taken and self._competes(wall, taken)]
         if words.is_clock_only and len({wall.time() for wall in moments}) > 1:
             others = [wall for wall in rest if wall.time() != taken.time()][:1]
-        return Reading(wall_rule(taken, self.source), tuple(wall_rule(wall, self.source) for wall in others[:2]))
+        return TimeReading(wall_rule(taken, self.source), tuple(wall_rule(wall, self.source) for wall in others[:2]))
 
     def _is_far(self, wall: datetime) -> bool:
         """Return true if a date without a year passed so long ago that the one of next year must be meant."""
@@ -473,7 +468,7 @@ class _RepeatedTime:
     source: str
     context: ReadingContext
 
-    def read(self, every: Repetition) -> Reading:
+    def read(self, every: Repetition) -> TimeReading:
         words = self.words
         if words.span is not None or words.shift is not None or (words.has_date and not words.has_start):
             raise build_refusal("when_start", given=self.source)
@@ -482,9 +477,9 @@ class _RepeatedTime:
         others = rules[1:]
         if every.is_open and (first := rules[0].next_after(self.context.now, self.context.zone)) is not None:
             others.append(wall_rule(wall_time(first, self.context.zone), self.source))
-        return Reading(rules[0], tuple(others))
+        return TimeReading(rules[0], tuple(others))
 
-    def change_clock(self, current: When) -> Reading | None:
+    def change_clock(self, current: When) -> TimeReading | None:
         """Return the current rule at another time of day; None if it has none."""
         rules: list[When] = []
         for times in self._times():
@@ -504,7 +499,7 @@ class _RepeatedTime:
                     wall = wall_time(current.due_instant(self.context.zone), self.context.zone)
                     if (moment := self._instant(wall, times)) > self.context.now:
                         rules.append(wall_rule(wall_time(moment, self.context.zone), self.source))
-        return Reading(rules[0], tuple(rules[1:])) if rules else None
+        return TimeReading(rules[0], tuple(rules[1:])) if rules else None
 
     def _instant(self, wall: datetime, times: Sequence[ClockTime]) -> datetime:
         if len(times) != 1:

@@ -14,9 +14,9 @@ from types import MappingProxyType
 from zoneinfo import ZoneInfo, available_timezones
 
 from bubbot.errors import ScheduleRefused
-from bubbot.features.schedule.refusal import build_refusal
-from bubbot.features.schedule.when.rules import find_zone
 from bubbot.records import dataclass
+from bubbot.times.refusal import build_refusal
+from bubbot.times.rules import find_zone
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,15 +10,15 @@ import unicodedata
 from datetime import UTC, tzinfo
 
 from bubbot.errors import ScheduleRefused
-from bubbot.features.schedule.refusal import build_refusal
-from bubbot.features.schedule.when.chinese import CHINESE_PHRASES, find_chinese_clocks
-from bubbot.features.schedule.when.english import ENGLISH_PHRASES, find_english_clocks
-from bubbot.features.schedule.when.german import GERMAN_PHRASES, find_german_clocks
-from bubbot.features.schedule.when.nearest import add_nearest
-from bubbot.features.schedule.when.reading import Reading, ReadingContext, TimeWords
-from bubbot.features.schedule.when.rules import MAX_INTERVAL, When, parse_rule_text
-from bubbot.features.schedule.when.zones import read_chinese_zone, read_zone
 from bubbot.records import dataclass
+from bubbot.times.chinese import CHINESE_PHRASES, find_chinese_clocks
+from bubbot.times.english import ENGLISH_PHRASES, find_english_clocks
+from bubbot.times.german import GERMAN_PHRASES, find_german_clocks
+from bubbot.times.nearest import add_nearest
+from bubbot.times.reading import ReadingContext, TimeReading, TimeWords
+from bubbot.times.refusal import build_refusal
+from bubbot.times.rules import MAX_INTERVAL, When, parse_rule_text
+from bubbot.times.zones import read_chinese_zone, read_zone
 
 MAX_TIME_CHARS = 500
 """The longest text that is read as a time."""
@@ -111,7 +111,7 @@ def strip_closing(text: str) -> str:
     return text if _DOTTED_DATE.search(text) else _CLOSING.sub("", text)
 
 
-def read_time(source: str, context: ReadingContext) -> Reading:
+def read_time(source: str, context: ReadingContext) -> TimeReading:
     """Read a time: a rule as it is stored, or as people type it.
 
     `0 9 * * 1-5`, `every 90m`, `at 5pm`, `tomorrow 9am EST`, `last friday of the month at 16:00`, 每周五下午三点, `jeden Freitag um halb neun`.
@@ -125,11 +125,11 @@ def read_time(source: str, context: ReadingContext) -> Reading:
         raise add_nearest(error, source.strip(), lambda text: read_words(text, context)) from None
 
 
-def read_words(source: str, context: ReadingContext) -> Reading:
+def read_words(source: str, context: ReadingContext) -> TimeReading:
     """Read a time, without a look for what else could be meant. Raise `ScheduleRefused`."""
     given = " ".join(source.split())
-    if (rule := parse_rule_text(given, context.zone)) is not None:
-        return Reading(rule)
+    if (rule := parse_rule_text(given)) is not None:
+        return TimeReading(rule)
     text = strip_closing(normalize(given))
     if not text or len(text) > MAX_TIME_CHARS:
         raise build_refusal("when_unknown", given=f"{given[:100]}…" if len(given) > 100 else given)

@@ -20,7 +20,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from bubbot.features.schedule.cron import parse_cron
+from bubbot.times.cron import parse_cron
 
 ZONES = (
     "Europe/Berlin",

@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from bubbot.features.schedule.refusal import build_refusal
-from bubbot.features.schedule.when.clocks import Clock
-from bubbot.features.schedule.when.english import (
+from bubbot.times.clocks import Clock
+from bubbot.times.english import (
     LAST_DAY_OF_MONTH,
     Phrase,
     Read,
@@ -32,8 +31,9 @@ from bubbot.features.schedule.when.english import (
     set_nth_weekday,
     year_of,
 )
-from bubbot.features.schedule.when.reading import Repetition, Span, TimeWords
-from bubbot.features.schedule.when.rules import ALL_DAYS, WORKDAYS
+from bubbot.times.reading import Repetition, Span, TimeWords
+from bubbot.times.refusal import build_refusal
+from bubbot.times.rules import ALL_DAYS, WORKDAYS
 
 _SPELLED = MappingProxyType({"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss"})
 _FOLD = str.maketrans(dict(_SPELLED))

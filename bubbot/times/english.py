@@ -13,11 +13,11 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import TypeAlias
 
-from bubbot.features.schedule.refusal import build_refusal
-from bubbot.features.schedule.when.clocks import Clock
-from bubbot.features.schedule.when.reading import Repetition, Span, TimeWords
-from bubbot.features.schedule.when.rules import ALL_DAYS, WORKDAYS
 from bubbot.records import dataclass
+from bubbot.times.clocks import Clock
+from bubbot.times.reading import Repetition, Span, TimeWords
+from bubbot.times.refusal import build_refusal
+from bubbot.times.rules import ALL_DAYS, WORKDAYS
 
 Read: TypeAlias = Callable[[TimeWords, "re.Match[str]"], bool]
 """Add what a phrase says; return false, with nothing changed, if it cannot stand here."""

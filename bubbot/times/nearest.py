@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from bubbot.errors import ScheduleRefused
-from bubbot.features.schedule.refusal import build_refusal
+from bubbot.times.refusal import build_refusal
 
 MAX_NEAREST = 3
 MAX_TRIED_CHARS = 200

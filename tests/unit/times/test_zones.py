@@ -7,11 +7,11 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from bubbot.features.schedule.clock import first_instant
-from bubbot.features.schedule.when.phrases import read_time
-from bubbot.features.schedule.when.reading import ReadingContext
-from bubbot.features.schedule.when.rules import OneTime
-from bubbot.features.schedule.when.zones import (
+from bubbot.times.instants import first_instant
+from bubbot.times.phrases import read_time
+from bubbot.times.reading import ReadingContext
+from bubbot.times.rules import OneTime
+from bubbot.times.zones import (
     ABBREVIATIONS,
     AMBIGUOUS,
     CAPITALS,

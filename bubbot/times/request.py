@@ -10,11 +10,11 @@ import re
 from contextlib import suppress
 
 from bubbot.errors import ScheduleRefused
-from bubbot.features.schedule.refusal import build_refusal
-from bubbot.features.schedule.when.nearest import add_nearest
-from bubbot.features.schedule.when.phrases import TimeRun, normalize, read_run, read_words, strip_closing
-from bubbot.features.schedule.when.reading import Reading, ReadingContext, TimedRequest
-from bubbot.features.schedule.when.rules import parse_rule_text
+from bubbot.times.nearest import add_nearest
+from bubbot.times.phrases import TimeRun, normalize, read_run, read_words, strip_closing
+from bubbot.times.reading import ReadingContext, TimedRequest, TimeReading
+from bubbot.times.refusal import build_refusal
+from bubbot.times.rules import parse_rule_text
 
 MAX_TRAILING_CHARS = 80
 """The characters at the end of a request in which a time may begin."""
@@ -112,11 +112,11 @@ def _split_request(source: str, context: ReadingContext) -> TimedRequest:
         return found
     if cron := _CRON_WORDS.match(request):
         try:
-            rule = parse_rule_text(" ".join(cron[0].split()), context.zone)
+            rule = parse_rule_text(" ".join(cron[0].split()))
         except ScheduleRefused:
             rule = None
         if rule is not None:
-            return TimedRequest(Reading(rule), request[cron.end() :].strip())
+            return TimedRequest(TimeReading(rule), request[cron.end() :].strip())
     return _around(request, context)
 
 
