@@ -50,7 +50,7 @@ class SpanSender:
                     return answer
                 if response.status // 100 == 2:  # of another service: it has taken nothing
                     raise TraceReceiverFailed("a web page answers: [otel] endpoint names no receiver of OTLP")
-                wait = _parse_retry_after(response.headers.get("retry-after", ""), self.now())
+                wait = parse_retry_after(response.headers.get("retry-after", ""), self.now())
                 answered = f"it answers {response.status} {response.reason or ''}".strip()
                 raise TraceReceiverFailed(answered, status=response.status, retry_after=wait)
         except TimeoutError:
@@ -59,7 +59,7 @@ class SpanSender:
             raise TraceReceiverFailed(f"it cannot be reached ({type(error).__name__})") from error
 
 
-def _parse_retry_after(text: str, now: datetime) -> float | None:
+def parse_retry_after(text: str, now: datetime) -> float | None:
     """Return the seconds of a `Retry-After`, which has a number of them or a date."""
     try:
         seconds = float(text)

@@ -18,7 +18,7 @@ from bubbot.app.reload import Reloader
 from bubbot.app.settings import make_settings
 from bubbot.app.tapes import now
 from bubbot.cli.chat_service import chat_service
-from bubbot.cli.run.command import _reload_when
+from bubbot.cli.run.command import reload_when
 from bubbot.cli.run.server import attach_metrics
 from bubbot.concurrency import Backoff
 from bubbot.errors import ChannelRefused, ConfigError, StoreFull
@@ -230,7 +230,7 @@ async def test_a_database_that_takes_nothing_ends_no_bot_that_is_asked_to_reload
         with monkeypatch.context() as patched:
             patched.setattr(type(bot.daemon.bot.base_store), "append", full)
             asked.set()
-            task = bot.daemon.bot.group.create_task(_reload_when(asked, bot.reloader, report))
+            task = bot.daemon.bot.group.create_task(reload_when(asked, bot.reloader, report))
             await until(lambda: "config.failed" in {one.__dict__.get("action") for one in caplog.records})
             assert not task.done()
         task.cancel()
@@ -325,7 +325,7 @@ class TestBudgets:
 
             def in_force() -> tuple[bool, bool, bool, bool]:
                 (record,) = [feature for feature in features.lasting if feature.name == "budget"]
-                around, gate = features.around_model, bot.daemon.bot.runtime._deps.gate
+                around, gate = features.around_model, bot.daemon.bot.runtime.deps.gate
                 return count in around, reserve in around, gate is not None, bool(record.around_choice)
 
             assert in_force() == (True, False, False, False)

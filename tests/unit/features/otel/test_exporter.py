@@ -15,7 +15,7 @@ from bubbot.app.bot import Bot, open_app
 from bubbot.app.features import otel_config
 from bubbot.features.otel import exporter
 from bubbot.features.otel.names import Name
-from bubbot.features.otel.sender import _parse_retry_after
+from bubbot.features.otel.sender import parse_retry_after
 from bubbot.home import Home
 from bubbot.ports.health import HealthContext
 from bubbot.ports.session_names import IMPORT_EVENT, IMPORTS_TAPE
@@ -401,7 +401,7 @@ async def test_a_turn_that_was_cut_off_is_sent_once_it_is_merged(tmp_path: Path)
 def test_a_receiver_may_name_seconds_or_a_time(text: str, seconds: float | None) -> None:
     now = parse_moment("2026-11-24T10:00:00+00:00")
     assert now is not None
-    assert _parse_retry_after(text, now) == seconds
+    assert parse_retry_after(text, now) == seconds
 
 
 def test_a_changed_setting_is_another_config() -> None:

@@ -174,7 +174,7 @@ class TestInTurns:
         async with running(memory_store, ScriptedModel(traits=SMALL)) as bench:
             await bench.say("hello")
             tape = bench.tape()
-            zone = MemoryZone(tape, now=bench.tape()._now, zone=Options().zone)
+            zone = MemoryZone(tape, now=bench.app.deps.now, zone=Options().zone)
             await zone.save_long_term("\n".join(f"fact {number} of many" for number in range(2_000)))
             await bench.say("and?")
             assert [content for role, content in asked(bench.requests[-1]) if role == "user"] == ["hello", "and?"]
