@@ -107,9 +107,9 @@ def setup(
     """
     threshold = LEVELS[level]
     root = logging.getLogger()
-    for old in [handler for handler in root.handlers if isinstance(handler, _StderrHandler)]:
+    for old in [handler for handler in root.handlers if isinstance(handler, StderrHandler)]:
         root.removeHandler(old)
-    root.addHandler(_StderrHandler(stream, threshold, Redactor(secrets), form, zone, sentences=sentences))
+    root.addHandler(StderrHandler(stream, threshold, Redactor(secrets), form, zone, sentences=sentences))
     root.setLevel(max(threshold, logging.WARNING))
     for name in _OWN_LOGGERS:
         logging.getLogger(name).setLevel(threshold)
@@ -181,7 +181,9 @@ def _any_of(forms: Iterable[str]) -> re.Pattern[str]:
     return re.compile("|".join(forms))
 
 
-class _StderrHandler(logging.StreamHandler[TextIO]):
+class StderrHandler(logging.StreamHandler[TextIO]):
+    """Writes what the program reports; `setup` installs one."""
+
     def __init__(
         self,
         stream: TextIO | None,
@@ -356,8 +358,8 @@ def _action(record: logging.LogRecord) -> str:
     return str(getattr(record, "action", record.name))
 
 
-def _installed() -> _StderrHandler | None:
-    return next((handler for handler in logging.getLogger().handlers if isinstance(handler, _StderrHandler)), None)
+def _installed() -> StderrHandler | None:
+    return next((handler for handler in logging.getLogger().handlers if isinstance(handler, StderrHandler)), None)
 
 
 def _quote(text: str) -> str:

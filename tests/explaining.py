@@ -372,7 +372,7 @@ async def explaining(
         return benches[0].tape(source)
 
     async def open_copy(reference: str) -> TapeService:
-        made = TapeService(DiscardingStore(store), reference, now=benches[0].tape()._now, new_id=benches[0].new_id)
+        made = TapeService(DiscardingStore(store), reference, now=benches[0].app.deps.now, new_id=benches[0].new_id)
         made.session = reference
         return made
 

@@ -172,7 +172,7 @@ async def timed(
         async with running(store, model, chosen, channel=channel, life=life) as bench:
             lines[bench.channel.name] = bench.line
             directory.join(bench.line, schedule.end_jobs_of_chat)
-            bench.app._links = {bench.channel.name: bench.line.link}
+            bench.app.reload({bench.channel.name: bench.line.link}, bench.app.deps)
             time = Timed(bench, schedule, clock, directory)
             recovered = await bench.find_open_work()
             await schedule.store.load()

@@ -71,7 +71,7 @@ CLOSE_RETRY_SECONDS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0)
 
 
 @dataclass
-class _LiveTurn:
+class LiveTurn:
     """One running turn as its chat sees it.
 
     Attributes:
@@ -187,7 +187,7 @@ class LiveAnswers:
         self._editing = channel if live and isinstance(channel, SupportsEditing) and channel.edit_interval > 0 else None
         self._typing = channel if isinstance(channel, SupportsTyping) else None
         self.has_pending: Callable[[str], bool] = lambda _: False
-        self._running: dict[str, list[_LiveTurn]] = {}
+        self._running: dict[str, list[LiveTurn]] = {}
         self._unshown: dict[str, int] = {}
         self._is_cancelled = False
 
@@ -210,17 +210,17 @@ class LiveAnswers:
 
     def _begin(self, session: str, event: TurnStarted) -> None:
         _, chat, *thread = session.split(":", 2)
-        turn = _LiveTurn(session, chat, "".join(thread), event.inbound, event.message, event.is_first_attempt)
+        turn = LiveTurn(session, chat, "".join(thread), event.inbound, event.message, event.is_first_attempt)
         delay = min(TYPING_DELAY_SECONDS, FIRST_MESSAGE_DELAY_SECONDS)  # nothing is shown before
         turn.timer = asyncio.get_running_loop().call_later(delay, self._start, turn)
         self._running.setdefault(session, []).append(turn)
 
-    def _start(self, turn: _LiveTurn) -> None:
+    def _start(self, turn: LiveTurn) -> None:
         """Show a turn from now on: most answers are complete before, and cost no task."""
         turn.task = self._spawn(self._show(turn))
         turn.task.add_done_callback(lambda _: self._forget(turn))
 
-    def _end_early(self, turn: _LiveTurn) -> None:
+    def _end_early(self, turn: LiveTurn) -> None:
         """End a turn of which nothing was shown yet. One that says nothing may have to close or dismiss something."""
         assert turn.timer is not None
         turn.timer.cancel()
@@ -266,7 +266,7 @@ class LiveAnswers:
                 self._close_later(live, SILENT_TURN_TEXT)
         self._left = ()
 
-    def _forget(self, turn: _LiveTurn) -> None:
+    def _forget(self, turn: LiveTurn) -> None:
         running = [other for other in self._running.get(turn.session, ()) if other is not turn]
         if running:
             self._running[turn.session] = running
@@ -275,13 +275,13 @@ class LiveAnswers:
         if turn.is_first_attempt and turn.ended and not (turn.has_begun or turn.live):
             self._unshown[turn.session] = turn.inbound
 
-    async def _show(self, turn: _LiveTurn) -> None:
+    async def _show(self, turn: LiveTurn) -> None:
         try:
             await self._show_until_end(turn)
         except Exception:  # the adapter is someone else's code, and a preview must not cost a turn
             log.warning("live answer failed", exc_info=True, extra={"action": "live.failed"})
 
-    async def _show_until_end(self, turn: _LiveTurn) -> None:
+    async def _show_until_end(self, turn: LiveTurn) -> None:
         typing = None if turn.ended or self._typing is None else self._spawn(self._type(turn, self._typing))
         try:
             await self._update_until_end(turn)
@@ -292,7 +292,7 @@ class LiveAnswers:
             await self._close(turn)
             await self._dismiss(turn)
 
-    async def _type(self, turn: _LiveTurn, channel: SupportsTyping) -> None:
+    async def _type(self, turn: LiveTurn, channel: SupportsTyping) -> None:
         """Show that the bot types, until cancelled."""
         await asyncio.sleep(max(TYPING_DELAY_SECONDS - FIRST_MESSAGE_DELAY_SECONDS, 0.0))
         while True:
@@ -305,7 +305,7 @@ class LiveAnswers:
                 log.debug("typing not shown: %s", error, extra={"action": "live.typing"})
             await asyncio.sleep(wait)
 
-    async def _update_until_end(self, turn: _LiveTurn) -> None:
+    async def _update_until_end(self, turn: LiveTurn) -> None:
         """Let the message grow with the text until the turn ends."""
         loop = asyncio.get_running_loop()
         while not turn.ended:
@@ -321,7 +321,7 @@ class LiveAnswers:
             except TimeoutError:
                 continue
 
-    async def _update_message(self, turn: _LiveTurn) -> None:
+    async def _update_message(self, turn: LiveTurn) -> None:
         """Begin the message, or change it; continue with one that an interrupted attempt has begun."""
         assert self._editing is not None
         loop = asyncio.get_running_loop()
@@ -355,7 +355,7 @@ class LiveAnswers:
         except StoreError:
             turn.dead = True  # the turn's own merge will report the error
 
-    async def _begin_message(self, turn: _LiveTurn) -> None:
+    async def _begin_message(self, turn: LiveTurn) -> None:
         """Record that the message is about to be sent, and send it."""
         text, finds = turn.now(), isinstance(self._channel, FindsMessages)
         part = self._part(turn, text + CONTINUES_MARK if finds else BARE_START)
@@ -368,7 +368,7 @@ class LiveAnswers:
         if finds:
             turn.seen, turn.part = text, part
 
-    async def _send_first(self, turn: _LiveTurn) -> None:
+    async def _send_first(self, turn: LiveTurn) -> None:
         """Send the message that was recorded, and record its id."""
         live = turn.live
         assert live is not None
@@ -390,7 +390,7 @@ class LiveAnswers:
         await self._outbox.record_live(turn.inbound, turn.session, receipt.external_id, chat)
         turn.live = replace(live, message=receipt.external_id, chat=chat)
 
-    async def _change_message(self, turn: _LiveTurn) -> None:
+    async def _change_message(self, turn: LiveTurn) -> None:
         """Put the text so far into the message. One in a chat that moved is left to the delivery."""
         assert self._editing is not None
         assert turn.live is not None
@@ -406,7 +406,7 @@ class LiveAnswers:
             )
         turn.seen, turn.part = text, part
 
-    async def _dismiss(self, turn: _LiveTurn) -> None:
+    async def _dismiss(self, turn: LiveTurn) -> None:
         """Remove the sign that an answer is on its way, if the platform has one."""
         if not isinstance(self._channel, AcknowledgesInteractions):
             return
@@ -416,7 +416,7 @@ class LiveAnswers:
         except DeliveryFailed as error:
             log.debug("answer announcement not dismissed: %s", error, extra={"action": "live.dismiss"})
 
-    async def _close(self, turn: _LiveTurn) -> None:
+    async def _close(self, turn: LiveTurn) -> None:
         """Close the message of a turn that says nothing: it keeps the text so far, without half a sentence."""
         try:
             live = turn.live or await self._outbox.live_message(turn.inbound, turn.session)
@@ -465,7 +465,7 @@ class LiveAnswers:
             return False
         return True
 
-    def _part(self, turn: _LiveTurn, text: str) -> MessagePart | None:
+    def _part(self, turn: LiveTurn, text: str) -> MessagePart | None:
         """Return the first part of a text; None if it cannot be shown."""
         name, chat = turn.session.partition(":")[0], self._where(turn.chat)
         outbound = Outbound(

@@ -52,6 +52,11 @@ class AppRuntime:
         self._cached_total = 0
         self._paused = False
 
+    @property
+    def deps(self) -> SessionDeps:
+        """What its sessions work with since the last reload."""
+        return self._deps
+
     def reload(self, channels: Mapping[str, SessionChannel], deps: SessionDeps) -> None:
         """Replace channels and settings; a turn under way ends with the old ones, the next one uses these."""
         self._links, self._deps = dict(channels), deps

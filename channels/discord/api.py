@@ -81,7 +81,7 @@ class DiscordApi:
         self._settings = settings
         self._timing = timing
         self._opening = asyncio.Lock()
-        self._http: _DiscordHttp | None = None
+        self._http: DiscordHttp | None = None
         self._files: aiohttp.ClientSession | None = None
         self._closed = False
         self._barred: tuple[float, DiscordApiError] | None = None
@@ -165,14 +165,14 @@ class DiscordApi:
             for name in _LIBRARY_LOGGERS:
                 logging.getLogger(name).removeFilter(self._redaction)
 
-    async def _open(self) -> tuple[_DiscordHttp, aiohttp.ClientSession]:
+    async def _open(self) -> tuple[DiscordHttp, aiohttp.ClientSession]:
         async with self._opening:
             if self._closed:
                 raise DiscordUnavailable("the channel is closed")
             if self._http is None or self._files is None:
                 # Both belong to the running loop, and only here is one certain to run.
                 connector = aiohttp.TCPConnector(limit=0)
-                http = _DiscordHttp(self._settings, connector, self._timing.max_rate_limit_wait)
+                http = DiscordHttp(self._settings, connector, self._timing.max_rate_limit_wait)
                 await http.open(self._settings.token)
                 self._files = aiohttp.ClientSession(
                     connector=connector, connector_owner=False, cookie_jar=aiohttp.DummyCookieJar()
@@ -247,7 +247,7 @@ class _Gate:
                 self._is_open.set()
 
 
-class _SharedRatelimit(Ratelimit):
+class SharedRatelimit(Ratelimit):
     """The library's rate limit of a bucket, except that requests within the quota pass, and a 429 holds new requests.
 
     The original refuses every request in a window longer than the longest wait, even if none has to wait. A 429 may come
@@ -290,7 +290,7 @@ class _SharedRatelimit(Ratelimit):
                 await asyncio.shield(asyncio.ensure_future(leave))
 
 
-class _DiscordHttp(HTTPClient):
+class DiscordHttp(HTTPClient):
     """The library's client with a configurable base URL, no login request, and short waits allowed.
 
     It waits for rate limits itself: if a call is cancelled in the library's wait for a global one, all others wait for
@@ -301,7 +301,7 @@ class _DiscordHttp(HTTPClient):
         super().__init__(asyncio.get_running_loop(), connector, proxy=settings.proxy)
         self.date = ""
         self._longest_wait = longest_wait
-        self._limits: dict[str, _SharedRatelimit] = {}
+        self._limits: dict[str, SharedRatelimit] = {}
         self._no_global_limit = _Gate()
         self._base = settings.rest_url
         self._opening = False
@@ -315,14 +315,14 @@ class _DiscordHttp(HTTPClient):
             self._opening = False
 
     def get_ratelimit(self, key: str) -> Ratelimit:
-        """Return the limit of a bucket, as the library does, but a `_SharedRatelimit`."""
+        """Return the limit of a bucket, as the library does, but a `SharedRatelimit`."""
         found = super().get_ratelimit(key)
-        if isinstance(found, _SharedRatelimit):
+        if isinstance(found, SharedRatelimit):
             return found  # the library keeps it by the bucket's name, once that is known
         if key not in self._limits:
             if len(self._limits) >= MAX_BUCKETS:
                 self._limits = {name: limit for name, limit in self._limits.items() if not limit.is_inactive()}
-            self._limits[key] = _SharedRatelimit(self._longest_wait)
+            self._limits[key] = SharedRatelimit(self._longest_wait)
         return self._limits[key]
 
     async def request(self, route: Route, **kwargs: Any) -> Any:

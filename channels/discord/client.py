@@ -49,7 +49,7 @@ class ConnectionBroken(Exception):
 
 
 @dataclass
-class _GatewaySession:
+class GatewaySession:
     """The state needed to resume a session."""
 
     id: str | None = None
@@ -212,7 +212,7 @@ class DiscordGateway(discord.Client):
     async def keep_connected(self) -> None:
         """Connect and reconnect until cancelled. Raise `ChannelRefused` if only the operator can help."""
         self.loop = asyncio.get_running_loop()  # the library does it at login
-        session, failures = _GatewaySession(), 0
+        session, failures = GatewaySession(), 0
         while True:
             began = self._timing.monotonic()
             try:
@@ -239,7 +239,7 @@ class DiscordGateway(discord.Client):
             elif not was_open and failures > 2:
                 session.gateway = None  # the address that Discord gave for resuming may be gone
             self._report_disconnect(reason, failures)
-            await asyncio.sleep(self._seconds_before_connecting(session, failures))
+            await asyncio.sleep(self.seconds_before_connecting(session, failures))
 
     def is_sign_of_life_due(self) -> bool:
         """Return true if the library, which counts the seconds of silence, has to be told of an event: not of each one."""
@@ -249,7 +249,7 @@ class DiscordGateway(discord.Client):
         self._last_sign_of_life = now
         return True
 
-    async def _run_connection(self, session: _GatewaySession) -> None:
+    async def _run_connection(self, session: GatewaySession) -> None:
         """Run one connection to its end, which is always an exception."""
         loop = asyncio.get_running_loop()
         silent = self._timing.silence_timeout + self._timing.silence_margin
@@ -270,7 +270,7 @@ class DiscordGateway(discord.Client):
                 if self._is_ready and is_late and not limit.expired():
                     limit.reschedule(end)
 
-    async def _disconnect(self, session: _GatewaySession) -> None:
+    async def _disconnect(self, session: GatewaySession) -> None:
         """Close the connection and keep what resuming needs."""
         self._is_ready = False
         socket, self._socket = self._socket, None
@@ -281,7 +281,7 @@ class DiscordGateway(discord.Client):
         # If cancelled, 1000 ends the session and Discord shows the bot as offline. Otherwise the session has to stay.
         await socket.leave(self._timing.close_timeout, 1000 if task is not None and task.cancelling() else 4000)
 
-    def _seconds_before_connecting(self, session: _GatewaySession, failures: int) -> float:
+    def seconds_before_connecting(self, session: GatewaySession, failures: int) -> float:
         """Return the seconds to wait before the next connection."""
         wait = (
             self._timing.backoff_seconds(failures) if failures else self._timing.initial_backoff * self._timing.jitter()

@@ -80,14 +80,14 @@ def split_markdown(source: str, limit: int) -> list[str]:
             lead = _LEAD.match(piece)
             at = lead.end() if lead else 0
             piece = piece[:at] + "".join(open_marks) + piece[at:]
-        open_marks, escape = _open_at_end(piece)
+        open_marks, escape = open_at_end(piece)
         result.append(piece.removesuffix(escape) + "".join(reversed(open_marks)))
     if escape:
         result[-1] += escape
     return result
 
 
-def _open_at_end(piece: str) -> tuple[list[str], str]:
+def open_at_end(piece: str) -> tuple[list[str], str]:
     """Return the marks still open, outer ones first, and a final backslash that the cut separates from its sign."""
     marks: list[str] = []
     fenced, line = False, ""

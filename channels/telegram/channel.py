@@ -60,14 +60,15 @@ class TelegramChannel:
         self._commands = options.list_commands
         self._settings = settings
         self._timing = timing
-        self._api = TelegramApi(settings, timing)
-        self._sender = TelegramSender(self._api, settings, options.read_blob)
+        self.api = TelegramApi(settings, timing)
+        """The Bot API, for calls that no other method makes."""
+        self._sender = TelegramSender(self.api, settings, options.read_blob)
         self._now = options.now
         self._overhears = options.overhears
         local = LocalFiles(options.name, settings.file_folder, options.home)
         self._local = local if settings.is_self_hosted else None
         self._health = ChannelHealth(is_ready=False, note="not connected yet")
-        self._retrying_api = RetryingTelegramApi(self._api, settings, timing, self._update_health)
+        self._retrying_api = RetryingTelegramApi(self.api, settings, timing, self._update_health)
         self._me = TelegramBotUser(0, "")
 
     @property
@@ -82,7 +83,7 @@ class TelegramChannel:
         async def deliver(batch: list[Any]) -> None:
             await self._receive_all(receive, map(self._read, batch))
 
-        await run_polling(self._api, self._retrying_api, deliver)
+        await run_polling(self.api, self._retrying_api, deliver)
 
     def health(self) -> ChannelHealth:
         """Report ready while Telegram answers; `heard` is the time of its last answer."""
@@ -112,10 +113,10 @@ class TelegramChannel:
         commands = self._commands()
         names = frozenset(name for command in commands for name in command.slash_names)
         self._me = replace(self._me, commands=names)
-        await set_menu(self._api, self.name, commands)
+        await set_menu(self.api, self.name, commands)
 
     async def _fetch_bot_user(self) -> TelegramBotUser:
-        user = await self._api.call("getMe")
+        user = await self.api.call("getMe")
         try:
             return TelegramBotUser(int(user["id"]), str(user["username"]))
         except (KeyError, TypeError, ValueError):
@@ -149,7 +150,7 @@ class TelegramChannel:
             parameters |= {"text": text[:MAX_PRESS_ANSWER_CHARS], "show_alert": False}
         try:
             async with asyncio.timeout(self._timing.press_timeout):
-                await self._api.call("answerCallbackQuery", parameters)
+                await self.api.call("answerCallbackQuery", parameters)
         except (TelegramApiError, TelegramUnavailable, TimeoutError) as error:  # an old query, or an outage
             log.debug("press not answered: %s", error, extra={"action": "telegram.press"})
 
@@ -192,7 +193,7 @@ class TelegramChannel:
     async def leave(self, group: str) -> None:
         """See `LeavesGroups`."""
         try:
-            await self._api.call("leaveChat", {"chat_id": group})
+            await self.api.call("leaveChat", {"chat_id": group})
         except TelegramApiError as error:
             if error.code != 403:  # forbidden: the bot is no member any more
                 raise DeliveryFailed(f"Telegram refuses: {error}", permanent=True) from error
@@ -201,16 +202,16 @@ class TelegramChannel:
 
     async def fetch(self, attachment: Attachment, limit: int) -> bytes:
         """Fetch a file that came with a message; Telegram's own servers provide at most 20 MB."""
-        return await fetch_attachment(self._api, attachment, limit, self._local)
+        return await fetch_attachment(self.api, attachment, limit, self._local)
 
     async def verify_token(self) -> BotIdentity:
         """Fetch the bot's identity; leave its webhook unchanged."""
         within = self._timing.verify_timeout
-        return await verify_token(self._api, self._settings, overhears=self._overhears, timeout_seconds=within)
+        return await verify_token(self.api, self._settings, overhears=self._overhears, timeout_seconds=within)
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._api.aclose()
+        await self.api.aclose()
 
 
 class TelegramWebhookChannel(TelegramChannel):
@@ -243,7 +244,7 @@ class TelegramWebhookChannel(TelegramChannel):
         self._was_set = True
 
     async def _set_webhook(self) -> None:
-        await self._api.call(
+        await self.api.call(
             "setWebhook",
             {
                 "url": self._settings.webhook_url,
@@ -257,7 +258,7 @@ class TelegramWebhookChannel(TelegramChannel):
 
     async def _check_webhook(self) -> None:
         try:
-            webhook = await self._api.call("getWebhookInfo")
+            webhook = await self.api.call("getWebhookInfo")
             if isinstance(webhook, dict) and webhook.get("url") != self._settings.webhook_url:
                 log.warning(
                     "webhook changed by another program, setting it again: channel=%s",

@@ -54,7 +54,7 @@ async def fetch_attachment(
         path = _read_path(file)
         _check_size(file.get("file_size"), limit)
         if path.startswith("/") and local_files is not None:
-            content = await asyncio.to_thread(_read_file, Path(path), limit, local_files)
+            content = await asyncio.to_thread(read_local_file, Path(path), limit, local_files)
         else:
             content = await api.download(path, limit)
     except (TelegramApiError, TelegramUnavailable) as error:
@@ -76,7 +76,8 @@ def _check_size(size: object, limit: int) -> None:
         raise FetchFailed(f"the file is {format_bytes(size)} large, and at most {format_bytes(limit)} are taken")
 
 
-def _read_file(path: Path, limit: int, local: LocalFiles) -> bytes | None:
+def read_local_file(path: Path, limit: int, local: LocalFiles) -> bytes | None:
+    """Return what a file holds; None if it is larger than `limit` bytes."""
     if local.folder is None:
         raise FetchFailed(
             "the Bot API server keeps the file on its own disk, and the operator has not named the folder "

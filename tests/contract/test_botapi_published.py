@@ -105,7 +105,7 @@ async def ask_wrongly() -> None:
     async with Server() as server:
         talk = Talk(server)
         with suppress(TelegramApiError):
-            await talk.channel._api.call("sendMessage", {"chat_id": 1, "foo": 1})
+            await talk.channel.api.call("sendMessage", {"chat_id": 1, "foo": 1})
         await talk.channel.aclose()
 
 

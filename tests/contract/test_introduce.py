@@ -81,7 +81,7 @@ async def hooked(server: Telegram, url: str) -> AsyncIterator[None]:
 async def _call(server: Telegram, method: str, parameters: dict[str, Any]) -> None:
     settings = TelegramSettings.read("one", {"token": server.bot.token, "base_url": server.base_url})
     channel = TelegramChannel(_options({}), settings, TelegramTiming())
-    await channel._api.call(method, parameters)
+    await channel.api.call(method, parameters)
     await channel.aclose()
 
 

@@ -304,7 +304,7 @@ async def test_of_two_pollers_both_show_it_and_the_one_that_stays_hears_everythi
 async def test_a_webhook_that_was_left_is_taken_away(server: Server) -> None:
     chat = server.private(server.user("Kim"))
     talk = Talk(server)
-    await talk.channel._api.call("setWebhook", {"url": "https://localhost:8443/x"})
+    await talk.channel.api.call("setWebhook", {"url": "https://localhost:8443/x"})
     await talk.channel.aclose()
     chat.say("waiting")
     async with talking(server) as talk:

@@ -393,5 +393,5 @@ async def test_two_bots_share_nothing(server: ScriptedServer) -> None:
 
 def _client(channel: TelegramChannel) -> Any:
     """The connections of the polls."""
-    polls: Any = channel._api._polls
+    polls: Any = channel.api._polls
     return polls._session if isinstance(polls, DirectHttp) else polls._client

@@ -316,4 +316,4 @@ class TestFetching:
         server.usual["getFile"] = {"file_path": str(tmp_path / "private")}
         async with opened(server) as channel:
             with pytest.raises(FetchFailed):
-                await fetch_attachment(channel._api, Attachment("F"), 10, None)
+                await fetch_attachment(channel.api, Attachment("F"), 10, None)

@@ -33,7 +33,7 @@ def _as_before() -> Iterator[None]:
     root = logging.getLogger()
     before = root.level
     yield
-    for handler in [handler for handler in root.handlers if isinstance(handler, log._StderrHandler)]:
+    for handler in [handler for handler in root.handlers if isinstance(handler, log.StderrHandler)]:
         root.removeHandler(handler)
     root.setLevel(before)
     for name in ("bubbot", "channels"):
@@ -207,7 +207,7 @@ class TestSetup:
     def test_a_record_that_cannot_be_formatted(self, lines: io.StringIO, capsys: pytest.CaptureFixture[str]) -> None:
         root = logging.getLogger()
         root.handlers[:] = [
-            handler for handler in root.handlers if isinstance(handler, log._StderrHandler)
+            handler for handler in root.handlers if isinstance(handler, log.StderrHandler)
         ]  # pytest's raise
         LOGGER.info("%d", SECRET)
         assert re.fullmatch(r"level=error action=log\.failed source=test_log\.py:\d+\n", lines.getvalue())

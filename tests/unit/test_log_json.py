@@ -166,7 +166,7 @@ class TestRemembered:
 
     def test_one_that_cannot_be_formatted_counts_and_is_left_out(self, lines: io.StringIO) -> None:
         root = logging.getLogger()
-        root.handlers[:] = [one for one in root.handlers if isinstance(one, log._StderrHandler)]  # pytest's own raises
+        root.handlers[:] = [one for one in root.handlers if isinstance(one, log.StderrHandler)]  # pytest's own raises
         LOGGER.warning("%d", "no number")
         assert log.recent_warnings() == log.LogSummary(1, 0, ())
 

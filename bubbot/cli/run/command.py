@@ -142,7 +142,7 @@ async def _serve(
         background = [
             *daemon.start_features(),
             *daemon.start_daily_digest(setup.settings.bot.timezone),
-            app.group.create_task(_reload_when(signals.reload, reloader, report)),
+            app.group.create_task(reload_when(signals.reload, reloader, report)),
         ]
         if terminal_columns():
             kinds = {name: table.get("kind", name) for name, table in setup.settings.channels.items()}
@@ -170,7 +170,7 @@ async def _serve(
         raise ChannelRefused("; ".join(manager.refusals.values()))
 
 
-async def _reload_when(requested: asyncio.Event, reloader: Reloader, report: ServiceReporter) -> None:
+async def reload_when(requested: asyncio.Event, reloader: Reloader, report: ServiceReporter) -> None:
     """Apply changed settings whenever a reload is requested; log and ignore unusable ones."""
     while True:
         await requested.wait()

@@ -71,7 +71,7 @@ async def _show(setup: CommandSetup, args: ShowTapeArgs) -> int:
             if setup.as_json:
                 show_json(line_fields(entry))
             else:
-                show_line(_format_entry(entry))
+                show_line(format_tape_entry(entry))
     if not is_shown and (unknown := [kind for kind in kinds if kind not in list(Kind)]):
         raise usage_error(
             "bubbot tape show", f"--kinds {unknown[0]!r}: no entry has it; the usual kinds are {', '.join(Kind)}"
@@ -107,7 +107,8 @@ async def _select(
         yield entry
 
 
-def _format_entry(entry: TapeEntry) -> str:
+def format_tape_entry(entry: TapeEntry) -> str:
+    """Write an entry on one line, as `tape show` prints it."""
     if entry.erased:
         return f"#{entry.id} {entry.date[:19]} {entry.kind} (erased)"
     payload = thaw(entry.payload)

@@ -167,7 +167,7 @@ def _entries(name: str) -> Iterator[dict[str, Any]]:
 
 def _read_entries(keys: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Return the list's entries under these keys, as far as there are any."""
-    if (path := _find_list()) is None:
+    if (path := find_size_list()) is None:
         return {}
     changed_at = path.stat().st_mtime_ns
     texts = {key: _read_entry(path, changed_at, key) for key in keys}
@@ -193,7 +193,7 @@ def _is_same_provider(provider: str, listed: str) -> bool:
     return listed == provider or (provider in _GROUPED and listed.startswith(provider))
 
 
-def _find_list() -> Path | None:
+def find_size_list() -> Path | None:
     """Return the file of the list; None without litellm."""
     spec = find_spec("litellm")
     paths = (Path(folder) / _FILE for folder in (spec.submodule_search_locations if spec else None) or ())

@@ -90,7 +90,7 @@ class TokenizerCache:
             return self._encodings[encoding]
 
     def _load(self, encoding: str) -> tiktoken.Encoding | None:
-        folder = self._folder or _shipped()
+        folder = self._folder or find_shipped_encodings()
         if folder is None:
             return None
 
@@ -105,7 +105,8 @@ class TokenizerCache:
             return None  # another version of tiktoken or litellm: callers fall back to an estimate
 
 
-def _shipped() -> Path | None:
+def find_shipped_encodings() -> Path | None:
+    """Return the folder of encodings that litellm brings; None without litellm."""
     spec = find_spec("litellm")
     folders = [
         Path(root, "litellm_core_utils", "tokenizers") for root in (spec and spec.submodule_search_locations) or ()
@@ -141,10 +142,10 @@ def _texts(message: Mapping[str, Any]) -> list[str] | None:
 
 def _count_text(encoding: tiktoken.Encoding, text: str) -> int:
     """Count the tokens of a text; names of special tokens are plain text, as they are for OpenAI."""
-    return sum(len(encoding.encode_ordinary(piece)) for piece in _pieces(text))
+    return sum(len(encoding.encode_ordinary(piece)) for piece in cut_pieces(text))
 
 
-def _pieces(text: str) -> list[str]:
+def cut_pieces(text: str) -> list[str]:
     """Split the text into pieces that can be encoded separately.
 
     No token spans a line's end and a letter after it, so a cut between the two changes no count. A long text without such

@@ -77,7 +77,7 @@ def translate(error: BaseException, model: str, redact: Callable[[str], str], *,
     """
     chain = tuple(_error_chain(error))
     model_error = _build_error(chain, model, redact, key_source)
-    model_error.status = _http_status(_underlying(chain))
+    model_error.status = http_status(_underlying(chain))
     return model_error
 
 
@@ -89,7 +89,7 @@ def _build_error(
     if kind == "refused" and is_unknown:
         provider = model.partition("/")[0]
         return ModelRefused(f"[model] name is {model!r}, and litellm knows no provider {provider!r}")
-    status, retry_after = _http_status(chain), read_retry_after(chain)
+    status, retry_after = http_status(chain), read_retry_after(chain)
     return build_failure(kind, model, message, status=status, retry_after=retry_after, key_source=key_source)
 
 
@@ -99,8 +99,7 @@ def is_cut(error: BaseException) -> bool:
     broken = any(isinstance(link, OSError) or type(link).__module__.partition(".")[0] in _TRANSPORTS for link in chain)
     # litellm gives a broken connection a status of its own making.
     return (
-        broken
-        and _http_status(tuple(link for link in chain if not type(link).__module__.startswith("litellm"))) is None
+        broken and http_status(tuple(link for link in chain if not type(link).__module__.startswith("litellm"))) is None
     )
 
 
@@ -116,7 +115,7 @@ def _classify(chain: tuple[BaseException, ...]) -> FailureKind:
     kind: FailureKind = next(
         (ERROR_KINDS[cls] for link in chain for cls in type(link).__mro__ if cls in ERROR_KINDS), "unavailable"
     )
-    status, text = _http_status(chain), " ".join(map(_full_text, chain))
+    status, text = http_status(chain), " ".join(map(_full_text, chain))
     if kind == "overflow" and (status == 429 or mentions_rate(text)):
         return "rate"
     if kind == "rate" or status == 429:
@@ -147,7 +146,7 @@ def _error_chain(error: BaseException) -> Iterator[BaseException]:
     yield from sorted(seen, key=lambda link: isinstance(link, _exceptions.MidStreamFallbackError))
 
 
-def _http_status(chain: tuple[BaseException, ...]) -> int | None:
+def http_status(chain: tuple[BaseException, ...]) -> int | None:
     """Return the status that the provider sent.
 
     The errors below litellm's own come first: the status of a litellm error only stands for its class.

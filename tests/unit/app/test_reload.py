@@ -18,7 +18,7 @@ from bubbot.app.reload import Reloader
 from bubbot.app.settings import make_settings
 from bubbot.app.tapes import now
 from bubbot.cli.chat.service import chat_service
-from bubbot.cli.run.command import _reload_when
+from bubbot.cli.run.command import reload_when
 from bubbot.cli.run.server import attach_metrics
 from bubbot.concurrency import Backoff
 from bubbot.errors import ChannelRefused, ConfigError, StoreFull
@@ -232,7 +232,7 @@ async def test_a_database_that_takes_nothing_ends_no_bot_that_is_asked_to_reload
         with monkeypatch.context() as patched:
             patched.setattr(type(bot.daemon.bot.base_store), "append", full)
             asked.set()
-            task = bot.daemon.bot.group.create_task(_reload_when(asked, bot.reloader, report))
+            task = bot.daemon.bot.group.create_task(reload_when(asked, bot.reloader, report))
             await until(lambda: "config.failed" in {one.__dict__.get("action") for one in caplog.records})
             assert not task.done()
         task.cancel()
@@ -332,7 +332,7 @@ class TestBudgets:
             count, reserve = budget.meter.count_call, budget.meter.reserve_call
 
             def in_force() -> tuple[bool, bool, bool, bool]:
-                around, gate = features.around_model, bot.daemon.bot.runtime._deps.gate
+                around, gate = features.around_model, bot.daemon.bot.runtime.deps.gate
                 return (
                     count in around,
                     reserve in around,

@@ -76,7 +76,7 @@ def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     root = logging.getLogger()
     level = root.level
     yield
-    for handler in [handler for handler in root.handlers if isinstance(handler, log._StderrHandler)]:
+    for handler in [handler for handler in root.handlers if isinstance(handler, log.StderrHandler)]:
         root.removeHandler(handler)
     root.setLevel(level)
     for name in ("bubbot", "channels"):

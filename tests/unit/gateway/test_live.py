@@ -236,13 +236,13 @@ async def test_an_answer_that_came_before_a_preview_is_delivered_without_a_look_
 @virtual
 async def test_pieces_that_come_before_a_change_is_due_wake_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     looks, stage, pieces = [0], Stage(), [f"word{number} " for number in range(400)]
-    now = live_answers._LiveTurn.now
+    now = live_answers.LiveTurn.now
 
-    def looking(turn: live_answers._LiveTurn) -> str:
+    def looking(turn: live_answers.LiveTurn) -> str:
         looks[0] += 1
         return now(turn)
 
-    monkeypatch.setattr(live_answers._LiveTurn, "now", looking)
+    monkeypatch.setattr(live_answers.LiveTurn, "now", looking)
     async with live(writing(*pieces, every=0.01), stage) as bench:
         await answered(bench)
         assert list(stage.seen.values()) == ["".join(pieces).strip()]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bubbot.models.scripted import ScriptedModel
+from bubbot.ports.health import RuntimeLoad
 from bubbot.runtime import app as runtime
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.store import TapeStore
@@ -127,8 +128,7 @@ class TestForgetting:
             for number in range(kept + 20):
                 await bench.say("hello", chat=str(number))
             await asyncio.sleep(1)
-            assert len(bench.app._sessions) == kept
-            assert bench.app._tasks == {}
+            assert bench.app.measure_load() == RuntimeLoad(0, 0, kept)
             assert (await bench.say("again", chat="0")).status == "answered"
             assert [content.partition("] ")[2] for role, content in asked(bench.requests[-1]) if role == "user"] == [
                 "hello", "again",
@@ -159,12 +159,12 @@ class TestForgetting:
             async with bench.app.exclusive(HOME):
                 await bench.post("hello")
                 await bench.say("elsewhere", chat="other")
-                assert HOME in bench.app._sessions
+                assert bench.app.session_activity(HOME) == (False, 1)
                 assert len(bench.requests) == 1
             await bench.quiet()
             await asyncio.sleep(1)
             assert len(bench.requests) == 2
-            assert bench.app._sessions == {}
+            assert bench.app.measure_load() == RuntimeLoad(0, 0, 0)
 
     @virtual
     async def test_the_tape_stays_exclusive_while_others_come_and_go(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.cli.tape.command import _format_entry
+from bubbot.cli.tape.command import format_tape_entry
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.search.view import SearchView
 from bubbot.features.trace.entries import describe_entry
@@ -159,7 +159,7 @@ class TestTape:
                 ("", "Hello!"),
                 ("thoughts", "<think>They ask for a secret.</think>"),
             ]
-            assert "assistant: Hello! (thoughts: <think>They ask" in _format_entry(answer)
+            assert "assistant: Hello! (thoughts: <think>They ask" in format_tape_entry(answer)
             found = await bench.tape().read(SearchView("secret"))
             assert [hit.id for hit in found.hits] == [answer.id]
             await bench.say(",reset erase")

@@ -220,8 +220,8 @@ class TestFollowing:
         assert first.state == {1, 2, 3}
 
     async def test_what_another_process_appended_is_caught_up_with(self, store: CountingStore) -> None:
-        first, heard = projected(store), list[int]()
-        first._on_applied = lambda entries: heard.extend(entry.id for entry in entries)
+        heard = list[int]()
+        first = ProjectedTape(TODO, service(store), lambda applied: heard.extend(entry.id for entry in applied))
         await add(store)
         await first.catch_up()
         await add(store, 2)

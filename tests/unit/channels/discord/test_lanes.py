@@ -15,7 +15,7 @@ from channels.discord.chats import ChatDirectory
 from channels.discord.client import (
     MAX_SESSIONS_PER_HOUR,
     DiscordGateway,
-    _GatewaySession,
+    GatewaySession,
     close_code_error,
     gateway_intents,
 )
@@ -207,20 +207,20 @@ def settings(**more: Any) -> DiscordSettings:
 async def test_new_sessions_are_rationed_and_resumed_ones_are_not() -> None:
     now = [0.0]
     gateway = await _gateway(DiscordReceiveTiming(monotonic=lambda: now[0], jitter=lambda: 1.0))
-    fresh, lasting = _GatewaySession(), _GatewaySession("id", 3)
-    assert gateway._seconds_before_connecting(fresh, 0) == 5.0
+    fresh, lasting = GatewaySession(), GatewaySession("id", 3)
+    assert gateway.seconds_before_connecting(fresh, 0) == 5.0
     for _ in range(MAX_SESSIONS_PER_HOUR):
         await gateway.before_identify_hook(None)
-    assert gateway._seconds_before_connecting(fresh, 0) == 180.0
-    assert gateway._seconds_before_connecting(lasting, 0) == 1.0
+    assert gateway.seconds_before_connecting(fresh, 0) == 180.0
+    assert gateway.seconds_before_connecting(lasting, 0) == 1.0
     now[0] = 3601.0
-    assert gateway._seconds_before_connecting(fresh, 0) == 5.0
+    assert gateway.seconds_before_connecting(fresh, 0) == 5.0
 
 
 @pytest.mark.parametrize("jitter", [0.0, 0.25, 1.0])
 async def test_a_connection_that_was_fine_is_resumed_within_the_first_wait(jitter: float) -> None:
     gateway = await _gateway(DiscordReceiveTiming(initial_backoff=2.0, jitter=lambda: jitter))
-    assert gateway._seconds_before_connecting(_GatewaySession("id", 3), 0) == 2.0 * jitter
+    assert gateway.seconds_before_connecting(GatewaySession("id", 3), 0) == 2.0 * jitter
 
 
 async def test_waits_grow_and_have_an_end() -> None:

@@ -10,15 +10,15 @@ import aiohttp
 import pytest
 from discord import RateLimited
 
-from channels.discord.api import MAX_BUCKETS, _DiscordHttp, _SharedRatelimit
+from channels.discord.api import MAX_BUCKETS, DiscordHttp, SharedRatelimit
 from channels.discord.settings import DiscordSettings
 from tests.virtual import virtual
 
 LONG_WINDOW = 60.0
 
 
-async def _bucket(remaining: int) -> _SharedRatelimit:
-    limit = _SharedRatelimit(5.0)
+async def _bucket(remaining: int) -> SharedRatelimit:
+    limit = SharedRatelimit(5.0)
     limit.limit, limit.remaining, limit.expires = 5, remaining, asyncio.get_running_loop().time() + LONG_WINDOW
     limit.reset_after = LONG_WINDOW
     return limit
@@ -37,7 +37,7 @@ async def test_requests_within_the_quota_of_a_long_window_pass() -> None:
 
 @pytest.mark.parametrize("remaining", [1, 2])
 async def test_a_429_holds_the_other_requests_of_its_bucket(monkeypatch: pytest.MonkeyPatch, remaining: int) -> None:
-    limit, over, entered = _SharedRatelimit(5.0), asyncio.Event(), asyncio.Event()
+    limit, over, entered = SharedRatelimit(5.0), asyncio.Event(), asyncio.Event()
     limit.limit = limit.remaining = remaining
     sleep = asyncio.sleep
 
@@ -95,7 +95,7 @@ async def test_a_window_that_is_used_up_or_over_is_not_waited_for_after_a_429(
 
 async def test_a_call_that_is_cancelled_while_it_leaves_its_bucket_keeps_nobody_out() -> None:
     """Without this, a bucket whose answers tell no window stayed shut for half a minute: as long as a call may take."""
-    limit, inside = _SharedRatelimit(5.0), asyncio.Event()
+    limit, inside = SharedRatelimit(5.0), asyncio.Event()
 
     async def call() -> None:
         async with limit:
@@ -113,7 +113,7 @@ async def test_a_call_that_is_cancelled_while_it_leaves_its_bucket_keeps_nobody_
 
 
 async def test_a_long_wait_is_not_kept_in_the_bucket() -> None:
-    limit = _SharedRatelimit(5.0)
+    limit = SharedRatelimit(5.0)
     async with asyncio.timeout(1):
         with pytest.raises(RateLimited):
             async with limit:
@@ -124,7 +124,7 @@ async def test_a_long_wait_is_not_kept_in_the_bucket() -> None:
 @virtual
 async def test_of_many_limits_only_those_in_use_are_kept() -> None:
     settings = DiscordSettings.read("dc", {"token": "MTIzNDU2.AbCdEf.0123456789"})
-    http = _DiscordHttp(settings, aiohttp.TCPConnector(), 5.0)
+    http = DiscordHttp(settings, aiohttp.TCPConnector(), 5.0)
     limits = {key: http.get_ratelimit(key) for key in map(str, range(MAX_BUCKETS))}
     assert all(http.get_ratelimit(key) is limit for key, limit in limits.items())
     async with limits["7"]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bubbot.ports.channel import MessagePart, Outbound, OutboundFile
 from channels.discord.dialect import render
-from channels.discord.text import DISCORD_MESSAGE_LIMIT, DiscordLayout, _open_at_end, split_answer
+from channels.discord.text import DISCORD_MESSAGE_LIMIT, DiscordLayout, open_at_end, split_answer
 from channels.markdown.long_blocks import LongBlockLimits
 from channels.markdown.marked_text import clean_text, count_utf16_units
 from channels.telegram.dialect import parse_markdown
@@ -251,4 +251,4 @@ def test_underlined_text_that_is_cut_stays_underlined() -> None:
 
 @pytest.mark.parametrize(("backslashes", "torn"), [(0, ""), (1, "\\"), (2, ""), (3, "\\"), (4, "")])
 def test_an_odd_backslash_at_the_end_of_a_piece_belongs_to_the_next_one(backslashes: int, torn: str) -> None:
-    assert _open_at_end("**word" + "\\" * backslashes) == (["**"], torn)
+    assert open_at_end("**word" + "\\" * backslashes) == (["**"], torn)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bubbot.errors import FetchFailed
-from channels.telegram.files import LocalFiles, _read_file
+from channels.telegram.files import LocalFiles, read_local_file
 
 
 def _open_paths(folder: Path) -> list[Path]:
@@ -27,10 +27,10 @@ def test_a_file_is_read_and_everything_closed(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "a.jpg").write_bytes(b"photo")
     local = LocalFiles("tg", tmp_path / "bot", tmp_path / "home")
-    assert _read_file(folder / "a.jpg", 5, local) == b"photo"
-    assert _read_file(folder / "a.jpg", 4, local) is None
+    assert read_local_file(folder / "a.jpg", 5, local) == b"photo"
+    assert read_local_file(folder / "a.jpg", 4, local) is None
     with pytest.raises(FetchFailed, match="is not a file"):
-        _read_file(folder, 5, local)
+        read_local_file(folder, 5, local)
     assert _open_paths(tmp_path) == []
 
 
@@ -47,5 +47,5 @@ def test_a_folder_that_fails_to_close_leaks_no_descriptor(tmp_path: Path, monkey
     with monkeypatch.context() as patched:
         patched.setattr(os, "close", fail_once)
         with pytest.raises(FetchFailed):
-            _read_file(tmp_path / "photos" / "a.jpg", 5, LocalFiles("tg", tmp_path, tmp_path / "home"))
+            read_local_file(tmp_path / "photos" / "a.jpg", 5, LocalFiles("tg", tmp_path, tmp_path / "home"))
     assert _open_paths(tmp_path) == []

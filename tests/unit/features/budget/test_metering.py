@@ -59,7 +59,7 @@ async def test_a_turn_is_refused_with_one_sentence_and_kept(memory_store: InMemo
         assert errors == ["budget_spent"] * 3
         assert (await bench.inbox.open_inbounds()) == ()
         assert (await bench.say(",help")).status == "answered"  # commands go on working
-        bench.app._deps.now.advance(timedelta(days=1))  # type: ignore[attr-defined]
+        bench.app.deps.now.advance(timedelta(days=1))  # type: ignore[attr-defined]
         assert (await bench.say(",retry")).text == "You said: more"
 
 
@@ -212,7 +212,7 @@ def paced(bench: Bench, **tables: PersonLimitSettings) -> list[str]:
 
     table = {(scope, "each"): rate for scope, rate in tables.items()}
     pace = RateGate(RateLimiter(table, SteppingClock(step=timedelta(0)), UTC), Texts(), tell)
-    bench.app._deps = replace(bench.app._deps, gate=pace)
+    bench.app.reload({bench.channel.name: bench.line.link}, replace(bench.app.deps, gate=pace))
     return told
 
 
@@ -247,7 +247,7 @@ async def test_a_refusal_does_not_outlive_the_rate(memory_store: InMemoryStore) 
         paced(bench, user=PersonLimitSettings(per_hour=1))
         assert (await bench.say("one")).status == "answered"
         assert (await bench.say("two")).status == "failed"
-        bench.app.reload({bench.channel.name: bench.line.link}, replace(bench.app._deps, gate=None))
+        bench.app.reload({bench.channel.name: bench.line.link}, replace(bench.app.deps, gate=None))
         assert (await bench.say("three")).status == "answered"
 
 
@@ -312,7 +312,7 @@ async def test_under_load_messages_wait_in_order_and_their_chats_are_told_once()
         async def tell(_: str, outbound: Outbound) -> None:
             told.append((outbound.chat, outbound.text))
 
-        bench.app._deps = replace(bench.app._deps, notify=tell)
+        bench.app.reload({bench.channel.name: bench.line.link}, replace(bench.app.deps, notify=tell))
         chats = [f"c{number}" for number in range(40)]
         turns = [await bench.post(chat, chat=chat) for chat in chats]
         results = [await turn for turn in turns]
@@ -327,7 +327,7 @@ async def test_under_load_messages_wait_in_order_and_their_chats_are_told_once()
 
 async def test_a_bench_has_the_places_that_were_asked_for(memory_store: InMemoryStore) -> None:
     async with running(memory_store, replying(ModelReply("ok")), Options(at_once=1)) as bench:
-        assert isinstance(bench.app._deps.turn_limiter, TurnLimiter)
+        assert isinstance(bench.app.deps.turn_limiter, TurnLimiter)
         assert (await bench.say("hi")).text == "ok"
 
 

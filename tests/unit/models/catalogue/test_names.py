@@ -12,7 +12,7 @@ import pytest
 from bubbot.errors import ConfigError
 from bubbot.models.catalogue import names
 from bubbot.models.catalogue.names import check_fallbacks, check_model_name, read_providers
-from bubbot.models.catalogue.sizes import _find_list
+from bubbot.models.catalogue.sizes import find_size_list
 
 pytestmark = pytest.mark.usefixtures("loaded_litellm")
 
@@ -28,7 +28,7 @@ def test_the_providers_are_those_litellm_knows() -> None:
 def test_a_price_group_that_litellm_refuses_is_no_provider() -> None:
     from bubbot.models.litellm.quiet import litellm
 
-    path = _find_list()
+    path = find_size_list()
     assert path
     listed = {str(one.get("litellm_provider")) for one in json.loads(path.read_bytes()).values()}
     for group in sorted(listed - read_providers()):

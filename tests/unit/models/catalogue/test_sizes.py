@@ -7,12 +7,12 @@ import json
 import pytest
 
 from bubbot.models.catalogue.sizes import (
-    _find_list,
     find_input_limit,
     find_mode,
     find_output_limit,
     find_price,
     find_second_price,
+    find_size_list,
     find_traits,
 )
 from bubbot.models.openai.providers import PROVIDERS
@@ -101,7 +101,7 @@ def test_a_list_of_tiers_costs_what_litellm_reckons_for_it() -> None:
     """As Qwen and Doubao have it. Where reasoning costs more, all of the answer is taken for it."""
     from bubbot.models.litellm.quiet import litellm
 
-    path = _find_list()
+    path = find_size_list()
     assert path
     compared = 0
     for key, entry in json.loads(path.read_bytes()).items():
@@ -135,7 +135,7 @@ def test_what_a_direct_call_costs_is_what_litellm_reckons_for_it() -> None:
     """
     from bubbot.models.litellm.quiet import litellm
 
-    path = _find_list()
+    path = find_size_list()
     assert path
     listed = {name: entry for name, entry in json.loads(path.read_bytes()).items() if entry.get("mode") == "chat"}
     compared = 0

@@ -58,7 +58,7 @@ def tokenizers() -> TokenizerCache:
 @pytest.fixture
 def shipped(monkeypatch: pytest.MonkeyPatch) -> None:
     """tiktoken itself finds the files there, too."""
-    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tokens._shipped()))
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tokens.find_shipped_encodings()))
 
 
 def user(content: Any) -> dict[str, Any]:
@@ -147,14 +147,14 @@ def test_pieces_add_up_to_the_text() -> None:
         TEXTS["lines"],
         "\n" * TOKENIZER_CHUNK_CHARS + "a" * TOKENIZER_CHUNK_CHARS,
     ):
-        pieces = tokens._pieces(text)
+        pieces = tokens.cut_pieces(text)
         assert "".join(pieces) == text
         assert all(0 < len(piece) <= TOKENIZER_CHUNK_CHARS for piece in pieces) or text == ""
 
 
 @pytest.mark.parametrize("damage", ["missing", "altered"])
 def test_a_file_that_is_not_there_or_another_one_leaves_it_to_the_estimate(tmp_path: Path, damage: str) -> None:
-    shipped = tokens._shipped()
+    shipped = tokens.find_shipped_encodings()
     assert shipped is not None
     for file in shipped.iterdir() if damage == "altered" else ():
         if file.is_file() and file.stat().st_size:

@@ -266,6 +266,6 @@ class TestTheStatus:
         ("statuses", "found"), [((400,), 400), ((399, 404), 404), ((True, "500", 503), 503), ((200,), None), ((), None)]
     )
     def test_it_is_that_of_a_failure(self, statuses: tuple[object, ...], found: int | None) -> None:
-        from bubbot.models.litellm.errors import _http_status
+        from bubbot.models.litellm.errors import http_status
 
-        assert _http_status(tuple(map(self.WithStatus, statuses))) == found
+        assert http_status(tuple(map(self.WithStatus, statuses))) == found
