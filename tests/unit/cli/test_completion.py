@@ -136,7 +136,7 @@ def test_neither_the_bot_nor_a_package_is_loaded_for_it(home: Home) -> None:
         "bubbot", "bubbot.__main__", "bubbot.cli", "bubbot.cli.interrupt", "bubbot.cli.output", "bubbot.errors", "bubbot.ports", "bubbot.ports.text", "bubbot.settings",
         "bubbot.settings.environment", "bubbot.stores", "bubbot.stores.sqlite", "bubbot.stores.sqlite.lookup",
     }  # fmt: skip
-    assert not loaded & {"pydantic", "argparse", "asyncio", "logging", "dataclasses"} - _loaded_at_start()
+    assert not loaded & {"pydantic", "argparse", "asyncio", "logging", "aiosqlite", "dataclasses"} - _loaded_at_start()
 
 
 @pytest.mark.parametrize("shell", SHELLS)
