@@ -143,12 +143,15 @@ class SqliteStore:
         await self._require_writer().submit(
             lambda transaction: transaction.open_fork(record, texts, expect_head=expect_head),
             [Batch(record.tape, ())],
+            asks_forks=True,
         )
 
     async def extend_fork(self, fork: str, staged: Sequence[Batch], reset: ResetBatch | None = None) -> None:
         """See `TapeStore.extend_fork`."""
         texts = encode_staged(staged)
-        await self._require_writer().submit(lambda transaction: transaction.extend_fork(fork, staged, texts, reset))
+        await self._require_writer().submit(
+            lambda transaction: transaction.extend_fork(fork, staged, texts, reset), asks_forks=True
+        )
 
     async def merge_fork(
         self, fork: str, batches: Sequence[Batch], reset: tuple[str, ResetBatch] | None = None
@@ -175,11 +178,11 @@ class SqliteStore:
             return await put_aside(transaction, *reset, batches)
 
         async with self._erasing(reset[1] if reset else None):
-            return await self._require_writer().submit(merge, () if "/" in fork else batches)
+            return await self._require_writer().submit(merge, () if "/" in fork else batches, asks_forks=True)
 
     async def drop_fork(self, fork: str) -> None:
         """See `TapeStore.drop_fork`."""
-        await self._require_writer().submit(lambda transaction: transaction.drop_fork(fork))
+        await self._require_writer().submit(lambda transaction: transaction.drop_fork(fork), asks_forks=True)
 
     async def forks(self, tape: str | None = None) -> list[ForkRecord]:
         """See `TapeStore.forks`."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -93,15 +92,20 @@ class _Plan:
     """What an append would change. Nothing of it counts until the whole append is known to succeed."""
 
     def __init__(self, transaction: Transaction) -> None:
-        self.ends = ChainMap({}, transaction.ends)
-        self.keys = ChainMap({}, transaction.keys)
+        self._transaction = transaction
+        self.ends: dict[str, TapeEnd] = {}
+        self.keys: dict[tuple[str, str], TapeEntry] = {}
         self.seq, self.last_tape = transaction.seq, transaction.last_tape
         self.tapes: list[Row] = []
         self.entries: list[Row] = []
 
+    def find_end(self, name: str) -> TapeEnd | None:
+        """Return the end of a tape; None if there is none."""
+        return self.ends.get(name) or self._transaction.ends[name]
+
     def writable_end(self, name: str) -> TapeEnd:
         """Return the end of a tape, which begins here if there is none. Raises `TapeConflict` for an archive."""
-        end = self.ends.get(name)
+        end = self.find_end(name)
         if end is None:
             self.last_tape += 1
             self.tapes.append((self.last_tape, name))
@@ -112,7 +116,7 @@ class _Plan:
 
     def find_by_key(self, name: str, key: str) -> TapeEntry | None:
         """Return the entry of a tape under a key. Raises `TapeCorrupt` if it is unreadable."""
-        found = self.keys.get((name, key))
+        found = self.keys.get((name, key)) or self._transaction.keys.get((name, key))
         return from_row(name, found) if isinstance(found, tuple) else found
 
 
@@ -145,9 +149,10 @@ class Transaction:
         self._epochs: dict[str, int] = {}
         self._forks: dict[str, OpenFork] | None = None
 
-    async def begin(self, batches: Sequence[Batch]) -> None:
-        """Begin, and ask for what the batches need."""
-        await asyncio.gather(self._conn.execute("BEGIN IMMEDIATE"), self.load(batches))
+    async def begin(self, batches: Sequence[Batch], *, asks_forks: bool) -> None:
+        """Begin, and ask for what the batches need, on one way to the thread and back; with `asks_forks` for forks, too."""
+        forks = [self._open_forks()] if asks_forks else []
+        await asyncio.gather(self._conn.execute("BEGIN IMMEDIATE"), *self._list_questions(batches), *forks)
 
     async def commit(self) -> None:
         """Write what waits, and commit."""
@@ -178,13 +183,24 @@ class Transaction:
 
     async def load(self, batches: Sequence[Batch], *names: str) -> None:
         """Ask for the ends of tapes, the leases and the stored keys of the batches, as far as they are not known."""
-        tapes = {batch.tape for batch in batches} | {batch.lease.tape for batch in batches if batch.lease} | {*names}
-        keys = {(batch.tape, entry.key) for batch in batches for entry in batch.entries if entry.key is not None}
-        unknown_keys = [key for key in keys if key not in self.keys]
-        await asyncio.gather(
-            *(self._load_ends(part) for part in _portions([(name,) for name in tapes if name not in self.ends])),
-            *(self._load_keys(part) for part in _portions(unknown_keys)),
-        )
+        if questions := self._list_questions(batches, *names):
+            await asyncio.gather(*questions)
+
+    def _list_questions(self, batches: Sequence[Batch], *names: str) -> list[Coroutine[Any, Any, None]]:
+        tapes = {name for name in names if name not in self.ends}
+        keys: dict[tuple[str, str], None] = {}
+        for batch in batches:
+            if batch.tape not in self.ends:
+                tapes.add(batch.tape)
+            if batch.lease is not None and batch.lease.tape not in self.ends:
+                tapes.add(batch.lease.tape)
+            for entry in batch.entries:
+                if entry.key is not None and (batch.tape, entry.key) not in self.keys:
+                    keys[batch.tape, entry.key] = None
+        return [
+            *(self._load_ends(part) for part in _portions([(name,) for name in tapes])),
+            *(self._load_keys(part) for part in _portions([*keys])),
+        ]
 
     async def _load_ends(self, names: Sequence[Row]) -> None:
         sql = _SELECT_ENDS.format(values=", ".join(["(?)"] * len(names)))
@@ -223,12 +239,12 @@ class Transaction:
         `contents`: those of entries that were encoded before.
         """
         await self.load(batches)
-        await self.refuse_lost_leases(batches)
+        refuse_lost_leases(batches, self._epochs.__getitem__)
         plan, contents = _Plan(self), contents or {}
         stored: list[tuple[TapeEntry, ...]] = []
         moved: MovedIds | None = None
         for batch in batches:
-            end = plan.writable_end(batch.tape) if batch.entries else plan.ends[batch.tape]
+            end = plan.writable_end(batch.tape) if batch.entries else plan.find_end(batch.tape)
             head = end.head if end else 0
             if batch.expect_head is not None and head != batch.expect_head:
                 raise TapeConflict(f"{batch.tape} has entries to {head}, not to {batch.expect_head}")
@@ -263,8 +279,8 @@ class Transaction:
                 raise TapeConflict(f"{batch.tape} already has other content under the key {key} (entry {on_tape.id})")
 
     def _adopt(self, plan: _Plan) -> None:
-        self.ends.update(plan.ends.maps[0])
-        self.keys.update(plan.keys.maps[0])
+        self.ends.update(plan.ends)
+        self.keys.update(plan.keys)
         self.seq, self.last_tape = plan.seq, plan.last_tape
         self._stage(_INSERT_TAPE, *plan.tapes)
         self._stage(INSERT_ENTRY, *plan.entries)

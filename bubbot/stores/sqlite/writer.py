@@ -30,17 +30,20 @@ ROOM_RETRY_SECONDS = 5.0
 """Between two attempts of a writer that waits for room."""
 ALONG = 0.05
 """How long a deferred job waits for another one to share a commit with."""
-AT_ONCE = 4
-"""Jobs that are run, and results that are handed out, in one round of the event loop: timers and sockets have their turn."""
+RESULTS_AT_ONCE = 4
+"""Results of a commit that are handed out in one round of the event loop: each wakes a task."""
+JOBS_AT_ONCE = 16
+"""Jobs of a group that are run in one round of the event loop, so that timers and sockets have their turn."""
 
 
 @dataclass
 class _WriteJob:
-    """A job, the batches that its group asks for, and who waits for it."""
+    """A job, what its group asks for at its beginning, and who waits for it."""
 
     run: Callable[[Transaction], Awaitable[Any]]
-    batches: Sequence[Batch]
     done: asyncio.Future[Any]
+    batches: Sequence[Batch]
+    asks_forks: bool
 
 
 @dataclass
@@ -125,13 +128,13 @@ class GroupCommitWriter:
             await self.aclose()
             raise
 
-    async def submit(self, job: Job[T], batches: Sequence[Batch] = ()) -> T:
+    async def submit(self, job: Job[T], batches: Sequence[Batch] = (), *, asks_forks: bool = False) -> T:
         """Run a job and return its result after the commit.
 
-        If the caller is cancelled, its job is dropped unless it has started. `batches`: what the job will need of the
-        tapes and keys that they name is asked for together with that of the other jobs.
+        If the caller is cancelled, its job is dropped unless it has started. What the job will need of the tapes and keys
+        that `batches` name, and of forks, is asked for together with that of the other jobs.
         """
-        done = self._enqueue(job, batches)
+        done = self._enqueue(job, batches, asks_forks=asks_forks)
         if self._room.is_set() or self._room_retry is None:
             self.flush()
         return await done
@@ -143,9 +146,9 @@ class GroupCommitWriter:
             self._flush_timer = asyncio.get_running_loop().call_later(ALONG, self._flush_deferred)
         return done
 
-    def _enqueue(self, job: Job[T], batches: Sequence[Batch]) -> asyncio.Future[T]:
+    def _enqueue(self, job: Job[T], batches: Sequence[Batch], *, asks_forks: bool = False) -> asyncio.Future[T]:
         done: asyncio.Future[T] = self._expect_result()
-        self._queue.append(_WriteJob(job, batches, done))
+        self._queue.append(_WriteJob(job, done, batches, asks_forks))
         return done
 
     def _expect_result(self) -> asyncio.Future[Any]:
@@ -293,10 +296,11 @@ class GroupCommitWriter:
         transaction = Transaction(conn, self._salt)
         outcomes: list[_JobOutcome] = []
         try:
-            await transaction.begin([batch for job in jobs for batch in job.batches])
+            batches = [batch for job in jobs for batch in job.batches]
+            await transaction.begin(batches, asks_forks=any(job.asks_forks for job in jobs))
             for number, job in enumerate(jobs, 1):
                 outcomes.append(await _run_job(transaction, job))
-                if number % AT_ONCE == 0:
+                if number % JOBS_AT_ONCE == 0:
                     await asyncio.sleep(0)
             await transaction.commit()
         except (sqlite3.Error, _JobLeftTraces) as failure:
@@ -342,7 +346,7 @@ class GroupCommitWriter:
             self._hand_out()
 
     def _hand_out(self) -> None:
-        for _ in range(min(AT_ONCE, len(self._finished))):
+        for _ in range(min(RESULTS_AT_ONCE, len(self._finished))):
             self._settle(self._finished.popleft())
         if self._finished:
             asyncio.get_running_loop().call_soon(self._hand_out)
