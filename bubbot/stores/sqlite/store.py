@@ -196,7 +196,11 @@ class SqliteStore:
         )
         records = []
         for fork, batches in groupby(rows, key=itemgetter(slice(6))):
-            staged = [decode_staged(name, entries, if_absent=bool(kept)) for *_, name, kept, entries in batches if name]
+            staged = [
+                decode_staged(name, entries, if_absent=bool(kept))
+                for *_, name, kept, entries in batches
+                if entries is not None
+            ]
             name, on_tape, base, reset, session, epoch = fork
             records.append(ForkRecord(name, on_tape, base, tuple(staged), decode_reset(reset), session, epoch))
         return records

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -152,7 +152,7 @@ class Transaction:
     async def begin(self, batches: Sequence[Batch], *, asks_forks: bool) -> None:
         """Begin, and ask for what the batches need, on one way to the thread and back; with `asks_forks` for forks, too."""
         forks = [self._open_forks()] if asks_forks else []
-        await asyncio.gather(self._conn.execute("BEGIN IMMEDIATE"), *self._list_questions(batches), *forks)
+        await _run_together([self._conn.execute("BEGIN IMMEDIATE"), *self._list_questions(batches), *forks])
 
     async def commit(self) -> None:
         """Write what waits, and commit."""
@@ -179,12 +179,11 @@ class Transaction:
         work = [(statement, rows) for statement, rows in self._staged.items() if rows]
         if work:
             self._staged = {statement: [] for statement in _STAGED}
-            await asyncio.gather(*(self._conn.executemany(statement, rows) for statement, rows in work))
+            await _run_together([self._conn.executemany(statement, rows) for statement, rows in work])
 
     async def load(self, batches: Sequence[Batch], *names: str) -> None:
         """Ask for the ends of tapes, the leases and the stored keys of the batches, as far as they are not known."""
-        if questions := self._list_questions(batches, *names):
-            await asyncio.gather(*questions)
+        await _run_together(self._list_questions(batches, *names))
 
     def _list_questions(self, batches: Sequence[Batch], *names: str) -> list[Coroutine[Any, Any, None]]:
         tapes = {name for name in names if name not in self.ends}
@@ -374,6 +373,14 @@ class Transaction:
         if reset_batch is not None:
             reset = {"archive": reset_batch.archive, "erase": reset_batch.erase, "also": reset_batch.erase_also}
             self._stage(_RESET_FORK, (json.dumps(reset), fork))
+
+
+async def _run_together(statements: Sequence[Awaitable[Any]]) -> None:
+    """Run statements in their order, on one way to the thread and back."""
+    if len(statements) == 1:
+        await statements[0]
+    elif statements:
+        await asyncio.gather(*statements)
 
 
 def _portions(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
