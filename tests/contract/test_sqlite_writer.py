@@ -215,6 +215,23 @@ async def test_one_that_takes_the_whole_transaction_with_it_costs_its_neighbours
 
 
 @pytest.mark.law("T3")
+async def test_when_sqlite_ends_the_transaction_in_mid_group_no_later_statement_of_it_stands_alone(
+    store: SqliteStore, tmp_path: Path
+) -> None:
+    """As it does when the disk is full at the wrong moment: what comes after would be committed at once."""
+    await store.open_fork(ForkRecord("f", "tape", 0, (notes("a"),)))
+    refuse = "CREATE TEMP TRIGGER refuse BEFORE INSERT ON entries BEGIN SELECT RAISE(ROLLBACK, 'no room'); END"
+    await writer(store).run_alone(lambda conn: conn.execute(refuse))
+    jobs = [store.merge_fork("f", [notes("a")]), store.open_fork(ForkRecord("g", "tape", 0, (notes("b"),)))]
+    merge, fork = await asyncio.gather(*jobs, return_exceptions=True)
+    assert (isinstance(merge, StoreError), fork) == (True, None)
+    assert [found.id for found in await store.forks()] == ["f", "g"]
+    await writer(store).run_alone(lambda conn: conn.execute("DROP TRIGGER refuse"))
+    await store.merge_fork("f", [notes("a")])
+    assert await texts(store) == ["a"]
+
+
+@pytest.mark.law("T3")
 async def test_a_full_disk_is_an_error_of_its_own_and_nothing_is_written(store: SqliteStore) -> None:
     await store.append([notes("a")])
     await limit_pages(store, 0)

@@ -176,10 +176,11 @@ class Transaction:
         self.changes += len(rows)
 
     async def _flush(self) -> None:
-        work = [(statement, rows) for statement, rows in self._staged.items() if rows]
-        if work:
-            self._staged = {statement: [] for statement in _STAGED}
-            await _run_together([self._conn.executemany(statement, rows) for statement, rows in work])
+        staged, self._staged = self._staged, {statement: [] for statement in _STAGED}
+        # One after the other: an error may have ended the transaction, and a later statement would be one of its own.
+        for statement, rows in staged.items():
+            if rows:
+                await self._conn.executemany(statement, rows)
 
     async def load(self, batches: Sequence[Batch], *names: str) -> None:
         """Ask for the ends of tapes, the leases and the stored keys of the batches, as far as they are not known."""
