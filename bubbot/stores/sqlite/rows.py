@@ -6,10 +6,11 @@ import asyncio
 import json
 import re
 import sys
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import aiosqlite
 
@@ -20,6 +21,7 @@ from bubbot.tape.chain import chain_value, content_digest
 from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry
 from bubbot.tape.query import IdRanges, Matcher, Span, TapeQuery, WholeTape, build_matcher, parse_moment, resolve
 
+T = TypeVar("T")
 ENTRY_COLUMNS = "seq, tape, id, kind, key, name, opens, at, date, payload, meta, salt, digest, chain"
 INSERT_ENTRY = f"INSERT INTO entries ({ENTRY_COLUMNS}) VALUES ({', '.join('?' * 14)})"
 SELECT_ENTRIES = (
@@ -278,14 +280,11 @@ async def find_entries(conn: aiosqlite.Connection, query: TapeQuery) -> tuple[Ta
 async def _read(
     conn: aiosqlite.Connection, query: TapeQuery, statement: tuple[str, list[Any]], limit: int, matcher: Matcher
 ) -> list[TapeEntry]:
-    """Read the entries that a statement selects and the filters accept; in steps, so that the event loop goes on."""
-    entries: list[TapeEntry] = []
+    """Read the entries that a statement selects and the filters accept."""
     if not matcher.reads_texts:  # SQLite has applied every filter, and the limit
-        for number, row in enumerate(await conn.execute_fetchall(*statement), 1):
-            entries.append(from_row(query.tape, tuple(row)))
-            if number % DECODED_AT_ONCE == 0:
-                await asyncio.sleep(0)
-        return entries
+        found = await conn.execute_fetchall(*statement)
+        return await decode_in_steps(map(tuple, found), partial(from_row, query.tape))
+    entries: list[TapeEntry] = []
     async with conn.execute(
         *statement
     ) as rows:  # closed at once: an open cursor would keep the connection at an old state
@@ -296,6 +295,16 @@ async def _read(
                 if len(entries) == limit:
                     break
     return entries
+
+
+async def decode_in_steps(rows: Iterable[tuple[Any, ...]], decode: Callable[[tuple[Any, ...]], T]) -> list[T]:
+    """Decode rows, in steps between which the event loop has its turn."""
+    decoded: list[T] = []
+    for number, row in enumerate(rows, 1):
+        decoded.append(decode(row))
+        if number % DECODED_AT_ONCE == 0:
+            await asyncio.sleep(0)
+    return decoded
 
 
 async def _parts(

@@ -30,6 +30,7 @@ from bubbot.stores.sqlite.rows import (
     LARGEST,
     NEWEST_POSITION,
     SELECT_AFTER,
+    decode_in_steps,
     find_entries,
     is_one_statement,
     positioned_entry,
@@ -292,7 +293,8 @@ class SqliteStore:
     async def read_after(self, position: int, limit: int) -> list[PositionedEntry]:
         """See `OrdersEntries.read_after`."""
         limits = (min(position, LARGEST), min(limit, LARGEST))
-        return [positioned_entry(row) for row in await self._ensure_open(self._reader).fetch(SELECT_AFTER, limits)]
+        rows = await self._ensure_open(self._reader).fetch(SELECT_AFTER, limits)
+        return await decode_in_steps(rows, positioned_entry)
 
     async def workspace(self, default: str) -> str:
         """Return the label in tape names.
