@@ -597,9 +597,19 @@ def test_while_others_write_the_filling_takes_a_sixteenth_of_the_time() -> None:
     assert IndexerTiming().pause(0.03, disturbed=False) < 0.03
 
 
-async def test_in_the_background_it_fills_gathers_and_goes_on(chat: TapeService, sqlite_store: SqliteStore) -> None:
+async def test_in_the_background_it_fills_gathers_and_goes_on(
+    chat: TapeService, sqlite_store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rests: list[float] = []
-    seen = asyncio.Event()
+    seen, waits = asyncio.Event(), asyncio.Event()
+    counter = sqlite_store.commit_counter
+    wait_beyond = counter.wait_beyond
+
+    async def wait(count: int) -> None:
+        waits.set()
+        await wait_beyond(count)
+
+    monkeypatch.setattr(counter, "wait_beyond", wait)
 
     async def sleep(seconds: float) -> None:
         rests.append(seconds)
@@ -618,7 +628,7 @@ async def test_in_the_background_it_fills_gathers_and_goes_on(chat: TapeService,
     while rests[:3] != [7, 0.5, 0.5]:
         await asyncio.wait_for(seen.wait(), 10)
         seen.clear()
-    await asyncio.sleep(0.05)
+    await asyncio.wait_for(waits.wait(), 10)
     await chat.append([message("user", "one more")])
     while rests[3:] != [5, 0.5]:
         await asyncio.wait_for(seen.wait(), 10)
