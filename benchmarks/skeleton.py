@@ -190,7 +190,7 @@ def _merge(connection: sqlite3.Connection, fork: tuple[str], made: list[tuple[An
     end = "SELECT id, chain FROM entries INDEXED BY entries_id WHERE tape = ? ORDER BY id DESC LIMIT 1"
     connection.execute(end, made[0][:1]).fetchone()
     (seq,) = connection.execute("SELECT coalesce(max(seq), 0) FROM entries").fetchone()
-    rows.insert_rows(connection, [(seq + place, *row) for place, row in enumerate(made, 1)])
+    connection.executemany(rows.INSERT_ENTRY, [(seq + place, *row) for place, row in enumerate(made, 1)])
 
 
 def main() -> None:

@@ -107,11 +107,11 @@ async def _fill(store: SqliteStore, leave: int) -> list[Row]:
         return []
     filler = IndexWriter(store.path)
     began, worked = time.perf_counter(), time.process_time()
-    while done < missing and (indexed := filler.step(min(BATCH_ENTRIES, missing - done))):
+    while done < missing and (indexed := await filler.step(min(BATCH_ENTRIES, missing - done))):
         done += indexed
-    while filler.tidy():
+    while await filler.tidy():
         pass
-    filler.close()
+    await filler.aclose()
     took, worked, state = time.perf_counter() - began, time.process_time() - worked, await store.index_state()
     if state is None:
         raise RuntimeError("there is no index")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import field, replace
 from datetime import UTC, date, datetime, time, tzinfo
 from operator import attrgetter
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from bubbot.errors import AnchorNotFound
 from bubbot.records import dataclass
@@ -17,6 +17,7 @@ from bubbot.tape.anchor import recalled_ranges
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.spelling import SpellingFilter
 
+T = TypeVar("T")
 Span: TypeAlias = tuple[int, int | None]
 """Inclusive ids, first and last; None: up to the head."""
 
@@ -153,19 +154,19 @@ class TapeQuery:
 class AnchorFinder(Protocol):
     """A store's search for anchors: the questions that a slice may ask."""
 
-    def opening_anchor(self, fork: str = "") -> TapeEntry | None:
+    async def opening_anchor(self, fork: str = "") -> TapeEntry | None:
         """Return the newest anchor that opens the window of the tape, or that of a sub-task."""
         ...
 
-    def newest_anchor(self, name: str, before: int | None = None) -> TapeEntry | None:
+    async def newest_anchor(self, name: str, before: int | None = None) -> TapeEntry | None:
         """Return the newest anchor of this name, below id `before` if given."""
         ...
 
-    def first_anchor(self, name: str, after: int) -> TapeEntry | None:
+    async def first_anchor(self, name: str, after: int) -> TapeEntry | None:
         """Return the oldest anchor of this name above id `after`."""
         ...
 
-    def newest_anchor_ids(self, prefix: str, wanted: int | None = None) -> Sequence[int]:
+    async def newest_anchor_ids(self, prefix: str, wanted: int | None = None) -> Sequence[int]:
         """Return the id of the newest anchor of each name that begins with `prefix`, in any order.
 
         Of these it may leave out all but the `wanted` newest ones.
@@ -173,7 +174,7 @@ class AnchorFinder(Protocol):
         ...
 
 
-def resolve(query: TapeQuery, find: AnchorFinder) -> tuple[Span, ...]:
+async def resolve(query: TapeQuery, find: AnchorFinder) -> tuple[Span, ...]:
     """Resolve the query's part to ascending, disjoint id ranges up to `as_of`. Raise `AnchorNotFound`.
 
     `find` looks at entries up to `as_of` only.
@@ -181,14 +182,14 @@ def resolve(query: TapeQuery, find: AnchorFinder) -> tuple[Span, ...]:
     if isinstance(query.part, IndexProposals | NotIndexed):  # without an index
         return cut_spans(((1, None),), query.as_of) if isinstance(query.part, NotIndexed) else ()
     try:
-        return cut_spans(_spans(query, find), query.as_of)
+        return cut_spans(await _spans(query, find), query.as_of)
     except AnchorNotFound:
         if query.missing == "empty":
             return ()
         raise
 
 
-def _spans(query: TapeQuery, find: AnchorFinder) -> tuple[Span, ...]:
+async def _spans(query: TapeQuery, find: AnchorFinder) -> tuple[Span, ...]:
     def require(anchor: TapeEntry | None, name: str, where: str = "") -> TapeEntry:
         if anchor is None:
             raise AnchorNotFound(f"the tape {query.tape} has no anchor {name}{where}; ,anchors lists those it has")
@@ -200,26 +201,28 @@ def _spans(query: TapeQuery, find: AnchorFinder) -> tuple[Span, ...]:
         case IdRanges(spans):
             return union(spans)
         case OpeningAnchor(fork):
-            opening = require(find.opening_anchor(fork), "that opens a window")
+            opening = require(await find.opening_anchor(fork), "that opens a window")
             return ((opening.id, opening.id),)
         case Window(fork):
-            opening = require(find.opening_anchor(fork), "that opens a window")
+            opening = require(await find.opening_anchor(fork), "that opens a window")
             return union([*recalled_ranges(opening), (opening.id + 1, None)])
         case AfterAnchor(name):
-            return ((require(find.newest_anchor(name), name).id + 1, None),)
+            return ((require(await find.newest_anchor(name), name).id + 1, None),)
         case BetweenAnchors(first, second):
-            start = require(find.newest_anchor(first), first)
-            end = require(find.first_anchor(second, start.id), second, f" after {first} (entry {start.id})")
+            start = require(await find.newest_anchor(first), first)
+            end = require(await find.first_anchor(second, start.id), second, f" after {first} (entry {start.id})")
             return ((start.id + 1, end.id - 1),)
         case ZoneSlice(open_name, seal_name):
-            seal = require(find.newest_anchor(seal_name), seal_name)
-            start = require(find.newest_anchor(open_name, seal.id), open_name, f" before {seal_name} (entry {seal.id})")
+            seal = require(await find.newest_anchor(seal_name), seal_name)
+            start = require(
+                await find.newest_anchor(open_name, seal.id), open_name, f" before {seal_name} (entry {seal.id})"
+            )
             return ((start.id, seal.id),)
         case NewestAnchors(prefix):
             # A filter may leave out the newest ones.
             is_plain = query == TapeQuery(query.tape, query.part, newest=True, limit=query.limit, as_of=query.as_of)
             wanted = query.limit if is_plain else None
-            return union([(entry_id, entry_id) for entry_id in find.newest_anchor_ids(prefix, wanted)])
+            return union([(entry_id, entry_id) for entry_id in await find.newest_anchor_ids(prefix, wanted)])
         case _:
             raise TypeError(f"{type(query.part).__name__} has no ranges of its own")
 
@@ -262,7 +265,18 @@ def evaluate(entries: Sequence[TapeEntry], query: TapeQuery) -> list[TapeEntry]:
     """Return the entries that the query finds among all entries of its tape, given in ascending order of id."""
     if query.as_of is not None:
         entries = entries[: bisect_right(entries, query.as_of, key=_ID)]
-    return arrange(select(_cut_out(entries, resolve(query, EntryFinder(entries))), query), query)
+    spans = _complete(resolve(query, _FinderInMemory(EntryFinder(entries))))
+    return arrange(select(_cut_out(entries, spans), query), query)
+
+
+def _complete(work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine that waits for nothing, as one over entries in memory."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    raise AssertionError("a finder of anchors in memory waited for something")
 
 
 def _cut_out(entries: Sequence[TapeEntry], spans: Iterable[Span]) -> list[TapeEntry]:
@@ -428,17 +442,32 @@ class EntryFinder:
             None,
         )
 
-    def newest_anchor_ids(self, prefix: str, wanted: int | None = None) -> Sequence[int]:  # noqa: ARG002 - as the port
-        """Return the id of the newest anchor of each name that begins with `prefix`."""
-        return [*self.newest_anchors(prefix).values()]
-
     def newest_anchors(self, prefix: str) -> dict[str, int]:
-        """Return the ids of `newest_anchor_ids` by name."""
+        """Return the id of the newest anchor of each name that begins with `prefix`, by name."""
         return {
             entry.name: entry.id
             for entry in self.entries
             if entry.kind == Kind.ANCHOR and entry.name is not None and entry.name.startswith(prefix)
         }
+
+
+@dataclass(frozen=True, slots=True)
+class _FinderInMemory:
+    """An `AnchorFinder` that waits for nothing."""
+
+    find: EntryFinder
+
+    async def opening_anchor(self, fork: str = "") -> TapeEntry | None:
+        return self.find.opening_anchor(fork)
+
+    async def newest_anchor(self, name: str, before: int | None = None) -> TapeEntry | None:
+        return self.find.newest_anchor(name, before)
+
+    async def first_anchor(self, name: str, after: int) -> TapeEntry | None:
+        return self.find.first_anchor(name, after)
+
+    async def newest_anchor_ids(self, prefix: str, wanted: int | None = None) -> Sequence[int]:  # noqa: ARG002 - all of them
+        return [*self.find.newest_anchors(prefix).values()]
 
 
 def fold_text(text: str) -> str:

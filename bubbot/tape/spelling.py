@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import field
-from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from bubbot.records import dataclass
@@ -47,17 +46,6 @@ def find_misspelt(query: str, texts: Mapping[int, str]) -> dict[int, SpellingMat
             if (piece := best[place])
         }
     return matches
-
-
-def take_turns(levels: Sequence[Iterable[T]]) -> Iterator[T]:
-    """Yield four of the first level, then one of those after it, which share their turns likewise, and so on."""
-    if not levels:
-        return
-    closer, others = iter(levels[0]), take_turns(levels[1:])
-    while part := list(islice(closer, CLOSER_TURNS)):
-        yield from part
-        yield from islice(others, 1)
-    yield from others
 
 
 def share_room(levels: Sequence[Sequence[T]], room: int) -> list[T]:

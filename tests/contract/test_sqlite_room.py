@@ -13,7 +13,6 @@ import pytest
 
 from bubbot.stores.sqlite.sizes import SHORT_WAL_BYTES, WalCheckpointer, WalLimits, wal_size
 from bubbot.stores.sqlite.store import SqliteStore, open_store
-from bubbot.stores.sqlite.writer import no_hook
 from bubbot.tape.entry import event
 from bubbot.tape.store import Batch, ForkRecord, ResetBatch
 from tests.doubles import CountingSalt, SteppingClock
@@ -39,7 +38,8 @@ async def write(store: SqliteStore, megabytes: int) -> int:
 
 def look_after(store: SqliteStore, limits: WalLimits | None) -> None:
     assert store._writer is not None
-    store._writer._after = WalCheckpointer(store.path, 10_000, limits).after_commit if limits else no_hook
+    never = WalLimits(short=1 << 40, long=1 << 40)
+    store._writer._checkpointer = WalCheckpointer(store.path, 10_000, limits or never)
 
 
 @contextmanager

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+import aiosqlite
 import pytest
 
 from bubbot.errors import StoreError, StoreTooNew, StoreUnavailable, TapeCorrupt, TapeError
@@ -91,14 +91,14 @@ async def test_content_is_kept_as_plain_json_text(path: Path) -> None:
 
 async def test_the_database_is_durable_by_its_settings(path: Path) -> None:
     async with opened(path) as store:
-        writer = store._writing
+        writer = store._writer
         assert writer is not None
 
-        def settings(conn: sqlite3.Connection) -> list[object]:
+        async def settings(conn: aiosqlite.Connection) -> list[object]:
             names = ("journal_mode", "synchronous", "secure_delete", "foreign_keys")
-            return [conn.execute(f"PRAGMA {name}").fetchone()[0] for name in names]
+            return [row[0] for name in names for row in await conn.execute_fetchall(f"PRAGMA {name}")]
 
-        assert await writer.run(settings) == ["wal", 2, 1, 1]
+        assert await writer.run_alone(settings) == ["wal", 2, 1, 1]
 
 
 async def test_the_database_and_the_files_beside_it_are_for_their_owner_alone(path: Path) -> None:
@@ -260,7 +260,7 @@ async def test_the_connections_of_readers_cannot_write_at_all(path: Path) -> Non
         await store.append([notes("a")])
         for conn in (store._reader, store._scanner):
             with pytest.raises(StoreError):
-                await conn.run(lambda conn: conn.execute("INSERT INTO tapes (name) VALUES ('x')"))
+                await conn.fetch("INSERT INTO tapes (name) VALUES ('x')")
 
 
 async def test_a_reader_does_not_make_a_missing_database(path: Path) -> None:

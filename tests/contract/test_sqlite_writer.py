@@ -7,21 +7,23 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+import aiosqlite
 import pytest
 
 from bubbot.errors import StoreError, StoreFull, StoreUnavailable, TapeConflict
 from bubbot.stores.sqlite.store import SqliteStore, open_store
-from bubbot.stores.sqlite.writer import MAX_GROUP_JOBS, DatabaseThread
+from bubbot.stores.sqlite.transaction import Transaction
+from bubbot.stores.sqlite.writer import MAX_GROUP_JOBS, GroupCommitWriter, Job
 from bubbot.tape.events import KERNEL_REFERENCES
 from bubbot.tape.references import Rebase
 from bubbot.tape.store import Batch, ForkRecord
 from tests.doubles import CountingSalt, SteppingClock
+from tests.raw import raw
 from tests.tapes import batch, note, notes, texts, whole
 
 LIMIT = 10.0
@@ -33,45 +35,48 @@ def store(sqlite_store: SqliteStore) -> SqliteStore:
     return sqlite_store
 
 
-def writer(store: SqliteStore) -> DatabaseThread:
-    assert store._writing is not None
-    return store._writing
+def writer(store: SqliteStore) -> GroupCommitWriter:
+    assert store._writer is not None
+    return store._writer
 
 
-@contextmanager
-def held(store: SqliteStore) -> Iterator[None]:
+@asynccontextmanager
+async def held(store: SqliteStore) -> AsyncIterator[None]:
     """Keeps the writer busy for the block, so that what is appended meanwhile becomes one group."""
-    go_on = threading.Event()
+    begun, go_on = asyncio.Event(), asyncio.Event()
 
-    def wait(_: sqlite3.Connection) -> None:
-        go_on.wait(LIMIT)
+    async def wait(_: aiosqlite.Connection) -> None:
+        begun.set()
+        await go_on.wait()
 
-    writer(store).post(wait)
+    waiting = asyncio.create_task(writer(store).run_alone(wait))
+    await begun.wait()
     try:
         yield
     finally:
         go_on.set()
+        await waiting
 
 
 async def limit_pages(store: SqliteStore, spare: int | None) -> None:
     """Lets the database grow by so many pages only; None: by as many as it likes."""
 
-    def limit(conn: sqlite3.Connection) -> None:
-        used = conn.execute("PRAGMA page_count").fetchone()[0]
-        conn.execute(f"PRAGMA max_page_count = {2**30 if spare is None else used + spare}").fetchall()
+    async def limit(conn: aiosqlite.Connection) -> None:
+        ((used,),) = await conn.execute_fetchall("PRAGMA page_count")
+        await conn.execute_fetchall(f"PRAGMA max_page_count = {2**30 if spare is None else used + spare}")
 
-    await writer(store).run(limit)
+    await writer(store).run_alone(limit)
 
 
 async def commits(store: SqliteStore, seen: list[str]) -> None:
-    await writer(store).run(lambda conn: conn.set_trace_callback(seen.append))
+    await writer(store).run_alone(lambda conn: conn.set_trace_callback(seen.append))
 
 
 @pytest.mark.law("T3")
 async def test_appends_that_wait_share_one_commit(store: SqliteStore) -> None:
     seen: list[str] = []
     await commits(store, seen)
-    with held(store):
+    async with held(store):
         jobs = [asyncio.create_task(store.append([notes(str(number))])) for number in range(50)]
         await asyncio.sleep(0)
     await asyncio.gather(*jobs)
@@ -79,30 +84,25 @@ async def test_appends_that_wait_share_one_commit(store: SqliteStore) -> None:
     assert await texts(store) == [str(number) for number in range(50)]
 
 
-async def test_the_thread_is_asked_once_for_appends_that_come_together(
-    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = 0
-    post = DatabaseThread.post
-
-    def counted(self: DatabaseThread, job: Any) -> None:
-        nonlocal asked
-        asked += 1
-        post(self, job)
-
-    monkeypatch.setattr(DatabaseThread, "post", counted)
-    with held(store):
-        jobs = [asyncio.create_task(store.append([notes(str(number))])) for number in range(50)]
+async def test_a_group_asks_once_for_all_tapes_and_writes_all_rows_at_once(store: SqliteStore) -> None:
+    seen: list[str] = []
+    await commits(store, seen)
+    async with held(store):
+        jobs = [asyncio.create_task(store.append([notes(f"{number}", tape=f"t{number}")])) for number in range(50)]
         await asyncio.sleep(0)
     await asyncio.gather(*jobs)
-    assert asked <= 2, "one for what holds the thread, one for all appends"
-    assert await store.head("tape") == 50
+    asked = [sql for sql in seen if sql.lstrip().startswith(("WITH", "SELECT"))]
+    assert len(asked) == 1
+    assert {sql.split("(")[0] for sql in seen if sql.startswith("INSERT")} == {
+        "INSERT INTO tapes ",
+        "INSERT INTO entries ",
+    }
 
 
 async def test_a_long_queue_is_committed_in_several_groups(store: SqliteStore) -> None:
     seen: list[str] = []
     await commits(store, seen)
-    with held(store):
+    async with held(store):
         jobs = [asyncio.create_task(store.append([notes("a")])) for _ in range(MAX_GROUP_JOBS + 1)]
         await asyncio.sleep(0)
     await asyncio.gather(*jobs)
@@ -112,7 +112,7 @@ async def test_a_long_queue_is_committed_in_several_groups(store: SqliteStore) -
 
 @pytest.mark.law("T3", "T4")
 async def test_a_conflict_in_a_group_fails_alone(store: SqliteStore) -> None:
-    with held(store):
+    async with held(store):
         jobs = [
             asyncio.create_task(store.append([notes("a")])),
             asyncio.create_task(store.append([notes("lost", tape="new"), batch(note("lost"), expect_head=7)])),
@@ -127,27 +127,21 @@ async def test_a_conflict_in_a_group_fails_alone(store: SqliteStore) -> None:
 
 @pytest.mark.law("T3")
 @pytest.mark.parametrize(
-    ("refused", "expected"),
+    "refused",
     [
-        pytest.param([batch(note("refused"), expect_head=7)], ["COMMIT"], id="before it wrote anything"),
-        pytest.param(
-            [notes("refused", tape="other"), batch(note("refused"), expect_head=7)],
-            ["ROLLBACK", "SAVEPOINT job", "SAVEPOINT job", "ROLLBACK TO job", "SAVEPOINT job", "COMMIT"],
-            id="after it wrote to another tape",
-        ),
+        pytest.param([batch(note("refused"), expect_head=7)], id="at its first batch"),
+        pytest.param([notes("refused", tape="other"), batch(note("refused"), expect_head=7)], id="at its second batch"),
     ],
 )
-async def test_a_group_needs_savepoints_only_if_a_job_failed_after_it_wrote(
-    store: SqliteStore, refused: list[Batch], expected: list[str]
-) -> None:
+async def test_a_group_is_not_rolled_back_for_a_job_that_is_refused(store: SqliteStore, refused: list[Batch]) -> None:
     await store.append([notes("a")])
     seen: list[str] = []
     await commits(store, seen)
-    with held(store):
+    async with held(store):
         jobs = [asyncio.create_task(store.append(batches)) for batches in ([notes("b")], refused, [notes("c")])]
         await asyncio.sleep(0)
     before, conflict, after = await asyncio.gather(*jobs, return_exceptions=True)
-    assert [sql for sql in seen if sql.split()[0] in ("SAVEPOINT", "ROLLBACK", "COMMIT")] == expected
+    assert [sql for sql in seen if sql.split()[0] in ("SAVEPOINT", "ROLLBACK", "COMMIT")] == ["COMMIT"]
     assert isinstance(conflict, TapeConflict)
     assert [before, after] == [[(entry,)] for entry in (await whole(store))[1:]]
     assert await texts(store) == ["a", "b", "c"]
@@ -159,7 +153,7 @@ async def test_a_group_needs_savepoints_only_if_a_job_failed_after_it_wrote(
 async def test_when_one_of_a_group_fills_the_disk_the_others_stand_or_fall_on_their_own(store: SqliteStore) -> None:
     await store.append([batch(note("first", key="k"))])
     await limit_pages(store, 12)
-    with held(store):
+    async with held(store):
         jobs = [
             asyncio.create_task(store.append([notes("before")])),
             asyncio.create_task(store.append([notes("small", tape="other"), notes(BIG)])),
@@ -175,33 +169,39 @@ async def test_when_one_of_a_group_fills_the_disk_the_others_stand_or_fall_on_th
     assert (await store.audit()).findings == ()
 
 
-def rolls_back(conn: sqlite3.Connection) -> None:
+async def rolls_back(transaction: Transaction) -> None:
     """What SQLite does to the whole transaction when a disk is full at the wrong moment."""
-    conn.execute("INSERT INTO tapes (name) VALUES ('lost')")
-    conn.execute("ROLLBACK")
+    await transaction.execute("INSERT INTO tapes (name) VALUES ('lost')", ())
+    await transaction.fetch("ROLLBACK")
     error = sqlite3.OperationalError("database or disk is full")
     error.sqlite_errorname = "SQLITE_FULL"
     raise error
 
 
-def spoils_the_commit(conn: sqlite3.Connection) -> None:
+async def spoils_the_commit(transaction: Transaction) -> None:
     """A write that is refused only when the transaction ends."""
-    conn.execute("PRAGMA defer_foreign_keys = ON")
-    conn.execute("INSERT INTO blobs (tape, digest, data) VALUES (999, 'lost', x'')")
+    await transaction.fetch("PRAGMA defer_foreign_keys = ON")
+    await transaction.execute("INSERT INTO blobs (tape, digest, data) VALUES (999, 'lost', x'')", ())
+
+
+async def fails_after_it_wrote(transaction: Transaction) -> None:
+    await transaction.append([notes("lost", tape="other")])
+    raise StoreUnavailable("a job that fails late")
 
 
 @pytest.mark.law("T3")
-@pytest.mark.parametrize(("spoiler", "told"), [(rolls_back, StoreFull), (spoils_the_commit, StoreUnavailable)])
+@pytest.mark.parametrize(
+    ("spoiler", "told"),
+    [(rolls_back, StoreFull), (spoils_the_commit, StoreUnavailable), (fails_after_it_wrote, StoreUnavailable)],
+)
 async def test_one_that_takes_the_whole_transaction_with_it_costs_its_neighbours_nothing(
-    store: SqliteStore, spoiler: Callable[[sqlite3.Connection], None], told: type[StoreError]
+    store: SqliteStore, spoiler: Job[None], told: type[StoreError]
 ) -> None:
     await store.append([batch(note("first", key="k"))])
-    group = store._writer
-    assert group is not None
-    with held(store):
+    async with held(store):
         jobs = [
             asyncio.create_task(store.append([notes("before")])),
-            asyncio.create_task(group.submit(spoiler)),
+            asyncio.create_task(writer(store).submit(spoiler)),
             asyncio.create_task(store.append([batch(note("conflict", key="k"))])),
             asyncio.create_task(store.append([notes("after")])),
         ]
@@ -212,6 +212,23 @@ async def test_one_that_takes_the_whole_transaction_with_it_costs_its_neighbours
     assert [before, after] == [[(entry,)] for entry in (await whole(store))[1:]]
     assert await texts(store) == ["first", "before", "after"]
     assert [tape.name for tape in await store.tapes()] == ["tape"]
+
+
+@pytest.mark.law("T3")
+async def test_when_sqlite_ends_the_transaction_in_mid_group_no_later_statement_of_it_stands_alone(
+    store: SqliteStore, tmp_path: Path
+) -> None:
+    """As it does when the disk is full at the wrong moment: what comes after would be committed at once."""
+    await store.open_fork(ForkRecord("f", "tape", 0, (notes("a"),)))
+    refuse = "CREATE TEMP TRIGGER refuse BEFORE INSERT ON entries BEGIN SELECT RAISE(ROLLBACK, 'no room'); END"
+    await writer(store).run_alone(lambda conn: conn.execute(refuse))
+    jobs = [store.merge_fork("f", [notes("a")]), store.open_fork(ForkRecord("g", "tape", 0, (notes("b"),)))]
+    merge, fork = await asyncio.gather(*jobs, return_exceptions=True)
+    assert (isinstance(merge, StoreError), fork) == (True, None)
+    assert [found.id for found in await store.forks()] == ["f", "g"]
+    await writer(store).run_alone(lambda conn: conn.execute("DROP TRIGGER refuse"))
+    await store.merge_fork("f", [notes("a")])
+    assert await texts(store) == ["a"]
 
 
 @pytest.mark.law("T3")
@@ -244,7 +261,7 @@ async def test_a_merge_onto_a_full_disk_leaves_the_fork_open(store: SqliteStore)
 
 @pytest.mark.law("T3")
 async def test_a_caller_cancelled_before_its_append_began_wrote_nothing(store: SqliteStore) -> None:
-    with held(store):
+    async with held(store):
         kept = asyncio.create_task(store.append([notes("kept")]))
         gone = asyncio.create_task(store.append([notes("gone")]))
         await asyncio.sleep(0)
@@ -259,44 +276,83 @@ async def test_a_caller_cancelled_before_its_append_began_wrote_nothing(store: S
 
 @pytest.mark.law("T3")
 async def test_a_caller_cancelled_in_mid_append_wrote_everything(store: SqliteStore) -> None:
-    began, go_on = threading.Event(), threading.Event()
+    began = asyncio.Event()
 
-    class SlowRebase(Rebase):
-        """Takes its time within the transaction."""
+    class NoticedRebase(Rebase):
+        """Tells when the transaction is under way."""
 
         def plan(self, *_: object) -> None:
             began.set()
-            assert go_on.wait(LIMIT)
 
-    try:
-        slow = replace(notes("c", tape="other"), rebase=SlowRebase(0, KERNEL_REFERENCES))
-        job = asyncio.create_task(store.append([notes("a", "b"), slow]))
-        await asyncio.to_thread(began.wait, LIMIT)
+    last = replace(notes("c", tape="other"), rebase=NoticedRebase(0, KERNEL_REFERENCES))
+    job = asyncio.create_task(store.append([notes("a", "b"), last]))
+    await began.wait()
+    job.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await job
+    await store.append([notes("d")])
+    assert (await texts(store), await texts(store, "other")) == (["a", "b", "d"], ["c"])
+
+
+@pytest.mark.law("T3")
+async def test_whenever_a_caller_is_cancelled_it_wrote_all_or_nothing_and_no_transaction_stays_open(
+    store: SqliteStore, tmp_path: Path
+) -> None:
+    for rounds in range(40):
+        tapes = [f"{rounds}a", f"{rounds}b"]
+        job = asyncio.create_task(store.append([notes("x", tape=tape) for tape in tapes]))
+        for _ in range(rounds):
+            await asyncio.sleep(0)
         job.cancel()
-        go_on.set()
-        with pytest.raises(asyncio.CancelledError):
-            await job
-        await store.append([notes("d")])
-        assert (await texts(store), await texts(store, "other")) == (["a", "b", "d"], ["c"])
-    finally:
-        go_on.set()
+        await asyncio.gather(job, return_exceptions=True)
+        await store.append([notes("after")])
+        assert len({await store.head(tape) for tape in tapes}) == 1
+        with raw(tmp_path / "bubbot.db") as other:
+            other.execute("PRAGMA busy_timeout = 0")
+            other.execute("BEGIN IMMEDIATE")
+            other.execute("ROLLBACK")
+    assert (await store.audit()).findings == ()
 
 
-async def test_contents_are_encoded_and_hashed_outside_of_the_writers_thread(tmp_path: Path) -> None:
-    threads: list[str] = []
+@pytest.mark.law("T3")
+async def test_a_writer_that_is_cancelled_in_mid_group_leaves_no_transaction_open(tmp_path: Path) -> None:
+    """As at the end of an event loop, which cancels every task."""
+    for rounds in range(25):
+        path = tmp_path / f"{rounds}.db"
+        store = await open_store(path, salt=CountingSalt(), now=SteppingClock())
+        task = writer(store)._task
+        assert task is not None
+        jobs = [asyncio.create_task(store.append([notes("x"), notes("y", tape="other")])) for _ in range(5)]
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        task.cancel()
+        ends = await asyncio.gather(*jobs, return_exceptions=True)
+        with pytest.raises(StoreUnavailable):
+            await store.append([notes("z")])
+        await store.aclose()
+        with raw(path) as other:
+            other.execute("BEGIN IMMEDIATE")
+            other.execute("ROLLBACK")
+            kept = other.execute("SELECT count(*) FROM entries").fetchone()[0]
+        assert kept % 2 == 0
+        assert kept >= 2 * sum(not isinstance(end, BaseException) for end in ends)
+
+
+async def test_contents_are_encoded_and_hashed_before_they_wait_for_their_group(tmp_path: Path) -> None:
+    sizes: list[int] = []
 
     def salt(size: int) -> bytes:
-        threads.append(threading.current_thread().name)
-        return bytes([len(threads)]) * size
+        sizes.append(size)
+        return bytes([len(sizes)]) * size
 
     store = await open_store(tmp_path / "salted.db", salt=salt, now=SteppingClock())
     try:
-        with held(store):
+        async with held(store):
             jobs = [asyncio.create_task(store.append([notes(text, text)])) for text in "ab"]
             await asyncio.sleep(0)
-            assert threads == [threading.current_thread().name] * 2
+            assert sizes == [32, 32]
         await asyncio.gather(*jobs)
-        assert len(threads) == 2
+        assert sizes == [32, 32]
         assert (await store.audit()).findings == ()
     finally:
         await store.aclose()
@@ -311,15 +367,17 @@ async def test_closing_finishes_what_was_accepted(tmp_path: Path) -> None:
 
 
 async def test_closing_that_is_cancelled_leaves_no_thread_behind(tmp_path: Path) -> None:
+    before = set(threading.enumerate())
     store = await open_store(tmp_path / "cancel.db", salt=CountingSalt(), now=SteppingClock())
-    with held(store):
+    threads = set(threading.enumerate()) - before
+    assert len(threads) == 3
+    async with held(store):
         closing = asyncio.create_task(store.aclose())
         await asyncio.sleep(0)
         closing.cancel()
         await asyncio.sleep(0)
     with pytest.raises(asyncio.CancelledError):
         await closing
-    threads = [conn._thread for conn in (store._reader, store._scanner, writer(store))]
     await asyncio.gather(*[asyncio.to_thread(thread.join, LIMIT) for thread in threads])
     assert not any(thread.is_alive() for thread in threads)
 
@@ -327,12 +385,11 @@ async def test_closing_that_is_cancelled_leaves_no_thread_behind(tmp_path: Path)
 async def test_a_fault_of_the_writer_fails_what_waits_and_hangs_nobody(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(_: sqlite3.Connection) -> None:
+    def broken(*_: object) -> None:
         raise RuntimeError("a fault of ours")
 
-    assert store._writer is not None
     with monkeypatch.context() as inside:
-        inside.setattr(store._writer, "_commit_queued", broken)
+        inside.setattr(writer(store), "_commit_queued", broken)
         async with asyncio.timeout(LIMIT):
             ends = await asyncio.gather(*[store.append([notes("a")]) for _ in range(3)], return_exceptions=True)
     assert [type(end) for end in ends] == [StoreUnavailable] * 3
@@ -341,19 +398,16 @@ async def test_a_fault_of_the_writer_fails_what_waits_and_hangs_nobody(
 
 
 async def test_a_connection_that_is_lost_fails_every_append_and_hangs_none(store: SqliteStore) -> None:
-    with held(store):
-        writer(store).post(sqlite3.Connection.close)
-        jobs = [asyncio.create_task(store.append([notes("a")])) for _ in range(3)]
-        await asyncio.sleep(0)
+    await writer(store).run_alone(lambda conn: conn.close())
     async with asyncio.timeout(LIMIT):
-        ends = await asyncio.gather(*jobs, return_exceptions=True)
+        ends = await asyncio.gather(*[store.append([notes("a")]) for _ in range(3)], return_exceptions=True)
     assert [type(end) for end in ends] == [StoreUnavailable] * 3
 
 
 async def test_another_program_that_holds_the_database_is_an_error_that_says_so(
     store: SqliteStore, tmp_path: Path
 ) -> None:
-    await writer(store).run(lambda conn: conn.execute("PRAGMA busy_timeout = 1").fetchall())
+    await writer(store).run_alone(lambda conn: conn.execute_fetchall("PRAGMA busy_timeout = 1"))
     other = sqlite3.connect(tmp_path / "bubbot.db", isolation_level=None)
     try:
         other.execute("BEGIN IMMEDIATE")
@@ -442,18 +496,33 @@ LEFT_OPEN = """
 import asyncio, sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 from bubbot.stores.sqlite.store import open_store
+from tests.tapes import notes
 async def main():
     store = await open_store(Path(sys.argv[1]), salt=bytes, now=lambda: datetime(2026, 11, 21, tzinfo=UTC))
-    await store.head("tape")
+    {before}
     raise KeyError("a fault of the program")
 asyncio.run(main())
 """
 
 
-def test_a_program_that_fails_before_it_closes_its_store_ends(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", LEFT_OPEN, str(tmp_path / "bubbot.db")]
+@pytest.mark.parametrize(
+    "before",
+    [
+        "await store.head('tape')",
+        "await store.append([notes('a')])",
+        "jobs = [asyncio.create_task(store.append([notes('a')])) for _ in range(50)]; await asyncio.sleep(0.001)",
+        "jobs = [asyncio.create_task(store.fetch([])) for _ in range(50)]; await asyncio.sleep(0.001)",
+        "indexer = store.build_indexer(); await store.append([notes('a')]); await indexer.fill()",
+    ],
+)
+def test_a_program_that_fails_before_it_closes_its_store_ends(tmp_path: Path, before: str) -> None:
+    """The threads of connections keep a process until each is closed."""
+    command = [sys.executable, "-c", LEFT_OPEN.format(before=before), str(tmp_path / "bubbot.db")]
     done = subprocess.run(command, capture_output=True, timeout=60, check=False)
     assert done.returncode == 1
     assert b"a fault of the program" in done.stderr
+    assert b"never" not in done.stderr
+    with raw(tmp_path / "bubbot.db") as conn:
+        conn.execute("BEGIN IMMEDIATE")
+        conn.execute("ROLLBACK")

@@ -159,7 +159,7 @@ async def test_the_index_counts_entries_and_finds_them_past_gaps(
     filler = Indexer(store)
     store.indexer = filler
     try:
-        await filler._do(lambda: filler._writer.step(4))
+        await filler.step(4)
         state = await store.index_state()
         assert state is not None
         assert (state.position, state.entries, state.behind, state.fresh) == (20, 4, 6, True)

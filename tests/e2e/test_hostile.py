@@ -24,11 +24,10 @@ from bubbot.app.bot import open_app
 async def main():
     home = Home(Path(sys.argv[1]))
     async with open_app(load(home=home.path), home) as app:
-        pages = "PRAGMA page_count"
-        def limit(conn):
-            count = conn.execute("PRAGMA page_count").fetchone()[0]
-            conn.execute(f"PRAGMA max_page_count = {count + 4}")
-        await app.store._writing.run(limit)
+        async def limit(conn):
+            ((count,),) = await conn.execute_fetchall("PRAGMA page_count")
+            await conn.execute_fetchall(f"PRAGMA max_page_count = {count + 4}")
+        await app.store._writer.run_alone(limit)
         await app.recover("stdin:default")
         await app.channel.run(app.gate.receive)
         await app.runtime.wait_idle()

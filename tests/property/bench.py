@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
+
+import aiosqlite
 
 from bubbot.errors import BubbotError
 from bubbot.stores.sqlite.rows import find_entries
@@ -64,15 +65,13 @@ async def answer(source: Fetches, query: TapeQuery) -> Answer:
 
 
 async def answers(store: SqliteStore, asked: Sequence[TapeQuery]) -> list[Answer]:
-    """The same for many queries on one visit to the reading thread; a visit each would take too long."""
+    """The same for many queries, without those who look at texts going another way."""
 
-    def all_of_them(conn: sqlite3.Connection) -> list[Answer]:
-        return [attempt(conn, query) for query in asked]
-
-    def attempt(conn: sqlite3.Connection, query: TapeQuery) -> Answer:
+    async def attempt(conn: aiosqlite.Connection, query: TapeQuery) -> Answer:
         try:
-            return exactly(find_entries(conn, query))
+            return exactly(await find_entries(conn, query))
         except BubbotError as error:
             return type(error)
 
-    return await store._reader.run(all_of_them)
+    async with store._reader.snapshot() as conn:
+        return [await attempt(conn, query) for query in asked]

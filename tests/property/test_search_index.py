@@ -105,13 +105,13 @@ def test_an_index_filled_to_anywhere_changes_no_answer(bench: Bench, filler: Ind
         for start in range(0, len(written), 5):  # another tape in between
             part = tuple(written[start : start + 5])
             await bench.store.append([Batch(name, part), Batch(f"{name}b", part[:2])])
-        await filler._do(lambda: filler._writer.step(indexed))
+        await filler.step(indexed)
         if erased:
             ids = tuple(one for one in erased if one <= len(written))
             await bench.store.reset(
                 eraser, ResetBatch(f"{eraser}@old", erase=True, erase_also=((name, ids),)), [event("tape/erased")]
             )
-            await filler._do(lambda: filler._writer.step(indexed))
+            await filler.step(indexed)
         tape = TapeService(bench.store, name, now=SteppingClock(), new_id=lambda: name, session=name)
         plain = TapeService(InMemoryStore(), name, now=SteppingClock(), new_id=CountingIds())
         kept = await whole(bench.store, name)

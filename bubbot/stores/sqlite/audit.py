@@ -17,6 +17,7 @@ from bubbot.ports.progress import OnProgress, ignore_progress, report_each
 from bubbot.ports.store import DeploymentAudit
 from bubbot.records import dataclass
 from bubbot.stores.sqlite.names import (
+    SELECT_FIRST,
     TapeNameRow,
     imported_heads,
     missing_blobs,
@@ -26,7 +27,7 @@ from bubbot.stores.sqlite.names import (
     tape_ends,
     tape_names,
 )
-from bubbot.stores.sqlite.rows import microseconds, newest_position
+from bubbot.stores.sqlite.rows import NEWEST_POSITION, microseconds
 from bubbot.stores.sqlite.schema import NAMED_SINCE, check_version, wrong_definitions, wrong_triggers
 from bubbot.tape.blobs import blob_digest
 from bubbot.tape.chain import (
@@ -220,10 +221,7 @@ class _AuditRun:
         """Return the chain value before the first entry, and the problem with the name; empty if all is well."""
         if not self.checks_names:
             return GENESIS, ""
-        first = self.conn.execute(
-            "SELECT kind, date, key, digest, chain FROM entries INDEXED BY entries_id WHERE tape = ? AND id = 1",
-            (tape.number,),
-        ).fetchone()
+        first = self.conn.execute(SELECT_FIRST, (tape.number,)).fetchall()
         fact = name_fact(self.conn, tape.number)
         data = fact[1] if fact else {}
         newest = self.conn.execute(
@@ -235,15 +233,15 @@ class _AuditRun:
             payload = {"name": "tape/renamed", "data": payload_data(newest[1])}
             names_agree = is_rename(newest[0], payload, tape.original_name, tape.name) and _is_rename_event(newest[1])
         archived = "" if tape.archived_from is None or names_agree else "no entry at its end says that it is an archive"
-        if first is None:
+        if not first:
             return genesis(tape.original_name), archived
-        if predates_names(self.conn, tape.number):
+        if predates_names(first):
             if names_agree if "from" in data else data.get("name") == tape.original_name:
                 return GENESIS, archived
             return GENESIS, f"its facts say that it is {data['name']}" if "name" in data else "no fact says its name"
         names = {name for tape in self.names for name in (tape.original_name, tape.name)}
         for name in sorted(names, key=lambda name: name != tape.original_name):
-            kind, date, key, digest, chain = first
+            _, kind, date, key, digest, chain = first[0]
             if chain_value(genesis(name), entry_id=1, kind=kind, date=date, key=key, digest=digest) == chain:
                 wrong = "" if name == tape.original_name else f"it began under the name {name}"
                 return genesis(name), wrong or archived
@@ -399,7 +397,7 @@ def head_at(conn: sqlite3.Connection, position: int | None = None, *, older: boo
     `older`: in the form of databases up to version 2, which did not cover names; such a database has no other.
     """
     if position is None:
-        position = newest_position(conn)
+        position = int(conn.execute(NEWEST_POSITION).fetchone()[0])
     position = min(position or 0, _LARGEST)
     head_of = older_head if older or check_version(conn) < NAMED_SINCE else deployment_head
     return head_of(position, tape_ends(conn, position))

@@ -16,8 +16,8 @@ from bubbot.errors import StoreFull, StoreUnavailable, TapeCorrupt
 from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.records import dataclass
 from bubbot.stores.sqlite.audit import Integrity, check_integrity, head_at
+from bubbot.stores.sqlite.connections import translate_error
 from bubbot.stores.sqlite.schema import check_version
-from bubbot.stores.sqlite.writer import translate_error
 
 _BUSY_SECONDS = 10.0
 _PAGES = 1000

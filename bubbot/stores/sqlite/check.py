@@ -13,7 +13,9 @@ from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.ports.store import DeploymentAudit
 from bubbot.records import dataclass
 from bubbot.stores.sqlite.audit import audit_all, check_integrity
-from bubbot.stores.sqlite.rows import UNIX_EPOCH, count_entries
+from bubbot.stores.sqlite.connections import damaged_schema_error, read_only_error, translate_error
+from bubbot.stores.sqlite.names import append_fact, tape_names
+from bubbot.stores.sqlite.rows import COUNT_ENTRIES, UNIX_EPOCH
 from bubbot.stores.sqlite.schema import (
     NAMED_SINCE,
     check_version,
@@ -22,11 +24,9 @@ from bubbot.stores.sqlite.schema import (
     wrong_definitions,
     wrong_triggers,
 )
-from bubbot.stores.sqlite.write import Salt, append
-from bubbot.stores.sqlite.writer import damaged_schema_error, read_only_error, translate_error
+from bubbot.stores.sqlite.transaction import Salt
 from bubbot.tape.entry import EMPTY_OBJECT, event
 from bubbot.tape.erasure import HOME_TAPE
-from bubbot.tape.store import Batch
 
 PROTECTED = "database/protected"
 """The event that records a repair of triggers and indexes."""
@@ -94,7 +94,7 @@ def check_database(path: Path, *, deep: bool, on_progress: OnProgress = ignore_p
 
 def _content(conn: sqlite3.Connection, version: int, audit: DeploymentAudit | None) -> DatabaseState:
     tapes = conn.execute("SELECT count(*) FROM tapes").fetchone()[0]
-    entries = count_entries(conn)
+    entries = conn.execute(COUNT_ENTRIES).fetchone()[0]
     oldest, newest = _date(conn, "ASC"), _date(conn, "DESC")
     page, pages, free = (
         conn.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_size", "page_count", "freelist_count")
@@ -150,7 +150,11 @@ def repair_database(path: Path, now: str, salt: Salt) -> Repair:
                 facts: dict[str, Sequence[str]] = {"triggers": repair.triggers}
                 if repair.indexes:
                     facts["indexes"] = repair.indexes
-                append(conn, [Batch(HOME_TAPE, (event(PROTECTED, facts).with_meta(EMPTY_OBJECT, now),))], salt)
+                conn.execute(
+                    "INSERT INTO tapes (name) SELECT ?1 WHERE ?1 NOT IN (SELECT name FROM tapes)", (HOME_TAPE,)
+                )
+                home = next(tape for tape in tape_names(conn) if tape.name == HOME_TAPE)
+                append_fact(conn, home, event(PROTECTED, facts).with_meta(EMPTY_OBJECT, now), salt(16))
             conn.execute("COMMIT")
             return repair
     except sqlite3.IntegrityError as error:

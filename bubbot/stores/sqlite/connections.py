@@ -1,17 +1,21 @@
-"""Connections to the database: how each is set up."""
+"""Connections to the database: how each is set up, and those that a running bot keeps."""
 
 from __future__ import annotations
 
+import asyncio
+import os
 import sqlite3
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeAlias
 
-from bubbot.errors import BubbotError, StoreUnavailable
+import aiosqlite
+
+from bubbot.errors import BubbotError, StoreError, StoreFull, StoreUnavailable, TapeCorrupt
 from bubbot.records import dataclass
 from bubbot.stores.sqlite.schema import check_version
-from bubbot.stores.sqlite.writer import damaged_schema_error, read_only_error
 
 BUSY_SECONDS = 10.0
 """Seconds a connection waits for another process."""
@@ -86,3 +90,148 @@ def prepare(conn: sqlite3.Connection, work: Callable[[sqlite3.Connection], None]
         conn.close()
         raise
     return conn
+
+
+Connector: TypeAlias = Callable[[], sqlite3.Connection]
+"""Opens a connection, in the thread that aiosqlite runs for it."""
+CHUNK_ROWS = 64
+"""Rows that a cursor brings at a time from the thread of its connection."""
+
+
+@asynccontextmanager
+async def connected(connector: Connector) -> AsyncIterator[aiosqlite.Connection]:
+    """Open a connection for the block. Raises what `connector` raises.
+
+    aiosqlite does not wait for the thread of a connection that could not be opened, and that thread then reports to an event
+    loop that may have ended. So it always gets a connection, which is closed as any other.
+    """
+    failures: list[Exception] = []
+
+    def connect() -> sqlite3.Connection:
+        try:
+            return connector()
+        except Exception as error:  # noqa: BLE001 - raised below
+            failures.append(error)
+            return sqlite3.connect(":memory:")
+
+    async with aiosqlite.Connection(connect, CHUNK_ROWS) as conn:
+        for error in failures:
+            raise error
+        yield conn
+
+
+class HeldConnection:
+    """An open connection that one task at a time uses.
+
+    It belongs to a task of its own, which closes it: at `aclose`, or when the event loop cancels what is left at its end. Its
+    thread would keep a process that failed before it closed its store.
+    """
+
+    def __init__(self, connector: Connector) -> None:
+        self._lock = asyncio.Lock()
+        self._is_closing = asyncio.Event()
+        self._conn: asyncio.Future[aiosqlite.Connection] = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._keep_open(connector))
+
+    @classmethod
+    async def open(cls, connector: Connector) -> HeldConnection:
+        """Open a connection. Raises what `connector` raises, with errors of the driver as ours."""
+        held = cls(connector)
+        try:
+            with translated_errors():
+                await held._conn
+        except BaseException:
+            await held.aclose()
+            raise
+        return held
+
+    async def _keep_open(self, connector: Connector) -> None:
+        try:
+            async with connected(connector) as conn:
+                if not self._conn.done():
+                    self._conn.set_result(conn)
+                await self._is_closing.wait()
+                async with self._lock:  # what was asked for before ends first
+                    pass
+        except Exception as error:
+            if self._conn.done():
+                raise
+            self._conn.set_exception(error)
+
+    @asynccontextmanager
+    async def exclusive(self) -> AsyncIterator[aiosqlite.Connection]:
+        """Give the connection to one user."""
+        async with self._lock:
+            with translated_errors():
+                yield self._conn.result()
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[aiosqlite.Connection]:
+        """Give the connection to one user, whose statements all see the state that the first one of them sees.
+
+        If the block is cancelled, the statement that is running ends at once.
+        """
+        async with self.exclusive() as conn:
+            try:
+                await conn.execute("BEGIN")
+                yield conn
+            except (asyncio.CancelledError, TimeoutError):
+                with suppress(ValueError):  # closed, at the end of the event loop
+                    await conn.interrupt()
+                raise
+            finally:
+                with suppress(ValueError):
+                    await conn.rollback()
+
+    async def fetch(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Return the rows of one statement."""
+        async with self.exclusive() as conn:
+            return list(await conn.execute_fetchall(sql, values))  # type: ignore[arg-type]  # rows are plain tuples
+
+    async def aclose(self) -> None:
+        """Close the connection after all work. A caller that is cancelled leaves the rest to its task."""
+        self._is_closing.set()
+        await asyncio.wait([self._task])
+
+
+@contextmanager
+def translated_errors() -> Iterator[None]:
+    """Raise errors of the driver as ours."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise translate_error(error) from error
+
+
+def translate_error(error: sqlite3.Error) -> StoreError | TapeCorrupt:
+    """Return our error for an error of the driver."""
+    name = getattr(error, "sqlite_errorname", None) or ""
+    if name == "SQLITE_FULL":
+        return StoreFull("there is no room left for the database: free some space; nothing was lost")
+    if name.startswith("SQLITE_IOERR"):
+        return StoreFull(f"the database could not be written ({error}): the disk is full or failing; nothing was lost")
+    if name in ("SQLITE_NOTADB",) or name.startswith("SQLITE_CORRUPT"):
+        return TapeCorrupt(f"the database is damaged ({error}): keep the file and restore a backup")
+    if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
+        return StoreUnavailable(f"the database cannot be opened or written ({error}): check the home folder's owner")
+    return StoreUnavailable(f"the database failed: {error}")
+
+
+def damaged_schema_error() -> TapeCorrupt:
+    """Return the error for a schema whose text is damaged, which makes even what SQLite says about it no text."""
+    return TapeCorrupt("the database is damaged (its schema is no text): keep the file and restore a backup")
+
+
+def read_only_error(path: Path) -> StoreUnavailable | None:
+    """Return the error for a database that cannot be read because its disk is read-only; None if it is not."""
+    try:
+        read_only = os.statvfs(path.parent).f_flag & os.ST_RDONLY
+    except OSError:
+        return None
+    if not read_only:
+        return None
+    return StoreUnavailable(
+        f"the home {path.parent} is on a read-only disk, and SQLite has to write beside a database to read it: make the "
+        "disk writable, or copy the home to another disk and name the copy with --home, or read an export that "
+        "`bubbot tape export` wrote earlier"
+    )

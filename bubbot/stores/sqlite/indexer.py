@@ -1,22 +1,17 @@
-"""Fills the search index in the background: its own thread, small batches, and pauses while others write."""
+"""Fills the search index in the background: small batches, and pauses while others write."""
 
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import time
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.records import dataclass
-from bubbot.stores.sqlite.index.fill import IndexWriter
-from bubbot.stores.sqlite.writer import CommitCounter, translate_error
-
-T = TypeVar("T")
+from bubbot.stores.sqlite.index.fill import BATCH_ENTRIES, IndexWriter
+from bubbot.stores.sqlite.writer import CommitCounter
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +56,7 @@ class IndexedDatabase(Protocol):
 
 
 class Indexer:
-    """A worker that fills the search index of a store, in its own thread, until closed."""
+    """A worker that fills the search index of a store, until closed."""
 
     def __init__(
         self,
@@ -75,19 +70,19 @@ class Indexer:
         self._timing = manners or IndexerTiming()
         self._clock = clock
         self._sleep = sleep
-        self._thread = ThreadPoolExecutor(1, "search-index")
+        self._lock = asyncio.Lock()
         self._writer = IndexWriter(store.path)
 
     async def run(self) -> None:
-        """Index until cancelled. Raises the errors of SQLite; nothing already indexed is lost then."""
+        """Index until cancelled. Raises `StoreError`; nothing already indexed is lost then."""
         timing, commits = self._timing, self._store.commit_counter
         await self._sleep(timing.start_delay)
         while True:
             seen_count, started_at = commits.count, self._clock()
-            indexed = await self._do(self._writer.step)
+            indexed = await self.step()
             duration = self._clock() - started_at
             if indexed == 0:
-                if commits.count == seen_count and await self._do(self._writer.tidy):
+                if commits.count == seen_count and await self._tidy():
                     continue
                 await commits.wait_beyond(seen_count)
                 await self._sleep(timing.gather_delay)
@@ -97,25 +92,28 @@ class Indexer:
     async def fill(self, on_progress: OnProgress = ignore_progress, total: int = 0) -> None:
         """Index all entries at once. See `FillsIndex.fill`."""
         done = 0
-        while (indexed := await self._do(self._writer.step)) or await self._do(self._writer.tidy):
+        while (indexed := await self.step()) or await self._tidy():
             done += indexed
             on_progress(done, total)
 
     async def forget(self) -> None:
         """Delete the index and start filling again."""
-        await self._do(self._writer.forget)
+        async with self._lock:
+            await self._writer.forget()
         self._store.commit_counter.increment()
 
     async def aclose(self) -> None:
-        """Close the files and end the thread."""
+        """Close the files."""
         if self._store.indexer is self:
             self._store.indexer = None
-        with suppress(RuntimeError):
-            await self._do(self._writer.close)
-        await asyncio.to_thread(self._thread.shutdown)
+        async with self._lock:
+            await self._writer.aclose()
 
-    async def _do(self, work: Callable[[], T]) -> T:
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
-        except sqlite3.Error as error:
-            raise translate_error(error) from error
+    async def step(self, limit: int = BATCH_ENTRIES) -> int:
+        """Index the next entries; return how many. Raises `StoreError`."""
+        async with self._lock:
+            return await self._writer.step(limit)
+
+    async def _tidy(self) -> bool:
+        async with self._lock:
+            return await self._writer.tidy()

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bubbot.errors import EntryInvalid
 from bubbot.records import dataclass
-from bubbot.stores.sqlite.rows import INSERT_ENTRY, encode_content, to_row
+from bubbot.stores.sqlite.rows import INSERT_ENTRY, NEWEST_POSITION, encode_content, to_row
 from bubbot.tape.blobs import cited_blobs
 from bubbot.tape.chain import GENESIS, TapeEnd, chain_value, genesis
 from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry, event
-from bubbot.tape.erasure import TAPE_ERASED, TAPE_NAMED, TAPE_RENAMED, is_rename
+from bubbot.tape.erasure import TAPE_NAMED, TAPE_RENAMED
 from bubbot.tape.handle import spans_of
 
 _IMPORTS = "bubbot/imports"
@@ -85,29 +85,38 @@ def tape_ends(conn: sqlite3.Connection, position: int) -> list[TapeEnd]:
     ]
 
 
-def predates_names(conn: sqlite3.Connection, tape: int) -> bool:
-    """Return true if the chain of a tape does not begin with a name, as before version 3."""
-    row = conn.execute(
-        "SELECT id, kind, date, key, digest, chain FROM entries INDEXED BY entries_id WHERE tape = ? AND id = 1",
-        (tape,),
-    ).fetchone()
-    if row is None:
-        return False
-    start = chain_value(GENESIS, entry_id=row[0], kind=row[1], date=row[2], key=row[3], digest=row[4])
-    return bool(start == row[5])
+SELECT_FIRST = "SELECT id, kind, date, key, digest, chain FROM entries INDEXED BY entries_id WHERE tape = ? AND id = 1"
+SELECT_NAME_FACT = (
+    "SELECT id, payload FROM entries INDEXED BY entries_name WHERE tape = ? AND name = ? AND kind = 'event' "
+    "ORDER BY id LIMIT 1"
+)
+
+
+def predates_names(first: Sequence[tuple[Any, ...]]) -> bool:
+    """Return true if the chain of a tape does not begin with a name, as before version 3; `first`: of `SELECT_FIRST`."""
+    return any(
+        chain_value(GENESIS, entry_id=entry_id, kind=kind, date=date, key=key, digest=digest) == chain
+        for entry_id, kind, date, key, digest, chain in first
+    )
+
+
+def parse_name_fact(
+    first: Sequence[tuple[Any, ...]], fact: Sequence[tuple[Any, ...]]
+) -> tuple[int, dict[str, Any]] | None:
+    """Return the id and the data of the fact `tape/named` of a tape that predates names in the chain.
+
+    `first` and `fact`: the rows of `SELECT_FIRST` and `SELECT_NAME_FACT`.
+    """
+    if not fact or not predates_names(first):
+        return None
+    data = payload_data(fact[0][1])
+    return (fact[0][0], data) if data else None
 
 
 def name_fact(conn: sqlite3.Connection, tape: int) -> tuple[int, dict[str, Any]] | None:
     """Find the id and the data of the fact `tape/named` of a tape that predates names in the chain."""
-    row = conn.execute(
-        "SELECT id, payload FROM entries INDEXED BY entries_name WHERE tape = ? AND name = ? AND kind = 'event' "
-        "ORDER BY id LIMIT 1",
-        (tape, TAPE_NAMED),
-    ).fetchone()
-    if row is None or not predates_names(conn, tape):
-        return None
-    data = payload_data(row[1])
-    return (row[0], data) if data else None
+    fact = conn.execute(SELECT_NAME_FACT, (tape, TAPE_NAMED)).fetchall()
+    return parse_name_fact(conn.execute(SELECT_FIRST, (tape,)).fetchall(), fact) if fact else None
 
 
 def payload_data(payload: object) -> dict[str, Any]:
@@ -119,47 +128,15 @@ def payload_data(payload: object) -> dict[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
-def protected_ids(conn: sqlite3.Connection, tape: TapeNameRow) -> set[int]:
-    """Find the entries of a tape that no erasure blanks: those about its names, and facts of erasures."""
-    ids = {
-        entry_id
-        for (entry_id,) in conn.execute(
-            "SELECT id FROM entries INDEXED BY entries_name WHERE tape = ? AND name = ? AND kind = 'event' "
-            "AND EXISTS (SELECT 1 FROM erased WHERE fact = entries.seq)",
-            (tape.number, TAPE_ERASED),
-        )
-    }
-    if tape.archived_from is not None:
-        newest = conn.execute(
-            "SELECT id, kind, payload FROM entries INDEXED BY entries_id WHERE tape = ? ORDER BY id DESC LIMIT 1",
-            (tape.number,),
-        ).fetchone()
-        if (
-            newest
-            and newest[2] is not None
-            and is_rename(newest[1], json.loads(newest[2]), tape.original_name, tape.name)
-        ):
-            ids.add(newest[0])
-    if named := name_fact(conn, tape.number):
-        ids.add(named[0])
-    return ids
-
-
 def name_tapes(conn: sqlite3.Connection, now: str) -> None:
     """Append `tape/named` to every tape of a database from before version 3; after that its name is checked.
 
     The fact also lists what was already erased on the tape, and which missing blobs its entries cite.
     """
-    seq = int(conn.execute("SELECT coalesce(max(seq), 0) FROM entries").fetchone()[0])
     imported = imported_heads(conn)
     for tape in tape_names(conn):
-        end = conn.execute(
-            "SELECT id, chain FROM entries INDEXED BY entries_id WHERE tape = ? ORDER BY id DESC LIMIT 1",
-            (tape.number,),
-        ).fetchone()
-        if end is None and tape.archived_from is None:
+        if not tape.first_position and tape.archived_from is None:
             continue  # the chain of its first entry will begin with its name
-        head, chain = end or (0, genesis(tape.original_name))
         data: dict[str, Any] = {"name": tape.name}
         if tape.archived_from is not None:
             data["from"] = tape.archived_from
@@ -171,10 +148,19 @@ def name_tapes(conn: sqlite3.Connection, now: str) -> None:
         missing = sorted(missing_blobs(conn, tape, imported.get(tape.original_name, 0)))
         if missing:
             data["missing_blobs"] = missing
-        fact = event(TAPE_NAMED, data).with_meta(EMPTY_OBJECT, now).with_id(head + 1)
-        seq += 1
         salt = conn.execute("SELECT randomblob(16)").fetchone()[0]
-        conn.execute(INSERT_ENTRY, to_row(fact, encode_content(fact, salt), seq=seq, tape=tape.number, previous=chain))
+        append_fact(conn, tape, event(TAPE_NAMED, data).with_meta(EMPTY_OBJECT, now), salt)
+
+
+def append_fact(conn: sqlite3.Connection, tape: TapeNameRow, fact: TapeEntry, salt: bytes) -> None:
+    """Append a fact to a tape of a database that no bot has open, in the caller's transaction."""
+    end = conn.execute(
+        "SELECT id, chain FROM entries INDEXED BY entries_id WHERE tape = ? ORDER BY id DESC LIMIT 1", (tape.number,)
+    ).fetchone()
+    head, chain = end or (0, genesis(tape.original_name))
+    placed, seq = fact.with_id(head + 1), conn.execute(NEWEST_POSITION).fetchone()[0] + 1
+    content = encode_content(placed, salt)
+    conn.execute(INSERT_ENTRY, to_row(placed, content, seq=seq, tape=tape.number, previous=chain))
 
 
 def imported_heads(conn: sqlite3.Connection) -> dict[str, int]:

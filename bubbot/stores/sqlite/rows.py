@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
-import sqlite3
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
-from functools import cache
-from itertools import islice
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
+
+import aiosqlite
 
 from bubbot.errors import EntryInvalid, TapeCorrupt
 from bubbot.ports.store import PositionedEntry
 from bubbot.records import dataclass
 from bubbot.tape.chain import chain_value, content_digest
 from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry
-from bubbot.tape.query import Matcher, Span, TapeQuery, build_matcher, parse_moment, resolve
+from bubbot.tape.query import IdRanges, Matcher, Span, TapeQuery, WholeTape, build_matcher, parse_moment, resolve
 
+T = TypeVar("T")
 ENTRY_COLUMNS = "seq, tape, id, kind, key, name, opens, at, date, payload, meta, salt, digest, chain"
 INSERT_ENTRY = f"INSERT INTO entries ({ENTRY_COLUMNS}) VALUES ({', '.join('?' * 14)})"
-INSERTED_AT_ONCE = 32
-"""Rows of one statement, at most."""
 SELECT_ENTRIES = (
     "SELECT id, kind, key, date, payload, meta, salt, digest, CASE WHEN payload IS NULL THEN "
     "(SELECT fact FROM erased WHERE erased.tape = entries.tape AND erased.id = entries.id) END FROM entries"
@@ -35,7 +35,10 @@ _MICROSECOND = timedelta(microseconds=1)
 _RECENT_ANCHORS = 100  # looked through before the names
 _LONGEST_LIKE = 1000  # letters
 _BLOCK_ROWS = 64  # rows whose words are compared at once
-_LARGEST = 2**63 - 1  # limit of an INTEGER; no id and no count reaches it
+DECODED_AT_ONCE = 64
+"""Rows that are decoded before the event loop has its turn."""
+_TAPE, _TAPE_NAMED = (f"SELECT tapes.tape FROM tapes WHERE tapes.name = {value}" for value in ("?", ":tape"))
+LARGEST = 2**63 - 1  # limit of an INTEGER; no id and no count reaches it
 
 
 def microseconds(at: datetime) -> int:
@@ -90,45 +93,6 @@ def to_row(entry: TapeEntry, content: StoredContent, *, seq: int, tape: int, pre
     )
 
 
-def insert_rows(conn: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Insert rows of `to_row`, `INSERTED_AT_ONCE` of them or fewer, in one statement.
-
-    Each statement lets the event loop have the interpreter, and then waits for it.
-
-    `sqlite3` looks for an adapter of every value but numbers, texts and bytearrays, and before Python 3.13 an exception
-    tells that there is none: 0.5 microseconds a value, a third of what binding a row takes. So the digests go as
-    bytearrays, and NULL as 0, which no key and no name is.
-    """
-    values: list[Any] = []
-    for seq, tape, entry_id, kind, key, name, opens, at, date, payload, meta, salt, digest, chain in rows:
-        values += (
-            seq,
-            tape,
-            entry_id,
-            kind,
-            0 if key is None else key,
-            0 if name is None else name,
-            opens or 0,
-            at,
-            date,
-            payload,
-            meta,
-            bytearray(salt),
-            bytearray(digest),
-            bytearray(chain),
-        )
-    conn.execute(_insert_statement(len(rows)), values)
-
-
-@cache
-def _insert_statement(rows: int) -> str:
-    """Return the statement that inserts so many rows, with the same text each time: `sqlite3` keeps it prepared."""
-    row = ", ".join(
-        "nullif(?, 0)" if column in ("key", "name", "opens") else "?" for column in ENTRY_COLUMNS.split(", ")
-    )
-    return f"INSERT INTO entries ({ENTRY_COLUMNS}) VALUES {', '.join([f'({row})'] * rows)}"
-
-
 def from_row(tape: str, row: tuple[Any, ...]) -> TapeEntry:
     """Build the entry of a row of `SELECT_ENTRIES`. Raises `TapeCorrupt` if its bytes are unreadable or altered."""
     entry_id, kind, key, date, payload, meta, _, _, fact = row
@@ -160,27 +124,21 @@ def check_row(tape: str, row: tuple[Any, ...]) -> None:
         )
 
 
-def count_entries(conn: sqlite3.Connection) -> int:
-    """Count the entries of all tapes; the ids of a tape have no gaps."""
-    newest = "SELECT max(id) FROM entries INDEXED BY entries_id WHERE entries.tape = tapes.tape"
-    return int(conn.execute(f"SELECT coalesce(sum(({newest})), 0) FROM tapes").fetchone()[0])
-
-
-def newest_position(conn: sqlite3.Connection) -> int:
-    """Return the newest global position; 0 in an empty database."""
-    return int(conn.execute("SELECT coalesce(max(seq), 0) FROM entries").fetchone()[0])
-
-
-def read_after(conn: sqlite3.Connection, position: int, limit: int) -> list[PositionedEntry]:
-    """Read the entries of all tapes after a global position, in its order."""
-    columns, _, source = SELECT_ENTRIES.rpartition(" FROM ")
-    rows = conn.execute(
-        f"{columns}, seq, (SELECT tapes.name FROM tapes WHERE tapes.tape = {source}.tape) FROM {source} "
-        "WHERE seq > ? ORDER BY seq LIMIT ?",
-        (min(position, _LARGEST), min(limit, _LARGEST)),
+COUNT_ENTRIES = "SELECT coalesce(sum((SELECT max(id) FROM entries INDEXED BY entries_id WHERE entries.tape = tapes.tape)), 0) FROM tapes"
+"""Counts the entries of all tapes; the ids of a tape have no gaps."""
+NEWEST_POSITION = "SELECT coalesce(max(seq), 0) FROM entries"
+SELECT_AFTER = (
+    SELECT_ENTRIES.replace(
+        " FROM entries", ", seq, (SELECT tapes.name FROM tapes WHERE tapes.tape = entries.tape) FROM entries"
     )
-    with closing(rows):  # at once, also after an error: see `find_entries`
-        return [PositionedEntry(seq, name, from_row(name, tuple(row))) for *row, seq, name in rows]
+    + " WHERE seq > ? ORDER BY seq LIMIT ?"
+)
+"""Selects the entries of all tapes after a global position, in its order."""
+
+
+def positioned_entry(row: tuple[Any, ...]) -> PositionedEntry:
+    """Build the entry of a row of `SELECT_AFTER`."""
+    return PositionedEntry(row[9], row[10], from_row(row[10], row[:9]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,54 +149,40 @@ class RowFinder:
 
     Attributes:
         conn: the database.
-        name: the name of the tape.
-        tape: its number.
+        tape: the name of the tape.
         head: the newest id to look at; None: all of them.
     """
 
-    conn: sqlite3.Connection
-    name: str
-    tape: int
+    conn: aiosqlite.Connection
+    tape: str
     head: int | None = None
 
-    def opening_anchor(self, fork: str = "") -> TapeEntry | None:
+    async def opening_anchor(self, fork: str = "") -> TapeEntry | None:
         """Find the newest anchor that opens the window of the tape, or that of a sub-task."""
-        opening = self._select_one(
-            "INDEXED BY entries_window WHERE tape = ? AND opens = 1 AND id < ? ORDER BY id DESC LIMIT 1", self._end
-        )
-        return self._opening_of(fork, opening) or opening if fork else opening
+        opening = await self._select_one("entries_window", "opens = 1 AND id < ? ORDER BY id DESC LIMIT 1", self._end)
+        return await self._opening_of(fork, opening) or opening if fork else opening
 
-    def _opening_of(self, fork: str, opening: TapeEntry | None) -> TapeEntry | None:
+    async def _opening_of(self, fork: str, opening: TapeEntry | None) -> TapeEntry | None:
         """Find the newest anchor after the tape's own that opens the window of a sub-task."""
-        rows = self.conn.execute(
-            f"{SELECT_ENTRIES} INDEXED BY entries_id WHERE tape = ? AND id > ? AND id < ? AND kind = 'anchor' "
-            "ORDER BY id DESC",
-            (self.tape, opening.id if opening else 0, self._end),
+        after = opening.id if opening else 0
+        rows = await self._select(
+            "entries_id", "id > ? AND id < ? AND kind = 'anchor' ORDER BY id DESC", after, self._end
         )
-        with closing(rows):
-            anchors = (from_row(self.name, row) for row in rows)
-            return next((entry for entry in anchors if entry.opens_window_of(fork)), None)
+        anchors = (from_row(self.tape, row) for row in rows)
+        return next((entry for entry in anchors if entry.opens_window_of(fork)), None)
 
-    def newest_anchor(self, name: str, before: int | None = None) -> TapeEntry | None:
+    async def newest_anchor(self, name: str, before: int | None = None) -> TapeEntry | None:
         """Find the newest anchor of this name, below id `before` if set."""
-        return self._select_one(
-            "INDEXED BY entries_name WHERE tape = ? AND name = ? AND id < ? AND kind = 'anchor' "
-            "ORDER BY id DESC LIMIT 1",
-            name,
-            self._end if before is None else min(before, self._end),
-        )
+        end = self._end if before is None else min(before, self._end)
+        condition = "name = ? AND id < ? AND kind = 'anchor' ORDER BY id DESC LIMIT 1"
+        return await self._select_one("entries_name", condition, name, end)
 
-    def first_anchor(self, name: str, after: int) -> TapeEntry | None:
+    async def first_anchor(self, name: str, after: int) -> TapeEntry | None:
         """Find the oldest anchor of this name above id `after`."""
-        return self._select_one(
-            "INDEXED BY entries_name WHERE tape = ? AND name = ? AND id > ? AND id < ? AND kind = 'anchor' "
-            "ORDER BY id LIMIT 1",
-            name,
-            after,
-            self._end,
-        )
+        condition = "name = ? AND id > ? AND id < ? AND kind = 'anchor' ORDER BY id LIMIT 1"
+        return await self._select_one("entries_name", condition, name, after, self._end)
 
-    def newest_anchor_ids(self, prefix: str, wanted: int | None = None) -> list[int]:
+    async def newest_anchor_ids(self, prefix: str, wanted: int | None = None) -> list[int]:
         """Find the newest anchor of each name that begins with `prefix`, or the `wanted` newest of these.
 
         The latter are mostly among the newest anchors of the tape; else it takes a few steps in the index for each name.
@@ -247,36 +191,35 @@ class RowFinder:
         is_before_end = "" if end is None else "AND name < :end"
         values = {"tape": self.tape, "prefix": prefix, "end": end, "above": self._end, "recent": _RECENT_ANCHORS}
         if wanted is not None:
-            any_name = (
-                f"SELECT 1 FROM entries INDEXED BY entries_name WHERE tape = :tape AND name >= :prefix {is_before_end}"
-            )
-            if self.conn.execute(f"{any_name} LIMIT 1", values).fetchone() is None:
+            any_name = f"SELECT 1 FROM entries INDEXED BY entries_name WHERE tape = ({_TAPE_NAMED}) AND name >= :prefix {is_before_end}"
+            if not await self.conn.execute_fetchall(f"{any_name} LIMIT 1", values):
                 return []
-            recent = self.conn.execute(
+            recent = await self.conn.execute_fetchall(
                 f"""
                 SELECT max(id) FROM (
                     SELECT id, name FROM entries INDEXED BY entries_anchor
-                    WHERE tape = :tape AND kind = 'anchor' AND id < :above ORDER BY id DESC LIMIT :recent
+                    WHERE tape = ({_TAPE_NAMED}) AND kind = 'anchor' AND id < :above ORDER BY id DESC LIMIT :recent
                 ) WHERE name >= :prefix {is_before_end} GROUP BY name
                 """,
                 values,
-            ).fetchall()
-            if len(recent) >= wanted:
-                return [entry_id for (entry_id,) in recent]
-        rows = self.conn.execute(
+            )
+            found = [entry_id for (entry_id,) in recent]
+            if len(found) >= wanted:
+                return found
+        rows = await self.conn.execute_fetchall(
             f"""
             WITH RECURSIVE names(name) AS (
                 SELECT min(name) FROM entries INDEXED BY entries_name
-                WHERE tape = :tape AND name >= :prefix {is_before_end}
+                WHERE tape = ({_TAPE_NAMED}) AND name >= :prefix {is_before_end}
                 UNION ALL
                 SELECT (
                     SELECT min(entries.name) FROM entries INDEXED BY entries_name
-                    WHERE tape = :tape AND entries.name > names.name {is_before_end.replace("name", "entries.name")}
+                    WHERE tape = ({_TAPE_NAMED}) AND entries.name > names.name {is_before_end.replace("name", "entries.name")}
                 ) FROM names WHERE names.name IS NOT NULL
             )
             SELECT (
                 SELECT id FROM entries INDEXED BY entries_name
-                WHERE tape = :tape AND entries.name = names.name AND id < :above AND kind = 'anchor'
+                WHERE tape = ({_TAPE_NAMED}) AND entries.name = names.name AND id < :above AND kind = 'anchor'
                 ORDER BY id DESC LIMIT 1
             ) FROM names WHERE names.name IS NOT NULL
             """,
@@ -287,11 +230,15 @@ class RowFinder:
     @property
     def _end(self) -> int:
         """The id after the last one to look at."""
-        return _LARGEST if self.head is None else min(self.head + 1, _LARGEST)
+        return LARGEST if self.head is None else min(self.head + 1, LARGEST)
 
-    def _select_one(self, condition: str, *values: object) -> TapeEntry | None:
-        row = self.conn.execute(f"{SELECT_ENTRIES} {condition}", (self.tape, *values)).fetchone()
-        return None if row is None else from_row(self.name, row)
+    async def _select(self, index: str, condition: str, *values: object) -> Iterable[tuple[Any, ...]]:
+        sql = f"{SELECT_ENTRIES} INDEXED BY {index} WHERE tape = ({_TAPE}) AND {condition}"
+        return await self.conn.execute_fetchall(sql, (self.tape, *values))  # type: ignore[return-value]
+
+    async def _select_one(self, index: str, condition: str, *values: object) -> TapeEntry | None:
+        rows = await self._select(index, condition, *values)
+        return next((from_row(self.tape, row) for row in rows), None)
 
 
 def _after_prefix(prefix: str) -> str | None:
@@ -303,54 +250,97 @@ def _after_prefix(prefix: str) -> str | None:
     return None
 
 
-def tape_number(conn: sqlite3.Connection, name: str) -> int | None:
-    """Return the number of a tape, or None if no tape has that name."""
-    row = conn.execute("SELECT tape FROM tapes WHERE name = ?", (name,)).fetchone()
-    return None if row is None else int(row[0])
+def is_one_statement(query: TapeQuery) -> bool:
+    """Return true if `find_entries` asks one thing only, so that the answer needs no snapshot to be of one state."""
+    part = query.part
+    return not query.similar_text and (
+        isinstance(part, WholeTape) or (isinstance(part, IdRanges) and len(part.spans) < 2)
+    )
 
 
-def find_entries(conn: sqlite3.Connection, query: TapeQuery) -> tuple[TapeEntry, ...]:
+async def find_entries(conn: aiosqlite.Connection, query: TapeQuery) -> tuple[TapeEntry, ...]:
     """Find the entries of a query; equal to `evaluate` over the whole tape."""
-    number = tape_number(conn, query.tape)
-    spans = resolve(query, RowFinder(conn, query.tape, -1 if number is None else number, query.as_of))
-    if number is None or not spans:
-        return ()
+    spans = await resolve(query, RowFinder(conn, query.tape, query.as_of))
     matcher = build_matcher(query)
     if matcher.reads_texts:
         # SQLite asks it, so that only rows that may match are read whole.
-        conn.create_function("may_match", 2, matcher.build_precheck(), deterministic=True)
+        await conn.create_function("may_match", 2, matcher.build_precheck(), deterministic=True)
     entries: list[TapeEntry] = []
     # A statement for each range: with several in one, SQLite goes through the whole tape.
-    parts: Iterable[Span] = spans[::-1] if query.newest else spans
-    if matcher.spelling:
-        parts = _blocks_that_may_match(conn, query, number, parts)
-    for span in parts:
-        limit = _LARGEST if query.limit is None else query.limit - len(entries)
-        if limit <= 0:
-            break
-        # Closed at once, also after an error: an open cursor would keep the connection at an old state.
-        with closing(conn.execute(*_select(query, number, span, limit, matcher))) as rows:
-            found = (from_row(query.tape, row) for row in rows)
-            matching = filter(matcher.matches, found) if matcher.reads_texts else found
-            entries += islice(matching, min(limit, sys.maxsize))
+    for span in spans[::-1] if query.newest else spans:
+        async with aclosing(_parts(conn, query, span, matcher)) as parts:
+            async for part in parts:
+                limit = LARGEST if query.limit is None else query.limit - len(entries)
+                if limit <= 0:
+                    return tuple(entries)
+                entries += await _read(conn, query, _select(query, part, limit, matcher), limit, matcher)
     return tuple(entries)
 
 
-def _blocks_that_may_match(
-    conn: sqlite3.Connection, query: TapeQuery, tape: int, spans: Iterable[Span]
-) -> Iterator[Span]:
-    """Cut ranges into blocks, in the query's order, and leave out those that lack a word; by rows it costs twice as much."""
-    newest = (
-        conn.execute("SELECT max(id) FROM entries INDEXED BY entries_id WHERE tape = ?", (tape,)).fetchone()[0] or 0
+async def _read(
+    conn: aiosqlite.Connection, query: TapeQuery, statement: tuple[str, list[Any]], limit: int, matcher: Matcher
+) -> list[TapeEntry]:
+    """Read the entries that a statement selects and the filters accept."""
+    if not matcher.reads_texts:  # SQLite has applied every filter, and the limit
+        found = await conn.execute_fetchall(*statement)
+        return await decode_in_steps(map(tuple, found), partial(from_row, query.tape))
+    entries: list[TapeEntry] = []
+    async with conn.execute(
+        *statement
+    ) as rows:  # closed at once: an open cursor would keep the connection at an old state
+        async for row in rows:
+            entry = from_row(query.tape, tuple(row))
+            if matcher.matches(entry):
+                entries.append(entry)
+                if len(entries) == limit:
+                    break
+    return entries
+
+
+async def decode_in_steps(rows: Iterable[tuple[Any, ...]], decode: Callable[[tuple[Any, ...]], T]) -> list[T]:
+    """Decode rows, in steps between which the event loop has its turn."""
+    decoded: list[T] = []
+    for number, row in enumerate(rows, 1):
+        decoded.append(decode(row))
+        if number % DECODED_AT_ONCE == 0:
+            await asyncio.sleep(0)
+    return decoded
+
+
+async def _parts(
+    conn: aiosqlite.Connection, query: TapeQuery, span: Span, matcher: Matcher
+) -> AsyncGenerator[Span, None]:
+    """Yield a range, or its blocks in which other spellings may be found, in the query's order.
+
+    To look at blocks costs half of what it costs to look at each row.
+    """
+    if not matcher.spelling:
+        yield span
+        return
+    low, high = span
+    newest = await conn.execute_fetchall(
+        f"SELECT max(id) FROM entries INDEXED BY entries_id WHERE tape = ({_TAPE})", (query.tape,)
     )
-    texts = "may_match(CAST(group_concat(payload || ' ' || meta, char(10)) AS BLOB), x'')"
-    for low, high in spans:
-        starts = range(low, (newest if high is None else min(high, newest)) + 1, _BLOCK_ROWS)
-        for start in reversed(starts) if query.newest else starts:
-            block = start, min(start + _BLOCK_ROWS, starts.stop) - 1
-            sql = f"SELECT {texts} FROM entries INDEXED BY entries_id WHERE tape = ? AND id BETWEEN ? AND ?"
-            if conn.execute(sql, (tape, *block)).fetchone()[0]:
-                yield block
+    ((head,),) = newest
+    high = (head or 0) if high is None else min(high, head or 0)
+    starts = range(low, high + 1, _BLOCK_ROWS)
+    if not starts:
+        return
+    first, step, is_inside = (
+        (starts[-1], -_BLOCK_ROWS, "start >= :low") if query.newest else (low, _BLOCK_ROWS, "start <= :high")
+    )
+    sql = f"""
+        WITH RECURSIVE block(start) AS (SELECT :first UNION ALL SELECT start + :step FROM block WHERE {is_inside})
+        SELECT start FROM block WHERE {is_inside} AND may_match((
+            SELECT CAST(group_concat(payload || ' ' || meta, char(10)) AS BLOB) FROM entries INDEXED BY entries_id
+            WHERE tape = ({_TAPE_NAMED}) AND id BETWEEN start AND min(start + {_BLOCK_ROWS - 1}, :high)
+        ), x'')
+    """
+    async with conn.execute(
+        sql, {"first": first, "step": step, "low": low, "high": high, "tape": query.tape}
+    ) as blocks:
+        while (block := await blocks.fetchone()) is not None:
+            yield block[0], min(block[0] + _BLOCK_ROWS - 1, high)
 
 
 def _text_condition(matcher: Matcher) -> tuple[str, list[str]]:
@@ -375,11 +365,11 @@ def _text_condition(matcher: Matcher) -> tuple[str, list[str]]:
     return f"CASE WHEN {may_hold} THEN {ask} WHEN {is_ascii} THEN 0 ELSE {ask} END", [pattern, pattern]
 
 
-def _select(query: TapeQuery, tape: int, span: Span, limit: int, matcher: Matcher) -> tuple[str, list[Any]]:
+def _select(query: TapeQuery, span: Span, limit: int, matcher: Matcher) -> tuple[str, list[Any]]:
     """Build the SQL for a range of ids, with every filter except those on texts, which only Python can decide."""
     low, high = span
-    conditions = ["tape = ?", "id BETWEEN ? AND ?"]
-    values: list[Any] = [tape, min(low, _LARGEST), _LARGEST if high is None else min(high, _LARGEST)]
+    conditions = [f"tape = ({_TAPE})", "id BETWEEN ? AND ?"]
+    values: list[Any] = [query.tape, min(low, LARGEST), LARGEST if high is None else min(high, LARGEST)]
     only_anchors = query.kinds == (Kind.ANCHOR,)
     if only_anchors:
         conditions.append("kind = 'anchor'")  # a literal: with a parameter SQLite does not use the partial index
@@ -404,7 +394,7 @@ def _select(query: TapeQuery, tape: int, span: Span, limit: int, matcher: Matche
         sql += " DESC"
     if not matcher.reads_texts:
         sql += " LIMIT ?"
-        values.append(min(limit, _LARGEST))
+        values.append(min(limit, LARGEST))
     return sql, values
 
 

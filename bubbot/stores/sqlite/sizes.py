@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+import aiosqlite
 
 from bubbot.ports.store import DatabaseSize, TapeSize, UnreferencedBlobs
 from bubbot.records import dataclass
+from bubbot.stores.sqlite.transaction import Fetch
 
 SHORT_WAL_BYTES = 4 << 20
 """A write-ahead log of up to this size is never truncated."""
 CHECKPOINT_WAIT_MS = 1000
+TRUNCATE_WAL = "PRAGMA wal_checkpoint(TRUNCATE)"
 VACUUM_STEP_PAGES = 2000
 """Free pages released in one step; other writes run between steps."""
 _CHUNK = 5000
@@ -56,7 +61,7 @@ class WalCheckpointer:
     readers overlap, that moment never comes without help.
 
     A database that lost its log is shorter, and nothing in it tells. The note tells; it is never ahead of the disk,
-    because a commit and a whole checkpoint have synced the log when they end. All methods run in the writer's thread.
+    because a commit and a whole checkpoint have synced the log when they end. The writer calls all methods between its groups.
     """
 
     def __init__(
@@ -75,22 +80,22 @@ class WalCheckpointer:
         self._noted_at = -limits.note_seconds  # the first commit of a new home is noted at once
         self._has_news = self._has_log = False
 
-    def on_open(self, conn: sqlite3.Connection) -> None:
+    async def on_open(self, conn: aiosqlite.Connection) -> None:
         """Note what is there. Another process may have been killed before it synced the log, so this waits for nobody's reader."""
-        if self._truncate(conn, 0):
-            self._note(conn)
+        if await self._truncate(conn, 0):
+            await self._note(conn)
 
-    def after_commit(self, conn: sqlite3.Connection, *, idle: bool) -> None:
+    async def after_commit(self, conn: aiosqlite.Connection, *, idle: bool) -> None:
         """Shorten the log if it is long; `idle`: no job is queued."""
         self._has_news = self._has_log = True
         if monotonic() - self._noted_at >= self._limits.note_seconds:
-            self._note(conn)
+            await self._note(conn)
         size = wal_size(self._wal)
         if size >= self._next_attempt:
-            is_empty = self._truncate(conn, CHECKPOINT_WAIT_MS)
+            is_empty = await self._truncate(conn, CHECKPOINT_WAIT_MS)
             self._next_attempt = self._limits.long if is_empty else size + self._limits.step
         elif idle and size > self._limits.short:
-            self._truncate(conn, 0)
+            await self._truncate(conn, 0)
 
     @property
     def idle_seconds(self) -> float | None:
@@ -99,39 +104,40 @@ class WalCheckpointer:
             return self._limits.note_seconds
         return self._limits.idle_seconds if self._has_log else None
 
-    def on_idle(self, conn: sqlite3.Connection) -> None:
+    async def on_idle(self, conn: aiosqlite.Connection) -> None:
         """Note the newest entry; later, truncate the log, so that a copy of the database alone is whole."""
         if self._has_news:
-            self._note(conn)
+            await self._note(conn)
         else:
             self._has_log = False
-            self._truncate(conn, 0)
+            await self._truncate(conn, 0)
 
-    def on_close(self, conn: sqlite3.Connection) -> None:
+    async def on_close(self, conn: aiosqlite.Connection) -> None:
         """Note the newest entry."""
         if self._has_news:
-            self._note(conn)
+            await self._note(conn)
 
-    def _note(self, conn: sqlite3.Connection) -> None:
+    async def _note(self, conn: aiosqlite.Connection) -> None:
         self._has_news = False
         with suppress(sqlite3.Error):
-            row = conn.execute("SELECT seq, hex(chain) FROM entries ORDER BY seq DESC LIMIT 1").fetchone()
-            newest = f"{row[0]}:{row[1].lower()}" if row else ""
+            rows = await conn.execute_fetchall("SELECT seq, hex(chain) FROM entries ORDER BY seq DESC LIMIT 1")
+            newest = "".join(f"{seq}:{chain.lower()}" for seq, chain in rows)
             if newest != self._noted:
-                self._on_newest(newest)
+                await asyncio.to_thread(self._on_newest, newest)
                 self._noted, self._noted_at = newest, monotonic()
 
-    def _truncate(self, conn: sqlite3.Connection, wait_ms: int) -> bool:
+    async def _truncate(self, conn: aiosqlite.Connection, wait_ms: int) -> bool:
         """Truncate the log; return true if it is empty now.
 
         A failure loses nothing: the entries are durable in the log itself.
         """
         with suppress(sqlite3.Error):
-            conn.execute(f"PRAGMA busy_timeout = {wait_ms}")
+            await conn.execute(f"PRAGMA busy_timeout = {wait_ms}")
             try:
-                return not conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+                ((is_busy, *_),) = await conn.execute_fetchall(TRUNCATE_WAL)
+                return not is_busy
             finally:
-                conn.execute(f"PRAGMA busy_timeout = {self._busy_ms}")
+                await conn.execute(f"PRAGMA busy_timeout = {self._busy_ms}")
         return False
 
 
@@ -155,37 +161,51 @@ def measure_size(conn: sqlite3.Connection, database: Path) -> DatabaseSize:
         TapeSize(name, source, *entries.get(tape, (0, 0)), blobs.get(tape, 0))
         for tape, name, source in conn.execute("SELECT tape, name, archived_from FROM tapes ORDER BY name")
     )
-    page = _pragma(conn, "page_size")
-    wal = wal_size(database.with_name(f"{database.name}-wal"))
-    return DatabaseSize(
-        _pragma(conn, "page_count") * page, _pragma(conn, "freelist_count") * page, wal, _can_release(conn), tapes
+    page, pages, free, vacuum = (
+        int(conn.execute(f"PRAGMA {name}").fetchone()[0])
+        for name in ("page_size", "page_count", "freelist_count", "auto_vacuum")
     )
+    wal = wal_size(database.with_name(f"{database.name}-wal"))
+    return DatabaseSize(pages * page, free * page, wal, vacuum == INCREMENTAL, tapes)
 
 
-def _pragma(conn: sqlite3.Connection, name: str) -> int:
-    return int(conn.execute(f"PRAGMA {name}").fetchone()[0])
+INCREMENTAL = 2
+"""The value of `PRAGMA auto_vacuum` for a database that can give pages back."""
 
 
-def _can_release(conn: sqlite3.Connection) -> bool:
-    return _pragma(conn, "auto_vacuum") == 2
-
-
-def release_pages(conn: sqlite3.Connection) -> bool:
+async def release_pages(conn: aiosqlite.Connection) -> bool:
     """Give a few free pages back to the disk; return true if there may be more."""
-    if not _can_release(conn) or not (before := _pragma(conn, "freelist_count")):
+    if await _pragma(conn, "auto_vacuum") != INCREMENTAL or not (before := await _pragma(conn, "freelist_count")):
         return False
-    conn.execute(f"PRAGMA incremental_vacuum({VACUUM_STEP_PAGES})").fetchall()
-    return 0 < _pragma(conn, "freelist_count") < before
+    await conn.execute_fetchall(f"PRAGMA incremental_vacuum({VACUUM_STEP_PAGES})")
+    return 0 < await _pragma(conn, "freelist_count") < before
 
 
-def vacuum_database(conn: sqlite3.Connection) -> None:
+async def vacuum_database(conn: aiosqlite.Connection) -> None:
     """Rewrite a database that cannot release free pages yet; afterwards it can.
 
     Needs as much room again.
     """
-    conn.execute("PRAGMA auto_vacuum = INCREMENTAL")
-    conn.execute("VACUUM")
-    conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    await conn.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    await conn.execute("VACUUM")
+    await truncate_wal(conn)
+
+
+async def truncate_wal(conn: aiosqlite.Connection) -> None:
+    """Write the log back into the database, and empty it unless a reader needs it."""
+    await conn.execute_fetchall(TRUNCATE_WAL)
+
+
+async def _pragma(conn: aiosqlite.Connection, name: str) -> int:
+    ((value,),) = await conn.execute_fetchall(f"PRAGMA {name}")
+    return int(value)
+
+
+_SELECT_CHUNK = (
+    "SELECT seq, coalesce(payload, ''), coalesce(meta, '') FROM entries "
+    "WHERE seq > ? AND name IS NOT 'blob/removed' ORDER BY seq LIMIT ?"
+)
+_SELECT_STAGED = "SELECT entries FROM fork_batches"
 
 
 def find_unreferenced_blobs(conn: sqlite3.Connection) -> UnreferencedBlobs:
@@ -195,11 +215,10 @@ def find_unreferenced_blobs(conn: sqlite3.Connection) -> UnreferencedBlobs:
     """
     loose = {digest for (digest,) in conn.execute("SELECT DISTINCT digest FROM blobs")}
     position = 0
-    while loose and (rows := _read_chunk(conn, position)):
+    while loose and (rows := conn.execute(_SELECT_CHUNK, (position, _CHUNK)).fetchall()):
         position = rows[-1][0]
-        for _, payload, meta in rows:
-            loose.difference_update(re.findall(_DIGEST, payload), re.findall(_DIGEST, meta))
-    loose -= _digests_in_forks(conn)
+        loose -= _digests_in(rows)
+    loose -= _digests_in(conn.execute(_SELECT_STAGED).fetchall())
     by_tape: dict[str, tuple[tuple[str, int], ...]] = {}
     for name, digest, size in conn.execute(
         "SELECT tapes.name, digest, length(data) FROM blobs JOIN tapes USING (tape) ORDER BY tapes.name, digest"
@@ -209,29 +228,18 @@ def find_unreferenced_blobs(conn: sqlite3.Connection) -> UnreferencedBlobs:
     return UnreferencedBlobs(position, by_tape)
 
 
-def _read_chunk(conn: sqlite3.Connection, after: int) -> list[tuple[int, str, str]]:
-    return conn.execute(
-        "SELECT seq, coalesce(payload, ''), coalesce(meta, '') FROM entries "
-        "WHERE seq > ? AND name IS NOT 'blob/removed' ORDER BY seq LIMIT ?",
-        (after, _CHUNK),
-    ).fetchall()
-
-
-def _digests_in_forks(conn: sqlite3.Connection) -> set[str]:
-    return {
-        digest for (text,) in conn.execute("SELECT entries FROM fork_batches") for digest in re.findall(_DIGEST, text)
-    }
-
-
-def still_unreferenced(conn: sqlite3.Connection, tape: str, blobs: UnreferencedBlobs) -> list[str]:
+async def still_unreferenced(fetch: Fetch, tape: str, blobs: UnreferencedBlobs) -> list[str]:
     """Check which loose blobs of a tape still are.
 
-    Runs in the writer's transaction: no entry can name one meanwhile.
+    Runs in a write transaction: no entry can name one meanwhile.
     """
-    digests = {digest for digest, _ in blobs.tapes.get(tape, ())} - _digests_in_forks(conn)
+    digests = {digest for digest, _ in blobs.tapes.get(tape, ())} - _digests_in(await fetch(_SELECT_STAGED))
     position = blobs.position
-    while digests and (rows := _read_chunk(conn, position)):
+    while digests and (rows := await fetch(_SELECT_CHUNK, (position, _CHUNK))):
         position = rows[-1][0]
-        for _, payload, meta in rows:
-            digests.difference_update(re.findall(_DIGEST, payload), re.findall(_DIGEST, meta))
+        digests -= _digests_in(rows)
     return sorted(digests)
+
+
+def _digests_in(rows: Iterable[tuple[Any, ...]]) -> set[str]:
+    return {digest for row in rows for text in row if isinstance(text, str) for digest in re.findall(_DIGEST, text)}

@@ -6,25 +6,36 @@ import asyncio
 import logging
 import os
 import sqlite3
-from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from datetime import datetime
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from bubbot.errors import EntryNotFound, StoreUnavailable, TapeCorrupt
 from bubbot.ports.passages import PASSAGES_FILE
 from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.ports.store import DatabaseSize, DeploymentAudit, IndexState, PositionedEntry, UnreferencedBlobs
-from bubbot.stores.sqlite import write
 from bubbot.stores.sqlite.audit import audit_all, head_at
-from bubbot.stores.sqlite.connections import BUSY_SECONDS, open_reader, prepare
-from bubbot.stores.sqlite.index.reader import IndexReader, read_index_state
+from bubbot.stores.sqlite.connections import BUSY_SECONDS, HeldConnection, open_reader, prepare, translated_errors
+from bubbot.stores.sqlite.erasing import Traces, count_erasable, erase_archive, put_aside, remove_blobs
+from bubbot.stores.sqlite.index.reader import IndexReader
 from bubbot.stores.sqlite.index.schema import delete_index, index_path
 from bubbot.stores.sqlite.indexer import Indexer
-from bubbot.stores.sqlite.rows import count_entries, find_entries, newest_position, read_after, tape_number
-from bubbot.stores.sqlite.schema import MIGRATIONS, check_version, migrate, refuse_unguarded
+from bubbot.stores.sqlite.rows import (
+    COUNT_ENTRIES,
+    LARGEST,
+    NEWEST_POSITION,
+    SELECT_AFTER,
+    decode_in_steps,
+    find_entries,
+    is_one_statement,
+    positioned_entry,
+)
+from bubbot.stores.sqlite.schema import LEASED_SINCE, MIGRATIONS, check_version, migrate, refuse_unguarded
 from bubbot.stores.sqlite.sizes import (
     SHORT_WAL_BYTES,
     OnNewest,
@@ -35,155 +46,213 @@ from bubbot.stores.sqlite.sizes import (
     measure_size,
     release_pages,
     still_unreferenced,
+    truncate_wal,
     vacuum_database,
 )
-from bubbot.stores.sqlite.text import SearchDeadline, looks_at_texts, search
-from bubbot.stores.sqlite.writer import (
-    CommitCounter,
-    CommitHook,
-    DatabaseThread,
-    GroupCommitWriter,
-    connect,
-    no_hook,
+from bubbot.stores.sqlite.text import looks_at_texts, search
+from bubbot.stores.sqlite.transaction import (
+    Salt,
+    Transaction,
+    decode_reset,
+    decode_staged,
+    encode_batches,
+    encode_staged,
 )
+from bubbot.stores.sqlite.writer import CommitCounter, GroupCommitWriter, Job
 from bubbot.tape.blobs import blob_digest
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.handle import Clock
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.store import Batch, ForkedSession, ForkRecord, ResetBatch, TapeSummary
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
 class SqliteStore:
     """A tape store in one SQLite file; create it with `open_store` or `open_readonly`.
 
-    Methods of `TapeStore` are documented there.
+    Methods of `TapeStore` are documented there. Queries that look at texts have a connection of their own, so they delay
+    only each other. What goes through the whole database once, such as an audit, opens one for itself.
 
     Attributes:
         path: of the database.
         indexer: the owner of the search index; None if nothing fills it.
     """
 
-    def __init__(
-        self,
-        reader: DatabaseThread,
-        writer: DatabaseThread | None,
-        scanner: DatabaseThread,
-        salt: write.Salt,
-        path: Path,
-        *,
-        room_retry: float | None = None,
-        on_commit: CommitHook = no_hook,
-    ) -> None:
-        self._reader = reader
-        self._scanner = scanner
-        self._writing = writer
-        self._writer = None if writer is None else GroupCommitWriter(writer, on_commit, room_retry, self._check_file)
+    def __init__(self, path: Path, salt: Salt) -> None:
         self._salt = salt
         self._open = True
+        self._reader: HeldConnection
+        self._scanner: HeldConnection
+        self._writer: GroupCommitWriter | None = None
         self.path = path
         self._file = str(path)
-        self._inode = os.stat(path).st_ino  # noqa: PTH116 - as in `is_replaced`
+        self._inode = 0
         self._is_replacement_logged = False
         self._index = IndexReader(index_path(path))
         self.indexer: Indexer | None = None
 
+    async def start(self, writer: GroupCommitWriter | None) -> None:
+        """Open the connections. Raises `StoreError` or `TapeCorrupt`, and leaves none open then."""
+        connector = partial(open_reader, self.path)
+        async with AsyncExitStack() as stack:
+            if writer is not None:
+                await writer.open()
+                stack.push_async_callback(writer.aclose)
+            self._reader = await HeldConnection.open(connector)
+            stack.push_async_callback(self._reader.aclose)
+            self._scanner = await HeldConnection.open(connector)
+            stack.pop_all()
+        self._writer = writer
+        self._inode = os.stat(self._file).st_ino  # noqa: PTH116 - as in `is_replaced`
+
     async def append(self, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
         """See `TapeStore.append`."""
-        return await self._require_writer().submit(self._append_job(batches))
+        return await self._require_writer().submit(self._append_job(batches), batches)
 
     def append_deferred(self, batches: Sequence[Batch]) -> asyncio.Future[list[tuple[TapeEntry, ...]]]:
         """See `TapeStore.append_deferred`."""
-        return self._require_writer().submit_deferred(self._append_job(batches))
+        return self._require_writer().submit_deferred(self._append_job(batches), batches)
 
-    def _append_job(self, batches: Sequence[Batch]) -> Callable[[sqlite3.Connection], list[tuple[TapeEntry, ...]]]:
-        contents = write.encode_batches(batches, self._salt)
-        return partial(write.append, batches=batches, salt=self._salt, contents=contents)
+    def _append_job(self, batches: Sequence[Batch]) -> Job[list[tuple[TapeEntry, ...]]]:
+        contents = encode_batches(batches, self._salt)
+        return lambda transaction: transaction.append(batches, contents)
 
     async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
-        """See `TapeStore.fetch`.
-
-        Queries that look at texts have their own connection, so they delay only each other. Such a query ends if it
-        takes too long or its caller is cancelled.
-        """
-        if not any(looks_at_texts(query) for query in queries):
-            return await self._ensure_open(self._reader).run(partial(_run_queries, queries=queries))
-        stop = SearchDeadline()
-        try:
-            return await self._ensure_open(self._scanner).run(
-                partial(search, queries=queries, reader=self._index, stop=stop)
-            )
-        except asyncio.CancelledError:
-            stop.cancel_requested.set()
-            raise
+        """See `TapeStore.fetch`. A query that looks at texts ends if it takes too long or its caller is cancelled."""
+        if any(looks_at_texts(query) for query in queries):
+            return await search(self._ensure_open(self._scanner), queries, self._index)
+        reader = self._ensure_open(self._reader)
+        is_short = len(queries) == 1 and is_one_statement(queries[0])
+        async with reader.exclusive() if is_short else reader.snapshot() as conn:
+            return [await find_entries(conn, query) for query in queries]
 
     async def head(self, tape: str) -> int:
         """See `TapeStore.head`."""
-        return await self._ensure_open(self._reader).run(partial(_read_head, tape=tape))
+        sql = "SELECT max(id) FROM entries INDEXED BY entries_id WHERE tape = (SELECT tape FROM tapes WHERE name = ?)"
+        return (await self._ensure_open(self._reader).fetch(sql, (tape,)))[0][0] or 0
 
     async def tapes(self) -> list[TapeSummary]:
         """See `TapeStore.tapes`."""
-        return await self._ensure_open(self._reader).run(_read_tapes)
+        rows = await self._ensure_open(self._reader).fetch(_SELECT_TAPES)
+        return [TapeSummary(name, head, chain.lower(), source, erased) for name, source, head, chain, erased in rows]
 
     async def open_fork(self, record: ForkRecord, *, expect_head: bool = True) -> None:
         """See `TapeStore.open_fork`."""
-        texts = write.encode_staged(record.staged)
-        job = partial(write.open_fork, record=record, texts=texts, expect_head=expect_head)
-        await self._require_writer().submit(job)
+        texts = encode_staged(record.staged)
+        await self._require_writer().submit(
+            lambda transaction: transaction.open_fork(record, texts, expect_head=expect_head),
+            [Batch(record.tape, ())],
+            asks_forks=True,
+        )
 
     async def extend_fork(self, fork: str, staged: Sequence[Batch], reset: ResetBatch | None = None) -> None:
         """See `TapeStore.extend_fork`."""
-        texts = write.encode_staged(staged)
-        job = partial(write.extend_fork, fork=fork, staged=staged, texts=texts, reset_batch=reset)
-        await self._require_writer().submit(job)
+        texts = encode_staged(staged)
+        await self._require_writer().submit(
+            lambda transaction: transaction.extend_fork(fork, staged, texts, reset), asks_forks=True
+        )
 
     async def merge_fork(
         self, fork: str, batches: Sequence[Batch], reset: tuple[str, ResetBatch] | None = None
     ) -> list[tuple[TapeEntry, ...]]:
         """See `TapeStore.merge_fork`."""
         # What is merged into another fork is encoded in another form.
-        contents = write.encode_batches(() if "/" in fork else batches, self._salt)
-        job = partial(
-            write.merge_fork, fork=fork, batches=batches, tape_reset=reset, salt=self._salt, contents=contents
-        )
-        await self._begin_erasure(reset[1] if reset else None)
-        stored = await self._require_writer().submit(job)
-        await self._finish_erasure(reset[1] if reset else None)
-        return stored
+        contents = encode_batches(() if "/" in fork else batches, self._salt)
+
+        async def merge(transaction: Transaction) -> list[tuple[TapeEntry, ...]]:
+            await transaction.refuse_lost_leases(batches)
+            opened = await transaction.find_fork(fork)
+            if parent := ForkRecord(fork, opened.tape, opened.base, ()).parent:
+                await transaction.drop_fork(fork)
+                await transaction.extend_fork(parent, batches, encode_staged(batches), None)
+                return [batch.entries for batch in batches]
+            if reset is None:
+                stored = await transaction.append(batches, contents)  # first: a conflict leaves nothing to undo
+                await transaction.drop_fork(fork)
+                return stored
+            if reset[0] == opened.tape:
+                # It must not archive entries that the fork has not seen.
+                await transaction.require_head(opened.tape, opened.base)
+            await transaction.drop_fork(fork)
+            return await put_aside(transaction, *reset, batches)
+
+        async with self._erasing(reset[1] if reset else None):
+            return await self._require_writer().submit(merge, () if "/" in fork else batches, asks_forks=True)
 
     async def drop_fork(self, fork: str) -> None:
         """See `TapeStore.drop_fork`."""
-        await self._require_writer().submit(partial(write.close_fork, fork=fork))
+        await self._require_writer().submit(lambda transaction: transaction.drop_fork(fork), asks_forks=True)
 
     async def forks(self, tape: str | None = None) -> list[ForkRecord]:
         """See `TapeStore.forks`."""
-        return await self._ensure_open(self._reader).run(partial(write.forks, only=tape))
+        lease = (
+            "session, epoch" if await self._has_leases() else "'', 0"
+        )  # what is only read may be of an older version
+        rows = await self._ensure_open(self._reader).fetch(
+            f"SELECT fork, forks.tape, base, reset, {lease}, batch.tape, keep_first, batch.entries FROM forks "
+            "LEFT JOIN fork_batches AS batch USING (fork) WHERE ?1 IS NULL OR forks.tape = ?1 ORDER BY forks.rowid, place",
+            (tape,),
+        )
+        records = []
+        for fork, batches in groupby(rows, key=itemgetter(slice(6))):
+            staged = [
+                decode_staged(name, entries, if_absent=bool(kept))
+                for *_, name, kept, entries in batches
+                if entries is not None
+            ]
+            name, on_tape, base, reset, session, epoch = fork
+            records.append(ForkRecord(name, on_tape, base, tuple(staged), decode_reset(reset), session, epoch))
+        return records
 
     async def forked_sessions(self) -> list[ForkedSession]:
         """See `TapeStore.forked_sessions`."""
-        return await self._ensure_open(self._reader).run(write.forked_sessions)
+        session = "session" if await self._has_leases() else "''"
+        sql = f"SELECT DISTINCT tape, {session} FROM forks ORDER BY 1, 2"
+        return [ForkedSession(*row) for row in await self._ensure_open(self._reader).fetch(sql)]
+
+    async def _has_leases(self) -> bool:
+        if self._writer is not None:
+            return True
+        return bool((await self._ensure_open(self._reader).fetch("PRAGMA user_version"))[0][0] >= LEASED_SINCE)
 
     async def raise_epoch(self, tape: str) -> int:
         """See `TapeStore.raise_epoch`."""
-        return await self._require_writer().submit(partial(write.raise_epoch, tape=tape))
+        return await self._require_writer().submit(lambda transaction: transaction.raise_epoch(tape))
 
     async def reset(self, tape: str, reset_batch: ResetBatch, first: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
         """See `TapeStore.reset`."""
         batches = [Batch(tape, tuple(first))]
-        job = partial(write.reset, tape=tape, reset_batch=reset_batch, batches=batches, salt=self._salt)
-        await self._begin_erasure(reset_batch)
-        stored = await self._require_writer().submit(job)
-        await self._finish_erasure(reset_batch)
+        async with self._erasing(reset_batch):
+            stored = await self._require_writer().submit(
+                lambda transaction: put_aside(transaction, tape, reset_batch, batches)
+            )
         return stored[0]
 
     async def put_blob(self, tape: str, data: bytes) -> str:
         """See `BlobStore.put_blob`."""
-        return await self._require_writer().submit(partial(write.put_blob, tape=tape, data=data))
+        digest = blob_digest(data)
+
+        async def put(transaction: Transaction) -> None:
+            number = await transaction.begin_tape(tape)
+            if not await transaction.fetch("SELECT 1 FROM blobs WHERE tape = ? AND digest = ?", (number, digest)):
+                insert = "INSERT INTO blobs (tape, digest, data) VALUES (?, ?, ?)"
+                await transaction.execute(insert, (number, digest, data))
+
+        await self._require_writer().submit(put)
+        return digest
 
     async def get_blob(self, tape: str, digest: str) -> bytes:
         """See `BlobStore.get_blob`."""
-        return await self._ensure_open(self._reader).run(partial(_read_blob, tape=tape, digest=digest))
+        sql = "SELECT data FROM blobs WHERE tape = (SELECT tape FROM tapes WHERE name = ?) AND digest = ?"
+        rows = await self._ensure_open(self._reader).fetch(sql, (tape, digest))
+        if not rows:
+            raise EntryNotFound(f"{tape} has no blob {digest}")
+        data = rows[0][0]
+        if await asyncio.to_thread(blob_digest, data) != digest:
+            raise TapeCorrupt(f"the blob {digest} of the tape {tape} was altered")
+        return bytes(data)
 
     @property
     def is_full(self) -> bool:
@@ -215,59 +284,71 @@ class SqliteStore:
 
     async def count_entries(self) -> int:
         """Count the entries of all tapes, erased ones included."""
-        return await self._ensure_open(self._reader).run(count_entries)
+        return int((await self._ensure_open(self._reader).fetch(COUNT_ENTRIES))[0][0])
 
     async def newest_position(self) -> int:
         """See `OrdersEntries.newest_position`."""
-        return await self._ensure_open(self._reader).run(newest_position)
+        return int((await self._ensure_open(self._reader).fetch(NEWEST_POSITION))[0][0])
 
     async def read_after(self, position: int, limit: int) -> list[PositionedEntry]:
         """See `OrdersEntries.read_after`."""
-        return await self._ensure_open(self._reader).run(partial(read_after, position=position, limit=limit))
+        limits = (min(position, LARGEST), min(limit, LARGEST))
+        rows = await self._ensure_open(self._reader).fetch(SELECT_AFTER, limits)
+        return await decode_in_steps(rows, positioned_entry)
 
     async def workspace(self, default: str) -> str:
         """Return the label in tape names.
 
         It is stored once and never computed again, because the path it came from may change.
         """
+        sql = "SELECT value FROM deployment WHERE key = 'workspace'"
 
-        def label(conn: sqlite3.Connection) -> str:
-            if self._writer is not None:
-                conn.execute("INSERT INTO deployment VALUES ('workspace', ?) ON CONFLICT DO NOTHING", (default,))
-            row = conn.execute("SELECT value FROM deployment WHERE key = 'workspace'").fetchone()
-            return str(row[0]) if row else default
+        async def label(transaction: Transaction) -> list[tuple[str, ...]]:
+            await transaction.execute(
+                "INSERT INTO deployment VALUES ('workspace', ?) ON CONFLICT DO NOTHING", (default,)
+            )
+            return await transaction.fetch(sql)
 
-        return await (self._writer.submit(label) if self._writer else self._ensure_open(self._reader).run(label))
+        rows = await (self._writer.submit(label) if self._writer else self._ensure_open(self._reader).fetch(sql))
+        return rows[0][0] if rows else default
 
     async def audit(self, tape: str | None = None, *, on_progress: OnProgress = ignore_progress) -> DeploymentAudit:
         """Walk the hash chain of one tape or of all."""
-        return await self._ensure_open(self._scanner).run(partial(audit_all, only=tape, on_progress=on_progress))
+        return await self._read_through(partial(audit_all, only=tape, on_progress=on_progress))
 
     async def deployment_head(self, position: int | None = None, *, older: bool = False) -> str:
         """Return the head over all tapes, now or as it was at a global position.
 
         `older`: in the form without names, as up to version 2.
         """
-        return await self._ensure_open(self._scanner).run(partial(head_at, position=position, older=older))
-
-    async def count_erasable(self, archive: str) -> int:
-        """Count the entries of an archive that an erasure would blank."""
-        return await self._ensure_open(self._scanner).run(partial(write.count_erasable, archive=archive))
+        return await self._read_through(partial(head_at, position=position, older=older))
 
     async def measure_size(self) -> DatabaseSize:
         """Measure what takes the room in the database."""
-        return await self._ensure_open(self._scanner).run(partial(measure_size, database=self.path))
-
-    async def erase_archive(self, archive: str, fact: Batch, also: write.Traces) -> None:
-        """Erase an archive, and single entries of other tapes, by the fact `tape/erased` (see `write.py`)."""
-        job = partial(write.erase_archive, archive=archive, fact=fact, also=also, salt=self._salt)
-        await self._begin_erasure(ResetBatch(archive, erase=True))
-        await self._require_writer().submit(job)
-        await self._finish_erasure(ResetBatch(archive, erase=True))
+        return await self._read_through(partial(measure_size, database=self.path))
 
     async def find_unreferenced_blobs(self) -> UnreferencedBlobs:
         """Find blobs that no entry names."""
-        return await self._ensure_open(self._scanner).run(find_unreferenced_blobs)
+        return await self._read_through(find_unreferenced_blobs)
+
+    async def _read_through(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run what reads the whole database once, in a thread and with a connection of its own."""
+        self._ensure_open(self._scanner)
+
+        def read() -> T:
+            with translated_errors(), closing(open_reader(self.path)) as conn:
+                return work(conn)
+
+        return await asyncio.to_thread(read)
+
+    async def count_erasable(self, archive: str) -> int:
+        """Count the entries of an archive that an erasure would blank."""
+        return await count_erasable(self._ensure_open(self._scanner).fetch, archive)
+
+    async def erase_archive(self, archive: str, fact: Batch, also: Traces) -> None:
+        """Erase an archive, and single entries of other tapes, by the fact `tape/erased` (see `erasing.py`)."""
+        async with self._erasing(ResetBatch(archive, erase=True)):
+            await self._require_writer().submit(lambda transaction: erase_archive(transaction, archive, fact, also))
 
     async def drop_blobs(self, tape: str, blobs: UnreferencedBlobs, date: str) -> int:
         """Remove the blobs of a tape that are still loose; return how many.
@@ -275,9 +356,9 @@ class SqliteStore:
         The facts about it, on the home tape, have this date.
         """
 
-        def drop(conn: sqlite3.Connection) -> int:
-            digests = still_unreferenced(conn, tape, blobs)
-            write.remove_blobs(conn, tape, digests, ("unnamed", date), self._salt)
+        async def drop(transaction: Transaction) -> int:
+            digests = await still_unreferenced(transaction.fetch, tape, blobs)
+            await remove_blobs(transaction, tape, digests, ("unnamed", date))
             return len(digests)
 
         return await self._require_writer().submit(drop)
@@ -287,29 +368,23 @@ class SqliteStore:
 
         An older database has to be rewritten first, which blocks other writers: only done if `allow_rewrite`.
         """
-        self._require_writer()
-        self._check_file()
-        if self._writing is None:
-            return
+        writer = self._require_writer()
+        self.check_file()
         if allow_rewrite and not (await self.measure_size()).gives_back:
-            await self._writing.run(vacuum_database)
-        has_more = True
-        while has_more:  # queued writes run between the steps
-            has_more = await self._writing.run(release_pages)
-        await self._writing.run(_truncate_wal)
+            await writer.run_alone(vacuum_database)
+        while await writer.run_alone(release_pages):  # queued writes run between the steps
+            pass
+        await writer.run_alone(truncate_wal)
 
     async def aclose(self) -> None:
         """See `TapeStore.aclose`."""
         if not self._open:
             return
         self._open = False
-        if self._writer is not None:
-            self._writer.stop_waiting()
-        async with AsyncExitStack() as stack:  # cancelling the caller here must not leave a thread running
-            for conn in (self._writing, self._scanner, self._reader):
+        async with AsyncExitStack() as stack:  # each is closed, also if the caller is cancelled
+            for conn in (self._index, self._writer, self._scanner, self._reader):
                 if conn is not None:
                     stack.push_async_callback(conn.aclose)
-            stack.push_async_callback(self._scanner.run, self._close_index)
 
     @property
     def commit_counter(self) -> CommitCounter:
@@ -318,11 +393,13 @@ class SqliteStore:
 
     async def index_state(self) -> IndexState | None:
         """Report how far the search index goes; None if there is none."""
-        return await self._ensure_open(self._scanner).run(partial(read_index_state, index_path(self.path)))
+        async with self._ensure_open(self._scanner).snapshot() as conn:
+            return await self._index.read_state(conn)
 
     async def forget_index(self) -> None:
         """Delete the search index; its owner, if there is one, starts filling again."""
-        await self._ensure_open(self._scanner).run(self._close_index)
+        async with self._ensure_open(self._scanner).exclusive():  # nobody searches
+            await self._index.aclose()
         if self.indexer is not None:
             await self.indexer.forget()
         else:
@@ -338,20 +415,21 @@ class SqliteStore:
         self.indexer = indexer = Indexer(self)
         return indexer
 
-    def _close_index(self, _conn: sqlite3.Connection) -> None:
-        self._index.close()
+    @asynccontextmanager
+    async def _erasing(self, how: ResetBatch | None) -> AsyncIterator[None]:
+        """Take erased bytes out of the write-ahead log, and erased words out of what is derived of them, if the block erases.
 
-    async def _begin_erasure(self, how: ResetBatch | None) -> None:
-        """Delete the index of meanings, which nothing marks as stale: a crash after the commit would leave it."""
-        if how is not None and how.erase and self._writing is not None:
-            await asyncio.to_thread(delete_index, self.path.with_name(PASSAGES_FILE))
-
-    async def _finish_erasure(self, how: ResetBatch | None) -> None:
-        """Remove erased bytes from the write-ahead log, and erased words from what is derived of them."""
-        if how is not None and how.erase and self._writing is not None:
-            await self._writing.run(_truncate_wal)
-            await self.forget_index()
-            await self._begin_erasure(how)  # it may have been built again meanwhile, of what was there
+        Nothing marks the index of meanings as stale, so it is deleted first: a crash after the commit would leave it.
+        """
+        if how is None or not how.erase:
+            yield
+            return
+        writer, passages = self._require_writer(), self.path.with_name(PASSAGES_FILE)
+        await asyncio.to_thread(delete_index, passages)
+        yield
+        await writer.run_alone(truncate_wal)
+        await self.forget_index()
+        await asyncio.to_thread(delete_index, passages)  # it may have been built again meanwhile, of what was there
 
     def _require_writer(self) -> GroupCommitWriter:
         if not self._open:
@@ -360,18 +438,17 @@ class SqliteStore:
             raise StoreUnavailable("the database is open for reading only")
         return self._writer
 
-    def _ensure_open(self, conn: DatabaseThread) -> DatabaseThread:
+    def _ensure_open(self, reader: HeldConnection) -> HeldConnection:
         if not self._open:
             raise StoreUnavailable("the store is closed")
         if self._writer is None:  # what a writer reads, it wrote
-            self._check_file()
-        return conn
+            self.check_file()
+        return reader
 
-    def _check_file(self) -> None:
+    def check_file(self) -> None:
         """Raise `StoreUnavailable` if the file was removed or replaced: what is written to it would be lost with this process.
 
-        SQLite looks so before it commits with a rollback journal, and not with a write-ahead log. The writer's thread asks once for a
-        group: in the event loop, which would let that thread in at each look, it cost a tenth of a message.
+        SQLite looks so before it commits with a rollback journal, and not with a write-ahead log.
         """
         if not self.is_replaced:
             return
@@ -384,6 +461,12 @@ class SqliteStore:
         )
 
 
+_SELECT_TAPES = (
+    "SELECT tapes.name, archived_from, coalesce(head.id, 0), coalesce(hex(head.chain), ''), "
+    "(SELECT count(*) FROM erased WHERE erased.tape = tapes.tape) "
+    "FROM tapes LEFT JOIN entries AS head ON head.tape = tapes.tape AND head.id = "
+    "(SELECT max(id) FROM entries WHERE tape = tapes.tape) ORDER BY tapes.name"
+)
 MigrationHook: TypeAlias = Callable[[Path, int, datetime], None]
 """Backs up the database at a path, with its version, before it is migrated. Raises `StoreError`."""
 
@@ -398,7 +481,7 @@ def _back_up_before_migration(database: Path, version: int, now: datetime) -> No
 async def open_store(
     path: Path,
     *,
-    salt: write.Salt,
+    salt: Salt,
     now: Clock,
     on_migration: MigrationHook = _back_up_before_migration,
     room_retry: float | None = None,
@@ -417,33 +500,18 @@ async def open_store(
         on_newest: notes the newest entry outside of the database, in another thread: soon after commits and at the end.
         limits: of the write-ahead log.
     """
+    store = SqliteStore(path, salt)
     checkpointer = WalCheckpointer(path, int(BUSY_SECONDS * 1000), limits, on_newest)
-    writer = await connect(partial(_writing, path, now(), on_migration), checkpointer)
-    writer.post(checkpointer.on_open)
-    return await _with_readers(path, writer, salt, room_retry, checkpointer.after_commit)
+    connector = partial(_writing, path, now(), on_migration)
+    await store.start(GroupCommitWriter(connector, salt, checkpointer, store.check_file, room_retry))
+    return store
 
 
 async def open_readonly(path: Path) -> SqliteStore:
     """Open the database for reading, also while the bot runs. Raises `StoreUnavailable` if there is none."""
-    return await _with_readers(path, None, bytes)
-
-
-async def _with_readers(
-    path: Path,
-    writer: DatabaseThread | None,
-    salt: write.Salt,
-    room_retry: float | None = None,
-    on_commit: CommitHook = no_hook,
-) -> SqliteStore:
-    connections = [writer] if writer else []
-    try:
-        connections.append(await connect(partial(open_reader, path)))
-        connections.append(await connect(partial(open_reader, path)))
-    except BaseException:
-        for conn in connections:
-            await conn.aclose()
-        raise
-    return SqliteStore(connections[-2], writer, connections[-1], salt, path, room_retry=room_retry, on_commit=on_commit)
+    store = SqliteStore(path, bytes)
+    await store.start(None)
+    return store
 
 
 def _writing(path: Path, now: datetime, aside: MigrationHook) -> sqlite3.Connection:
@@ -467,44 +535,3 @@ def _prepare_writing(conn: sqlite3.Connection, path: Path, now: datetime, aside:
     if 0 < version < len(MIGRATIONS):
         aside(path, version, now)
     migrate(conn, now=timestamp(now))
-
-
-def _run_queries(conn: sqlite3.Connection, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
-    conn.execute("BEGIN")
-    try:
-        return [find_entries(conn, query) for query in queries]
-    finally:
-        conn.execute("COMMIT")
-
-
-def _read_head(conn: sqlite3.Connection, tape: str) -> int:
-    row = conn.execute(
-        "SELECT max(id) FROM entries INDEXED BY entries_id WHERE tape = (SELECT tape FROM tapes WHERE name = ?)",
-        (tape,),
-    ).fetchone()
-    return row[0] or 0
-
-
-def _read_tapes(conn: sqlite3.Connection) -> list[TapeSummary]:
-    rows = conn.execute(
-        "SELECT tapes.name, archived_from, coalesce(head.id, 0), coalesce(hex(head.chain), ''), "
-        "(SELECT count(*) FROM erased WHERE erased.tape = tapes.tape) "
-        "FROM tapes LEFT JOIN entries AS head ON head.tape = tapes.tape AND head.id = "
-        "(SELECT max(id) FROM entries WHERE tape = tapes.tape) ORDER BY tapes.name"
-    )
-    return [TapeSummary(name, head, chain.lower(), source, erased) for name, source, head, chain, erased in rows]
-
-
-def _read_blob(conn: sqlite3.Connection, tape: str, digest: str) -> bytes:
-    row = conn.execute(
-        "SELECT data FROM blobs WHERE tape = ? AND digest = ?", (tape_number(conn, tape), digest)
-    ).fetchone()
-    if row is None:
-        raise EntryNotFound(f"{tape} has no blob {digest}")
-    if blob_digest(row[0]) != digest:
-        raise TapeCorrupt(f"the blob {digest} of the tape {tape} was altered")
-    return bytes(row[0])
-
-
-def _truncate_wal(conn: sqlite3.Connection) -> None:
-    conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()

@@ -304,7 +304,7 @@ class TestProcess:
         )
         loaded = {name.partition(".")[0] for name in done.stderr.split()}
         assert "bubbot" in loaded
-        assert not loaded & {"asyncio", "pydantic", "sqlite3", "rapidfuzz", "tomlkit"}
+        assert not loaded & {"asyncio", "pydantic", "aiosqlite", "sqlite3", "rapidfuzz", "tomlkit"}
 
     def test_the_module(self) -> None:
         done = process("--version")

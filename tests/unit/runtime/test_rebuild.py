@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import sqlite3
 from collections.abc import Sequence
-from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import aiosqlite
 import pytest
 
 from bubbot.app.events import OWN_REFERENCES
@@ -98,7 +98,7 @@ async def write_windows(store: SqliteStore, windows: int) -> JsonObject:
     return step
 
 
-def steps_of(conn: sqlite3.Connection, queries: Sequence[TapeQuery]) -> int:
+async def steps_of(conn: aiosqlite.Connection, queries: Sequence[TapeQuery]) -> int:
     """Count the steps of SQLite's virtual machine, in hundreds."""
     counted = 0
 
@@ -107,10 +107,10 @@ def steps_of(conn: sqlite3.Connection, queries: Sequence[TapeQuery]) -> int:
         counted += 1
         return 0
 
-    conn.set_progress_handler(count, 100)
+    await conn.set_progress_handler(count, 100)
     for query in queries:
-        find_entries(conn, query)
-    conn.set_progress_handler(None, 0)
+        await find_entries(conn, query)
+    await conn.set_progress_handler(count, 0)
     return counted
 
 
@@ -139,9 +139,9 @@ async def test_a_rebuilt_request_reads_its_window_and_not_the_whole_tape(
     assert request.digest() == step["request"]
     assert [part["content"] for part in request.messages if "word" in str(part["content"])] != []
     assert 0 < found <= 2 * WINDOW
-    with closing(open_reader(tmp_path / "bubbot.db")) as conn:
-        assert steps_of(conn, asked) < steps_of(conn, [TapeQuery("chat")]) * 2 / windows
+    async with aiosqlite.Connection(partial(open_reader, tmp_path / "bubbot.db"), 64) as conn:
+        assert await steps_of(conn, asked) < await steps_of(conn, [TapeQuery("chat")]) * 2 / windows
         earlier = await service(sqlite_store, "chat").as_of(((1, 1010),))
         assert (await earlier.head(), len(await earlier.from_last_anchor())) == (1010, 9)
         long_ago = [TapeQuery("chat", query.part, as_of=1010) for query in ContextView().queries("chat")]
-        assert steps_of(conn, long_ago) < steps_of(conn, [TapeQuery("chat")]) * 2 / windows
+        assert await steps_of(conn, long_ago) < await steps_of(conn, [TapeQuery("chat")]) * 2 / windows

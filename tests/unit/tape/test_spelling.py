@@ -7,7 +7,7 @@ import random
 import pytest
 
 from bubbot.tape.query import fold_text
-from bubbot.tape.spelling import SpellingFilter, find_alike, find_misspelt, share_room, take_turns
+from bubbot.tape.spelling import SpellingFilter, find_alike, find_misspelt, share_room
 from tests.sentences import sentences
 
 
@@ -20,11 +20,6 @@ def test_a_filter_passes_the_texts_that_are_found(query: str) -> None:
     spelling = SpellingFilter(query)
     found = find_misspelt(query, dict(enumerate(texts)))
     assert [number for number, text in enumerate(texts) if spelling.matches([text])] == sorted(found)
-
-
-def test_four_turns_of_the_closest_come_before_one_of_the_others() -> None:
-    assert "".join(take_turns(["aaaaaaaaaa", "bbbbbb", "cc"])) == "aaaabaaaabaabbcbbc"
-    assert list(take_turns([])) == []
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,23 @@
-"""Queries of the search index, from the thread that scans."""
+"""Queries of the search index."""
 
 from __future__ import annotations
 
-import heapq
+import asyncio
 import logging
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
-from functools import cached_property
-from itertools import chain, groupby, islice, zip_longest
+from collections import deque
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from itertools import groupby, islice
 from pathlib import Path
 
+import aiosqlite
+
+from bubbot.errors import BubbotError
 from bubbot.ports.store import IndexState
 from bubbot.records import dataclass
+from bubbot.stores.sqlite.connections import HeldConnection
 from bubbot.stores.sqlite.index.schema import (
     IndexCoverage,
     index_size,
@@ -32,8 +37,8 @@ from bubbot.stores.sqlite.index.vocabulary import (
     phrase,
     run_tokens,
 )
-from bubbot.stores.sqlite.rows import count_entries
-from bubbot.tape.spelling import take_turns
+from bubbot.stores.sqlite.rows import COUNT_ENTRIES, LARGEST
+from bubbot.tape.spelling import CLOSER_TURNS
 from bubbot.tape.words import is_run, is_symbol, split_pieces, tokens
 
 log = logging.getLogger(__name__)
@@ -47,6 +52,7 @@ _MIN_PREFIX_LETTERS = 3  # fewer letters begin too many words
 _LONG_RUN_LETTERS = 12
 _MAX_SPELLINGS_OF_LEVEL = 48  # the most spellings of a single word, equally close, that take turns
 _FEW_SPELLINGS, _MANY_SPELLINGS = 16, 96  # the most spellings of each of several words, first and then
+_FIRST_POSITIONS, _MOST_POSITIONS = 8, 256  # positions of an expression that are read at a time
 _NOWHERE = "\ue000n"  # a token that no entry has
 
 
@@ -111,15 +117,15 @@ class _TextPieces:
 class SqliteIndex:
     """An open search index, valid for one read transaction of its database.
 
-    It proposes entries by their global position; whether one matches is decided on its text. All answers are FTS5
-    cursors that go backwards from the newest entry, and are read no further than they are used.
+    It proposes entries by their global position; whether one matches is decided on its text. All answers go backwards
+    from the newest entry, and are read no further than they are used.
 
     Attributes:
         conn: the index file.
         coverage: the entries that it covers.
     """
 
-    conn: sqlite3.Connection
+    conn: aiosqlite.Connection
     coverage: IndexCoverage
 
     @property
@@ -127,21 +133,16 @@ class SqliteIndex:
         """The last entry that is covered; the caller has to read the later ones."""
         return self.coverage.position
 
-    @cached_property
-    def entries(self) -> int:
-        """The number of entries in the index. Positions may have gaps."""
-        return int(self.conn.execute("SELECT coalesce(sum(entries), 0) FROM share").fetchone()[0])
-
-    def find_containing(self, tape: int, text: str, kinds: Sequence[str]) -> Iterator[int] | None:
+    async def find_containing(self, tape: int, text: str, kinds: Sequence[str]) -> AsyncIterator[int] | None:
         """Yield every covered entry of the tape that holds the folded text, and others, newest first.
 
         None if a scan is faster.
         """
         with _translate_errors():
-            expression = self._containing(text)
-            return self._matching(tape, kinds, expression) if expression else None
+            expression = await self._containing(text)
+            return self._in_turns(tape, kinds, [expression]) if expression else None
 
-    def find_similar(self, tape: int, text: str, kinds: Sequence[str]) -> Iterator[int]:
+    async def find_similar(self, tape: int, text: str, kinds: Sequence[str]) -> AsyncIterator[int]:
         """Yield entries with the folded text's words in other spellings, the closest first; some may be missing."""
         words = sorted(tokens(text), key=len, reverse=True)
         seen: set[int] = set()
@@ -149,46 +150,66 @@ class SqliteIndex:
             if not words:
                 return
             if len(words) == 1 and not is_run(words[0]):
-                levels = _word_levels(Vocabulary(self.conn).spellings(words[0], is_alone=True))
+                levels = _word_levels(await Vocabulary(self.conn).spellings(words[0], is_alone=True))
                 positions = take_turns([self._in_turns(tape, kinds, level) for level in levels])
             else:
-                several = _run_levels(words[0]) if len(words) == 1 else self._words_levels(words, seen)
-                positions = chain.from_iterable(self._in_turns(tape, kinds, level) for level in several)
-            for position in positions:
+                positions = self._level_by_level(tape, kinds, words, seen)
+            async for position in positions:
                 if position not in seen:
                     seen.add(position)
                     yield position
 
-    def _in_turns(self, tape: int, kinds: Sequence[str], expressions: Sequence[str]) -> Iterator[int]:
-        """Yield the newest entry of each expression, then the next of each."""
-        turns = zip_longest(*(self._matching(tape, kinds, expression) for expression in expressions))
-        yield from (position for position in chain.from_iterable(turns) if position is not None)
+    async def _level_by_level(
+        self, tape: int, kinds: Sequence[str], words: Sequence[str], seen: Collection[int]
+    ) -> AsyncIterator[int]:
+        """Yield what each level of expressions finds, one level after the other."""
+        if len(words) == 1:
+            levels = _run_levels(words[0])
+        else:
+            runs = [
+                " OR ".join(f"({part})" for level in _run_levels(run) for part in level) for run in words if is_run(run)
+            ]
+            spelt = [await Vocabulary(self.conn).spellings(word) for word in words if not is_run(word)]
+            # The closest spelling of each word, those with one mistake, and those with two.
+            closest = dict.fromkeys(_spelt_as(runs, spelt, most, _FEW_SPELLINGS) for most in (0.0, 1.0, 2.0))
+            levels = [[expression] for expression in closest]
+        for level in levels:
+            async for position in self._in_turns(tape, kinds, level):
+                yield position
+        if not seen and len(words) > 1:  # nothing yet: more spellings
+            async for position in self._in_turns(tape, kinds, [_spelt_as(runs, spelt, 2.0, _MANY_SPELLINGS)]):
+                yield position
 
-    def _matching(self, tape: int, kinds: Sequence[str], expression: str) -> Iterator[int]:
-        """Yield the positions that match, of a tape and of kinds as far as the index knows them."""
-        if self._share(tape) <= _MAX_TAPE_SHARE:
-            expression = f"{phrase((tape_token(tape),))} AND ({expression})"
-        return heapq.merge(*(self._rows(table, expression) for table in tables_of(kinds)), reverse=True)
+    async def _in_turns(self, tape: int, kinds: Sequence[str], expressions: Sequence[str]) -> AsyncIterator[int]:
+        """Yield the newest entry of each expression, then the next of each; of a tape and of kinds as far as the index knows them."""
+        with _translate_errors():
+            within = "" if await self._share(tape) > _MAX_TAPE_SHARE else f"{phrase((tape_token(tape),))} AND "
+            streams = [_Positions(self.conn, tables_of(kinds), f"{within}({part})") for part in expressions]
+            await asyncio.gather(*(stream.read_on() for stream in streams))  # on one way to the thread and back
+            while streams:
+                for stream in tuple(streams):
+                    position = await stream.next()
+                    if position is None:
+                        streams.remove(stream)
+                    else:
+                        yield position
 
-    def _rows(self, table: str, expression: str) -> Iterator[int]:
-        sql = f"SELECT rowid FROM {table} WHERE {table} MATCH ? ORDER BY rowid DESC"
-        with _translate_errors(), closing(self.conn.execute(sql, (expression,))) as rows:
-            yield from (row[0] for row in rows)
+    async def _share(self, tape: int) -> float:
+        ((entries, all_entries),) = await self.conn.execute_fetchall(
+            "SELECT coalesce(sum(entries) FILTER (WHERE tape = ?), 0), coalesce(sum(entries), 0) FROM share", (tape,)
+        )
+        return float(entries / max(1, all_entries))
 
-    def _share(self, tape: int) -> float:
-        row = self.conn.execute("SELECT entries FROM share WHERE tape = ?", (tape,)).fetchone()
-        return float(row[0] / max(1, self.entries)) if row else 0.0
-
-    def _containing(self, text: str) -> str | None:
+    async def _containing(self, text: str) -> str | None:
         """Build the expression of every entry that holds a folded text, and of some that do not.
 
         None if it is too unspecific, so that a scan is faster.
         """
         pieces, vocabulary = _TextPieces.of(text), Vocabulary(self.conn)
         if pieces.alone:
-            return self._within(vocabulary, pieces.alone)
-        firsts = vocabulary.ending(pieces.first) if pieces.first else None
-        lasts = vocabulary.beginning(pieces.last) if pieces.last else None
+            return await self._within(vocabulary, pieces.alone)
+        firsts = await vocabulary.ending(pieces.first) if pieces.first else None
+        lasts = await vocabulary.beginning(pieces.last) if pieces.last else None
         # If too many terms begin so, FTS5 joins their entries itself: for one phrase, since each would do it again.
         goes_on = pieces.goes_on or (lasts is None and len(pieces.last) >= _MIN_PREFIX_LETTERS)
         combinations = 1 if goes_on else _MAX_COMBINATIONS
@@ -205,33 +226,64 @@ class SqliteIndex:
             expression = f"({expression}) OR ({_all([first, phrase([LONG_WORD_MARK]), core, end])})"
         return expression or None
 
-    def _within(self, vocabulary: Vocabulary, part: str) -> str | None:
+    async def _within(self, vocabulary: Vocabulary, part: str) -> str | None:
         """Build the expression for a text within a single word; None if a scan is faster.
 
         A cursor for each term costs as much as reading some five entries: if the terms are many and frequent, reading
         the newest entries finds enough hits sooner.
         """
         # The windows of a long word overlap: of a long part its beginning lies within one of them.
-        terms = vocabulary.containing(part[:MAX_PART_LETTERS], _MAX_CONTAINING_TERMS)
+        terms = await vocabulary.containing(part[:MAX_PART_LETTERS], _MAX_CONTAINING_TERMS)
         if terms is None:
             return None
-        if len(terms) > MAX_TERMS and len(terms) * sum(terms.values()) > _ENTRIES_PER_CURSOR * self.entries:
-            return None
+        if len(terms) > MAX_TERMS:
+            ((entries,),) = await self.conn.execute_fetchall("SELECT coalesce(sum(entries), 0) FROM share")
+            if len(terms) * sum(terms.values()) > _ENTRIES_PER_CURSOR * entries:
+                return None
         return _any([*terms, HUGE_WORD_MARK])
 
-    def _words_levels(self, words: Sequence[str], seen: Collection[int]) -> Iterator[list[str]]:
-        """Yield an expression for the closest spelling of each word, for those with one mistake, and for two.
 
-        If there is nothing yet (`seen`), more spellings are tried.
-        """
-        runs = [
-            " OR ".join(f"({part})" for level in _run_levels(run) for part in level) for run in words if is_run(run)
-        ]
-        spelt = [Vocabulary(self.conn).spellings(word) for word in words if not is_run(word)]
-        for expression in dict.fromkeys(_spelt_as(runs, spelt, most, _FEW_SPELLINGS) for most in (0.0, 1.0, 2.0)):
-            yield [expression]
-        if not seen:
-            yield [_spelt_as(runs, spelt, 2.0, _MANY_SPELLINGS)]
+class _Positions:
+    """The positions that match an expression in some tables, newest first, read no further than they are used."""
+
+    def __init__(self, conn: aiosqlite.Connection, tables: Sequence[str], expression: str) -> None:
+        self._conn = conn
+        self._expression = expression
+        self._sql = " UNION ALL ".join(
+            f"SELECT rowid FROM (SELECT rowid FROM {table} WHERE {table} MATCH :expression AND rowid < :before "
+            "ORDER BY rowid DESC LIMIT :limit)"
+            for table in tables
+        )
+        self._before, self._limit = LARGEST, _FIRST_POSITIONS
+        self._ready: deque[int] = deque()
+
+    async def read_on(self) -> None:
+        """Read the next positions, more each time."""
+        values = {"expression": self._expression, "before": self._before, "limit": self._limit}
+        rows = await self._conn.execute_fetchall(f"{self._sql} ORDER BY 1 DESC LIMIT :limit", values)
+        self._ready.extend(position for (position,) in rows)
+        self._before = self._ready[-1] if len(self._ready) == self._limit else 0
+        self._limit = min(4 * self._limit, _MOST_POSITIONS)
+
+    async def next(self) -> int | None:
+        """Return the next position; None if there is none."""
+        if not self._ready and self._before:
+            await self.read_on()
+        return self._ready.popleft() if self._ready else None
+
+
+async def take_turns(levels: Sequence[AsyncIterator[int]]) -> AsyncIterator[int]:
+    """Yield four of the first level, then one of those after it, which share their turns likewise, and so on."""
+    if not levels:
+        return
+    closer, others = levels[0], take_turns(levels[1:])
+    while part := [at for _ in range(CLOSER_TURNS) if (at := await anext(closer, None)) is not None]:
+        for position in part:
+            yield position
+        if (other := await anext(others, None)) is not None:
+            yield other
+    async for position in others:
+        yield position
 
 
 def _word_levels(spellings: Mapping[str, float]) -> list[list[str]]:
@@ -295,7 +347,7 @@ def _all(parts: Iterable[str]) -> str:
 
 
 class IndexReader:
-    """Opens the index file if it exists and belongs to the database. All calls come from one thread.
+    """Opens the index file if it exists and belongs to the database. One task at a time uses it.
 
     Attributes:
         broken: the file was found damaged; it is not opened again until another one replaces it.
@@ -303,74 +355,69 @@ class IndexReader:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._conn: sqlite3.Connection | None = None
+        self._held: HeldConnection | None = None
         self._inode = 0
         self.broken = False
 
-    @contextmanager
-    def transaction(self) -> Iterator[Callable[[sqlite3.Connection], SqliteIndex | None]]:
-        """Open a read transaction on the index, before that of the database, which then is at least as new.
+    @asynccontextmanager
+    async def transaction(self, database: aiosqlite.Connection) -> AsyncIterator[SqliteIndex | None]:
+        """Give the index within a read transaction; None if it does not belong to the database.
 
-        Yield a function that returns the index within both; None if it does not belong to the database.
+        `database` is within its own transaction and was not read yet: it is at least as new as the index then.
         """
-        self._begin()
+        held = await self._open()
+        if held is None:
+            yield None
+            return
         try:
-            yield self._index
+            async with held.snapshot() as conn:
+                coverage = await read_coverage(conn)
+                if coverage is None or not await matches_database(coverage, database):
+                    yield None
+                else:
+                    yield SqliteIndex(conn, coverage)
         except IndexUnreadable as error:
-            self.close()
+            await self.aclose()
             self.broken = True
             log.warning("search index damaged: %s", error, extra={"action": "index.damaged"})
             raise
-        finally:
-            if self._conn is not None and self._conn.in_transaction:
-                self._conn.execute("COMMIT")
 
-    def connections(self) -> list[sqlite3.Connection]:
-        """List the open connection, if there is one."""
-        return [] if self._conn is None else [self._conn]
+    async def read_state(self, database: aiosqlite.Connection) -> IndexState | None:
+        """Report how far the index goes; None if there is none, or the file is not ours. `database`: see `transaction`."""
+        held = await self._open()
+        if held is None:
+            return None
+        async with held.snapshot() as conn:
+            coverage = await read_coverage(conn)
+        if coverage is None:
+            return None
+        ((behind, count),) = await database.execute_fetchall(
+            f"SELECT (SELECT count(*) FROM entries WHERE seq > ?), ({COUNT_ENTRIES})", (coverage.position,)
+        )
+        is_fresh = await matches_database(coverage, database)
+        size = index_size(self._path)
+        return IndexState(coverage.position, count - behind, behind, size, coverage.texts, is_fresh)
 
-    def _begin(self) -> None:
+    async def _open(self) -> HeldConnection | None:
+        """Return the connection to the file; None if there is none, or it cannot be read."""
         try:
             inode = self._path.stat().st_ino
         except OSError:
-            self.close()
-            return
-        if inode == self._inode and self.broken:
-            return
-        try:
-            if self._conn is None or inode != self._inode:
-                self.close()
-                self._inode, self.broken = inode, False
-                self._conn = open_for_reading(self._path)
-            self._conn.execute("BEGIN")
-            self._conn.execute("SELECT count(*) FROM state").fetchone()
-        except sqlite3.Error:  # a scan answers, then
-            self.close()
-
-    def _index(self, database: sqlite3.Connection) -> SqliteIndex | None:
-        if self._conn is None:
+            await self.aclose()
             return None
-        coverage = read_coverage(self._conn)
-        return SqliteIndex(self._conn, coverage) if coverage and matches_database(coverage, database) else None
+        if inode == self._inode and self.broken:
+            return None
+        try:
+            if self._held is None or inode != self._inode:
+                await self.aclose()
+                self._inode, self.broken = inode, False
+                self._held = await HeldConnection.open(partial(open_for_reading, self._path))
+        except BubbotError:  # a scan answers, then
+            return None
+        return self._held
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         """Close the file."""
-        if self._conn is not None:
-            with suppress(sqlite3.Error):
-                self._conn.close()
-            self._conn = None
-
-
-def read_index_state(path: Path, database: sqlite3.Connection) -> IndexState | None:
-    """Report how far the index at `path` goes; None if there is none, or the file is not ours."""
-    reader = IndexReader(path)
-    try:
-        with reader.transaction() as index_of:
-            coverage = read_coverage(reader.connections()[0]) if reader.connections() else None
-            if coverage is None:
-                return None
-            behind = database.execute("SELECT count(*) FROM entries WHERE seq > ?", (coverage.position,)).fetchone()[0]
-            fresh, covered = index_of(database) is not None, count_entries(database) - behind
-            return IndexState(coverage.position, covered, behind, index_size(path), coverage.texts, fresh)
-    finally:
-        reader.close()
+        if self._held is not None:
+            held, self._held = self._held, None
+            await held.aclose()

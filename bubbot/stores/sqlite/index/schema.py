@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import aiosqlite
+
 from bubbot.records import dataclass
 from bubbot.tape.entry import Kind
 
@@ -105,41 +107,42 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
     return conn
 
 
-def read_coverage(conn: sqlite3.Connection) -> IndexCoverage | None:
+async def read_coverage(conn: aiosqlite.Connection) -> IndexCoverage | None:
     """Read how far the index goes; None for a file that is not ours, or has another version."""
     try:
-        marks = (conn.execute("PRAGMA application_id").fetchone()[0], conn.execute("PRAGMA user_version").fetchone()[0])
-        if marks != (INDEX_APPLICATION_ID, INDEX_VERSION):
+        ((application, version),) = await conn.execute_fetchall(
+            "SELECT application_id, user_version FROM pragma_application_id, pragma_user_version"
+        )
+        if (application, version) != (INDEX_APPLICATION_ID, INDEX_VERSION):
             return None
-        row = conn.execute("SELECT position, chain, generation, texts FROM state").fetchone()
+        rows = await conn.execute_fetchall("SELECT position, chain, generation, texts FROM state")
     except sqlite3.DatabaseError:
         return None
-    return IndexCoverage(row[0], bytes(row[1]), row[2], row[3]) if row else None
+    return next((IndexCoverage(row[0], bytes(row[1]), row[2], row[3]) for row in rows), None)
 
 
-def matches_database(coverage: IndexCoverage, database: sqlite3.Connection) -> bool:
+async def matches_database(coverage: IndexCoverage, database: aiosqlite.Connection) -> bool:
     """Return true if the index was filled from this database, and nothing was erased since.
 
     The chain value at its position proves it: after a restore from a backup the same position has another, or none.
     """
-    if coverage.generation != read_generation(database):
+    if coverage.generation != await read_generation(database):
         return False
-    row = database.execute("SELECT chain FROM entries WHERE seq = ?", (coverage.position,)).fetchone()
-    return coverage.position == 0 or (row is not None and bytes(row[0]) == coverage.chain)
+    rows = await database.execute_fetchall("SELECT chain FROM entries WHERE seq = ?", (coverage.position,))
+    return coverage.position == 0 or any(bytes(chain) == coverage.chain for (chain,) in rows)
 
 
-def read_generation(database: sqlite3.Connection) -> str:
+async def read_generation(database: aiosqlite.Connection) -> str:
     """Read how often something was erased."""
-    row = database.execute("SELECT value FROM deployment WHERE key = ?", (GENERATION,)).fetchone()
-    return str(row[0]) if row else "0"
+    rows = await database.execute_fetchall("SELECT value FROM deployment WHERE key = ?", (GENERATION,))
+    return next((str(value) for (value,) in rows), "0")
 
 
-def advance_generation(database: sqlite3.Connection) -> None:
-    """Advance the generation, within the erasing transaction, so that no existing index is used again."""
-    database.execute(
-        "INSERT INTO deployment (key, value) VALUES (?, '1') ON CONFLICT (key) DO UPDATE SET value = value + 1",
-        (GENERATION,),
-    )
+ADVANCE_GENERATION = (
+    f"INSERT INTO deployment (key, value) VALUES ('{GENERATION}', '1') "
+    "ON CONFLICT (key) DO UPDATE SET value = value + 1"
+)
+"""Run within the erasing transaction: no existing index is used again."""
 
 
 def delete_index(path: Path) -> bool:

@@ -5,11 +5,12 @@ FTS5 sees only the words between spaces that this module makes.
 
 from __future__ import annotations
 
-import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from math import inf, log10
 from zlib import crc32
+
+import aiosqlite
 
 from bubbot.records import dataclass
 from bubbot.tape.spelling import LONG_WORD_LETTERS, MAX_MISTAKES, find_alike
@@ -35,7 +36,7 @@ _MAX_HALF_LETTERS = 8
 _HUGE_WORD_LETTERS = 1000
 _ENDING_MARK = "\ue000"  # after the last letters of a term among its trigrams
 _LAST = "\U0010ffff"
-_VALUES_PER_STATEMENT = 500
+VALUES_PER_STATEMENT = 500
 
 
 def tokenize(text: str) -> tuple[list[str], set[str]]:
@@ -130,26 +131,26 @@ class Vocabulary:
         conn: the index file.
     """
 
-    conn: sqlite3.Connection
+    conn: aiosqlite.Connection
 
-    def containing(self, part: str, limit: int = MAX_TERMS) -> dict[str, int] | None:
+    async def containing(self, part: str, limit: int = MAX_TERMS) -> dict[str, int] | None:
         """Find the terms that contain the part, with the entries of each; None if there may be too many."""
-        return self._with_grams(part, _covering_trigrams(part), "instr(term, :part) > 0", limit)
+        return await self._with_grams(part, _covering_trigrams(part), "instr(term, :part) > 0", limit)
 
-    def ending(self, part: str) -> list[str] | None:
+    async def ending(self, part: str) -> list[str] | None:
         """Find the terms that end with the part; None if there are too many."""
         ends = [*_covering_trigrams(part)[:-1], part[-3:] + _ENDING_MARK]
-        terms = self._with_grams(part, ends, "substr(term, -length(:part)) = :part", MAX_TERMS)
+        terms = await self._with_grams(part, ends, "substr(term, -length(:part)) = :part", MAX_TERMS)
         return None if terms is None else list(terms)
 
-    def beginning(self, part: str) -> list[str] | None:
+    async def beginning(self, part: str) -> list[str] | None:
         """Find the terms that begin with the part; None if there are too many."""
         start = part[:MAX_TOKEN_LETTERS]
         sql = "SELECT term FROM term WHERE term >= ? AND term < ? LIMIT ?"
-        rows = self.conn.execute(sql, (start, start + _LAST, MAX_TERMS + 1)).fetchall()
+        rows = [*await self.conn.execute_fetchall(sql, (start, start + _LAST, MAX_TERMS + 1))]
         return None if len(rows) > MAX_TERMS else [row[0] for row in rows]
 
-    def spellings(self, word: str, *, is_alone: bool = False) -> dict[str, float]:
+    async def spellings(self, word: str, *, is_alone: bool = False) -> dict[str, float]:
         """Find the terms that a word may mean, the closest and most frequent first, and the mistakes of each.
 
         Ten times as frequent is half a mistake closer. `is_alone`: no other word of the query confirms it, so terms that
@@ -158,16 +159,16 @@ class Vocabulary:
         starts = _possible_terms(word)
         forms = set().union(*map(_typed_forms, starts))
         sql = "SELECT term, df FROM term WHERE id IN (SELECT term FROM form WHERE hash IN {})"
-        counts = dict(self._select(sql, sorted(forms)))
-        counts |= self._select("SELECT term, df FROM term WHERE term IN {}", [word])
+        counts = await self._select(sql, sorted(forms))
+        counts |= await self._select("SELECT term, df FROM term WHERE term IN {}", [word])
         if is_spelt(word):
-            counts |= self.containing(word, MAX_SPELLINGS) or {}
+            counts |= await self.containing(word, MAX_SPELLINGS) or {}
         mistakes: dict[str, float] = {}
         for start in starts:
             for term, match in find_alike(start, counts).items():
                 mistakes[term] = min(match.mistakes, mistakes.get(term, match.mistakes))
         if is_alone:
-            least = (self._count_terms() / _TERMS_PER_ENTRY) ** _GROWTH
+            least = (await self._count_terms() / _TERMS_PER_ENTRY) ** _GROWTH
             mistakes = {
                 term: number
                 for term, number in mistakes.items()
@@ -176,24 +177,29 @@ class Vocabulary:
         rated = sorted(mistakes, key=lambda term: mistakes[term] - 0.5 * log10(1 + counts[term]))
         return {term: mistakes[term] for term in rated}
 
-    def _count_terms(self) -> int:
-        return int(self.conn.execute("SELECT coalesce(max(id), 0) FROM term").fetchone()[0])
+    async def _count_terms(self) -> int:
+        ((count,),) = await self.conn.execute_fetchall("SELECT coalesce(max(id), 0) FROM term")
+        return int(count)
 
-    def _with_grams(self, part: str, part_grams: list[str], condition: str, limit: int) -> dict[str, int] | None:
+    async def _with_grams(self, part: str, part_grams: list[str], condition: str, limit: int) -> dict[str, int] | None:
         if len(part) < 3:
             return None
         if len(part) > MAX_TOKEN_LETTERS:
             return {}
-        rows = self.conn.execute(
+        rows = await self.conn.execute_fetchall(
             f"SELECT term, df FROM gram CROSS JOIN term ON term.id = gram.rowid WHERE gram MATCH :grams AND {condition} LIMIT :limit",
             {"part": part, "grams": _all_grams(part_grams), "limit": limit + 1},
-        ).fetchall()
-        return None if len(rows) > limit else dict(rows)
+        )
+        found = dict(map(tuple, rows))
+        return None if len(found) > limit else found
 
-    def _select(self, sql: str, values: Sequence[object]) -> Iterator[tuple[str, int]]:
-        for start in range(0, len(values), _VALUES_PER_STATEMENT):
-            part = values[start : start + _VALUES_PER_STATEMENT]
-            yield from self.conn.execute(sql.format(f"({', '.join('?' * len(part))})"), part).fetchall()
+    async def _select(self, sql: str, values: Sequence[object]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for start in range(0, len(values), VALUES_PER_STATEMENT):
+            part = values[start : start + VALUES_PER_STATEMENT]
+            rows = await self.conn.execute_fetchall(sql.format(f"({', '.join('?' * len(part))})"), part)
+            found.update(map(tuple, rows))
+        return found
 
 
 def _unlikeliness(word: str, term: str, mistakes: float) -> float:

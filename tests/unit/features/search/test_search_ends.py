@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-from collections.abc import Callable
 from typing import Never
 
+import aiosqlite
 import pytest
 
 from bubbot.errors import StoreUnavailable
@@ -34,9 +33,8 @@ async def test_a_search_that_takes_too_long_is_ended_with_a_sentence(
     chat: TapeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await chat.append([message("user", f"word{number}") for number in range(3000)])
-    monkeypatch.setattr(sqlite_text, "_OPERATIONS", 100)
-    monkeypatch.setattr(sqlite_text.SearchDeadline, "started", lambda _: lambda: True)
-    with pytest.raises(StoreUnavailable, match="longer than 20 seconds"):
+    monkeypatch.setattr(sqlite_text, "SEARCH_TIMEOUT_SECONDS", 0.0)
+    with pytest.raises(StoreUnavailable, match="longer than 0 seconds"):
         await chat.read(SearchView("nowhere"))
     monkeypatch.undo()
     assert await found(chat, "word2999") == [3000]
@@ -46,26 +44,14 @@ def index_found_damaged(*_: object) -> Never:
     raise IndexUnreadable("malformed")
 
 
-async def test_a_scan_in_place_of_a_damaged_index_is_ended_with_the_same_sentence(
-    chat: TapeService, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await chat.append([message("user", f"word{number}") for number in range(3000)])
-    monkeypatch.setattr(sqlite_text, "_find", index_found_damaged)
-    monkeypatch.setattr(sqlite_text, "_OPERATIONS", 100)
-    monkeypatch.setattr(sqlite_text.SearchDeadline, "started", lambda _: lambda: True)
-    with pytest.raises(StoreUnavailable, match="longer than 20 seconds"):
-        await chat.read(SearchView("nowhere"))
-
-
 async def test_a_scan_in_place_of_a_damaged_index_answers_all_queries_from_one_state(
     chat: TapeService, sqlite_store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await chat.append([message("user", "word")])
-    loop = asyncio.get_running_loop()
 
-    def scan_and_write(conn: sqlite3.Connection, query: TapeQuery) -> tuple[TapeEntry, ...]:
-        found_entries = find_entries(conn, query)
-        asyncio.run_coroutine_threadsafe(chat.append([message("user", "another word")]), loop).result(10)
+    async def scan_and_write(conn: aiosqlite.Connection, query: TapeQuery) -> tuple[TapeEntry, ...]:
+        found_entries = await find_entries(conn, query)
+        await chat.append([message("user", "another word")])
         return found_entries
 
     monkeypatch.setattr(sqlite_text, "_find", index_found_damaged)
@@ -74,23 +60,34 @@ async def test_a_scan_in_place_of_a_damaged_index_answers_all_queries_from_one_s
     assert len(first) == len(second) == 1
 
 
-async def test_a_search_whose_caller_is_gone_is_ended(
-    chat: TapeService, sqlite_store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+ENDLESS = "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n) SELECT count(*) FROM n"
+
+
+@pytest.mark.parametrize("is_cancelled", [True, False])
+async def test_the_statement_of_a_search_that_nobody_waits_for_is_interrupted(
+    chat: TapeService, sqlite_store: SqliteStore, monkeypatch: pytest.MonkeyPatch, *, is_cancelled: bool
 ) -> None:
-    await chat.append([message("user", f"word{number}") for number in range(3000)])
-    made: list[sqlite_text.SearchDeadline] = []
-    begun, loop, started = asyncio.Event(), asyncio.get_running_loop(), sqlite_text.SearchDeadline.started
+    """It would run for ever, and keep all others from searching."""
+    await chat.append([message("user", "word")])
+    begun, loop = asyncio.Event(), asyncio.get_running_loop()
 
-    def beginning(stop: sqlite_text.SearchDeadline) -> Callable[[], bool]:
-        made.append(stop)
+    def tell() -> int:
         loop.call_soon_threadsafe(begun.set)
-        return started(stop)
+        return 0
 
-    monkeypatch.setattr(sqlite_text.SearchDeadline, "started", beginning)
-    task = asyncio.create_task(sqlite_store.fetch([TapeQuery("chat", text="nowhere")] * 500))
-    await begun.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert made[0].cancel_requested.is_set()
-    assert await asyncio.wait_for(found(chat, "word2999"), 10) == [3000]
+    async def search_without_end(conn: aiosqlite.Connection, *_: object) -> Never:
+        await conn.set_progress_handler(tell, 1000)
+        await conn.execute_fetchall(ENDLESS)
+        raise AssertionError("it ended")
+
+    with monkeypatch.context() as inside:
+        inside.setattr(sqlite_text, "_find", search_without_end)
+        if not is_cancelled:
+            inside.setattr(sqlite_text, "SEARCH_TIMEOUT_SECONDS", 0.2)
+        task = asyncio.create_task(sqlite_store.fetch([TapeQuery("chat", text="word")]))
+        await begun.wait()
+        if is_cancelled:
+            task.cancel()
+        with pytest.raises(asyncio.CancelledError if is_cancelled else StoreUnavailable):
+            await task
+    assert await asyncio.wait_for(found(chat, "word"), 10) == [1]

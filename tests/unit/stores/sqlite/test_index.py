@@ -6,12 +6,15 @@ import asyncio
 import logging
 import os
 import random
+import re
 import shutil
 import sqlite3
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
+import aiosqlite
 import pytest
 
 from benchmarks.search.asked import damaged
@@ -21,7 +24,7 @@ from bubbot.ports.passages import PASSAGES_FILE
 from bubbot.ports.store import IndexState
 from bubbot.stores.sqlite import text as text_module
 from bubbot.stores.sqlite.index import fill, vocabulary
-from bubbot.stores.sqlite.index.reader import SqliteIndex, read_index_state
+from bubbot.stores.sqlite.index.reader import SqliteIndex, take_turns
 from bubbot.stores.sqlite.index.schema import index_path
 from bubbot.stores.sqlite.index.vocabulary import MAX_TOKEN_LETTERS, Vocabulary
 from bubbot.stores.sqlite.indexer import Indexer, IndexerTiming
@@ -94,9 +97,12 @@ def path(tmp_path: Path) -> Path:
     return index_path(tmp_path / "bubbot.db")
 
 
-def inspect_index(database: Path) -> IndexState | None:
-    with closing(sqlite3.connect(database)) as conn:
-        return read_index_state(index_path(database), conn)
+async def inspect_index(database: Path) -> IndexState | None:
+    store = await open_readonly(database)
+    try:
+        return await store.index_state()
+    finally:
+        await store.aclose()
 
 
 async def found(chat: TapeService, text: str) -> list[int]:
@@ -143,8 +149,8 @@ async def test_the_index_alone_proposes_every_text_that_holds_a_part(
     asked: list[str] = []
     holding = SqliteIndex.find_containing
 
-    def noted(self: SqliteIndex, tape: int, text: str, kinds: Sequence[str]) -> Iterator[int] | None:
-        found = holding(self, tape, text, kinds)
+    async def noted(self: SqliteIndex, tape: int, text: str, kinds: Sequence[str]) -> AsyncIterator[int] | None:
+        found = await holding(self, tape, text, kinds)
         asked.extend([text] if found is not None else [])
         return found
 
@@ -165,9 +171,9 @@ async def test_only_what_looks_for_a_text_asks_the_index(
     asked: list[str] = []
     holding = SqliteIndex.find_containing
 
-    def noted(self: SqliteIndex, tape: int, text: str, kinds: Sequence[str]) -> Iterator[int] | None:
+    async def noted(self: SqliteIndex, tape: int, text: str, kinds: Sequence[str]) -> AsyncIterator[int] | None:
         asked.append(text)
-        return holding(self, tape, text, kinds)
+        return await holding(self, tape, text, kinds)
 
     monkeypatch.setattr(SqliteIndex, "find_containing", noted)
     await chat.append([message("user", "the volcano"), *(event("note", {"n": n}) for n in range(5))])
@@ -182,8 +188,8 @@ async def test_spellings_take_turns_and_no_more_is_read_than_is_shown(
     proposed: list[int] = []
     find_similar = SqliteIndex.find_similar
 
-    def noted(self: SqliteIndex, tape: int, text: str, kinds: Sequence[str]) -> Iterator[int]:
-        for position in find_similar(self, tape, text, kinds):
+    async def noted(self: SqliteIndex, tape: int, text: str, kinds: Sequence[str]) -> AsyncIterator[int]:
+        async for position in find_similar(self, tape, text, kinds):
             proposed.append(position)
             yield position
 
@@ -194,6 +200,16 @@ async def test_spellings_take_turns_and_no_more_is_read_than_is_shown(
     assert [hit.id for hit in result.hits] == [*range(510, 501, -1), *range(501, 491, -1), 1]
     assert proposed[:4] == [501, 510, 500, 509], "each spelling in turn, the more frequent one first"
     assert len(proposed) == len(set(proposed)) < 40
+
+
+async def test_four_turns_of_the_closest_come_before_one_of_the_others() -> None:
+    async def each(numbers: Sequence[int]) -> AsyncIterator[int]:
+        for number in numbers:
+            yield number
+
+    turns = take_turns([each([1] * 10), each([2] * 6), each([3] * 2)])
+    assert "".join([str(number) async for number in turns]) == "111121111211223223"
+    assert [number async for number in take_turns([])] == []
 
 
 async def test_misspelt_words_are_found_however_far_back(chat: TapeService, filler: Indexer) -> None:
@@ -235,11 +251,11 @@ async def test_every_word_within_the_allowed_mistakes_is_a_spelling(
     await chat.append([message("user", " ".join(words[at : at + 200])) for at in range(0, len(words), 200)])
     await filler.fill()
     meant = [word for word in chance.sample(words, 100) + words[-84:] if len(word) > 5]
-    with closing(sqlite3.connect(index_path(path))) as conn:
-        terms = [row[0] for row in conn.execute("SELECT term FROM term") if is_spelt(row[0])]
+    async with aiosqlite.connect(index_path(path)) as conn:
+        terms = [row[0] for row in await conn.execute_fetchall("SELECT term FROM term") if is_spelt(row[0])]
         for word in meant:
             typed = damaged(word, 2 if len(word) >= LONG_WORD_LETTERS else 1, chance)
-            spellings = Vocabulary(conn).spellings(typed)
+            spellings = await Vocabulary(conn).spellings(typed)
             assert word[:MAX_TOKEN_LETTERS] in spellings, (word, typed)
             if len(typed) <= MAX_TOKEN_LETTERS - MAX_MISTAKES:
                 alike = {term for term, match in find_alike(typed, terms).items() if match.mistakes}
@@ -313,13 +329,13 @@ async def test_a_search_for_messages_goes_through_no_events(
     chat: TapeService, filler: Indexer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    rows = SqliteIndex._rows
+    fetch = aiosqlite.Connection.execute_fetchall
 
-    def noted(self: SqliteIndex, table: str, expression: str) -> Iterator[int]:
-        asked.append(table)
-        return rows(self, table, expression)
+    def noted(self: aiosqlite.Connection, sql: str, values: Any = None) -> Any:
+        asked.extend(re.findall(r"(\w+) MATCH :expression", sql))
+        return fetch(self, sql, values)
 
-    monkeypatch.setattr(SqliteIndex, "_rows", noted)
+    monkeypatch.setattr(aiosqlite.Connection, "execute_fetchall", noted)
     await chat.append([message("user", "the volcano"), event("note", {"text": "volcano"})])
     await filler.fill()
     for kinds, tables in ((("message",), {"words"}), (("event",), {"events"}), ((), {"words", "events"})):
@@ -348,14 +364,14 @@ async def test_a_frequent_word_is_read_no_further_than_it_is_shown(
     chat: TapeService, filler: Indexer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[int] = []
-    rows = SqliteIndex._rows
+    fetch = aiosqlite.Connection.execute_fetchall
 
-    def noted(self: SqliteIndex, table: str, expression: str) -> Iterator[int]:
-        for position in rows(self, table, expression):
-            read.append(position)
-            yield position
+    async def noted(self: aiosqlite.Connection, sql: str, values: Any = None) -> Any:
+        rows = await fetch(self, sql, values)
+        read.extend(row[0] for row in rows if "MATCH :expression" in sql)
+        return rows
 
-    monkeypatch.setattr(SqliteIndex, "_rows", noted)
+    monkeypatch.setattr(aiosqlite.Connection, "execute_fetchall", noted)
     monkeypatch.setattr(text_module, "NEWEST_ENTRIES", 256)
     await chat.append([message("user", f"the volcano {number}") for number in range(1000)])
     await filler.fill()
@@ -364,18 +380,18 @@ async def test_a_frequent_word_is_read_no_further_than_it_is_shown(
     await chat.append([message("user", f"filling {number}") for number in range(300)])
     await filler.fill()
     assert len((await chat.read(SearchView("volcano"))).hits) == 20
-    assert 20 <= len(read) <= 32
+    assert 20 <= len(read) <= 40
 
 
 async def test_two_parts_that_many_words_begin_and_end_with_are_looked_up(
     chat: TapeService, filler: Indexer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To read the tape for them would take seconds on a long one."""
-    asked: list[Iterator[int] | None] = []
+    asked: list[AsyncIterator[int] | None] = []
     holding = SqliteIndex.find_containing
 
-    def noted(self: SqliteIndex, tape: int, text: str, kinds: Sequence[str]) -> Iterator[int] | None:
-        asked.append(positions := holding(self, tape, text, kinds))
+    async def noted(self: SqliteIndex, tape: int, text: str, kinds: Sequence[str]) -> AsyncIterator[int] | None:
+        asked.append(positions := await holding(self, tape, text, kinds))
         return positions
 
     monkeypatch.setattr(SqliteIndex, "find_containing", noted)
@@ -409,15 +425,15 @@ async def test_what_is_not_indexed_yet_is_found(chat: TapeService, filler: Index
 
 async def test_filling_goes_on_where_it_was_ended(chat: TapeService, filler: Indexer, path: Path) -> None:
     await chat.append([message("user", f"word{number}") for number in range(900)])
-    assert await filler._do(filler._writer.step) == 400
-    await filler._do(filler._writer.close)
+    assert await filler.step() == 400
+    await filler._writer.aclose()
     made = inode(path)
     state = await chat._store.index_state()  # type: ignore[attr-defined]
     assert (state.position, state.behind, state.fresh) == (400, 500, True)
-    assert await filler._do(filler._writer.step) == 400
+    assert await filler.step() == 400
     await filler.fill()
     assert inode(path) == made
-    assert inspect_index(path.with_name("bubbot.db")) == await chat._store.index_state()  # type: ignore[attr-defined]
+    assert await inspect_index(path.with_name("bubbot.db")) == await chat._store.index_state()  # type: ignore[attr-defined]
     assert await found(chat, "word5") == list(range(600, 580, -1))
 
 
@@ -429,7 +445,8 @@ async def test_a_filling_that_fails_in_the_middle_is_as_if_it_had_not_been(
     await chat.append([message("user", "cathedral")])
     with closing(sqlite3.connect(path)) as other:
         other.execute("BEGIN IMMEDIATE")
-        await filler._do(lambda: filler._writer._index.execute("PRAGMA busy_timeout = 1"))  # type: ignore[union-attr]
+        assert filler._writer._index is not None
+        await filler._writer._index.fetch("PRAGMA busy_timeout = 1")
         with pytest.raises(StoreUnavailable):
             await filler.fill()
         other.execute("ROLLBACK")
@@ -494,11 +511,11 @@ async def test_an_index_from_before_an_erasure_is_never_used_and_made_anew(
     """As after a crash between the erasing commit and the deletion of the file."""
     await chat.append([message("user", "the volcano")])
     await filler.fill()
-    await filler._do(filler._writer.close)
+    await filler._writer.aclose()
     old = shutil.copy(path, tmp_path / "old")
     await chat.reset(archive=False)
     shutil.copy(old, path)
-    state = inspect_index(tmp_path / "bubbot.db")
+    state = await inspect_index(tmp_path / "bubbot.db")
     assert state is not None
     assert state.fresh is False
     with caplog.at_level(logging.INFO, "bubbot.stores.sqlite.index.fill"):
@@ -506,7 +523,7 @@ async def test_an_index_from_before_an_erasure_is_never_used_and_made_anew(
     told = [(record.action, record.levelname) for record in caplog.records]  # type: ignore[attr-defined]
     assert told == [("index.anew", "INFO"), ("index.new", "INFO")]
     assert not in_files(path, b"volcano")
-    state = inspect_index(tmp_path / "bubbot.db")
+    state = await inspect_index(tmp_path / "bubbot.db")
     assert state is not None
     assert (state.fresh, state.behind) == (True, 0)
 
@@ -538,14 +555,14 @@ async def test_a_file_that_is_no_index_is_made_anew(
 ) -> None:
     await chat.append([message("user", "volcano"), *[message("user", f"word{number}") for number in range(500)]])
     await filler.fill()
-    await filler._do(filler._writer.close)
+    await filler._writer.aclose()
     spoil(path, how)
     assert await found(chat, "volcano") == [1]
     with caplog.at_level(logging.WARNING):
         await chat.append([message("user", "cathedral")])
         await filler.fill()
     assert await found(chat, "volcano") == [1]
-    state = inspect_index(path.with_name("bubbot.db"))
+    state = await inspect_index(path.with_name("bubbot.db"))
     assert state is not None
     assert (state.fresh, state.behind) == (True, 0)
 
@@ -580,9 +597,19 @@ def test_while_others_write_the_filling_takes_a_sixteenth_of_the_time() -> None:
     assert IndexerTiming().pause(0.03, disturbed=False) < 0.03
 
 
-async def test_in_the_background_it_fills_gathers_and_goes_on(chat: TapeService, sqlite_store: SqliteStore) -> None:
+async def test_in_the_background_it_fills_gathers_and_goes_on(
+    chat: TapeService, sqlite_store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rests: list[float] = []
-    seen = asyncio.Event()
+    seen, waits = asyncio.Event(), asyncio.Event()
+    counter = sqlite_store.commit_counter
+    wait_beyond = counter.wait_beyond
+
+    async def wait(count: int) -> None:
+        waits.set()
+        await wait_beyond(count)
+
+    monkeypatch.setattr(counter, "wait_beyond", wait)
 
     async def sleep(seconds: float) -> None:
         rests.append(seconds)
@@ -601,7 +628,7 @@ async def test_in_the_background_it_fills_gathers_and_goes_on(chat: TapeService,
     while rests[:3] != [7, 0.5, 0.5]:
         await asyncio.wait_for(seen.wait(), 10)
         seen.clear()
-    await asyncio.sleep(0.05)
+    await asyncio.wait_for(waits.wait(), 10)
     await chat.append([message("user", "one more")])
     while rests[3:] != [5, 0.5]:
         await asyncio.wait_for(seen.wait(), 10)

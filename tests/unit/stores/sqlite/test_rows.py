@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import aiosqlite
 import pytest
 
 from bubbot.stores.sqlite import rows
@@ -23,12 +23,16 @@ from bubbot.tape.store import Batch
 ENTRIES = 4000
 
 
+def reading(folder: Path) -> aiosqlite.Connection:
+    return aiosqlite.Connection(partial(open_reader, folder / "bubbot.db"), 64)
+
+
 @pytest.fixture
-async def conn(sqlite_store: SqliteStore, tmp_path: Path) -> AsyncIterator[sqlite3.Connection]:
+async def conn(sqlite_store: SqliteStore, tmp_path: Path) -> AsyncIterator[aiosqlite.Connection]:
     texts = [f"word {number}" for number in range(ENTRIES - 4)]
     texts += ["the Volcano", "100% of_it", "der Vulk\u00e1n", "a \u2603 snowman"]
     await sqlite_store.append([Batch("chat", tuple(message("user", text) for text in texts))])
-    with closing(open_reader(tmp_path / "bubbot.db")) as opened:
+    async with reading(tmp_path) as opened:
         yield opened
 
 
@@ -45,7 +49,7 @@ def noted_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return read
 
 
-def steps_of(conn: sqlite3.Connection, query: TapeQuery) -> int:
+async def steps_of(conn: aiosqlite.Connection, query: TapeQuery) -> int:
     """Count the steps of SQLite's virtual machine, in hundreds."""
     counted = 0
 
@@ -54,15 +58,15 @@ def steps_of(conn: sqlite3.Connection, query: TapeQuery) -> int:
         counted += 1
         return 0
 
-    conn.set_progress_handler(count, 100)
-    find_entries(conn, query)
-    conn.set_progress_handler(None, 0)
+    await conn.set_progress_handler(count, 100)
+    await find_entries(conn, query)
+    await conn.set_progress_handler(count, 0)
     return counted
 
 
-async def test_several_ranges_do_not_go_through_the_whole_tape(conn: sqlite3.Connection) -> None:
+async def test_several_ranges_do_not_go_through_the_whole_tape(conn: aiosqlite.Connection) -> None:
     few = IdRanges(((10, 12), (2000, 2003), (3000, 3000)))
-    assert [entry.id for entry in find_entries(conn, TapeQuery("chat", few))] == [
+    assert [entry.id for entry in await find_entries(conn, TapeQuery("chat", few))] == [
         10,
         11,
         12,
@@ -73,11 +77,11 @@ async def test_several_ranges_do_not_go_through_the_whole_tape(conn: sqlite3.Con
         3000,
     ]
     backwards = TapeQuery("chat", few, newest=True, limit=3)
-    assert [entry.id for entry in find_entries(conn, backwards)] == [3000, 2003, 2002]
-    assert steps_of(conn, TapeQuery("chat", few)) < steps_of(conn, TapeQuery("chat")) / 50
+    assert [entry.id for entry in await find_entries(conn, backwards)] == [3000, 2003, 2002]
+    assert await steps_of(conn, TapeQuery("chat", few)) < await steps_of(conn, TapeQuery("chat")) / 50
 
 
-async def test_a_text_is_looked_for_in_few_rows(conn: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_text_is_looked_for_in_few_rows(conn: aiosqlite.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     read = noted_reads(monkeypatch)
     for text, found in (
         ("volcano", [ENTRIES - 3]),
@@ -88,16 +92,16 @@ async def test_a_text_is_looked_for_in_few_rows(conn: sqlite3.Connection, monkey
         ("\u2603", [ENTRIES]),
         ("nowhere", []),
     ):
-        assert [entry.id for entry in find_entries(conn, TapeQuery("chat", searchable_text=text))] == found, text
+        assert [entry.id for entry in await find_entries(conn, TapeQuery("chat", searchable_text=text))] == found, text
         assert read == found, text
         read.clear()
 
 
 async def test_other_spellings_are_compared_before_rows_are_read(
-    conn: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+    conn: aiosqlite.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = noted_reads(monkeypatch)
-    found = find_entries(conn, TapeQuery("chat", similar_text="the volcnao"))
+    found = await find_entries(conn, TapeQuery("chat", similar_text="the volcnao"))
     assert [entry.id for entry in found] == read == [ENTRIES - 3]
 
 
@@ -116,7 +120,7 @@ async def test_other_spellings_are_found_wherever_a_block_of_rows_begins(
     await sqlite_store.append([Batch("chat", tuple(message("user", text) for text in texts.values()))])
     found = [1, 63, 64, 65, 129, 200]
     query = TapeQuery("chat", similar_text="the volcnao")
-    with closing(open_reader(tmp_path / "bubbot.db")) as conn:
+    async with reading(tmp_path) as conn:
         for asked, ids in (
             (query, found),
             (replace(query, newest=True), found[::-1]),
@@ -127,7 +131,7 @@ async def test_other_spellings_are_found_wherever_a_block_of_rows_begins(
             (replace(query, kinds=("event",)), []),
             (replace(query, tape="nothing"), []),
         ):
-            assert [entry.id for entry in find_entries(conn, asked)] == ids, asked
+            assert [entry.id for entry in await find_entries(conn, asked)] == ids, asked
 
 
 async def test_the_newest_anchors_cost_as_much_as_there_are_names_however_many_anchors_there_are(
@@ -136,10 +140,10 @@ async def test_the_newest_anchors_cost_as_much_as_there_are_names_however_many_a
     for tape, visits in (("short", 2), ("long", 60)):
         anchors = tuple(anchor(f"topic/{number % 40}") for number in range(40 * visits))
         await sqlite_store.append([Batch(tape, anchors)])
-    with closing(open_reader(tmp_path / "bubbot.db")) as conn:
+    async with reading(tmp_path) as conn:
         short, long = (TapeQuery(tape, NewestAnchors("topic/")) for tape in ("short", "long"))
-        assert len(find_entries(conn, short)) == len(find_entries(conn, long)) == 40
-        assert steps_of(conn, long) <= steps_of(conn, short) + 2
+        assert [len(await find_entries(conn, query)) for query in (short, long)] == [40, 40]
+        assert await steps_of(conn, long) <= await steps_of(conn, short) + 2
 
 
 async def test_the_newest_of_many_names_is_found_without_going_through_all_of_them(
@@ -148,12 +152,12 @@ async def test_the_newest_of_many_names_is_found_without_going_through_all_of_th
     for tape, names in (("few", 150), ("many", 600)):
         anchors = [anchor(f"topic/{number}") for number in range(names)]
         await sqlite_store.append([Batch(tape, (*anchors, anchor("phase/next")))])
-    with closing(open_reader(tmp_path / "bubbot.db")) as conn:
+    async with reading(tmp_path) as conn:
         queries = {tape: TapeQuery(tape, NewestAnchors("topic/"), newest=True, limit=1) for tape in ("few", "many")}
-        assert [entry.id for entry in find_entries(conn, queries["many"])] == [600]
-        assert steps_of(conn, queries["many"]) <= steps_of(conn, queries["few"]) + 2
+        assert [entry.id for entry in await find_entries(conn, queries["many"])] == [600]
+        assert await steps_of(conn, queries["many"]) <= await steps_of(conn, queries["few"]) + 2
         earlier = replace(queries["many"], as_of=100)
-        assert [entry.id for entry in find_entries(conn, earlier)] == [100]
+        assert [entry.id for entry in await find_entries(conn, earlier)] == [100]
 
 
 @pytest.mark.parametrize(
@@ -166,12 +170,12 @@ async def test_the_names_with_a_prefix_end_at_the_next_letter(
     """No text has a surrogate: after U+D7FF comes U+E000."""
     names = ("a", "aa", "a\ud7ff", "a\ud7ff\U0010ffff", "a\ue000", "a\U0010ffffz", "b", "\U0010ffff")
     await sqlite_store.append([Batch("chat", tuple(map(anchor, names)))])
-    with closing(open_reader(tmp_path / "bubbot.db")) as conn:
+    async with reading(tmp_path) as conn:
         for query in (
             TapeQuery("chat", NewestAnchors(prefix)),
             TapeQuery("chat", NewestAnchors(prefix), newest=True, limit=8),
         ):
-            assert sorted(entry.id for entry in find_entries(conn, query)) == found
+            assert sorted(entry.id for entry in await find_entries(conn, query)) == found
 
 
 async def test_a_name_that_was_used_long_before_the_newest_anchors_is_found(
@@ -179,7 +183,7 @@ async def test_a_name_that_was_used_long_before_the_newest_anchors_is_found(
 ) -> None:
     older = [anchor("topic/a"), anchor("topic/b"), *(anchor("phase/next") for _ in range(300))]
     await sqlite_store.append([Batch("chat", tuple(older))])
-    with closing(open_reader(tmp_path / "bubbot.db")) as conn:
+    async with reading(tmp_path) as conn:
         newest = TapeQuery("chat", NewestAnchors("topic/"), newest=True, limit=1)
-        assert [entry.id for entry in find_entries(conn, newest)] == [2]
-        assert find_entries(conn, replace(newest, part=NewestAnchors("nothing"))) == ()
+        assert [entry.id for entry in await find_entries(conn, newest)] == [2]
+        assert await find_entries(conn, replace(newest, part=NewestAnchors("nothing"))) == ()

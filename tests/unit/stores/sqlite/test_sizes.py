@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import AsyncIterator
 from pathlib import Path
 
+import aiosqlite
 import pytest
 
 from bubbot.stores.sqlite.sizes import WalCheckpointer, WalLimits, measure_size, wal_size
@@ -25,17 +24,17 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def conn(path: Path) -> Iterator[sqlite3.Connection]:
-    with closing(sqlite3.connect(path, isolation_level=None)) as opened:
-        opened.execute("PRAGMA journal_mode = WAL")
-        opened.execute("PRAGMA wal_autocheckpoint = 0")
-        opened.execute("CREATE TABLE a (x)")
+async def conn(path: Path) -> AsyncIterator[aiosqlite.Connection]:
+    async with aiosqlite.connect(path, isolation_level=None) as opened:
+        await opened.execute_fetchall("PRAGMA journal_mode = WAL")
+        await opened.execute_fetchall("PRAGMA wal_autocheckpoint = 0")
+        await opened.execute("CREATE TABLE a (x)")
         yield opened
 
 
-def grow(conn: sqlite3.Connection, path: Path) -> int:
+async def grow(conn: aiosqlite.Connection, path: Path) -> int:
     """Write a page or more; return the size of the log."""
-    conn.execute("INSERT INTO a VALUES (zeroblob(9000))")
+    await conn.execute("INSERT INTO a VALUES (zeroblob(9000))")
     return wal_size(path.with_name("a.db-wal"))
 
 
@@ -43,42 +42,42 @@ def checkpointer(path: Path, *, short: int, long: int, step: int = 1) -> WalChec
     return WalCheckpointer(path, BUSY_MS, WalLimits(short, long, step))
 
 
-def test_a_log_is_shortened_once_nobody_waits_or_it_is_long(conn: sqlite3.Connection, path: Path) -> None:
-    wal, size = path.with_name("a.db-wal"), grow(conn, path)
+async def test_a_log_is_shortened_once_nobody_waits_or_it_is_long(conn: aiosqlite.Connection, path: Path) -> None:
+    wal, size = path.with_name("a.db-wal"), await grow(conn, path)
     for short, long, idle, kept in (
         (size, size + 1, True, True),
         (size - 1, size + 1, False, True),
         (size - 1, size + 1, True, False),
     ):
-        checkpointer(path, short=short, long=long).after_commit(conn, idle=idle)
+        await checkpointer(path, short=short, long=long).after_commit(conn, idle=idle)
         assert (wal_size(wal) == size, wal_size(wal) == 0) == (kept, not kept)
-    assert grow(conn, path) > 0
-    checkpointer(path, short=wal_size(wal), long=wal_size(wal)).after_commit(conn, idle=False)
+    assert await grow(conn, path) > 0
+    await checkpointer(path, short=wal_size(wal), long=wal_size(wal)).after_commit(conn, idle=False)
     assert wal_size(wal) == 0
-    assert conn.execute("PRAGMA busy_timeout").fetchone() == (BUSY_MS,)
+    assert [*await conn.execute_fetchall("PRAGMA busy_timeout")] == [(BUSY_MS,)]
 
 
-def test_a_log_that_a_reader_holds_is_tried_again_when_it_has_grown(
-    conn: sqlite3.Connection, path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_log_that_a_reader_holds_is_tried_again_when_it_has_grown(
+    conn: aiosqlite.Connection, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bubbot.stores.sqlite.sizes.CHECKPOINT_WAIT_MS", 1)
-    held = grow(conn, path)
+    held = await grow(conn, path)
     ours = checkpointer(path, short=1 << 30, long=held, step=1)
     with raw(path) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM a").fetchone()
-        grow(conn, path)
-        ours.after_commit(conn, idle=True)
+        await grow(conn, path)
+        await ours.after_commit(conn, idle=True)
     size = wal_size(path.with_name("a.db-wal"))
     assert size > held
-    ours.after_commit(conn, idle=True)
+    await ours.after_commit(conn, idle=True)
     assert wal_size(path.with_name("a.db-wal")) == size, "it has not grown by a step"
-    grow(conn, path)
-    ours.after_commit(conn, idle=True)
+    await grow(conn, path)
+    await ours.after_commit(conn, idle=True)
     assert wal_size(path.with_name("a.db-wal")) == 0
     for is_kept in (True, False):  # from here on the usual limit counts again
-        assert (grow(conn, path) < held) is is_kept
-        ours.after_commit(conn, idle=True)
+        assert (await grow(conn, path) < held) is is_kept
+        await ours.after_commit(conn, idle=True)
         assert (wal_size(path.with_name("a.db-wal")) > 0) is is_kept
 
 
@@ -97,55 +96,57 @@ async def test_the_room_of_a_tape_is_that_of_its_entries_and_blobs(sqlite_store:
     assert (size.file, size.free) == (pages[0] * pages[1], pages[2] * pages[1])
 
 
-def entries(path: Path, conn: sqlite3.Connection, limits: WalLimits) -> tuple[WalCheckpointer, list[str]]:
-    conn.execute("CREATE TABLE entries (seq INTEGER PRIMARY KEY, chain BLOB)")
+async def entries(path: Path, conn: aiosqlite.Connection, limits: WalLimits) -> tuple[WalCheckpointer, list[str]]:
+    await conn.execute("CREATE TABLE entries (seq INTEGER PRIMARY KEY, chain BLOB)")
     noted: list[str] = []
     return WalCheckpointer(path, BUSY_MS, limits, noted.append), noted
 
 
-def test_the_newest_entry_is_noted_soon_and_the_log_is_truncated_when_nothing_is_written(
-    conn: sqlite3.Connection, path: Path
+async def test_the_newest_entry_is_noted_soon_and_the_log_is_truncated_when_nothing_is_written(
+    conn: aiosqlite.Connection, path: Path
 ) -> None:
-    worker, noted = entries(path, conn, WalLimits(note_seconds=3600.0, idle_seconds=7200.0))
-    worker.on_open(conn)
+    worker, noted = await entries(path, conn, WalLimits(note_seconds=3600.0, idle_seconds=7200.0))
+    await worker.on_open(conn)
     assert worker.idle_seconds is None
     for _ in range(3):
-        conn.execute("INSERT INTO entries (chain) VALUES (x'AB')")
-        worker.after_commit(conn, idle=True)
+        await conn.execute("INSERT INTO entries (chain) VALUES (x'AB')")
+        await worker.after_commit(conn, idle=True)
     assert noted == ["1:ab"], "the first at once, the next ones together"
     assert worker.idle_seconds == 3600.0
-    worker.on_idle(conn)
+    await worker.on_idle(conn)
     assert noted == ["1:ab", "3:ab"]
     assert wal_size(path.with_name("a.db-wal")) > 0
     assert worker.idle_seconds == 7200.0
-    worker.on_idle(conn)
+    await worker.on_idle(conn)
     assert wal_size(path.with_name("a.db-wal")) == 0
     assert worker.idle_seconds is None
-    worker.on_close(conn)
+    await worker.on_close(conn)
     assert noted == ["1:ab", "3:ab"]
-    conn.execute("INSERT INTO entries (chain) VALUES (x'CD')")
-    worker.after_commit(conn, idle=True)
-    worker.on_close(conn)
+    await conn.execute("INSERT INTO entries (chain) VALUES (x'CD')")
+    await worker.after_commit(conn, idle=True)
+    await worker.on_close(conn)
     assert noted == ["1:ab", "3:ab", "4:cd"]
 
 
-def test_a_busy_writer_notes_too_and_one_that_starts_notes_what_is_on_the_disk_for_sure(
-    conn: sqlite3.Connection, path: Path
+async def test_a_busy_writer_notes_too_and_one_that_starts_notes_what_is_on_the_disk_for_sure(
+    conn: aiosqlite.Connection, path: Path
 ) -> None:
-    worker, noted = entries(path, conn, WalLimits(note_seconds=0.0))
+    worker, noted = await entries(path, conn, WalLimits(note_seconds=0.0))
     for _ in range(2):
-        conn.execute("INSERT INTO entries (chain) VALUES (x'AB')")
-        worker.after_commit(conn, idle=False)
+        await conn.execute("INSERT INTO entries (chain) VALUES (x'AB')")
+        await worker.after_commit(conn, idle=False)
     assert noted == ["1:ab", "2:ab"]
     with raw(path) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM entries").fetchone()
         seen: list[str] = []
         other = WalCheckpointer(path, BUSY_MS, WalLimits(), seen.append)
-        conn.execute("INSERT INTO entries (chain) VALUES (x'EF')")  # of a process that was killed before it synced it
-        other.on_open(conn)
+        await conn.execute(
+            "INSERT INTO entries (chain) VALUES (x'EF')"
+        )  # of a process that was killed before it synced it
+        await other.on_open(conn)
         assert seen == [], "the log could not be written back, so it may not be on the disk"
-    other.on_open(conn)
+    await other.on_open(conn)
     assert seen == ["3:ef"]
 
 

@@ -1,0 +1,165 @@
+"""What takes entries and blobs away: a tape is put aside, content is erased, blobs that nothing names are removed.
+
+The functions run in a write transaction.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from bubbot.errors import EntryNotFound
+from bubbot.records import dataclass
+from bubbot.stores.sqlite.index.schema import ADVANCE_GENERATION
+from bubbot.stores.sqlite.names import SELECT_FIRST, SELECT_NAME_FACT, parse_name_fact
+from bubbot.stores.sqlite.transaction import Fetch, Transaction
+from bubbot.tape import erasure
+from bubbot.tape.entry import TapeEntry
+from bubbot.tape.store import Batch, ResetBatch
+
+Traces: TypeAlias = Sequence[tuple[str, tuple[int, ...]]]
+"""Single entries of several tapes: (tape, ids) each."""
+
+
+async def put_aside(
+    transaction: Transaction, tape: str, reset_batch: ResetBatch, batches: Sequence[Batch]
+) -> list[tuple[TapeEntry, ...]]:
+    """Archive the tape, append the batches that start it again, and erase if `reset_batch` says so."""
+    old_tape = await transaction.find_tape(tape)
+    if old_tape is not None:
+        await transaction.append([Batch(tape, (erasure.build_rename(tape, reset_batch.archive, batches),))])
+        await transaction.execute(
+            "UPDATE tapes SET name = ?, archived_from = ? WHERE tape = ?", (reset_batch.archive, tape, old_tape.tape)
+        )
+    if not reset_batch.erase:
+        return await transaction.append(batches)
+    rows = await transaction.fetch("SELECT name FROM tapes WHERE archived_from = ? ORDER BY name", (tape,))
+    targets = await _find_targets(transaction.fetch, [name for (name,) in rows], reset_batch.erase_also)
+    return await _erase(transaction, tape, targets, batches)
+
+
+async def erase_archive(transaction: Transaction, archive: str, fact: Batch, also: Traces) -> None:
+    """Erase one archive, and single entries of other tapes, by the event `tape/erased` for a system tape.
+
+    Raises:
+        EntryNotFound: no such archive exists.
+    """
+    if not await transaction.fetch("SELECT 1 FROM tapes WHERE name = ? AND archived_from IS NOT NULL", (archive,)):
+        raise EntryNotFound(f"{archive} is not an archive")
+    await _erase(transaction, fact.tape, await _find_targets(transaction.fetch, [archive], also), [fact])
+
+
+async def count_erasable(fetch: Fetch, archive: str) -> int:
+    """Count the entries of an archive that an erasure would blank."""
+    return len((await _find_targets(fetch, [archive], ())).ids[archive])
+
+
+@dataclass(frozen=True)
+class _ErasureTargets:
+    """The scope of an erasure: ids of entries, by tape, and the archives that lose their blobs."""
+
+    ids: dict[str, set[int]]
+    archives: tuple[str, ...]
+
+
+async def _find_targets(fetch: Fetch, archives: Sequence[str], also: Traces) -> _ErasureTargets:
+    """Find what to erase, before the facts about it are written.
+
+    Blank entries do not count; entries about names of the tape and about erasures stay.
+    """
+    ids: dict[str, set[int]] = {}
+    for name, only in [*((archive, None) for archive in archives), *also]:
+        rows = await fetch("SELECT tape, archived_from FROM tapes WHERE name = ?", (name,))
+        for number, archived_from in rows:
+            found = await _with_content(fetch, number, only) - await _protected_ids(fetch, number, name, archived_from)
+            ids[name] = ids.get(name, set()) | found
+    return _ErasureTargets(ids, tuple(archives))
+
+
+async def _with_content(fetch: Fetch, tape: int, only: Sequence[int] | None) -> set[int]:
+    sql = "SELECT id FROM entries INDEXED BY entries_id WHERE tape = ? AND payload IS NOT NULL"
+    if only is None:
+        return {entry_id for (entry_id,) in await fetch(sql, (tape,))}
+    return {entry_id for entry_id in only if await fetch(f"{sql} AND id = ?", (tape, entry_id))}
+
+
+async def _protected_ids(fetch: Fetch, tape: int, name: str, archived_from: str | None) -> set[int]:
+    """Find the entries of a tape that no erasure blanks: those about its names, and facts of erasures."""
+    facts = await fetch(
+        "SELECT id FROM entries INDEXED BY entries_name WHERE tape = ? AND name = ? AND kind = 'event' "
+        "AND EXISTS (SELECT 1 FROM erased WHERE fact = entries.seq)",
+        (tape, erasure.TAPE_ERASED),
+    )
+    ids = {entry_id for (entry_id,) in facts}
+    newest = "SELECT id, kind, payload FROM entries INDEXED BY entries_id WHERE tape = ? ORDER BY id DESC LIMIT 1"
+    for entry_id, kind, payload in await fetch(newest, (tape,)) if archived_from is not None else ():
+        if payload is not None and erasure.is_rename(kind, json.loads(payload), archived_from or name, name):
+            ids.add(entry_id)
+    first, fact = await fetch(SELECT_FIRST, (tape,)), await fetch(SELECT_NAME_FACT, (tape, erasure.TAPE_NAMED))
+    if named := parse_name_fact(first, fact):
+        ids.add(named[0])
+    return ids
+
+
+async def _erase(
+    transaction: Transaction, tape: str, targets: _ErasureTargets, batches: Sequence[Batch]
+) -> list[tuple[TapeEntry, ...]]:
+    """Append the batches, list the erased entries in their fact `tape/erased`, and blank these entries.
+
+    If that fact would become too long, further ones go to the home tape, as do those about blobs. The commit makes
+    every search index filled so far stale.
+    """
+    await transaction.execute(ADVANCE_GENERATION, ())
+    # A batch may begin a tape of the same name again.
+    numbers = {name: end.tape for name in targets.ids if (end := await transaction.find_tape(name)) is not None}
+    first, *overflow = erasure.split_covers(targets.ids)
+    stored = await transaction.append(erasure.with_covers(batches, tape, first))
+    fact = await transaction.fetch(
+        "SELECT seq FROM entries INDEXED BY entries_name WHERE tape = (SELECT tape FROM tapes WHERE name = ?) "
+        "AND name = 'tape/erased' AND kind = 'event' ORDER BY id DESC LIMIT 1",
+        (tape,),
+    )
+    if not fact:
+        raise EntryNotFound(f"nothing was erased: {tape} would hold no fact of it")
+    date = erasure.erasure_date(batches)
+    await _blank(transaction, fact[0][0], first, numbers)
+    for covers in overflow:
+        await transaction.append([Batch(erasure.HOME_TAPE, (erasure.build_further_erasure(covers, date),))])
+        await _blank(transaction, transaction.seq, covers, numbers)
+    for archive in targets.archives:
+        digests = await transaction.fetch(
+            "SELECT digest FROM blobs WHERE tape = (SELECT tape FROM tapes WHERE name = ?)", (archive,)
+        )
+        await remove_blobs(transaction, archive, [digest for (digest,) in digests], ("erased", date))
+    return stored
+
+
+async def _blank(
+    transaction: Transaction, fact: int, covers: dict[str, list[list[int]]], numbers: dict[str, int]
+) -> None:
+    rows = [
+        (numbers[name], entry_id)
+        for name, spans in covers.items()
+        for low, high in spans
+        for entry_id in range(low, high + 1)
+    ]
+    await transaction.execute("INSERT INTO erased (tape, id, fact) VALUES (?, ?, ?)", *((*row, fact) for row in rows))
+    await transaction.execute(
+        "UPDATE entries SET payload = NULL, meta = NULL, name = NULL, opens = NULL, salt = NULL "
+        "WHERE tape = ? AND id = ?",
+        *rows,
+    )
+
+
+async def remove_blobs(transaction: Transaction, tape: str, digests: Sequence[str], reason: tuple[str, str]) -> None:
+    """Remove blobs of a tape, each after a fact on the home tape that names it.
+
+    `reason`: in one word, with the date of the facts.
+    """
+    for fact in erasure.build_blob_removals(tape, digests, *reason):
+        await transaction.append([Batch(erasure.HOME_TAPE, (fact,))])
+        await transaction.execute(
+            "DELETE FROM blobs WHERE tape = (SELECT tape FROM tapes WHERE name = ?) AND digest = ?",
+            *((tape, digest) for digest in fact.payload["data"]["digests"]),
+        )
