@@ -22,6 +22,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
+    InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
 )
@@ -166,8 +167,8 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Return the sources of `load`, the strongest first; without it only the arguments."""
-        make = init_settings().get("_sources")
-        return make(settings_cls) if make else (init_settings,)
+        make_sources = init_settings().get("_make_sources")
+        return make_sources(settings_cls) if make_sources else (init_settings,)
 
     @field_validator("channels")
     @classmethod
@@ -407,16 +408,18 @@ def _load(
     folder = read_variables().get("CREDENTIALS_DIRECTORY") or str(credentials or "")
     secrets = _read_credentials(schema, reading.problems, folder)
     names = [*written] if isinstance(written := tables.get("channels"), Mapping) else []
+
+    def make_sources(model: type[BaseSettings]) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (  # the strongest first
+            InitSettingsSource(model, reading.take(_Variables(model, names)(), _variable, Path())),
+            InitSettingsSource(model, reading.take(secrets, _credential, Path())),
+            InitSettingsSource(model, reading.take(tables, lambda _: str(path), path.parent)),
+        )
+
+    arguments: dict[str, Any] = {"_make_sources": make_sources}
     settings: Settings | None = None
     try:
-        # The strongest first.
-        settings = schema.model(
-            _sources=lambda model: (
-                _Variables(model, names, reading),
-                _Tables(model, lambda: reading.take(secrets, _credential, Path())),
-                _Tables(model, lambda: reading.take(tables, lambda _: str(path), path.parent)),
-            )
-        )
+        settings = schema.model(**arguments)
     except ValidationError as error:
         # The cause is dropped: it holds the values, and among them the secrets.
         reading.problems += format_errors(error, schema.model, _nest(reading.values), origin=reading.origin)
@@ -579,9 +582,9 @@ def _nest(values: Mapping[Keys, object]) -> dict[str, Any]:
 class _Variables(EnvSettingsSource):
     """The variables `BUBBOT_<SECTION>__<KEY>`. A channel, or a value inside of its keys, may be JSON; other values stay text."""
 
-    def __init__(self, settings: type[BaseSettings], channels: Iterable[str], reading: _Reading) -> None:
+    def __init__(self, settings: type[BaseSettings], channels: Iterable[str]) -> None:
         super().__init__(settings, case_sensitive=False)
-        self._reading, self._channels = reading, {name.replace("-", "_"): name for name in channels}
+        self._channels = {name.replace("-", "_"): name for name in channels}
         nested = (name for name in self.env_vars if name.startswith(ENVIRONMENT_PREFIX.lower()) and "__" in name)
         # The shorter names first, whatever the order of the environment: a key adds to the JSON of its channel.
         self.env_vars = {name: self.env_vars[name] for name in sorted(nested, key=lambda name: name.count("__"))}
@@ -598,22 +601,7 @@ class _Variables(EnvSettingsSource):
         # Under the names of the file: the name of a variable cannot contain `-`.
         if channels := tables.get("channels"):
             tables["channels"] = {self._channels.get(name, name): table for name, table in channels.items()}
-        return self._reading.take(tables, _variable, Path())
-
-
-class _Tables(PydanticBaseSettingsSource):
-    """The tables of a file, or of systemd's credentials."""
-
-    def __init__(self, settings: type[BaseSettings], read: Callable[[], dict[str, Any]]) -> None:
-        super().__init__(settings)
-        self._read = read
-
-    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        """Raise an error: all fields are read at once."""
-        raise NotImplementedError
-
-    def __call__(self) -> dict[str, Any]:
-        return self._read()
+        return tables
 
 
 def _resolve_path(leaf: SourcedValue, folder: Path, setting: str) -> Path:
