@@ -309,9 +309,10 @@ def _format_error(
     parent: Keys,
     origin: Callable[[Keys], str],
 ) -> str:
-    if not item["loc"]:  # a validator of the whole table
-        return f"{origin(parent)}[{'.'.join(parent)}] {item['msg'].removeprefix('Value error, ')}."
     section, path = _find_section(model, tuple(map(str, item["loc"])))
+    if not path or path[-1] in nested_sections(section):  # a validator of the whole table
+        table_path = (*parent, *path)
+        return f"{origin(table_path)}[{'.'.join(table_path)}] {item['msg'].removeprefix('Value error, ')}."
     setting = f"{origin((*parent, *path))}{format_setting((*parent, *path))}"
     if item["type"] == "extra_forbidden":
         return f"{setting} {section.describe_unknown_key(path[-1])}"
@@ -325,7 +326,7 @@ def _format_error(
 
 def _find_section(model: type[BaseModel], location: Keys, end: int = 1) -> tuple[type[SettingsSection], Keys]:
     """Return the section of a setting and the path of the setting, without the place inside its value."""
-    field = model.model_fields.get(location[end - 1])
+    field = model.model_fields.get(location[end - 1]) if location else None
     if field is not None:
         has_names = get_origin(field.annotation) is dict
         inner = get_args(field.annotation)[1] if has_names else field.annotation

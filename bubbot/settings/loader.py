@@ -3,7 +3,6 @@
 Later sources win: the file, then credentials, then the environment.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,13 +11,20 @@ from urllib.parse import urlsplit
 
 from pydantic import (
     BaseModel,
-    ConfigDict,
     Field,
     PrivateAttr,
     SecretStr,
     ValidationError,
     create_model,
     field_validator,
+)
+from pydantic.fields import FieldInfo
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
 )
 
 from bubbot.errors import ConfigError
@@ -120,10 +126,21 @@ class BotSettings(SettingsSection):
         return read_text(self.persona_file, MAX_PERSONA_BYTES, "[bot] persona_file").strip()
 
 
-class Settings(BaseModel):
+class Settings(BaseSettings):
     """All settings. `load` builds them from their sources; the constructor reads nothing and uses the defaults."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,
+        defer_build=True,
+        validate_default=False,
+        case_sensitive=True,
+        env_prefix=ENVIRONMENT_PREFIX,
+        env_nested_delimiter="__",
+        # Each type reads its own text, with its own sentence about a wrong one.
+        enable_decoding=False,
+    )
 
     bot: BotSettings = BotSettings.model_construct()
     model: ModelSettings = ModelSettings.model_construct()
@@ -139,6 +156,19 @@ class Settings(BaseModel):
     _missing_secrets: tuple[MissingSecret, ...] = PrivateAttr(default=())
     _renamed_settings: tuple[RenamedSetting, ...] = PrivateAttr(default=())
     _unowned_sections: tuple[UnownedSection, ...] = PrivateAttr(default=())
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the port fixes the signature
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Return the sources of `load`, the strongest first; without it only the arguments."""
+        make_sources = init_settings().get("_make_sources")
+        return make_sources(settings_cls) if make_sources else (init_settings,)
 
     @field_validator("channels")
     @classmethod
@@ -344,8 +374,7 @@ def load(
 
     Raise `ConfigError` with one line for each problem. Read files; write nothing.
     """
-    settings, problems, missing = _load(home, config, None, extensions)
-    return _require_valid(settings, [*problems, *(secret.reason for secret in missing)])
+    return _load(home, config, None, extensions, needs_secrets=True)
 
 
 def load_with_missing_secrets(
@@ -360,20 +389,12 @@ def load_with_missing_secrets(
     `Settings.missing_secrets` names them. `credentials`: systemd's folder, if the environment names none. Raise
     `ConfigError` for every other problem.
     """
-    settings, problems, missing = _load(home, config, credentials, extensions)
-    return _require_valid(settings, problems).without_secrets(missing)
-
-
-def _require_valid(settings: Settings | None, problems: Sequence[str]) -> Settings:
-    if settings is None or problems:
-        raise ConfigError("\n".join(problems))
-    return settings
+    return _load(home, config, credentials, extensions, needs_secrets=False)
 
 
 def _load(
-    home: Path, config: Path | None, credentials: Path | None, extensions: SettingsExtensions
-) -> tuple[Settings | None, list[str], list[MissingSecret]]:
-    """Read every source. The settings are None if a value is invalid, which is then one of the problems."""
+    home: Path, config: Path | None, credentials: Path | None, extensions: SettingsExtensions, *, needs_secrets: bool
+) -> Settings:
     path = config or home / "config.toml"
     tables = read_toml(path, is_required=config is not None)
     schema = extensions.schema
@@ -382,80 +403,42 @@ def _load(
     unowned = tuple(_find_unowned(schema, tables, path))
     if unowned:
         schema = schema.extend({section.name: None for section in unowned})
-    problems: list[str] = []
-    missing: list[MissingSecret] = []
-    renamed: list[RenamedSetting] = []
-
-    def read(tables: Mapping[str, Any], origin: Callable[[Keys], str]) -> dict[Keys, SourcedValue]:
-        known = {name: table for name, table in tables.items() if name not in schema.ignored}
-        leaves, found = rename_keys(
-            flatten(known, origin, sections=schema.tables, problems=problems), schema.renamed_keys, problems
-        )
-        renamed.extend(found)
-        return leaves
-
-    def merge(
-        leaves: dict[Keys, SourcedValue], folder: Path, stronger: dict[Keys, SourcedValue]
-    ) -> dict[Keys, SourcedValue]:
-        return _merge(leaves, folder, stronger, schema=schema, problems=problems, missing=missing)
-
-    written = read(tables, lambda _: str(path))
-    environment = _restore_channel_names(read(_read_environment(schema, problems), _variable), written)
-    # The strongest first: a secret file that a stronger source overrides is not even opened.
-    leaves = merge(environment, Path(), {})
+    reading = _Reading(schema)
+    _check_variables(schema, reading.problems)
     folder = read_variables().get("CREDENTIALS_DIRECTORY") or str(credentials or "")
-    leaves = merge(read(_read_credentials(schema, problems, folder), _credential), Path(), leaves)
-    leaves = merge(written, path.parent, leaves)
-    for secret in missing:  # a weaker source does not replace a file that is named and cannot be used
-        leaves.pop(secret.setting, None)
-    data: dict[str, Any] = {}
-    for parts, leaf in sorted(leaves.items(), key=lambda item: len(item[0])):  # a channel's table before its keys
-        node = data
-        for part in parts[:-1]:
-            node = node.setdefault(part, {})
-        node[parts[-1]] = leaf.value
-    count = len(problems)
-    sections = {
-        name: _validate_section(schema, name, data[name], leaves, problems)
-        for name in schema.model.model_fields
-        if name in data
-    }
-    if len(problems) > count:
-        return None, problems, missing
-    settings = schema.model.model_construct(**sections)
-    problems += [
-        f"{leaves[problem.path].origin}: {format_setting(problem.path)} {problem.predicate}."
-        for problem in extensions.find_problems(settings)
-    ]
-    settings._renamed_settings = tuple(renamed)  # noqa: SLF001 - its own
-    settings._unowned_sections = unowned  # noqa: SLF001 - its own
-    return settings, problems, missing
+    secrets = _read_credentials(schema, reading.problems, folder)
+    names = [*written] if isinstance(written := tables.get("channels"), Mapping) else []
 
+    def make_sources(model: type[BaseSettings]) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (  # the strongest first
+            InitSettingsSource(model, reading.take(_Variables(model, names)(), _variable, Path())),
+            InitSettingsSource(model, reading.take(secrets, _credential, Path())),
+            InitSettingsSource(model, reading.take(tables, lambda _: str(path), path.parent)),
+        )
 
-def _validate_section(
-    schema: SettingsSchema,
-    name: str,
-    table: dict[str, Any],
-    leaves: Mapping[Keys, SourcedValue],
-    problems: list[str],
-) -> Any:
-    """Validate a section by itself: most are not written, and the validator of all sections takes 15 milliseconds to build.
-
-    Add the problems and return None if a value is invalid.
-    """
-    model = schema.sections.get(name)
-    if model is None:
-        return schema.model.name_kinds(table)  # the channels
+    arguments: dict[str, Any] = {"_make_sources": make_sources}
+    settings: Settings | None = None
     try:
-        return model.model_validate(table)
+        settings = schema.model(**arguments)
     except ValidationError as error:
         # The cause is dropped: it holds the values, and among them the secrets.
-        problems += format_errors(
-            error, model, table, (name,), lambda path: f"{leaves[path].origin}: " if path in leaves else ""
-        )
+        reading.problems += format_errors(error, schema.model, _nest(reading.values), origin=reading.origin)
     except Exception as error:  # noqa: BLE001 - a validator of an installed feature
-        problems.append(f"The settings of an installed feature cannot be checked: {type(error).__name__}: {error}.")
-    return None
+        told = f"The settings of an installed feature cannot be checked: {type(error).__name__}: {error}."
+        reading.problems.append(told)
+    else:
+        reading.problems += [
+            f"{reading.origin(problem.path)}{format_setting(problem.path)} {problem.predicate}."
+            for problem in extensions.find_problems(settings)
+        ]
+    if needs_secrets:
+        reading.problems += [secret.reason for secret in reading.missing]
+    if settings is None or reading.problems:
+        raise ConfigError("\n".join(reading.problems))
+    settings._missing_secrets = tuple(reading.missing)  # noqa: SLF001 - its own
+    settings._renamed_settings = tuple(reading.renamed)  # noqa: SLF001
+    settings._unowned_sections = unowned  # noqa: SLF001
+    return settings
 
 
 def _find_unowned(schema: SettingsSchema, tables: Mapping[str, Any], path: Path) -> Iterator[UnownedSection]:
@@ -480,15 +463,15 @@ def _variable_sections() -> Mapping[str, str]:
 
 
 def _variable(path: Keys) -> str:
-    return "environment variable " + ENVIRONMENT_PREFIX + "__".join(path).upper()
+    return "environment variable " + ENVIRONMENT_PREFIX + "__".join(path).upper().replace("-", "_")
 
 
 def _credential(path: Keys) -> str:
     return "credential " + ".".join(path)
 
 
-def _read_environment(schema: SettingsSchema, problems: list[str]) -> dict[str, Any]:
-    """Read the variables, nested by `__`; report names that only look like settings as problems."""
+def _check_variables(schema: SettingsSchema, problems: list[str]) -> None:
+    """Report the variables that only look like settings."""
     for name in sorted(read_variables()):
         if not name.upper().startswith(ENVIRONMENT_PREFIX):
             continue
@@ -507,112 +490,118 @@ def _read_environment(schema: SettingsSchema, problems: list[str]) -> dict[str, 
         elif not keys and (meant := schema.suggest_variable(section)):
             # Other names without `__` may be anything: Kubernetes sets BUBBOT_PORT for a service called bubbot.
             problems.append(f"{variable} names no setting: write {meant}.")
-    return _nest_variables(schema)
-
-
-def _nest_variables(schema: SettingsSchema) -> dict[str, Any]:
-    """Nest the variables of known sections: `BUBBOT_MODEL__NAME` is `name` in `model`; the value stays text.
-
-    In the table of channels, one channel, or a value inside of a key, may be JSON: `BUBBOT_CHANNELS__WORK={"kind": ...}`.
-    """
-    # Not with pydantic-settings, which does the same: loading it takes a tenth of a short command.
-    tables: dict[str, Any] = {}
-    # The shorter names first, whatever the order of the environment: a key adds to the JSON of its channel.
-    for name, text in sorted(read_variables().items(), key=lambda variable: variable[0].count("__")):
-        *parents, key = name.lower().removeprefix(ENVIRONMENT_PREFIX.lower()).split("__")
-        if not name.upper().startswith(ENVIRONMENT_PREFIX) or not parents or parents[0] not in schema.tables:
-            continue
-        table: Any = tables
-        for parent in parents:
-            table = table.setdefault(parent, {}) if isinstance(table, dict) else table
-        if isinstance(table, dict):
-            table[key] = _decode(text) if parents[0] == "channels" and len(parents) != 2 else text
-    return tables
-
-
-def _decode(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):  # the latter if it is nested too deep
-        return text
 
 
 def _read_credentials(schema: SettingsSchema, problems: list[str], folder: str) -> dict[str, Any]:
     """Read the secrets among systemd's credentials, files called `model.api_key` or `channels.<name>.<key>`."""
-    tables: dict[str, Any] = {}
+    found: dict[Keys, object] = {}
     try:
         for file in sorted(Path(folder).iterdir()) if folder else ():
             if schema.is_secret(path := tuple(file.name.split("."))):
-                table = tables
-                for part in path[:-1]:
-                    table = table.setdefault(part, {})
-                table[path[-1]] = read_secret(file, _credential(path))
+                found[path] = read_secret(file, _credential(path))
     except OSError as error:
         problems.append(f"CREDENTIALS_DIRECTORY: {folder} cannot be read ({error.strerror}).")
     except ConfigError as error:
         problems.append(str(error))
+    return _nest(found)
+
+
+class _Reading:
+    """One reading of all sources.
+
+    Attributes:
+        schema: the types of the settings.
+        values: what the sources say, by path.
+        problems: a sentence for each.
+        missing: the secrets whose file cannot be used.
+        renamed: the settings under old names.
+    """
+
+    def __init__(self, schema: SettingsSchema) -> None:
+        self.schema = schema
+        self.values: dict[Keys, object] = {}
+        self.problems: list[str] = []
+        self.missing: list[MissingSecret] = []
+        self.renamed: list[RenamedSetting] = []
+        self._origins: dict[Keys, str] = {}
+
+    def origin(self, path: Keys) -> str:
+        """Return the beginning of a sentence about a setting; empty if no source has it."""
+        return f"{self._origins[path]}: " if path in self._origins else ""
+
+    def take(self, tables: Mapping[str, Any], origin: Callable[[Keys], str], folder: Path) -> dict[str, Any]:
+        """Return what the next weaker source adds, under today's names, with absolute paths and the secrets in files.
+
+        A secret file that a stronger source overrides is not opened; one that cannot be used is not replaced by a weaker source.
+        Relative paths begin at `folder`.
+        """
+        known = {name: table for name, table in tables.items() if name not in self.schema.ignored}
+        leaves = flatten(known, origin, sections=self.schema.tables, problems=self.problems)
+        leaves, renamed = rename_keys(leaves, self.schema.renamed_keys, self.problems)
+        self.renamed += renamed
+        added: dict[Keys, object] = {}
+        for path, leaf in leaves.items():
+            secret = (*path[:-1], path[-1].removesuffix("_file"))
+            is_file = secret != path and self.schema.is_secret(secret)
+            target, setting = secret if is_file else path, f"{leaf.origin}: {format_setting(path)}"
+            if is_file and not isinstance(leaf.value, str):
+                self.problems.append(f"{setting} is {quote_value(leaf.value)}, but must be a path.")
+            elif is_file and leaf.value and secret in leaves:
+                self.problems.append(f"{setting} and {secret[-1]} are both set: keep one of them.")
+            elif target not in self._origins and (leaf.value or not is_file):
+                self._origins[target] = leaf.origin
+                try:
+                    added[target] = self._complete(path, leaf, folder, setting, is_file=is_file)
+                except ConfigError as error:
+                    if is_file:
+                        self.missing.append(MissingSecret(secret, _display_path(str(leaf.value), folder), str(error)))
+                    else:
+                        self.problems.append(str(error))
+        self.values |= added
+        return _nest(added)
+
+    def _complete(self, path: Keys, leaf: SourcedValue, folder: Path, setting: str, *, is_file: bool) -> object:
+        """Return the secret in a file, an absolute path, or any other value as it is. Raise `ConfigError`."""
+        if is_file:
+            return read_secret(_resolve_path(leaf, folder, setting), setting)
+        if self.schema.type_of(path) is Path and leaf.value and isinstance(leaf.value, str):
+            return str(_resolve_path(leaf, folder, setting))
+        return leaf.value
+
+
+def _nest(values: Mapping[Keys, object]) -> dict[str, Any]:
+    tables: dict[str, Any] = {}
+    for path, value in sorted(values.items(), key=lambda item: len(item[0])):  # a channel's table before its keys
+        node = tables
+        for part in path[:-1]:
+            node = node.setdefault(part, {})
+        node[path[-1]] = value
     return tables
 
 
-def _restore_channel_names(
-    leaves: dict[Keys, SourcedValue], written: dict[Keys, SourcedValue]
-) -> dict[Keys, SourcedValue]:
-    """Restore the names of channels as the file writes them: the name of a variable cannot contain `-`."""
-    names = {path[1].replace("-", "_"): path[1] for path in written if path[0] == "channels"}
-    return {
-        (path[0], names.get(path[1], path[1]), *path[2:]) if path[0] == "channels" else path: leaf
-        for path, leaf in leaves.items()
-    }
+class _Variables(EnvSettingsSource):
+    """The variables `BUBBOT_<SECTION>__<KEY>`. A channel, or a value inside of its keys, may be JSON; other values stay text."""
 
+    def __init__(self, settings: type[BaseSettings], channels: Iterable[str]) -> None:
+        super().__init__(settings, case_sensitive=False)
+        self._channels = {name.replace("-", "_"): name for name in channels}
+        nested = (name for name in self.env_vars if name.startswith(ENVIRONMENT_PREFIX.lower()) and "__" in name)
+        # The shorter names first, whatever the order of the environment: a key adds to the JSON of its channel.
+        self.env_vars = {name: self.env_vars[name] for name in sorted(nested, key=lambda name: name.count("__"))}
 
-def _merge(
-    leaves: dict[Keys, SourcedValue],
-    folder: Path,
-    stronger: dict[Keys, SourcedValue],
-    *,
-    schema: SettingsSchema,
-    problems: list[str],
-    missing: list[MissingSecret],
-) -> dict[Keys, SourcedValue]:
-    """Add the leaves that `stronger` does not set to `stronger`.
+    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
+        """Decode JSON; raise `ValueError` also if it is nested too deep."""
+        try:
+            return super().decode_complex_value(field_name, field, value)
+        except RecursionError as error:
+            raise ValueError(str(error)) from None
 
-    Args:
-        leaves: the values of this source.
-        folder: the folder to which its relative paths refer.
-        stronger: the merged values of all stronger sources.
-        schema: the types of the settings.
-        problems: receives a sentence for each problem.
-        missing: receives each secret whose `<secret>_file` cannot be read.
-    """
-    merged: dict[Keys, SourcedValue] = {}
-    for path, leaf in leaves.items():
-        secret = (*path[:-1], path[-1].removesuffix("_file"))
-        is_file = secret != path and schema.is_secret(secret)
-        setting = f"{leaf.origin}: {format_setting(path)}"
-        if is_file and not isinstance(leaf.value, str):
-            problems.append(f"{setting} is {quote_value(leaf.value)}, but must be a path.")
-        elif is_file and leaf.value and secret in leaves:
-            problems.append(f"{setting} and {secret[-1]} are both set: keep one of them.")
-        elif is_file and isinstance(leaf.value, str) and leaf.value and _is_unset(secret, stronger, missing):
-            try:
-                file = _resolve_path(leaf, folder, setting)
-                merged[secret] = SourcedValue(read_secret(file, setting), leaf.origin)
-            except ConfigError as error:
-                missing.append(MissingSecret(secret, _display_path(leaf.value, folder), str(error)))
-        elif not is_file and schema.type_of(path) is Path and leaf.value and isinstance(leaf.value, str):
-            try:
-                merged[path] = SourcedValue(str(_resolve_path(leaf, folder, setting)), leaf.origin)
-            except ConfigError as error:
-                problems.append(str(error))
-                merged[path] = SourcedValue("", leaf.origin)
-        elif not is_file:
-            merged[path] = leaf
-    return merged | stronger
-
-
-def _is_unset(secret: Keys, stronger: Mapping[Keys, SourcedValue], missing: Sequence[MissingSecret]) -> bool:
-    """Return true if no stronger source sets this secret, not even to a file that cannot be used."""
-    return secret not in stronger and all(entry.setting != secret for entry in missing)
+    def __call__(self) -> dict[str, Any]:
+        tables = super().__call__()
+        # Under the names of the file: the name of a variable cannot contain `-`.
+        if channels := tables.get("channels"):
+            tables["channels"] = {self._channels.get(name, name): table for name, table in channels.items()}
+        return tables
 
 
 def _resolve_path(leaf: SourcedValue, folder: Path, setting: str) -> Path:

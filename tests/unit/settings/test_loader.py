@@ -118,6 +118,16 @@ def test_a_variable_may_hold_a_channel_or_the_inside_of_a_key_as_json(
     }
 
 
+def test_a_variable_replaces_all_of_a_key_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path, "[channels.discord]\nowners = [1]\n[channels.discord.guilds.5]\nopen = true\n")
+    monkeypatch.setenv("BUBBOT_CHANNELS__DISCORD__GUILDS__6", '{"open": true}')
+    assert load(home=tmp_path).channels["discord"] == {
+        "kind": "discord",
+        "owners": [1],
+        "guilds": {"6": {"open": True}},
+    }
+
+
 @pytest.mark.parametrize("is_json_first", [True, False])
 def test_a_key_adds_to_the_json_of_its_channel_in_any_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_json_first: bool
