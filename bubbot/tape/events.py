@@ -1,14 +1,19 @@
-"""The kernel's own events: a payload model for each, which declares its references, and the registry made of them.
+"""The facts of the kernel, and the registry of references that is made of them.
 
-The models describe what is written; nothing is validated by them. Older entries lack later fields, imported ones may
-hold anything. `docs/reference/tape-format.md` says what each field means, and a test compares the two.
+Older entries lack later fields, imported ones may hold anything. `docs/reference/tape-format.md` says what each field
+means, and a test compares the two.
 """
+
+from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Annotated, Any, NotRequired, TypedDict
+from typing import Annotated, Any
+
+from msgspec import UNSET, Struct, UnsetType, field
 
 from bubbot.tape.entry import JsonObject, Kind
+from bubbot.tape.fact import Fact, models_of
 from bubbot.tape.references import (
     BlobDigest,
     EntryId,
@@ -29,252 +34,279 @@ MODEL_LEARNED = "model/learned"
 MODEL_FORGOTTEN = "model/forgotten"
 
 
-class PersonData(TypedDict):
+class PersonData(Struct, frozen=True, kw_only=True):
     """A person."""
 
     id: PersonId
     name: str
-    bot: NotRequired[bool]
+    bot: bool | UnsetType = UNSET
 
 
-class SenderData(PersonData):
+class SenderData(PersonData, frozen=True, kw_only=True):
     """A sender, on the tape of a session: with the role that the person had then."""
 
-    role: NotRequired[str]
+    role: str | UnsetType = UNSET
 
 
-class InboundSender(PersonData):
+class InboundSender(PersonData, frozen=True, kw_only=True):
     """A sender, on an inbox tape: with the roles that the platform gives."""
 
-    roles: NotRequired[Sequence[str]]
-    language: NotRequired[str]
+    roles: tuple[str, ...] | UnsetType = UNSET
+    language: str | UnsetType = UNSET
 
 
-class HandoffState(TypedDict, total=False):
+class HandoffState(Struct, frozen=True, kw_only=True):
     """What a handoff leaves to the next phase; a tool or an anchor may add keys of its own."""
 
-    phase: str
-    summary: str
-    next_steps: Sequence[str]
-    source_ids: Sequence[EntryId]
-    owner: str
-    parents: Sequence[EntryId | TapeEntryId]
+    phase: str | UnsetType = UNSET
+    summary: str | UnsetType = UNSET
+    next_steps: tuple[str, ...] | UnsetType = UNSET
+    source_ids: tuple[EntryId, ...] | UnsetType = UNSET
+    owner: str | UnsetType = UNSET
+    parents: tuple[EntryId | TapeEntryId, ...] | UnsetType = UNSET
 
 
-class TurnStart(TypedDict):
-    """`turn/start`"""
+class TurnStart(Fact, kw_only=True):
+    """A turn begins, for all of these inbounds; `again` is the interrupted turn that it repeats, and `messages` are its entries."""
 
+    EVENTS = ("turn/start",)
     attempt: int
     session: SessionId
-    inbounds: Sequence[TapeEntryId]
-    messages: NotRequired[Sequence[EntryId]]
-    again: NotRequired[str]
+    inbounds: tuple[TapeEntryId, ...]
+    messages: tuple[EntryId, ...] | UnsetType = UNSET
+    again: str | UnsetType = UNSET
 
 
-class TurnEnd(TypedDict):
-    """`turn/end`"""
+class TurnEnd(Fact):
+    """A turn ended."""
 
+    EVENTS = ("turn/end",)
     status: str
 
 
-class TurnJoined(TypedDict):
-    """`turn/joined`"""
+class TurnJoined(Fact):
+    """Inbounds joined the running turn."""
 
-    inbounds: Sequence[TapeEntryId]
+    EVENTS = ("turn/joined",)
+    inbounds: tuple[TapeEntryId, ...]
 
 
-class TurnInterrupted(TypedDict):
-    """`turn/interrupted`"""
+class TurnInterrupted(Fact):
+    """The process ended in the middle of a turn."""
 
+    EVENTS = ("turn/interrupted",)
     turn: str
 
 
-class EntryVouched(TypedDict):
-    """`provenance/vouched`"""
+class EntryVouched(Fact):
+    """An owner vouches for the words of an entry."""
 
+    EVENTS = ("provenance/vouched",)
     entry: EntryId
 
 
-class MessageReaction(TypedDict):
-    """`reaction`"""
+class MessageReaction(Fact, kw_only=True):
+    """The reactions of a person to a message; without `entry` if the message is not known."""
 
+    EVENTS = ("reaction",)
     message: str
-    emojis: Sequence[str]
+    emojis: tuple[str, ...]
     sender: SenderData
-    entry: NotRequired[EntryId]
+    entry: EntryId | UnsetType = UNSET
 
 
-class ForeignEntries(TypedDict):
+class ForeignEntries(Struct, frozen=True):
     """The newest entries that a step was shown of each provenance that is not `own`."""
 
-    world: Sequence[TapeEntryId]
-    people: Sequence[TapeEntryId]
+    world: tuple[TapeEntryId, ...]
+    people: tuple[TapeEntryId, ...]
 
 
-class LoopStep(TypedDict, total=False):
-    """`loop.step`"""
+class LoopStep(Fact, kw_only=True):
+    """A call of a model."""
 
-    step: int
-    purpose: str
-    status: str
-    model: str
-    attempts: Sequence[JsonObject]
-    cost: float | None
-    view: JsonObject
-    head: EntryId
-    as_of: Spans
-    shown: Annotated[Sequence[Any], Reference.SPANS, Reference.TAPE_SPANS]
-    foreign: ForeignEntries
-    system: BlobDigest
-    tools: BlobDigest
-    messages: BlobDigest
-    parameters: JsonObject
-    request: str
-    elapsed_ms: int
-    count: JsonObject
-    answered: str
-    finish: str
-    finish_reason: str
-    usage: JsonObject
-    response_id: str
-    reasoning: str
-    error: str
+    EVENTS = ("loop.step",)
+    step: int | UnsetType = UNSET
+    purpose: str | UnsetType = UNSET
+    status: str | UnsetType = UNSET
+    model: str | UnsetType = UNSET
+    attempts: tuple[JsonObject, ...] | UnsetType = UNSET
+    cost: float | UnsetType | None = UNSET
+    view: JsonObject | UnsetType = UNSET
+    head: EntryId | UnsetType = UNSET
+    as_of: Spans | UnsetType = UNSET
+    shown: Annotated[Sequence[Any], Reference.SPANS, Reference.TAPE_SPANS] | UnsetType = UNSET
+    foreign: ForeignEntries | UnsetType = UNSET
+    system: BlobDigest | UnsetType = UNSET
+    tools: BlobDigest | UnsetType = UNSET
+    messages: BlobDigest | UnsetType = UNSET
+    parameters: JsonObject | UnsetType = UNSET
+    request: str | UnsetType = UNSET
+    elapsed_ms: int | UnsetType = UNSET
+    count: JsonObject | UnsetType = UNSET
+    answered: str | UnsetType = UNSET
+    finish: str | UnsetType = UNSET
+    finish_reason: str | UnsetType = UNSET
+    usage: JsonObject | UnsetType = UNSET
+    response_id: str | UnsetType = UNSET
+    reasoning: str | UnsetType = UNSET
+    error: str | UnsetType = UNSET
 
 
-class EffectBegin(TypedDict):
-    """`effect.begin`. The `call` is an id that the model gave, and names no entry."""
+class EffectBegin(Fact, kw_only=True):
+    """A tool is about to act outside. The `call` is an id that the model gave, and names no entry."""
 
+    EVENTS = ("effect.begin",)
     call: str
     tool: str
     digest: str
     once: str
-    key: NotRequired[str]
+    key: str | UnsetType = UNSET
 
 
-class EffectEnd(TypedDict):
-    """`effect.end`"""
+class EffectEnd(Fact):
+    """A tool has acted outside."""
 
+    EVENTS = ("effect.end",)
     call: str
     status: str
 
 
-class CommandRun(TypedDict):
-    """`command`"""
+class CommandRun(Fact, kw_only=True):
+    """A command ran."""
 
+    EVENTS = ("command",)
     name: str
     raw: str
     status: str
     elapsed_ms: int
     output: str
-    blobs: NotRequired[Sequence[BlobDigest]]
+    blobs: tuple[BlobDigest, ...] | UnsetType = UNSET
 
 
-class ModelLearned(TypedDict):
-    """`model/learned`. It holds no words of the refusal: a server may quote those of people."""
+class ModelLearned(Fact):
+    """A refusal taught how requests to a model have to be. It holds no words of it: a server may quote those of people."""
 
+    EVENTS = ("model/learned",)
     model: str
     server: str
     rule: str
 
 
-class ModelForgotten(TypedDict):
-    """`model/forgotten`"""
+class ModelForgotten(Fact):
+    """What was learned about a model holds no more."""
 
+    EVENTS = ("model/forgotten",)
     model: str
 
 
-class ModelSwitched(TypedDict):
-    """`model/switched`"""
+class ModelSwitched(Fact):
+    """The conversation goes on with another model."""
 
+    EVENTS = ("model/switched",)
     model: str
     before: str
 
 
-class ModelChosen(TypedDict):
-    """`model/chosen`"""
+class ModelChosen(Fact):
+    """A message asks for a model for itself alone."""
 
+    EVENTS = ("model/chosen",)
     model: str
 
 
-class Handoff(TypedDict):
-    """`handoff`"""
+class Handoff(Fact):
+    """A new window was opened; it repeats the anchor."""
 
+    EVENTS = ("handoff",)
     name: str
-    state: HandoffState
+    state: Annotated[JsonObject, HandoffState]
 
 
-class Correction(TypedDict):
-    """`correction`"""
+class Correction(Fact, kw_only=True):
+    """An entry has another text, or is hidden."""
 
+    EVENTS = ("correction",)
     corrects: EntryId
-    content: NotRequired[str]
-    hide: NotRequired[bool]
+    content: str | UnsetType = UNSET
+    hide: bool | UnsetType = UNSET
 
 
-class TapeArchived(TypedDict):
-    """`tape/archived`"""
+class TapeArchived(Fact):
+    """The tape before this one was put aside."""
 
+    EVENTS = ("tape/archived",)
     archive: str
     entries: int
 
 
-class TapeErased(TypedDict, total=False):
-    """`tape/erased`"""
+class TapeErased(Fact, kw_only=True):
+    """Content was removed: of the tape before this one, of an archive, or of the entries that it covers."""
 
-    archive: str
-    entries: int
-    covers: TapeSpans
-    reason: str
-
-
-TapeRenamed = TypedDict("TapeRenamed", {"from": str, "to": str})
-"""`tape/renamed`"""
-TapeNamed = TypedDict(
-    "TapeNamed",
-    {
-        "name": str,
-        "from": NotRequired[str],
-        "erased": NotRequired[Spans],
-        "missing_blobs": NotRequired[Sequence[BlobDigest]],
-    },
-)
-"""`tape/named`"""
+    EVENTS = ("tape/erased",)
+    archive: str | UnsetType = UNSET
+    entries: int | UnsetType = UNSET
+    covers: TapeSpans | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
 
 
-class BlobsRemoved(TypedDict):
-    """`blob/removed`. The digests are of blobs that are gone, of another tape: they name none."""
+class TapeRenamed(Fact):
+    """The last entry of an archive: the old name of its tape, and its name from then on."""
 
-    tape: str
-    digests: Sequence[str]
-    reason: str
-
-
-class TriggersRestored(TypedDict):
-    """`database/protected`"""
-
-    triggers: Sequence[str]
-    indexes: NotRequired[Sequence[str]]
+    EVENTS = ("tape/renamed",)
+    from_: str = field(name="from")
+    to: str
 
 
-class ClosedAnchor(TypedDict):
-    """`tape/anchor`: an anchor that opens no window, in a file for another program."""
+class TapeNamed(Fact, kw_only=True):
+    """The name of a tape, once, when the database began to check names; only on tapes that are older than that."""
 
+    EVENTS = ("tape/named",)
     name: str
-    state: HandoffState
-    window: NotRequired[bool]
-    recalls: NotRequired[Spans]
+    from_: str | UnsetType = field(name="from", default=UNSET)
+    erased: Spans | UnsetType = UNSET
+    missing_blobs: tuple[BlobDigest, ...] | UnsetType = UNSET
 
 
-class UnreadableLine(TypedDict):
-    """`tape/unreadable`"""
+class BlobsRemoved(Fact):
+    """Blobs were removed. The digests are of blobs that are gone, of another tape: they name none."""
 
+    EVENTS = ("blob/removed",)
+    tape: str
+    digests: tuple[str, ...]
+    reason: str
+
+
+class TriggersRestored(Fact, kw_only=True):
+    """Triggers and indexes of the database that were missing or changed were made anew."""
+
+    EVENTS = ("database/protected",)
+    triggers: tuple[str, ...]
+    indexes: tuple[str, ...] | UnsetType = UNSET
+
+
+class ClosedAnchor(Fact, kw_only=True):
+    """An anchor that opens no window, in a file for another program."""
+
+    EVENTS = ("tape/anchor",)
+    name: str
+    state: Annotated[JsonObject, HandoffState]
+    window: bool | UnsetType = UNSET
+    recalls: Spans | UnsetType = UNSET
+
+
+class UnreadableLine(Fact):
+    """Stands for a line of an imported file that could not be read."""
+
+    EVENTS = ("tape/unreadable",)
     line: int
     sha256: str
 
 
-class TapeImported(TypedDict):
-    """`tape/imported`"""
+class TapeImported(Fact):
+    """A file was imported as a tape."""
 
+    EVENTS = ("tape/imported",)
     tape: str
     session: SessionId
     entries: int
@@ -284,20 +316,21 @@ class TapeImported(TypedDict):
     sha256: str
 
 
-class InboundQuote(TypedDict):
+class InboundQuote(Struct, frozen=True, kw_only=True):
     """The quoted message of an inbound."""
 
     message: str
     sender: InboundSender
     text: str
-    attachments: NotRequired[Sequence[JsonObject]]
-    own: NotRequired[bool]
-    provenance: NotRequired[str]
+    attachments: tuple[JsonObject, ...] | UnsetType = UNSET
+    own: bool | UnsetType = UNSET
+    provenance: str | UnsetType = UNSET
 
 
-class InboundReceived(TypedDict):
-    """`inbox/received`"""
+class InboundReceived(Fact, kw_only=True):
+    """A message or a press was accepted."""
 
+    EVENTS = ("inbox/received",)
     channel: str
     external_id: str
     chat: str
@@ -307,335 +340,363 @@ class InboundReceived(TypedDict):
     text: str
     time: str
     reply_to: str
-    attachments: Sequence[JsonObject]
-    message: NotRequired[str]
-    direct: NotRequired[bool]
-    addressed: NotRequired[bool]
-    quote: NotRequired[InboundQuote | None]
-    group: NotRequired[str]
-    space: NotRequired[str]
-    origin: NotRequired[str]
-    model: NotRequired[str]
-    instructions: NotRequired[str]
-    is_one_shot: NotRequired[bool]
-    is_plain_text: NotRequired[bool]
-    provenance: NotRequired[str]
+    attachments: tuple[JsonObject, ...]
+    message: str | UnsetType = UNSET
+    direct: bool | UnsetType = UNSET
+    addressed: bool | UnsetType = UNSET
+    quote: InboundQuote | UnsetType | None = UNSET
+    group: str | UnsetType = UNSET
+    space: str | UnsetType = UNSET
+    origin: str | UnsetType = UNSET
+    model: str | UnsetType = UNSET
+    instructions: str | UnsetType = UNSET
+    is_one_shot: bool | UnsetType = UNSET
+    is_plain_text: bool | UnsetType = UNSET
+    provenance: str | UnsetType = UNSET
 
 
-class MessageChanged(TypedDict, total=False):
-    """`inbox/changed`: `what` kind of change it is, and the fields of that kind."""
+class MessageChanged(Fact, kw_only=True):
+    """A session changes without a turn: `what` kind of change it is, and the fields of that kind."""
 
-    what: str
-    channel: str
-    external_id: str
-    chat: str
-    thread: str
-    session: SessionId
-    sender: InboundSender
-    text: str
-    time: str
-    message: str
-    emojis: Sequence[str]
-    reply_to: str
-    attachments: Sequence[JsonObject]
-    direct: bool
-    addressed: bool
-    quote: InboundQuote | None
-    group: str
-    space: str
-    origin: str
-    provenance: str
+    EVENTS = ("inbox/changed",)
+    what: str | UnsetType = UNSET
+    channel: str | UnsetType = UNSET
+    external_id: str | UnsetType = UNSET
+    chat: str | UnsetType = UNSET
+    thread: str | UnsetType = UNSET
+    session: SessionId | UnsetType = UNSET
+    sender: InboundSender | UnsetType = UNSET
+    text: str | UnsetType = UNSET
+    time: str | UnsetType = UNSET
+    message: str | UnsetType = UNSET
+    emojis: tuple[str, ...] | UnsetType = UNSET
+    reply_to: str | UnsetType = UNSET
+    attachments: tuple[JsonObject, ...] | UnsetType = UNSET
+    direct: bool | UnsetType = UNSET
+    addressed: bool | UnsetType = UNSET
+    quote: InboundQuote | UnsetType | None = UNSET
+    group: str | UnsetType = UNSET
+    space: str | UnsetType = UNSET
+    origin: str | UnsetType = UNSET
+    provenance: str | UnsetType = UNSET
 
 
-class BotAddedToGroup(TypedDict):
-    """`inbox/added`"""
+class BotAddedToGroup(Fact):
+    """An owner added the bot to a group."""
 
+    EVENTS = ("inbox/added",)
     channel: str
     chat: str
     by: PersonId
     time: str
 
 
-class GroupCalled(TypedDict):
-    """`inbox/called`"""
+class GroupCalled(Fact, kw_only=True):
+    """The bot was added to a group, or called there."""
 
+    EVENTS = ("inbox/called",)
     channel: str
     chat: str
     space: str
-    title: NotRequired[str]
+    title: str | UnsetType = UNSET
 
 
-class InboundWaiting(InboundReceived):
-    """`inbox/waiting`"""
+class InboundWaiting(InboundReceived, kw_only=True):
+    """A message of a stranger who waits to be let in."""
+
+    EVENTS = ("inbox/waiting",)
 
 
-class InboundRefused(TypedDict):
-    """`inbox/refused`, which holds nothing."""
+class InboundRefused(Fact):
+    """A message was refused; it holds nothing."""
+
+    EVENTS = ("inbox/refused",)
 
 
-class ButtonPressed(InboundReceived):
-    """`inbox/pressed`"""
+class ButtonPressed(InboundReceived, kw_only=True):
+    """A button was pressed that needs no turn."""
+
+    EVENTS = ("inbox/pressed",)
 
 
-class PressRefused(TypedDict):
-    """`inbox/press-refused`"""
+class PressRefused(Fact):
+    """A press of a button did nothing."""
 
+    EVENTS = ("inbox/press-refused",)
     session: SessionId
     sender: PersonId
     message: str
     reason: str
 
 
-class ChatMoved(TypedDict):
-    """`inbox/moved`"""
+class ChatMoved(Fact):
+    """The platform gave a chat another id."""
 
+    EVENTS = ("inbox/moved",)
     chat: str
     to: str
     time: str
 
 
-class UpdateUnparsed(TypedDict):
-    """`inbox/unparsed`"""
+class UpdateUnparsed(Fact):
+    """An update that could not be read; `raw` is base64."""
 
+    EVENTS = ("inbox/unparsed",)
     session: SessionId
     chat: str
     reason: str
     raw: str
 
 
-class ChannelBegan(TypedDict):
-    """`inbox/began`"""
+class ChannelBegan(Fact, kw_only=True):
+    """A channel runs from now on, for the first time or after a restore."""
 
+    EVENTS = ("inbox/began",)
     time: str
-    restored: NotRequired[bool]
+    restored: bool | UnsetType = UNSET
 
 
-class InboundsInterrupted(TypedDict):
-    """`inbox/interrupted`"""
+class InboundsInterrupted(Fact):
+    """The turn of these inbounds was interrupted; they are still open."""
 
-    inbounds: Sequence[EntryId]
+    EVENTS = ("inbox/interrupted",)
+    inbounds: tuple[EntryId, ...]
     turn: str
 
 
-class InboundsDone(InboundsInterrupted):
-    """`inbox/done`"""
+class InboundsDone(InboundsInterrupted, kw_only=True):
+    """A turn finished these inbounds; without a turn they need nothing more."""
 
+    EVENTS = ("inbox/done",)
     outcome: str
 
 
-class OutboxPart(TypedDict):
+class OutboxPart(Struct, frozen=True, kw_only=True):
     """A part of a message. The digest of a file is of a blob of the session's tape."""
 
     chat: str
     text: str
-    thread: NotRequired[str]
-    reply_to: NotRequired[str]
-    markup: NotRequired[JsonObject]
-    file: NotRequired[JsonObject]
-    buttons: NotRequired[JsonObject]
-    edits: NotRequired[str]
-    has_no_link_previews: NotRequired[bool]
+    thread: str | UnsetType = UNSET
+    reply_to: str | UnsetType = UNSET
+    markup: JsonObject | UnsetType = UNSET
+    file: JsonObject | UnsetType = UNSET
+    buttons: JsonObject | UnsetType = UNSET
+    edits: str | UnsetType = UNSET
+    has_no_link_previews: bool | UnsetType = UNSET
 
 
-class OutboxIntent(TypedDict):
-    """`outbox/intent`"""
+class OutboxIntent(Fact, kw_only=True):
+    """A message is to be sent."""
 
+    EVENTS = ("outbox/intent",)
     session: SessionId
     turn: str
-    parts: Sequence[OutboxPart]
-    inbound: NotRequired[int]
+    parts: tuple[OutboxPart, ...]
+    inbound: int | UnsetType = UNSET
 
 
-class PreviewBegun(TypedDict):
-    """`outbox/preview-begin`"""
+class PreviewBegun(Fact):
+    """The message is about to be sent in which the answer to an inbound is shown while it is written."""
 
+    EVENTS = ("outbox/preview-begin",)
     inbound: int
     session: SessionId
     part: OutboxPart
 
 
-class PreviewShown(TypedDict):
-    """`outbox/preview`"""
+class PreviewShown(Fact, kw_only=True):
+    """That message has this id on its platform."""
 
+    EVENTS = ("outbox/preview",)
     inbound: int
     session: SessionId
     message: str
-    chat: NotRequired[str]
+    chat: str | UnsetType = UNSET
 
 
-class PreviewEnded(TypedDict):
-    """`outbox/preview-end`"""
+class PreviewEnded(Fact):
+    """That message becomes no answer."""
 
+    EVENTS = ("outbox/preview-end",)
     inbound: int
 
 
-class PartReceipt(TypedDict):
-    """`outbox/receipt`"""
+class PartReceipt(Fact, kw_only=True):
+    """A part arrived."""
 
+    EVENTS = ("outbox/receipt",)
     intent: EntryId
     part: int
     external_id: str
-    resumed: NotRequired[bool]
-    found: NotRequired[bool]
-    missing: NotRequired[bool]
-    epoch: NotRequired[int]
+    resumed: bool | UnsetType = UNSET
+    found: bool | UnsetType = UNSET
+    missing: bool | UnsetType = UNSET
+    epoch: int | UnsetType = UNSET
 
 
-class DeliveryEnded(TypedDict):
-    """`outbox/ended`"""
+class DeliveryEnded(Fact):
+    """A message is not sent any more."""
 
+    EVENTS = ("outbox/ended",)
     intent: EntryId
     reason: str
 
 
-class ConfigLoaded(TypedDict):
-    """`config/loaded`"""
+class ConfigLoaded(Fact):
+    """The settings of the bot have changed; null stands for the default. `later`: what waits for the next start."""
 
+    EVENTS = ("config/loaded",)
     how: str
     changed: JsonObject
-    later: Sequence[str]
+    later: tuple[str, ...]
 
 
-class ConfigRefused(TypedDict):
-    """`config/refused`"""
+class ConfigRefused(Fact):
+    """Settings were refused."""
 
+    EVENTS = ("config/refused",)
     how: str
-    problems: Sequence[str]
+    problems: tuple[str, ...]
 
 
-class HomeRestored(TypedDict):
-    """`home/restored`"""
+class HomeRestored(Fact, kw_only=True):
+    """The home was made from a backup; `lost`: from its own database, and what is wrong with that."""
 
+    EVENTS = ("home/restored",)
     backup: str
     created: str
     head: str
     bubbot: str
-    lost: NotRequired[str]
+    lost: str | UnsetType = UNSET
 
 
-class HomeReleased(TypedDict):
-    """`home/released`"""
+class HomeReleased(Fact, kw_only=True):
+    """The quarantine of a restored home ended; the numbers count what ended with it."""
 
+    EVENTS = ("home/released",)
     deliver: bool
     intents: int
     inbounds: int
     jobs: int
-    approvals: NotRequired[int]
+    approvals: int | UnsetType = UNSET
 
 
-class OpenInbound(TypedDict):
+class OpenInbound(Struct, frozen=True, kw_only=True):
     """An inbound in a checkpoint."""
 
     id: EntryId
     attempts: int
-    turn: NotRequired[str]
+    turn: str | UnsetType = UNSET
 
 
-class InboxState(TypedDict):
+class InboxState(Struct, frozen=True):
     """The state of an inbox."""
 
-    open: Sequence[OpenInbound]
+    open: tuple[OpenInbound, ...]
 
 
-class InboxCheckpoint(TypedDict):
-    """`inbox/checkpoint`"""
+class InboxCheckpoint(Fact):
+    """The inbounds that are open."""
 
+    EVENTS = ("inbox/checkpoint",)
     version: int
     after: EntryId
     state: InboxState
 
 
-class MovesState(TypedDict):
+class MovesState(Struct, frozen=True):
     """The chats that moved."""
 
-    chats: Sequence[Sequence[str]]
+    chats: tuple[tuple[str, str], ...]
 
 
-class MovesCheckpoint(TypedDict):
-    """`moves/checkpoint`"""
+class MovesCheckpoint(Fact):
+    """The chats that moved."""
 
+    EVENTS = ("moves/checkpoint",)
     version: int
     after: EntryId
     state: MovesState
 
 
-class OpenIntent(TypedDict):
+class OpenIntent(Struct, frozen=True):
     """An intent in a checkpoint."""
 
     id: EntryId
-    sent: Sequence[int]
+    sent: tuple[int, ...]
 
 
-class OutboxState(TypedDict):
+class OutboxState(Struct, frozen=True):
     """The state of an outbox."""
 
-    open: Sequence[OpenIntent]
+    open: tuple[OpenIntent, ...]
 
 
-class OutboxCheckpoint(TypedDict):
-    """`outbox/checkpoint`"""
+class OutboxCheckpoint(Fact):
+    """The messages that are not delivered."""
 
+    EVENTS = ("outbox/checkpoint",)
     version: int
     after: EntryId
     state: OutboxState
 
 
-KERNEL_EVENTS: Mapping[str, type] = MappingProxyType(
-    {
-        TURN_START: TurnStart,
-        TURN_END: TurnEnd,
-        "turn/joined": TurnJoined,
-        TURN_INTERRUPTED: TurnInterrupted,
-        "reaction": MessageReaction,
-        STEP_EVENT: LoopStep,
-        "effect.begin": EffectBegin,
-        "effect.end": EffectEnd,
-        "provenance/vouched": EntryVouched,
-        "command": CommandRun,
-        MODEL_LEARNED: ModelLearned,
-        MODEL_FORGOTTEN: ModelForgotten,
-        "model/switched": ModelSwitched,
-        "model/chosen": ModelChosen,
-        "handoff": Handoff,
-        "correction": Correction,
-        "tape/archived": TapeArchived,
-        "tape/erased": TapeErased,
-        "tape/renamed": TapeRenamed,
-        "tape/named": TapeNamed,
-        "tape/anchor": ClosedAnchor,
-        "tape/unreadable": UnreadableLine,
-        "tape/imported": TapeImported,
-        "blob/removed": BlobsRemoved,
-        "database/protected": TriggersRestored,
-        "inbox/received": InboundReceived,
-        "inbox/changed": MessageChanged,
-        "inbox/added": BotAddedToGroup,
-        "inbox/called": GroupCalled,
-        "inbox/waiting": InboundWaiting,
-        "inbox/refused": InboundRefused,
-        "inbox/press-refused": PressRefused,
-        "inbox/pressed": ButtonPressed,
-        "inbox/moved": ChatMoved,
-        "inbox/unparsed": UpdateUnparsed,
-        "inbox/began": ChannelBegan,
-        "inbox/interrupted": InboundsInterrupted,
-        "inbox/done": InboundsDone,
-        "inbox/checkpoint": InboxCheckpoint,
-        "moves/checkpoint": MovesCheckpoint,
-        "outbox/intent": OutboxIntent,
-        "outbox/preview-begin": PreviewBegun,
-        "outbox/preview": PreviewShown,
-        "outbox/preview-end": PreviewEnded,
-        "outbox/receipt": PartReceipt,
-        "outbox/ended": DeliveryEnded,
-        "outbox/checkpoint": OutboxCheckpoint,
-        "config/loaded": ConfigLoaded,
-        "config/refused": ConfigRefused,
-        "home/restored": HomeRestored,
-        "home/released": HomeReleased,
-    }
+KERNEL_FACTS = (
+    TurnStart,
+    TurnEnd,
+    TurnJoined,
+    TurnInterrupted,
+    MessageReaction,
+    LoopStep,
+    EffectBegin,
+    EffectEnd,
+    EntryVouched,
+    CommandRun,
+    ModelLearned,
+    ModelForgotten,
+    ModelSwitched,
+    ModelChosen,
+    Handoff,
+    Correction,
+    TapeArchived,
+    TapeErased,
+    TapeRenamed,
+    TapeNamed,
+    ClosedAnchor,
+    UnreadableLine,
+    TapeImported,
+    BlobsRemoved,
+    TriggersRestored,
+    InboundReceived,
+    MessageChanged,
+    BotAddedToGroup,
+    GroupCalled,
+    InboundWaiting,
+    InboundRefused,
+    PressRefused,
+    ButtonPressed,
+    ChatMoved,
+    UpdateUnparsed,
+    ChannelBegan,
+    InboundsInterrupted,
+    InboundsDone,
+    InboxCheckpoint,
+    MovesCheckpoint,
+    OutboxIntent,
+    PreviewBegun,
+    PreviewShown,
+    PreviewEnded,
+    PartReceipt,
+    DeliveryEnded,
+    OutboxCheckpoint,
+    ConfigLoaded,
+    ConfigRefused,
+    HomeRestored,
+    HomeReleased,
 )
-"""The payload models of what the tape, the stores, the runtime and the gateway write, by the name of the event."""
+"""What the tape, the stores, the runtime and the gateway write."""
+KERNEL_EVENTS: Mapping[str, type[Fact]] = MappingProxyType(models_of(*KERNEL_FACTS))
+"""The classes of these facts, by the name of the event."""
 
 _STATE = EventReferences(entries=("state.source_ids[]", "state.parents[]"), tape_entries=("state.parents[]",))
 _OPEN_ITEMS = EventReferences(entries=("state.after", "state.open[].id"))

@@ -122,6 +122,9 @@ def _walk(annotation: Any, path: str, outer: tuple[type, ...]) -> Iterator[tuple
     yield path, annotation
     if _marks(annotation):
         return
+    for known in getattr(annotation, "__metadata__", ()):
+        if _is_model(known):  # what is known of an object that may have further keys
+            yield from walk_fields(known, f"{path}.", outer)
     origin, arguments = get_origin(annotation), get_args(annotation)
     is_class = isinstance(origin, type)
     if origin is Current:  # a checkpoint has the ids of the facts
