@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from bubbot.app.config_view import ConfigLoaded, ConfigRefused
 from bubbot.features.access.state import ACCESS_EVENTS
 from bubbot.features.agents.events import AGENT_EVENTS
 from bubbot.features.approvals.state import APPROVAL_EVENTS
@@ -19,7 +20,7 @@ from bubbot.features.schedule.events import SCHEDULE_EVENTS
 from bubbot.features.strategies.events import STRATEGY_EVENTS
 from bubbot.features.topics.events import TOPIC_EVENTS
 from bubbot.features.web.events import WEB_EVENTS
-from bubbot.tape.events import KERNEL_REFERENCES
+from bubbot.gateway.facts import GATEWAY_REFERENCES
 from bubbot.tape.fact import models_of
 
 FEATURE_EVENTS: Mapping[str, type] = MappingProxyType(
@@ -42,5 +43,5 @@ FEATURE_EVENTS: Mapping[str, type] = MappingProxyType(
 )
 """The payload models of our own features, by the name of the event."""
 
-OWN_REFERENCES = KERNEL_REFERENCES.with_events(FEATURE_EVENTS)
+OWN_REFERENCES = GATEWAY_REFERENCES.with_events({**models_of(ConfigLoaded, ConfigRefused), **FEATURE_EVENTS})
 """What bubbot's own entries name, those of its features included."""

@@ -5,10 +5,13 @@ Until its release the home has no outside channels and runs no schedules. The fa
 
 from __future__ import annotations
 
+from msgspec import UNSET
+
 from bubbot.errors import StoreError
-from bubbot.gateway.quarantine_view import RELEASED, RESTORED, QuarantineView, RestoreFact
+from bubbot.gateway.facts import HomeReleased, HomeRestored
+from bubbot.gateway.quarantine_view import QuarantineView, RestoreFact
 from bubbot.ports.checks import Check, Finding, HomeReader, shell_quote
-from bubbot.tape.entry import TapeEntry, event
+from bubbot.tape.entry import TapeEntry
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.service import TapeService
 
@@ -24,8 +27,8 @@ class Quarantine:
 
         `lost`: it is not a backup, but its own database, and this is wrong with it.
         """
-        data = {"backup": backup, "created": created, "head": head, "bubbot": bubbot}
-        await self._tape.append([event(RESTORED, data | ({"lost": lost} if lost else {}))])
+        fact = HomeRestored(backup=backup, created=created, head=head, bubbot=bubbot, lost=lost or UNSET)
+        await self._tape.append([fact.to_entry()])
 
     async def current_restore(self) -> RestoreFact | None:
         """Return the restore that was not released yet; None if there is none."""
@@ -54,5 +57,4 @@ QUARANTINE_CHECKS = (Check("the quarantine", check_quarantine, reads_tapes=True,
 
 def release_entry(*, deliver: bool, intents: int, inbounds: int, jobs: int, approvals: int = 0) -> TapeEntry:
     """Make the fact that a quarantine has ended; the numbers count what was ended with it."""
-    data = {"deliver": deliver, "intents": intents, "inbounds": inbounds, "jobs": jobs, "approvals": approvals}
-    return event(RELEASED, data)
+    return HomeReleased(deliver=deliver, intents=intents, inbounds=inbounds, jobs=jobs, approvals=approvals).to_entry()

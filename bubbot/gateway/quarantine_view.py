@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from bubbot.gateway.facts import HomeReleased, HomeRestored
 from bubbot.records import dataclass
 from bubbot.tape.entry import Kind
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.view import QueryAnswers
-
-RESTORED = "home/restored"
-RELEASED = "home/released"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +26,16 @@ class QuarantineView:
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """Read the newest fact, by one indexed look-up."""
-        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(RESTORED, RELEASED), newest=True, limit=1),)
+        return (
+            TapeQuery(
+                tape, kinds=(Kind.EVENT,), names=(*HomeRestored.EVENTS, *HomeReleased.EVENTS), newest=True, limit=1
+            ),
+        )
 
     def fold(self, answers: QueryAnswers) -> RestoreFact | None:
         """Return the restore if it is the newest fact."""
         for entry in answers[0]:
-            if entry.name == RESTORED:
-                data = entry.data
-                return RestoreFact(entry.id, str(data["backup"]), str(data["created"]))
+            if entry.name in HomeRestored.EVENTS:
+                fact = HomeRestored.of(entry)
+                return RestoreFact(entry.id, fact.backup, fact.created)
         return None

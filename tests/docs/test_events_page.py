@@ -48,6 +48,8 @@ def test_a_row_names_every_field_of_the_model(name: str) -> None:
 ELSEWHERE = {
     "tape/anchor": fields("tape/anchor"),
     "handoff": fields("handoff") - {"name", "state"},
+    "inbox/waiting": fields("inbox/received"),
+    "inbox/pressed": fields("inbox/received"),
     "inbox/changed": fields("inbox/changed") - {"what", "external_id"},
     "outbox/preview-begin": fields("outbox/intent"),
     "budget/checkpoint": fields("budget/reserved"),

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bubbot.app.events import FEATURE_EVENTS, OWN_REFERENCES
+from bubbot.app.events import OWN_REFERENCES
 from bubbot.features.access.state import ACCESS_PROJECTION
 from bubbot.features.approvals.state import APPROVALS_PROJECTION
 from bubbot.features.budget.state import BUDGET_PROJECTION, RATES_PROJECTION
@@ -20,7 +20,6 @@ from bubbot.home import Home
 from bubbot.records import dataclass
 from bubbot.stores.sqlite.store import open_store
 from bubbot.tape.entry import Kind, TapeEntry, encode
-from bubbot.tape.events import KERNEL_EVENTS
 from bubbot.tape.handle import Clock
 from bubbot.tape.projection import ProjectedTape, Projection
 from bubbot.tape.query import TapeQuery
@@ -42,7 +41,7 @@ PROJECTIONS: Sequence[Projection[Any]] = (
     OUTBOX_PROJECTION,
 )
 """All projections with checkpoints: that of the shared memory has none, they would hold words of people."""
-DECLARED = (*KERNEL_EVENTS, *FEATURE_EVENTS)
+DECLARED = (*OWN_REFERENCES.events,)
 """The names of all events of the product."""
 CHECKPOINTS = [projection.checkpoint_name for projection in PROJECTIONS]
 """Events that are recorded as checkpoints: how many a run writes, and where, is nobody's promise."""
