@@ -79,7 +79,7 @@ from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START, anchor
 from bubbot.tape.entry import Kind, TapeEntry
-from bubbot.tape.events import STEP_EVENT
+from bubbot.tape.events import STEP_EVENT, TurnEnd
 from bubbot.tape.fork import ForkedTape, MergeResult
 from bubbot.tape.handle import Clock
 from bubbot.tape.provenance import Source, most_foreign, stamp_of
@@ -620,7 +620,7 @@ class SessionRuntime:
     async def _merge_turn(self, turn: Turn, result: TurnOutcome) -> TurnResult:
         """Merge in one transaction: the delta, these inbounds done, the outbox message."""
         fork, first = turn.tape, turn.inbounds[0]
-        await fork.append([make.event("turn/end", {"status": result.status})])
+        await fork.append([TurnEnd(result.status).to_entry()])
         ids = [*[accepted.id for accepted in turn.inbounds], *self._edit_ids]
         fork.stage(self._inbox, [done_entry(ids, turn=turn.id, outcome=result.status)])
         text = "\n\n".join([*turn.notices, *turn.alerts, result.text] if result.text else turn.alerts)

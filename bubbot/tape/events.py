@@ -14,6 +14,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 
 from bubbot.tape.entry import JsonObject, Kind
 from bubbot.tape.fact import Fact, models_of
+from bubbot.tape.provenance import VOUCHED
 from bubbot.tape.references import (
     BlobDigest,
     EntryId,
@@ -59,10 +60,10 @@ class HandoffState(Struct, frozen=True, kw_only=True):
     parents: tuple[EntryId | TapeEntryId, ...] | UnsetType = UNSET
 
 
-class TurnStart(Fact, kw_only=True):
+class TurnStart(Fact):
     """A turn begins, for all of these inbounds; `again` is the interrupted turn that it repeats, and `messages` are its entries."""
 
-    EVENTS = ("turn/start",)
+    EVENTS = (TURN_START,)
     attempt: int
     session: SessionId
     inbounds: tuple[TapeEntryId, ...]
@@ -73,7 +74,7 @@ class TurnStart(Fact, kw_only=True):
 class TurnEnd(Fact):
     """A turn ended."""
 
-    EVENTS = ("turn/end",)
+    EVENTS = (TURN_END,)
     status: str
 
 
@@ -87,24 +88,24 @@ class TurnJoined(Fact):
 class TurnInterrupted(Fact):
     """The process ended in the middle of a turn."""
 
-    EVENTS = ("turn/interrupted",)
+    EVENTS = (TURN_INTERRUPTED,)
     turn: str
 
 
 class EntryVouched(Fact):
     """An owner vouches for the words of an entry."""
 
-    EVENTS = ("provenance/vouched",)
+    EVENTS = (VOUCHED,)
     entry: EntryId
 
 
-class MessageReaction(Fact, kw_only=True):
+class MessageReaction(Fact):
     """The reactions of a person to a message; without `entry` if the message is not known."""
 
     EVENTS = ("reaction",)
     message: str
     emojis: tuple[str, ...]
-    sender: SenderData
+    sender: Annotated[JsonObject, SenderData]
     entry: EntryId | UnsetType = UNSET
 
 
@@ -116,9 +117,9 @@ class ForeignEntries(Struct, frozen=True):
 
 
 class LoopStep(Fact, kw_only=True):
-    """A call of a model."""
+    """A call of a model. It grows while the call runs, with its keys in the order in which they are known."""
 
-    EVENTS = ("loop.step",)
+    EVENTS = (STEP_EVENT,)
     step: int | UnsetType = UNSET
     purpose: str | UnsetType = UNSET
     status: str | UnsetType = UNSET
@@ -146,7 +147,7 @@ class LoopStep(Fact, kw_only=True):
     error: str | UnsetType = UNSET
 
 
-class EffectBegin(Fact, kw_only=True):
+class EffectBegin(Fact):
     """A tool is about to act outside. The `call` is an id that the model gave, and names no entry."""
 
     EVENTS = ("effect.begin",)
@@ -165,7 +166,7 @@ class EffectEnd(Fact):
     status: str
 
 
-class CommandRun(Fact, kw_only=True):
+class CommandRun(Fact):
     """A command ran."""
 
     EVENTS = ("command",)
@@ -174,13 +175,13 @@ class CommandRun(Fact, kw_only=True):
     status: str
     elapsed_ms: int
     output: str
-    blobs: tuple[BlobDigest, ...] | UnsetType = UNSET
+    blobs: tuple[BlobDigest, ...] = ()
 
 
 class ModelLearned(Fact):
     """A refusal taught how requests to a model have to be. It holds no words of it: a server may quote those of people."""
 
-    EVENTS = ("model/learned",)
+    EVENTS = (MODEL_LEARNED,)
     model: str
     server: str
     rule: str
@@ -189,7 +190,7 @@ class ModelLearned(Fact):
 class ModelForgotten(Fact):
     """What was learned about a model holds no more."""
 
-    EVENTS = ("model/forgotten",)
+    EVENTS = (MODEL_FORGOTTEN,)
     model: str
 
 
@@ -216,7 +217,7 @@ class Handoff(Fact):
     state: Annotated[JsonObject, HandoffState]
 
 
-class Correction(Fact, kw_only=True):
+class Correction(Fact):
     """An entry has another text, or is hidden."""
 
     EVENTS = ("correction",)
@@ -270,7 +271,7 @@ class BlobsRemoved(Fact):
     reason: str
 
 
-class TriggersRestored(Fact, kw_only=True):
+class TriggersRestored(Fact):
     """Triggers and indexes of the database that were missing or changed were made anew."""
 
     EVENTS = ("database/protected",)

@@ -232,7 +232,7 @@ def test_a_name_that_the_source_writes_is_in_the_reference_with_its_data(names: 
 
 def test_every_other_place_only_passes_a_name_on(names: Written) -> None:
     assert names.open == PASSED_ON
-    assert {"turn/start", "loop.step", "tape/erased", "memory/open"} <= names.names.keys()
+    assert {"loop.step", "tape/erased", "memory/open"} <= names.names.keys()
 
 
 def test_every_kind_of_error_is_in_the_reference(names: Written) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
 from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
+
+from msgspec import UNSET
 
 from bubbot.errors import StoreUnavailable, TapeCorrupt
 from bubbot.ports.progress import OnProgress, ignore_progress
@@ -24,12 +25,11 @@ from bubbot.stores.sqlite.schema import (
 )
 from bubbot.stores.sqlite.write import Salt, append
 from bubbot.stores.sqlite.writer import damaged_schema_error, read_only_error, translate_error
-from bubbot.tape.entry import EMPTY_OBJECT, event
+from bubbot.tape.entry import EMPTY_OBJECT
 from bubbot.tape.erasure import HOME_TAPE
+from bubbot.tape.events import TriggersRestored
 from bubbot.tape.store import Batch
 
-PROTECTED = "database/protected"
-"""The event that records a repair of triggers and indexes."""
 _BUSY_SECONDS = 10.0
 _COMPLAINTS = 5
 
@@ -147,10 +147,8 @@ def repair_database(path: Path, now: str, salt: Salt) -> Repair:
             indexes = _rebuild_indexes(conn)  # first: triggers look through them
             repair = Repair(restore_triggers(conn), indexes)
             if (repair.triggers or repair.indexes) and version >= NAMED_SINCE:
-                facts: dict[str, Sequence[str]] = {"triggers": repair.triggers}
-                if repair.indexes:
-                    facts["indexes"] = repair.indexes
-                append(conn, [Batch(HOME_TAPE, (event(PROTECTED, facts).with_meta(EMPTY_OBJECT, now),))], salt)
+                fact = TriggersRestored(tuple(repair.triggers), tuple(repair.indexes) or UNSET).to_entry()
+                append(conn, [Batch(HOME_TAPE, (fact.with_meta(EMPTY_OBJECT, now),))], salt)
             conn.execute("COMMIT")
             return repair
     except sqlite3.IntegrityError as error:
