@@ -9,10 +9,11 @@ from msgspec import UNSET
 
 from bubbot.errors import StoreError
 from bubbot.gateway.facts import HomeReleased, HomeRestored
-from bubbot.gateway.quarantine_view import QuarantineView, RestoreFact
+from bubbot.gateway.quarantine_view import QuarantineView
 from bubbot.ports.checks import Check, Finding, HomeReader, shell_quote
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.erasure import HOME_TAPE
+from bubbot.tape.fact import Cited
 from bubbot.tape.service import TapeService
 
 
@@ -30,7 +31,7 @@ class Quarantine:
         fact = HomeRestored(backup=backup, created=created, head=head, bubbot=bubbot, lost=lost or UNSET)
         await self._tape.append([fact.to_entry()])
 
-    async def current_restore(self) -> RestoreFact | None:
+    async def current_restore(self) -> Cited[HomeRestored] | None:
         """Return the restore that was not released yet; None if there is none."""
         return await self._tape.read(QuarantineView())
 
@@ -39,13 +40,13 @@ async def check_quarantine(home: HomeReader) -> list[Finding]:
     """Report a restored home that waits for its release: until then its bot receives nothing."""
     try:
         async with home.open_tape(HOME_TAPE) as tape:
-            fact = await Quarantine(tape).current_restore()
+            restored = await Quarantine(tape).current_restore()
     except StoreError:
         return []  # the check of the database reports it
-    if fact is None:
+    if restored is None:
         return []
     cause = (
-        f"The home was restored from {fact.backup}, of {fact.created[:19]} UTC, and is in quarantine: no channel "
+        f"The home was restored from {restored.fact.backup}, of {restored.fact.created[:19]} UTC, and is in quarantine: no channel "
         "runs and no job fires. If the original bot will never run again, release it."
     )
     fix = f"bubbot restore --release --home {shell_quote(home.home)}"

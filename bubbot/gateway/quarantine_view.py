@@ -5,17 +5,9 @@ from __future__ import annotations
 from bubbot.gateway.facts import HomeReleased, HomeRestored
 from bubbot.records import dataclass
 from bubbot.tape.entry import Kind
+from bubbot.tape.fact import Cited
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.view import QueryAnswers
-
-
-@dataclass(frozen=True, slots=True)
-class RestoreFact:
-    """The fact that a home was restored: its id, the name of the backup, and when that was made."""
-
-    id: int
-    backup: str
-    created: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +24,9 @@ class QuarantineView:
             ),
         )
 
-    def fold(self, answers: QueryAnswers) -> RestoreFact | None:
+    def fold(self, answers: QueryAnswers) -> Cited[HomeRestored] | None:
         """Return the restore if it is the newest fact."""
         for entry in answers[0]:
             if entry.name in HomeRestored.EVENTS:
-                fact = HomeRestored.of(entry)
-                return RestoreFact(entry.id, fact.backup, fact.created)
+                return Cited.of(HomeRestored, entry)
         return None
