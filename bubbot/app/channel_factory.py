@@ -12,10 +12,10 @@ from bubbot import plugins
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.errors import ConfigError
 from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime, make_channel_runtime
+from bubbot.gateway.facts import HomeRestored
 from bubbot.gateway.files import outgoing_blob_reader
 from bubbot.gateway.inbox import Inbox, inbox_tape
 from bubbot.gateway.outbox import Outbox, outbox_tape
-from bubbot.gateway.quarantine_view import RestoreFact
 from bubbot.home import Home
 from bubbot.ports.channel import BackfillCursor, Channel, ChannelOptions, CommandInfo
 from bubbot.ports.lease import SessionLease
@@ -25,6 +25,7 @@ from bubbot.ports.store import no_wait_for_room
 from bubbot.records import dataclass
 from bubbot.settings.channels import ChannelSettings
 from bubbot.tape.entry import timestamp
+from bubbot.tape.fact import Cited
 from bubbot.tape.handle import Clock
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.references import ReferenceRegistry
@@ -69,7 +70,7 @@ class ChannelFactory:
     commands: Callable[[], Sequence[CommandInfo]]
     deps: Deps
     zone: tzinfo
-    restore_fact: RestoreFact | None = None
+    restore_fact: Cited[HomeRestored] | None = None
     wait_for_room: Callable[[], Awaitable[None]] = no_wait_for_room
     around_delivery: Sequence[AroundDelivery] = ()
     projections: ProjectionRunner = field(default_factory=ProjectionRunner)

@@ -6,15 +6,29 @@ from collections.abc import Mapping
 from typing import Any
 
 from bubbot.records import dataclass
-from bubbot.tape.entry import Kind
+from bubbot.tape.entry import JsonObject, Kind
+from bubbot.tape.fact import Fact
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.view import QueryAnswers
 
 CONFIG_TAPE = "bubbot/config"
-LOADED = "config/loaded"
-"""The settings of the bot have changed: `{"how", "changed": {key: value}, "later": [key]}`; null: the default."""
-CONFIG_REFUSED = "config/refused"
-"""Settings that were refused: `{"how", "problems": [sentence]}`."""
+
+
+class ConfigLoaded(Fact):
+    """The settings of the bot have changed; null stands for the default. `later`: what waits for the next start."""
+
+    EVENTS = ("config/loaded",)
+    how: str
+    changed: JsonObject
+    later: tuple[str, ...]
+
+
+class ConfigRefused(Fact):
+    """Settings were refused; a sentence for each of the problems."""
+
+    EVENTS = ("config/refused",)
+    how: str
+    problems: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +42,11 @@ class ConfigView:
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """Read all changes."""
-        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(LOADED,), missing="empty"),)
+        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=ConfigLoaded.EVENTS, missing="empty"),)
 
     def fold(self, answers: QueryAnswers) -> Mapping[str, Any]:
         """Keep the newest value of each key."""
         values: dict[str, Any] = {}
         for entry in answers[0]:
-            values |= entry.data["changed"]
+            values |= ConfigLoaded.of(entry).changed
         return {key: value for key, value in values.items() if value is not None}

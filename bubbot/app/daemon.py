@@ -24,8 +24,8 @@ from bubbot.features.config.commands import config_tools
 from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime
 from bubbot.gateway.daily_digest import DailyDigest
 from bubbot.gateway.directory import ChannelDirectory
+from bubbot.gateway.facts import HomeRestored
 from bubbot.gateway.manager import ChannelManager
-from bubbot.gateway.quarantine_view import RestoreFact
 from bubbot.home import Home
 from bubbot.ports.channel import Outbound, SupportsWebhook
 from bubbot.ports.settings import ChangesSettings
@@ -35,6 +35,7 @@ from bubbot.server.remote import RemoteChannel
 from bubbot.settings.loader import Settings
 from bubbot.stores.sqlite.writer import ROOM_RETRY_SECONDS
 from bubbot.tape.entry import TapeEntry, timestamp
+from bubbot.tape.fact import Cited
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +66,7 @@ class Daemon:
     access: AccessService
     manager: ChannelManager
     remote: RemoteChannel
-    quarantine: RestoreFact | None = None
+    quarantine: Cited[HomeRestored] | None = None
     has_webhook_server: bool = False
     on_reload: list[Callable[[], None]] = field(default_factory=list)
 
@@ -210,9 +211,9 @@ def rare_collections() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def _warn_of_quarantine(restored: RestoreFact) -> None:
+def _warn_of_quarantine(restored: Cited[HomeRestored]) -> None:
     log.warning(
         "this home was restored from %s (%s) and is in quarantine: no channel is started and no job fires, but bubbot chat "
-        "works. To end this, run bubbot restore --release and start again", restored.backup, restored.created[:19],
+        "works. To end this, run bubbot restore --release and start again", restored.fact.backup, restored.fact.created[:19],
         extra={"action": "run.quarantine"},
     )  # fmt: skip

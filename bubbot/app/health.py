@@ -18,6 +18,7 @@ from bubbot.errors import BubbotError
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.gateway.daily_digest import DeploymentHead
+from bubbot.gateway.facts import HomeRestored
 from bubbot.gateway.health.formatter import HealthFormatter
 from bubbot.gateway.health.snapshot import (
     ChannelState,
@@ -27,7 +28,6 @@ from bubbot.gateway.health.snapshot import (
     pending_deliveries,
 )
 from bubbot.gateway.names import NO_NAMES, NameBook
-from bubbot.gateway.quarantine_view import RestoreFact
 from bubbot.home import Home
 from bubbot.log import recent_warnings, redact
 from bubbot.ports.channel import Channel, ChannelHealth, ReportsHealth, Role
@@ -37,6 +37,7 @@ from bubbot.records import dataclass
 from bubbot.runtime.app import AppRuntime
 from bubbot.settings.loader import Settings
 from bubbot.tape.entry import timestamp
+from bubbot.tape.fact import Cited
 from bubbot.tape.handle import Clock
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
@@ -79,7 +80,7 @@ class HealthCollector:
         texts: Texts,
         *,
         now: Clock,
-        restored: RestoreFact | None = None,
+        restored: Cited[HomeRestored] | None = None,
     ) -> None:
         self.store = store
         self.quarantine = describe_backup(restored)

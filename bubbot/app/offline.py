@@ -17,6 +17,7 @@ from bubbot.app.stores import open_home_tape, unused_clock
 from bubbot.errors import ConfigError, StoreError
 from bubbot.features.access.service import ACCESS_TAPE
 from bubbot.features.access.state import ACCESS_PROJECTION
+from bubbot.gateway.facts import HomeRestored
 from bubbot.gateway.health.snapshot import (
     BackupStatus,
     DatabaseStatus,
@@ -28,7 +29,6 @@ from bubbot.gateway.inbox import Inbox, inbox_tape
 from bubbot.gateway.names import NameBook
 from bubbot.gateway.outbox import Outbox, outbox_tape
 from bubbot.gateway.quarantine import Quarantine
-from bubbot.gateway.quarantine_view import RestoreFact
 from bubbot.home import Home
 from bubbot.ports.checks import HomeReader
 from bubbot.ports.health import FeatureProblem, HealthContext, RuntimeLoad
@@ -37,6 +37,7 @@ from bubbot.settings.loader import Settings
 from bubbot.settings.sections import SQLITE_STORE, StoreSettings
 from bubbot.tape.entry import timestamp
 from bubbot.tape.erasure import HOME_TAPE
+from bubbot.tape.fact import Cited
 from bubbot.tape.handle import Clock
 from bubbot.tape.projection import read_projection
 from bubbot.tape.service import TapeService
@@ -134,9 +135,9 @@ def unowned_sections(settings: Settings) -> tuple[FeatureProblem, ...]:
     )
 
 
-def describe_backup(restored: RestoreFact | None) -> BackupStatus | None:
+def describe_backup(restored: Cited[HomeRestored] | None) -> BackupStatus | None:
     """Return the backup that a home was restored from."""
-    return None if restored is None else BackupStatus(restored.backup, restored.created)
+    return None if restored is None else BackupStatus(restored.fact.backup, restored.fact.created)
 
 
 def newest_backup(home: Home) -> BackupStatus | None:

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 from bubbot import log as logs
 from bubbot.app.bot import menu_languages
 from bubbot.app.channels import ChannelTable, admission_settings, channel_policy, channel_tables
-from bubbot.app.config_view import CONFIG_REFUSED, CONFIG_TAPE, LOADED, ConfigView
+from bubbot.app.config_view import CONFIG_TAPE, ConfigLoaded, ConfigRefused, ConfigView
 from bubbot.app.daemon import Daemon
 from bubbot.app.models import ModelSet, choose_models
 from bubbot.app.tapes import now
@@ -39,7 +39,7 @@ from bubbot.runtime.recovery import find_open_work
 from bubbot.server.paths import check_paths
 from bubbot.settings.diff import apply_reloadable, compare, redacted_values
 from bubbot.settings.loader import Settings
-from bubbot.tape.entry import TapeEntry, event, timestamp
+from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.service import session_tape
 
 log = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ class Reloader:
             key: after.get(key) for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)
         }
         if changed:
-            await self._tape.append([event(LOADED, {"how": "start", "changed": changed, "later": []})])
+            await self._tape.append([ConfigLoaded("start", changed, ()).to_entry()])
 
     async def reload(self, how: str) -> ReloadResult:
         """Read the settings again and apply them. The fact records `how` the reload was requested.
@@ -113,7 +113,7 @@ class Reloader:
                 return await self._reload(how)
             except ConfigError as error:
                 problems = [logs.redact(line) for line in str(error).splitlines()]
-                await self._tape.append([event(CONFIG_REFUSED, {"how": how, "problems": problems})])
+                await self._tape.append([ConfigRefused(how, tuple(problems)).to_entry()])
                 summary = "; ".join(problems)
                 log.error("settings rejected: %s", summary, extra={"action": "config.refused"})  # noqa: TRY400
                 raise
@@ -140,9 +140,7 @@ class Reloader:
         changed |= {key: "[secret]" for key in diff.reloadable if key not in changed}
         with self._daemon.manager.replacing():
             await run_uninterrupted(  # half a reload would leave channels that nobody runs or closes
-                self._apply_and_record(
-                    plan, event(LOADED, {"how": how, "changed": changed, "later": list(diff.restart_required)})
-                )
+                self._apply_and_record(plan, ConfigLoaded(how, changed, tuple(diff.restart_required)).to_entry())
             )
         for channel_runtime in self._daemon.bot.channel_runtimes.values():  # the lists may have new people
             await channel_runtime.gate.admit()

@@ -7,22 +7,23 @@ from contextlib import suppress
 from bubbot.app.tapes import open_tapes, tape_service
 from bubbot.cli.setup import CommandSetup
 from bubbot.errors import StoreError
+from bubbot.gateway.facts import HomeRestored
 from bubbot.gateway.quarantine import Quarantine
-from bubbot.gateway.quarantine_view import RestoreFact
 from bubbot.tape.erasure import HOME_TAPE
+from bubbot.tape.fact import Cited
 from bubbot.texts import Texts
 
 
 async def read_quarantine_notice(setup: CommandSetup) -> str:
     """Read the notice for a home in quarantine; empty for any other. Safe while the bot runs."""
-    fact = await read_quarantine(setup)
-    if fact is None:
+    restored = await read_quarantine(setup)
+    if restored is None:
         return ""
     texts = Texts(setup.settings.bot.language)
-    return texts.say("quarantined", name=fact.backup, at=fact.created[:19].replace("T", " "))
+    return texts.say("quarantined", name=restored.fact.backup, at=restored.fact.created[:19].replace("T", " "))
 
 
-async def read_quarantine(setup: CommandSetup) -> RestoreFact | None:
+async def read_quarantine(setup: CommandSetup) -> Cited[HomeRestored] | None:
     """Read the backup that a home in quarantine was restored from; None for any other home."""
     with suppress(StoreError):  # there is no database yet, or the command itself reports its fault
         async with open_tapes(setup.home, setup.settings.store) as (store, _):

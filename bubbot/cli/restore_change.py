@@ -12,10 +12,10 @@ from datetime import datetime
 from bubbot.app.channels import STDIN
 from bubbot.app.own_features import find_parts
 from bubbot.errors import ConfigError
+from bubbot.gateway.facts import HomeRestored
 from bubbot.gateway.inbox import Inbox, inbox_tape, restart_entry
 from bubbot.gateway.outbox import Outbox, abandoned_entry, live_end_entry, outbox_tape
 from bubbot.gateway.quarantine import Quarantine, release_entry
-from bubbot.gateway.quarantine_view import RestoreFact
 from bubbot.ports.channel import APPROVAL_ORIGIN
 from bubbot.ports.command import Command, CommandContext, CommandResult
 from bubbot.ports.inbox import done_entry
@@ -24,6 +24,7 @@ from bubbot.records import dataclass, json_data
 from bubbot.runtime.recovery import merge_forks_of_channels
 from bubbot.tape.entry import EMPTY_OBJECT, TapeEntry, timestamp
 from bubbot.tape.erasure import HOME_TAPE
+from bubbot.tape.fact import Cited
 from bubbot.tape.store import Batch
 
 OUTCOME = "restored"
@@ -113,7 +114,9 @@ async def release(context: CommandContext, arguments: ReleaseHome) -> CommandRes
     return CommandResult(_describe(context, arguments, summary), data=json_data(result))
 
 
-async def _end_channels(context: CommandContext, restored: RestoreFact, summary: _ReleaseSummary, at: datetime) -> None:
+async def _end_channels(
+    context: CommandContext, restored: Cited[HomeRestored], summary: _ReleaseSummary, at: datetime
+) -> None:
     """End the open work of every channel except the terminal; merge interrupted turns without repeating their work."""
     names = {tape.name for tape in await context.store.tapes()}
     channels = sorted({name.split("/")[2] for name in names if name.startswith(("bubbot/inbox/", "bubbot/outbox/"))})

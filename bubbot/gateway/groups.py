@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
+from bubbot.gateway.facts import GroupCalled
 from bubbot.gateway.inbox import Inbox
-from bubbot.gateway.inbox_views import GROUP_CALLED
 from bubbot.gateway.presses import escape_label
 from bubbot.gateway.requests import NotifyOwner, name_person
 from bubbot.ports.channel import BotAdded, Button, ButtonSet, Inbound, Role
-from bubbot.tape.entry import event
 from bubbot.texts import COMMAND_PREFIX, Texts
 
 MAX_NOTICES_PER_DAY = 10
@@ -76,8 +75,7 @@ class GroupNotices:
             )
             return text, ButtonSet(buttons, role=Role.OWNER, lifetime_seconds=DECISION_LIFETIME_SECONDS)
 
-        data = {"channel": cause.channel, "chat": cause.chat, "space": cause.space, "title": cause.chat_title}
-        fact = event(GROUP_CALLED, data, key=key)
+        fact = GroupCalled(cause.channel, cause.chat, cause.space, cause.chat_title).to_entry(key=key)
         tape = self._inbox.tape_of(session)
         if not await self._notify_owner(tape, f"{cause.channel}:{key}", write, fact):
             return False

@@ -13,28 +13,30 @@ from types import MappingProxyType
 
 from msgspec import structs
 
+from bubbot.gateway.facts import (
+    BotAddedToGroup,
+    ButtonPressed,
+    ChannelBegan,
+    InboundRefused,
+    InboundWaiting,
+    OpenInbound,
+    PressRefused,
+    UpdateUnparsed,
+)
 from bubbot.gateway.inbox_views import (
-    BEGAN,
-    BOT_ADDED,
-    INBOUND_REFUSED,
     INBOX_PROJECTION,
     MESSAGE_CHANGED,
     MIGRATIONS_PROJECTION,
-    PRESS_REFUSED,
-    PRESSED,
     RECEIVED,
-    UNPARSED,
-    WAITING,
     BackfillCursorView,
     DirectChatView,
     GroupIdsView,
-    OpenItem,
     RecentMessagesView,
     WaitingMessagesView,
-    change_data,
+    change_entry,
     change_from,
     combine_cursors,
-    inbound_data,
+    inbound_entry,
     inbound_from,
     sent_at,
 )
@@ -52,9 +54,9 @@ from bubbot.ports.channel import (
     Reaction,
     UnparsedUpdate,
 )
-from bubbot.ports.session_names import CHAT_MOVED
+from bubbot.ports.session_names import ChatMoved
 from bubbot.ports.turn import AcceptedInbound, TapeChange
-from bubbot.tape.entry import Kind, TapeEntry, event
+from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.handle import spans_of
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.query import IdRanges, TapeQuery
@@ -106,7 +108,7 @@ class Inbox:
         entries of other tapes for the same transaction, each with its own key.
         """
         nonce = self._new_id()
-        entry = event(RECEIVED, inbound_data(inbound), key=inbound.external_id, accept=nonce)
+        entry = inbound_entry(inbound, accept=nonce)
         stored = await self._append_once(inbound.session, entry, nonce, also)
         if stored is None:
             return None
@@ -131,14 +133,9 @@ class Inbox:
 
     async def store_unparsed(self, unparsed: UnparsedUpdate) -> None:
         """Store an update that could not be parsed, bytes and reason, as a fact."""
-        data = {
-            "session": f"{unparsed.channel}:{unparsed.chat}",
-            "chat": unparsed.chat,
-            "reason": unparsed.reason,
-            "raw": b64encode(unparsed.raw).decode(),
-        }
-        tape = self._tape.shard(data["session"])
-        await tape.append([event(UNPARSED, data, key=unparsed.external_id)], if_absent=True)
+        session = f"{unparsed.channel}:{unparsed.chat}"
+        fact = UpdateUnparsed(session, unparsed.chat, unparsed.reason, b64encode(unparsed.raw).decode())
+        await self._tape.shard(session).append([fact.to_entry(key=unparsed.external_id)], if_absent=True)
 
     async def append(self, fact: TapeEntry, *, session: str = "") -> None:
         """Append a fact about inbounds of a session, or about none."""
@@ -150,7 +147,7 @@ class Inbox:
         The change is one of an earlier message, or a message that is only recorded.
         """
         nonce = self._new_id()
-        entry = event(MESSAGE_CHANGED, change_data(change), key=change.external_id, accept=nonce)
+        entry = change_entry(change, accept=nonce)
         stored = await self._append_once(change.session, entry, nonce)
         return TapeChange(stored.id, change_from(stored.payload["data"])) if stored else None
 
@@ -161,7 +158,7 @@ class Inbox:
     async def record_waiting(self, inbound: Inbound) -> None:
         """Keep a message of a stranger who waits to be let in, as a fact that nobody answers yet; its end is cut."""
         cut = structs.replace(inbound, text=inbound.text[:MAX_WAITING_CHARS], quote=None)
-        fact = event(WAITING, inbound_data(cut), key=f"waiting:{inbound.external_id}")
+        fact = inbound_entry(cut, InboundWaiting, key=f"waiting:{inbound.external_id}")
         facts = [refused_entry(inbound.external_id), fact]
         await self._tape.shard(inbound.session).append(facts, if_absent=True)
 
@@ -183,9 +180,9 @@ class Inbox:
 
     async def record_added(self, added: BotAdded, also: Mapping[str, Sequence[TapeEntry]]) -> bool:
         """Record that the bot was added to a group, with entries of other tapes; return false if it was before."""
-        data = {"channel": added.channel, "chat": added.chat, "by": added.sender.id, "time": added.time}
         nonce = self._new_id()
-        entry = event(BOT_ADDED, data, key=added.external_id, accept=nonce)
+        fact = BotAddedToGroup(added.channel, added.chat, added.sender.id, added.time)
+        entry = fact.to_entry(key=added.external_id, accept=nonce)
         return await self._append_once(added.session, entry, nonce, also) is not None
 
     async def has_fact(self, session: str, key: str) -> bool:
@@ -195,14 +192,12 @@ class Inbox:
 
     def pressed_entries(self, inbound: Inbound) -> Mapping[str, Sequence[TapeEntry]]:
         """Make the fact of a press that is decided when it arrives, for the transaction of what decides it: it has no turn."""
-        fact = event(PRESSED, inbound_data(inbound), key=inbound.external_id)
-        return {self.tape_of(inbound.session): [fact]}
+        return {self.tape_of(inbound.session): [inbound_entry(inbound, ButtonPressed)]}
 
     async def record_press_refused(self, press: ButtonPress, reason: str) -> None:
         """Record once that a press of a button did nothing, by whom, and why."""
-        data = {"session": press.session, "sender": press.sender.id, "message": press.message, "reason": reason}
-        fact = event(PRESS_REFUSED, data, key=press.external_id)
-        await self._tape.shard(press.session).append([fact], if_absent=True)
+        fact = PressRefused(press.session, press.sender.id, press.message, reason)
+        await self._tape.shard(press.session).append([fact.to_entry(key=press.external_id)], if_absent=True)
 
     async def find_press(self, buttons: str, session: str) -> PressedButton | None:
         """Return the press that was accepted for this button set; None if there is none."""
@@ -212,10 +207,8 @@ class Inbox:
 
     async def record_migration(self, migration: ChatMigration) -> None:
         """Record that a chat continues under another id."""
-        data = {"chat": migration.chat, "to": migration.to, "time": migration.time}
-        await self._migrations.follow(
-            await self._tape.append([event(CHAT_MOVED, data, key=migration.external_id)], if_absent=True)
-        )
+        move = ChatMoved(migration.chat, migration.to, migration.time).to_entry(key=migration.external_id)
+        await self._migrations.follow(await self._tape.append([move], if_absent=True))
         await self._migrations.write_checkpoint()
 
     async def read_migrations(self) -> ChatMigrations:
@@ -225,7 +218,7 @@ class Inbox:
 
     async def record_begin(self, time: str) -> None:
         """Record once that the channel runs from now on; earlier messages are not for it."""
-        await self._tape.append([event(BEGAN, {"time": time}, key=BEGAN)], if_absent=True)
+        await self._tape.append([ChannelBegan(time).to_entry(key=ChannelBegan.EVENTS[0])], if_absent=True)
 
     async def read_cursor(self) -> BackfillCursor:
         """Return the newest message of each chat, and when the newest of all was sent; without the people."""
@@ -255,9 +248,9 @@ class Inbox:
             for entry, _ in await self._read_open(MESSAGE_CHANGED)
         )
 
-    async def _read_open(self, name: str) -> list[tuple[TapeEntry, OpenItem]]:
+    async def _read_open(self, name: str) -> list[tuple[TapeEntry, OpenInbound]]:
         """Read the open entries of this name; erased ones are left out."""
-        found: list[tuple[TapeEntry, OpenItem]] = []
+        found: list[tuple[TapeEntry, OpenInbound]] = []
         for tape, projected in zip(self._tape.shards(), self._open, strict=True):
             if items := await projected.catch_up():
                 query = TapeQuery(tape.name, IdRanges(tuple(spans_of(list(items)))), kinds=(Kind.EVENT,), names=(name,))
@@ -277,7 +270,7 @@ class Inbox:
 
 def refused_entry(external_id: str) -> TapeEntry:
     """Make the fact that something came and was refused: its id alone."""
-    return event(INBOUND_REFUSED, {}, key=external_id)
+    return InboundRefused().to_entry(key=external_id)
 
 
 def press_key(buttons: str) -> str:
@@ -287,4 +280,4 @@ def press_key(buttons: str) -> str:
 
 def restart_entry(time: str, restore: int) -> TapeEntry:
     """Make the fact that the channel starts again from now, after a restore: earlier messages belong to another bot."""
-    return event(BEGAN, {"time": time, "restored": True}, key=f"{BEGAN}:{restore}")
+    return ChannelBegan(time, restored=True).to_entry(key=f"{ChannelBegan.EVENTS[0]}:{restore}")

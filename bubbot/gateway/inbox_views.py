@@ -6,10 +6,27 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from functools import reduce
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
+from msgspec import Struct
 
+from bubbot.gateway.facts import (
+    GATEWAY_REFERENCES,
+    BotAddedToGroup,
+    ButtonPressed,
+    ChannelBegan,
+    GroupCalled,
+    InboundReceived,
+    InboundWaiting,
+    InboxState,
+    MessageChanged,
+    MovesState,
+    OpenInbound,
+    PreviewBegun,
+    PreviewShown,
+    UpdateUnparsed,
+)
 from bubbot.gateway.outbox_views import DELIVERY_ABANDONED, OUTBOX_PROJECTION
 from bubbot.ports.channel import (
     OWN_WORDS,
@@ -23,44 +40,39 @@ from bubbot.ports.channel import (
     Reaction,
     Sender,
 )
-from bubbot.ports.inbox import INBOUND_DONE, INBOUND_INTERRUPTED
+from bubbot.ports.inbox import InboundsDone, InboundsInterrupted
 from bubbot.ports.outbox import INTENT, RECEIPT
-from bubbot.ports.session_names import CHAT_MOVED, add_move
+from bubbot.ports.session_names import ChatMoved, add_move
 from bubbot.ports.text import clean
 from bubbot.records import dataclass
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry
-from bubbot.tape.events import KERNEL_REFERENCES
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, event
+from bubbot.tape.fact import encode_state
 from bubbot.tape.projection import LegacyAnchor, Projection
 from bubbot.tape.provenance import PROVENANCE
 from bubbot.tape.query import TapeQuery, parse_moment
 from bubbot.tape.references import ReferenceRegistry
 from bubbot.tape.view import QueryAnswers
 
-BEGAN = "inbox/began"
-RECEIVED = "inbox/received"
-UNPARSED = "inbox/unparsed"
-MESSAGE_CHANGED = "inbox/changed"
-INBOUND_REFUSED = "inbox/refused"
-WAITING = "inbox/waiting"
-PRESSED = "inbox/pressed"
-PRESS_REFUSED = "inbox/press-refused"
-BOT_ADDED = "inbox/added"
-GROUP_CALLED = "inbox/called"
+S = TypeVar("S", bound=Struct)
+
+(RECEIVED,) = InboundReceived.EVENTS
+(MESSAGE_CHANGED,) = MessageChanged.EVENTS
 _TEXT_EVENTS = (
     RECEIVED,
-    WAITING,
-    PRESSED,
-    UNPARSED,
+    *InboundWaiting.EVENTS,
+    *ButtonPressed.EVENTS,
+    *UpdateUnparsed.EVENTS,
     MESSAGE_CHANGED,
     INTENT,
-    "outbox/preview",
-    "outbox/preview-begin",
+    *PreviewShown.EVENTS,
+    *PreviewBegun.EVENTS,
 )
 """Events of inbox and outbox that contain texts of people."""
 INBOX_CHECKPOINT_INTERVAL = 50
 """Inbounds between two checkpoints; a start reads about twice that many facts."""
 MAX_WAITING_READ = 500
 """Newest messages of strangers that are searched for those who were let in since."""
+ATTACHMENTS = "attachments"
 LANGUAGE = "language"
 """The field of a sender with the tag of the person's language."""
 MAX_LANGUAGES_READ = 500
@@ -78,6 +90,13 @@ def inbound_data(inbound: Inbound) -> JsonObject:
         if not data[name]:
             del data[name]
     return data
+
+
+def inbound_entry(
+    inbound: Inbound, kind: type[InboundReceived] = InboundReceived, *, key: str = "", **meta: Any
+) -> TapeEntry:
+    """Make the fact about an inbound. `key`: the external id, unless another is given."""
+    return event(kind.EVENTS[0], inbound_data(inbound), key=key or inbound.external_id, **meta)
 
 
 def _storable(value: Any) -> Any:
@@ -101,126 +120,76 @@ def _clean_all(value: Any) -> Any:
 
 
 def inbound_from(data: JsonObject) -> Inbound:
-    """Read an inbound from the data of its event; older entries lack the later fields."""
-    quote, press = data.get("quote"), data.get("press")
-    return Inbound(
-        channel=data["channel"],
-        external_id=data["external_id"],
-        chat=data["chat"],
-        sender=_sender(data["sender"]),
-        text=data["text"],
-        time=data["time"],
-        thread=data["thread"],
-        reply_to=data["reply_to"],
-        attachments=_attachments(data["attachments"]),
-        message=data.get("message", ""),
-        direct=data.get("direct", True),
-        addressed=data.get("addressed", True),
-        quote=_quote(quote) if quote else None,
-        group=data.get("group", ""),
-        space=data.get("space", ""),
-        origin=data.get("origin", "human"),
-        model=data.get("model", ""),
-        instructions=data.get("instructions", ""),
-        press=PressedButton(**press) if press else None,
-        provenance=_provenance(data),
-        is_one_shot=data.get("is_one_shot", False),
-        is_plain_text=data.get("is_plain_text", False),
-    )
+    """Read an inbound from the data of its event; older entries lack the later fields.
+
+    Its types are not checked: an adapter of somebody else's may put anything into it, and then its own turn fails, and
+    neither its inbox nor its session.
+    """
+    return _build(Inbound, data)
 
 
-def _provenance(data: JsonObject) -> str:
-    return str(data.get(PROVENANCE, OWN_WORDS))
-
-
-def _sender(data: JsonObject) -> Sender:
-    return Sender(**{**data, "roles": tuple(data.get("roles", ()))})
-
-
-def _attachments(items: Sequence[JsonObject]) -> tuple[Attachment, ...]:
-    return tuple(Attachment(**item) for item in items)
-
-
-def _quote(data: JsonObject) -> Quote:
-    values = {**data, "sender": _sender(data["sender"]), "attachments": _attachments(data["attachments"])}
-    return Quote(**{**values, PROVENANCE: _provenance(data)})
-
-
-_CHANGES: Mapping[str, type[Edit | Deletion | Reaction]] = {"edit": Edit, "deletion": Deletion, "reaction": Reaction}
-_INBOUND_CHANGE = "inbound"
-
-
-def change_data(change: Edit | Deletion | Reaction | Inbound) -> JsonObject:
-    """Build the event data of a change; `what` names its kind."""
-    session = clean(change.session)
-    data: JsonObject = {"what": type(change).__name__.lower(), **_storable(change), "session": session}
-    return data
-
-
-def change_from(data: JsonObject) -> Edit | Deletion | Reaction | Inbound:
-    """Read a change from the data of its event."""
-    if data["what"] == _INBOUND_CHANGE:
-        return inbound_from(data)
-    kind = _CHANGES[data["what"]]
+def _build(kind: type[S], data: JsonObject) -> S:
+    """Build what an adapter sent from its stored fields."""
     values = {name: data[name] for name in kind.__struct_fields__ if name in data}
-    if "sender" in values:
-        values["sender"] = _sender(values["sender"])
-    if PROVENANCE in values:
-        values[PROVENANCE] = _provenance(values)
+    for name, part in _PARTS.items():
+        if name in values:
+            values[name] = _build(part, values[name]) if values[name] else None
+    for name in _LISTS & values.keys():
+        values[name] = tuple(values[name])
+    if ATTACHMENTS in values:
+        values[ATTACHMENTS] = tuple([_build(Attachment, each) for each in values[ATTACHMENTS]])
     return kind(**values)
 
 
-@dataclass(frozen=True, slots=True)
-class OpenItem:
-    """An inbound or change that is not done.
-
-    Attributes:
-        attempts: the turns that were interrupted for it.
-        turn: the last of them.
-    """
-
-    attempts: int = 0
-    turn: str = ""
+_PARTS: Mapping[str, type[Struct]] = {"sender": Sender, "quote": Quote, "press": PressedButton}
+_LISTS = frozenset({"roles", "emojis"})
+_CHANGES: Mapping[str, type[Edit | Deletion | Reaction | Inbound]] = {
+    kind.__name__.lower(): kind for kind in (Edit, Deletion, Reaction, Inbound)
+}
 
 
-def _apply_items(items: Mapping[int, OpenItem], entries: Sequence[TapeEntry]) -> Mapping[int, OpenItem]:
+def change_entry(change: Edit | Deletion | Reaction | Inbound, **meta: Any) -> TapeEntry:
+    """Make the fact about a change; `what` names its kind."""
+    data = {"what": type(change).__name__.lower(), **_storable(change), "session": clean(change.session)}
+    return event(MESSAGE_CHANGED, data, key=change.external_id, **meta)
+
+
+def change_from(data: JsonObject) -> Edit | Deletion | Reaction | Inbound:
+    """Read a change from the data of its event, as `inbound_from` does."""
+    return _build(_CHANGES[data["what"]], data)
+
+
+def _apply_items(items: Mapping[int, OpenInbound], entries: Sequence[TapeEntry]) -> Mapping[int, OpenInbound]:
     result = dict(items)
     for entry in entries:
         if entry.name in (RECEIVED, MESSAGE_CHANGED):
-            result[entry.id] = OpenItem()
-            continue
-        data = entry.payload["data"]
-        for item_id in data["inbounds"]:
-            if entry.name == INBOUND_DONE:
-                result.pop(item_id, None)
-            elif item_id in result:
-                result[item_id] = OpenItem(result[item_id].attempts + 1, str(data.get("turn", "")))
+            result[entry.id] = OpenInbound(entry.id, 0)
+        elif entry.name in InboundsDone.EVENTS:
+            for number in InboundsDone.of(entry).inbounds:
+                result.pop(number, None)
+        else:
+            interrupted = InboundsInterrupted.of(entry)
+            for number in result.keys() & interrupted.inbounds:
+                result[number] = OpenInbound(number, result[number].attempts + 1, interrupted.turn)
     return result
 
 
-def _encode_items(items: Mapping[int, OpenItem]) -> JsonObject:
-    def encode(item_id: int, item: OpenItem) -> JsonObject:
-        return {"id": item_id, "attempts": item.attempts, **({"turn": item.turn} if item.turn else {})}
-
-    return {"open": [encode(item_id, item) for item_id, item in items.items()]}
+def _decode_items(saved: JsonObject, _cited: Sequence[TapeEntry]) -> Mapping[int, OpenInbound]:
+    return {item.id: item for item in msgspec.convert(saved, InboxState).open}
 
 
-def _decode_items(state: JsonObject, _cited: Sequence[TapeEntry]) -> Mapping[int, OpenItem]:
-    return {item["id"]: OpenItem(int(item["attempts"]), str(item.get("turn", ""))) for item in state["open"]}
+def _cited_items(saved: JsonObject) -> list[int]:
+    return [item["id"] for item in saved["open"]]
 
 
-def _cited_items(state: JsonObject) -> list[int]:
-    return [item["id"] for item in state["open"]]
-
-
-INBOX_PROJECTION = Projection[Mapping[int, OpenItem]](
+INBOX_PROJECTION = Projection[Mapping[int, OpenInbound]](
     name="inbox",
     version=1,
     tapes="bubbot/inbox/",
-    events=(RECEIVED, MESSAGE_CHANGED, INBOUND_INTERRUPTED, INBOUND_DONE),
+    events=(RECEIVED, MESSAGE_CHANGED, *InboundsInterrupted.EVENTS, *InboundsDone.EVENTS),
     initial=dict,
     apply=_apply_items,
-    encode=_encode_items,
+    encode=lambda items: encode_state(InboxState(tuple(items.values()))),
     decode=_decode_items,
     cited_ids=_cited_items,
     interval=2 * INBOX_CHECKPOINT_INTERVAL,  # each is received and done
@@ -238,11 +207,11 @@ MIGRATIONS_PROJECTION = Projection[Mapping[str, str]](
     name="moves",
     version=2,
     tapes="bubbot/inbox/",
-    events=(CHAT_MOVED,),
+    events=ChatMoved.EVENTS,
     initial=dict,
     apply=_apply_moves,
-    encode=lambda moves: {"chats": [list(move) for move in moves.items()]},
-    decode=lambda state, _cited: {str(old): str(new) for old, new in state["chats"]},
+    encode=lambda moves: encode_state(MovesState(tuple(moves.items()))),
+    decode=lambda saved, _cited: dict(msgspec.convert(saved, MovesState).chats),
     interval=50,
     size=len,
 )
@@ -260,19 +229,19 @@ class BackfillCursorView:
         newest = TapeQuery(
             tape, kinds=(Kind.EVENT,), names=(RECEIVED, MESSAGE_CHANGED), newest=True, limit=MAX_MESSAGES_READ
         )
-        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(BEGAN,), newest=True, limit=1), newest)
+        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=ChannelBegan.EVENTS, newest=True, limit=1), newest)
 
     def fold(self, answers: QueryAnswers) -> BackfillCursor:
         """Select the newest message of each chat and thread."""
         newest: dict[tuple[str, str], str] = {}
-        began: JsonObject = next((entry.payload["data"] for entry in answers[0] if not entry.erased), {})
-        newest_time = str(began.get("time", ""))
+        began = next((ChannelBegan.of(entry) for entry in answers[0] if not entry.erased), ChannelBegan(""))
+        newest_time = began.time
         for entry in sorted(answers[1], key=lambda item: item.id):
             data = {} if entry.erased else entry.payload["data"]
-            if data.get("what", _INBOUND_CHANGE) == _INBOUND_CHANGE and data.get("message"):
+            if data.get("what", "inbound") == "inbound" and data.get("message"):
                 newest[data["chat"], data["thread"]] = data["message"]
                 newest_time = max(newest_time, data["time"], key=_seconds_of)
-        return BackfillCursor(newest, newest_time, handled_until=restored_since(began))
+        return BackfillCursor(newest, newest_time, handled_until=began.time if began.restored else "")
 
 
 def combine_cursors(cursors: Sequence[BackfillCursor]) -> BackfillCursor:
@@ -317,7 +286,7 @@ class WaitingMessagesView:
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """Read the newest ones."""
-        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(WAITING,), newest=True, limit=MAX_WAITING_READ),)
+        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=InboundWaiting.EVENTS, newest=True, limit=MAX_WAITING_READ),)
 
     def fold(self, answers: QueryAnswers) -> tuple[Inbound, ...]:
         """Select the newest of each person."""
@@ -337,7 +306,7 @@ class GroupIdsView:
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """Read the newest messages and notices."""
-        names = (RECEIVED, GROUP_CALLED, BOT_ADDED)
+        names = (RECEIVED, *GroupCalled.EVENTS, *BotAddedToGroup.EVENTS)
         return (TapeQuery(tape, kinds=(Kind.EVENT,), names=names, newest=True, limit=MAX_MESSAGES_READ),)
 
     def fold(self, answers: QueryAnswers) -> frozenset[str]:
@@ -393,11 +362,6 @@ class RecentMessagesView:
         return tuple(item for item in inbounds if item.origin == "human")
 
 
-def restored_since(began: JsonObject) -> str:
-    """Return the time from which on a restored channel listens; empty for one that was never restored."""
-    return str(began["time"]) if began.get("restored") else ""
-
-
 def _seconds_of(time: str) -> float:
     instant = parse_moment(time)
     return instant.timestamp() if instant else 0.0
@@ -419,13 +383,13 @@ class SessionTraceView:
 
     session: str
     events: tuple[str, ...] = ()
-    references: ReferenceRegistry = KERNEL_REFERENCES
+    references: ReferenceRegistry = GATEWAY_REFERENCES
     asking: Collection[int] = ()
     heavy: bool = True
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """Read every event with a session id, and what tells which of them are open."""
-        ends = (INBOUND_DONE, RECEIPT, DELIVERY_ABANDONED)
+        ends = (*InboundsDone.EVENTS, RECEIPT, DELIVERY_ABANDONED)
         return (
             TapeQuery(tape, kinds=(Kind.EVENT,), names=(*_TEXT_EVENTS, *self.events)),
             TapeQuery(tape, kinds=(Kind.EVENT,), names=ends),

@@ -8,16 +8,12 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-from msgspec import structs
+from msgspec import UNSET, structs
 
+from bubbot.gateway.facts import DeliveryEnded, PreviewBegun, PreviewEnded, PreviewShown
 from bubbot.gateway.outbox_views import (
-    DELIVERY_ABANDONED,
     OUTBOX_PROJECTION,
-    PREVIEW,
-    PREVIEW_BEGIN,
-    PREVIEW_END,
     LiveMessage,
     LiveMessageView,
     OtherLiveMessageView,
@@ -29,8 +25,16 @@ from bubbot.gateway.outbox_views import (
 )
 from bubbot.ports.channel import MessagePart, Receipt
 from bubbot.ports.lease import SessionLease
-from bubbot.ports.outbox import INTENT, OUTBOX_PREFIX, RECEIPT, OutboxMessage, intent_entry, intent_from, part_data
-from bubbot.tape.entry import TapeEntry, event
+from bubbot.ports.outbox import (
+    INTENT,
+    OUTBOX_PREFIX,
+    OutboxMessage,
+    PartReceipt,
+    intent_entry,
+    intent_from,
+    read_intents,
+)
+from bubbot.tape.entry import TapeEntry
 from bubbot.tape.handle import spans_of
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.query import IdRanges, TapeQuery
@@ -87,15 +91,17 @@ class Outbox:
         Raises:
             LeaseLost: another holder has taken up the session since, and delivers what is pending.
         """
-        data: dict[str, Any] = {"intent": intent.id, "part": place, "external_id": receipt.external_id}
-        if outcome:
-            data[outcome] = True
         lease = await self._leases.hold(intent.session) if self._leases and intent.session else None
-        if lease:
-            data["epoch"] = lease.epoch
-        fact = event(RECEIPT, data, key=receipt_key(intent.id, place))
+        fact = PartReceipt(
+            intent=intent.id,
+            part=place,
+            external_id=receipt.external_id,
+            **({outcome: True} if outcome else {}),
+            epoch=lease.epoch if lease else UNSET,
+        )
         tape = self._tape.shard(intent.session)
-        (stored,) = await tape.append([fact], if_absent=True, lease=lease)
+        entry = fact.to_entry(key=receipt_key(intent.id, place))
+        (stored,) = await tape.append([entry], if_absent=True, lease=lease)
         await self._pending[tape.name].write_checkpoint(stored.id)
 
     async def abandon(self, intent: OutboxMessage, reason: str) -> None:
@@ -142,15 +148,14 @@ class Outbox:
 
         The first record stays: a message is begun once for an inbound, also by a later process.
         """
-        data = {"inbound": inbound, "session": session, "part": part_data(structs.replace(part, key=""))}
-        fact = event(PREVIEW_BEGIN, data, key=preview_begin_key(inbound))
-        await self._tape.shard(session).append([fact], if_absent=True)
+        fact = PreviewBegun(inbound, session, structs.replace(part, key=""))
+        await self._tape.shard(session).append([fact.to_entry(key=preview_begin_key(inbound))], if_absent=True)
         return await self.live_message(inbound, session) or LiveMessage(inbound, session, part=part)
 
     async def record_live(self, inbound: int, session: str, message: str, chat: str = "") -> None:
         """Record the platform's id of that message, and the chat that contains it."""
-        data = {"inbound": inbound, "session": session, "message": message, **({"chat": chat} if chat else {})}
-        await self._tape.shard(session).append([event(PREVIEW, data, key=preview_key(inbound))], if_absent=True)
+        fact = PreviewShown(inbound, session, message, chat or UNSET)
+        await self._tape.shard(session).append([fact.to_entry(key=preview_key(inbound))], if_absent=True)
 
     async def end_live(self, live: LiveMessage) -> None:
         """Record that the message will not become an answer: its turn said nothing."""
@@ -181,9 +186,7 @@ class Outbox:
         for tape, projected in zip(self._tape.shards(), self._pending.values(), strict=True):
             if messages := await projected.catch_up():
                 (entries,) = await tape.fetch([TapeQuery(tape.name, IdRanges(tuple(spans_of(list(messages)))))])
-                found.append(
-                    [replace(intent_from(entry), sent=messages[entry.id].sent) for entry in entries if not entry.erased]
-                )
+                found.append([replace(each, sent=messages[each.id].sent) for each in read_intents(entries)])
         return tuple(heapq.merge(*found, key=lambda message: message.date))
 
     async def refresh(self, message: OutboxMessage) -> OutboxMessage:
@@ -214,9 +217,9 @@ def receipt_key(intent_id: int, place: int) -> str:
 
 def abandoned_entry(intent_id: int, reason: str) -> TapeEntry:
     """Make the fact that an intent is abandoned, and why."""
-    return event(DELIVERY_ABANDONED, {"intent": intent_id, "reason": reason}, key=f"ended:{intent_id}")
+    return DeliveryEnded(intent_id, reason).to_entry(key=f"ended:{intent_id}")
 
 
 def live_end_entry(inbound: int) -> TapeEntry:
     """Make the fact that the message that showed the answer to an inbound stays unchanged from now on."""
-    return event(PREVIEW_END, {"inbound": inbound}, key=preview_end_key(inbound))
+    return PreviewEnded(inbound).to_entry(key=preview_end_key(inbound))

@@ -5,18 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+import msgspec
+
+from bubbot.gateway.facts import (
+    DeliveryEnded,
+    OpenIntent,
+    OutboxState,
+    PreviewBegun,
+    PreviewEnded,
+    PreviewShown,
+)
 from bubbot.ports.channel import MessagePart
-from bubbot.ports.outbox import INTENT, RECEIPT, part_from
+from bubbot.ports.outbox import INTENT, RECEIPT
 from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
+from bubbot.tape.fact import encode_state
 from bubbot.tape.projection import LegacyAnchor, Projection
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.view import QueryAnswers
 
-DELIVERY_ABANDONED = "outbox/ended"
-PREVIEW = "outbox/preview"
-PREVIEW_BEGIN = "outbox/preview-begin"
-PREVIEW_END = "outbox/preview-end"
+(DELIVERY_ABANDONED,) = DeliveryEnded.EVENTS
+(PREVIEW,) = PreviewShown.EVENTS
+(PREVIEW_BEGIN,) = PreviewBegun.EVENTS
+(PREVIEW_END,) = PreviewEnded.EVENTS
 OUTBOX_CHECKPOINT_INTERVAL = 50
 """Receipts between two checkpoints; a start reads about twice that many facts."""
 MAX_RECEIPTS_READ = 500
@@ -87,13 +98,14 @@ def _live_messages(entries: Iterable[TapeEntry]) -> dict[int, LiveMessage]:
     for entry in entries:
         if entry.erased or entry.name not in (PREVIEW_BEGIN, PREVIEW):
             continue
-        data = entry.payload["data"]
-        live = messages.get(data["inbound"], LiveMessage(data["inbound"], data["session"]))
-        if entry.name == PREVIEW_BEGIN:
-            live = replace(live, part=part_from(data["part"]), date=entry.date or "")
+        fact = (PreviewBegun if entry.name == PREVIEW_BEGIN else PreviewShown).try_of(entry)
+        if fact is None:
+            continue
+        live = messages.get(fact.inbound, LiveMessage(fact.inbound, fact.session))
+        if isinstance(fact, PreviewBegun):
+            messages[fact.inbound] = replace(live, part=fact.part, date=entry.date or "")
         else:
-            live = replace(live, message=str(data["message"]), chat=str(data.get("chat", "")))
-        messages[live.inbound] = live
+            messages[fact.inbound] = replace(live, message=fact.message, chat=fact.chat or "")
     return messages
 
 
@@ -173,19 +185,19 @@ def _apply_messages(messages: Mapping[int, OpenMessage], entries: Sequence[TapeE
 
 
 def _encode_messages(messages: Mapping[int, OpenMessage]) -> JsonObject:
-    return {"open": [{"id": intent, "sent": sorted(message.sent)} for intent, message in messages.items()]}
+    found = [OpenIntent(intent, tuple(sorted(message.sent))) for intent, message in messages.items()]
+    return encode_state(OutboxState(tuple(found)))
 
 
-def _decode_messages(state: JsonObject, cited: Sequence[TapeEntry]) -> Mapping[int, OpenMessage]:
+def _decode_messages(saved: JsonObject, cited: Sequence[TapeEntry]) -> Mapping[int, OpenMessage]:
     parts = {entry.id: len(entry.payload["data"]["parts"]) for entry in cited}
     return {
-        item["id"]: OpenMessage(parts[item["id"]], frozenset(int(place) for place in item["sent"]))
-        for item in state["open"]
+        item.id: OpenMessage(parts[item.id], frozenset(item.sent)) for item in msgspec.convert(saved, OutboxState).open
     }
 
 
-def _cited_messages(state: JsonObject) -> list[int]:
-    return [item["id"] for item in state["open"]]
+def _cited_messages(saved: JsonObject) -> list[int]:
+    return [item["id"] for item in saved["open"]]
 
 
 OUTBOX_PROJECTION = Projection[Mapping[int, OpenMessage]](

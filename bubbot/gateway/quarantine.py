@@ -5,11 +5,15 @@ Until its release the home has no outside channels and runs no schedules. The fa
 
 from __future__ import annotations
 
+from msgspec import UNSET
+
 from bubbot.errors import StoreError
-from bubbot.gateway.quarantine_view import RELEASED, RESTORED, QuarantineView, RestoreFact
+from bubbot.gateway.facts import HomeReleased, HomeRestored
+from bubbot.gateway.quarantine_view import QuarantineView
 from bubbot.ports.checks import Check, Finding, HomeReader, shell_quote
-from bubbot.tape.entry import TapeEntry, event
+from bubbot.tape.entry import TapeEntry
 from bubbot.tape.erasure import HOME_TAPE
+from bubbot.tape.fact import Cited
 from bubbot.tape.service import TapeService
 
 
@@ -24,10 +28,10 @@ class Quarantine:
 
         `lost`: it is not a backup, but its own database, and this is wrong with it.
         """
-        data = {"backup": backup, "created": created, "head": head, "bubbot": bubbot}
-        await self._tape.append([event(RESTORED, data | ({"lost": lost} if lost else {}))])
+        fact = HomeRestored(backup=backup, created=created, head=head, bubbot=bubbot, lost=lost or UNSET)
+        await self._tape.append([fact.to_entry()])
 
-    async def current_restore(self) -> RestoreFact | None:
+    async def current_restore(self) -> Cited[HomeRestored] | None:
         """Return the restore that was not released yet; None if there is none."""
         return await self._tape.read(QuarantineView())
 
@@ -36,13 +40,13 @@ async def check_quarantine(home: HomeReader) -> list[Finding]:
     """Report a restored home that waits for its release: until then its bot receives nothing."""
     try:
         async with home.open_tape(HOME_TAPE) as tape:
-            fact = await Quarantine(tape).current_restore()
+            restored = await Quarantine(tape).current_restore()
     except StoreError:
         return []  # the check of the database reports it
-    if fact is None:
+    if restored is None:
         return []
     cause = (
-        f"The home was restored from {fact.backup}, of {fact.created[:19]} UTC, and is in quarantine: no channel "
+        f"The home was restored from {restored.fact.backup}, of {restored.fact.created[:19]} UTC, and is in quarantine: no channel "
         "runs and no job fires. If the original bot will never run again, release it."
     )
     fix = f"bubbot restore --release --home {shell_quote(home.home)}"
@@ -54,5 +58,4 @@ QUARANTINE_CHECKS = (Check("the quarantine", check_quarantine, reads_tapes=True,
 
 def release_entry(*, deliver: bool, intents: int, inbounds: int, jobs: int, approvals: int = 0) -> TapeEntry:
     """Make the fact that a quarantine has ended; the numbers count what was ended with it."""
-    data = {"deliver": deliver, "intents": intents, "inbounds": inbounds, "jobs": jobs, "approvals": approvals}
-    return event(RELEASED, data)
+    return HomeReleased(deliver=deliver, intents=intents, inbounds=inbounds, jobs=jobs, approvals=approvals).to_entry()

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
+from bubbot.gateway.facts import HomeReleased, HomeRestored
 from bubbot.records import dataclass
 from bubbot.tape.entry import Kind
+from bubbot.tape.fact import Cited
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.view import QueryAnswers
-
-RESTORED = "home/restored"
-RELEASED = "home/released"
-
-
-@dataclass(frozen=True, slots=True)
-class RestoreFact:
-    """The fact that a home was restored: its id, the name of the backup, and when that was made."""
-
-    id: int
-    backup: str
-    created: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +18,15 @@ class QuarantineView:
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """Read the newest fact, by one indexed look-up."""
-        return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(RESTORED, RELEASED), newest=True, limit=1),)
+        return (
+            TapeQuery(
+                tape, kinds=(Kind.EVENT,), names=(*HomeRestored.EVENTS, *HomeReleased.EVENTS), newest=True, limit=1
+            ),
+        )
 
-    def fold(self, answers: QueryAnswers) -> RestoreFact | None:
+    def fold(self, answers: QueryAnswers) -> Cited[HomeRestored] | None:
         """Return the restore if it is the newest fact."""
         for entry in answers[0]:
-            if entry.name == RESTORED:
-                data = entry.data
-                return RestoreFact(entry.id, str(data["backup"]), str(data["created"]))
+            if entry.name in HomeRestored.EVENTS:
+                return Cited.of(HomeRestored, entry)
         return None

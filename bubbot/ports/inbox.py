@@ -6,12 +6,29 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from bubbot.ports.turn import AcceptedInbound, TapeChange
-from bubbot.tape.entry import TapeEntry, event
+from bubbot.tape.entry import TapeEntry
+from bubbot.tape.fact import Fact
+from bubbot.tape.references import EntryId
 
 INBOX_PREFIX = "bubbot/inbox/"
 """The beginning of the names of the tapes of inboxes; the name of the channel follows."""
-INBOUND_DONE = "inbox/done"
-INBOUND_INTERRUPTED = "inbox/interrupted"
+
+
+class InboundsInterrupted(Fact):
+    """The turn of these inbounds was interrupted; they are still open."""
+
+    EVENTS = ("inbox/interrupted",)
+    inbounds: tuple[EntryId, ...]
+    turn: str = ""
+
+
+class InboundsDone(Fact):
+    """A turn finished these inbounds; without a turn they need nothing more."""
+
+    EVENTS = ("inbox/done",)
+    inbounds: tuple[EntryId, ...]
+    turn: str
+    outcome: str
 
 
 class InboxReader(Protocol):
@@ -33,9 +50,9 @@ class InboxReader(Protocol):
 
 def done_entry(ids: Sequence[int], *, turn: str = "", outcome: str) -> TapeEntry:
     """Make the fact that a turn finished these inbounds, or, without a turn, that they need nothing more."""
-    return event(INBOUND_DONE, {"inbounds": list(ids), "turn": turn, "outcome": outcome})
+    return InboundsDone(tuple(ids), turn, outcome).to_entry()
 
 
 def interrupted_entry(ids: Sequence[int], *, turn: str) -> TapeEntry:
     """Make the fact that the process ended in the middle of a turn for these inbounds; they are still open."""
-    return event(INBOUND_INTERRUPTED, {"inbounds": list(ids), "turn": turn})
+    return InboundsInterrupted(tuple(ids), turn).to_entry()

@@ -2,21 +2,51 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
-from typing import Any
 
-import msgspec
-from msgspec import structs
+from msgspec import UNSET, UnsetType, structs
 
-from bubbot.ports.channel import MAX_BUTTON_ID_BYTES, Button, ButtonSet, MessagePart, OutboundFile, Role
+from bubbot.errors import TapeCorrupt
+from bubbot.ports.channel import MAX_BUTTON_ID_BYTES, MessagePart
 from bubbot.records import dataclass
-from bubbot.tape.entry import JsonObject, TapeEntry, event, thaw
+from bubbot.tape.entry import TapeEntry
+from bubbot.tape.fact import Fact
+from bubbot.tape.references import EntryId, SessionId
 
-INTENT = "outbox/intent"
-RECEIPT = "outbox/receipt"
+log = logging.getLogger(__name__)
+
 OUTBOX_PREFIX = "bubbot/outbox"
 _MAX_BUTTON_KEY_BYTES = MAX_BUTTON_ID_BYTES - len("/") - 3
 """Bytes of the key of a button set: the number of a button has three digits at most."""
+
+
+class OutboxIntent(Fact):
+    """A message is to be sent."""
+
+    EVENTS = ("outbox/intent",)
+    session: SessionId
+    turn: str
+    parts: tuple[MessagePart, ...]
+    inbound: int = 0
+
+
+class PartReceipt(Fact, kw_only=True):
+    """A part arrived. At most one of `resumed`, `found` and `missing` is there, and it is true."""
+
+    EVENTS = ("outbox/receipt",)
+    intent: EntryId
+    part: int
+    external_id: str
+    resumed: bool | UnsetType = UNSET
+    found: bool | UnsetType = UNSET
+    missing: bool | UnsetType = UNSET
+    epoch: int | UnsetType = UNSET
+
+
+(INTENT,) = OutboxIntent.EVENTS
+(RECEIPT,) = PartReceipt.EVENTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,41 +72,22 @@ class OutboxMessage:
     date: str = ""
 
 
-def intent_data(session: str, turn: str, parts: tuple[MessagePart, ...], inbound: int = 0) -> JsonObject:
-    """Build the event data of an intent."""
-    return {"session": session, "turn": turn, "parts": [part_data(part) for part in parts], "inbound": inbound}
-
-
 def intent_from(entry: TapeEntry) -> OutboxMessage:
-    """Read an intent from its event."""
-    data = entry.data
-    parts = tuple(part_from(part) for part in data["parts"])
+    """Read an intent from its event. Raise `TapeCorrupt` if it is none."""
+    intent = OutboxIntent.of(entry)
     return OutboxMessage(
-        entry.id, data["session"], data["turn"], parts, inbound=data.get("inbound", 0), date=entry.date or ""
+        entry.id, intent.session, intent.turn, intent.parts, inbound=intent.inbound, date=entry.date or ""
     )
 
 
-def part_data(part: MessagePart) -> JsonObject:
-    """Build the stored form of a part, without empty fields."""
-    data: dict[str, Any] = msgspec.to_builtins(part, enc_hook=thaw)
-    return {name: value for name, value in data.items() if value or name in ("chat", "text")}
-
-
-def part_from(data: JsonObject) -> MessagePart:
-    """Read a part of an intent's data, which has no empty fields."""
-    file, buttons = data.get("file"), data.get("buttons")
-    return MessagePart(
-        **{
-            **data,
-            "file": OutboundFile(**file) if file else None,
-            "buttons": _buttons_from(buttons) if buttons else None,
-        }
-    )
-
-
-def _buttons_from(data: JsonObject) -> ButtonSet:
-    buttons = tuple(Button(**button) for button in data["buttons"])
-    return ButtonSet(**{**data, "buttons": buttons, "role": Role(data["role"])})
+def read_intents(entries: Iterable[TapeEntry]) -> Iterator[OutboxMessage]:
+    """Read the intents among these entries. One that cannot be read is left out, and logged."""
+    for entry in entries:
+        if entry.name == INTENT and not entry.erased:
+            try:
+                yield intent_from(entry)
+            except TapeCorrupt as error:  # an adapter of somebody else's may put anything into its parts
+                log.warning("message not readable, left out: %s", error, extra={"action": "outbox.unreadable"})
 
 
 def intent_key(turn: str, place: int = 0) -> str:
@@ -106,4 +117,4 @@ def intent_entry(session: str, turn: str, parts: tuple[MessagePart, ...], *, inb
         parts = tuple(
             structs.replace(part, buttons=part.buttons and structs.replace(part.buttons, key=key)) for part in parts
         )
-    return event(INTENT, intent_data(session, turn, parts, inbound), key=key)
+    return OutboxIntent(session, turn, parts, inbound).to_entry(key=key)

@@ -7,6 +7,7 @@ from functools import reduce
 
 from bubbot.errors import ConfigError, EntryNotFound
 from bubbot.tape.entry import TapeEntry
+from bubbot.tape.fact import Fact
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import session_tape
 from bubbot.tape.store import TapeStore
@@ -16,8 +17,15 @@ MAX_SESSION_CHARS = 200
 IMPORTS_TAPE = "bubbot/imports"
 """The system's tape that records the imported tapes and their sessions."""
 IMPORT_EVENT = "tape/imported"
-CHAT_MOVED = "inbox/moved"
-"""The fact on the tape of an inbox that a chat has another id now."""
+
+
+class ChatMoved(Fact):
+    """The platform gave a chat another id: a fact on the tape of an inbox."""
+
+    EVENTS = ("inbox/moved",)
+    chat: str
+    to: str
+    time: str = ""
 
 
 async def find_tape(store: TapeStore, workspace: str, reference: str) -> str:
@@ -37,19 +45,20 @@ async def first_session(store: TapeStore, session: str) -> str:
     chat, colon, thread = rest.partition(":")
     if not chat:
         return session
-    moves = TapeQuery(f"bubbot/inbox/{channel}", kinds=("event",), names=(CHAT_MOVED,))
+    moves = TapeQuery(f"bubbot/inbox/{channel}", kinds=("event",), names=ChatMoved.EVENTS)
     first: dict[str, str] = {}
     for fact in (await store.fetch([moves]))[0]:
-        if not fact.erased:
-            old, new = fact.payload["data"]["chat"], fact.payload["data"]["to"]
-            first[new] = first.get(old, old)
+        if move := ChatMoved.try_of(fact):
+            first[move.to] = first.get(move.chat, move.chat)
     return f"{channel}:{first.get(chat, chat)}{colon}{thread}"
 
 
 def add_move(moves: Mapping[str, str], fact: TapeEntry) -> Mapping[str, str]:
     """Add the fact of a move to the current ids of the chats of a channel, by their earlier ids."""
-    old, new = fact.payload["data"]["chat"], fact.payload["data"]["to"]
-    return {chat: new if to == old else to for chat, to in moves.items()} | {old: new}
+    move = ChatMoved.try_of(fact)
+    if move is None:
+        return moves
+    return {chat: move.to if to == move.chat else to for chat, to in moves.items()} | {move.chat: move.to}
 
 
 async def read_current_sessions(store: TapeStore) -> Callable[[str], str]:
@@ -57,13 +66,10 @@ async def read_current_sessions(store: TapeStore) -> Callable[[str], str]:
     prefix = "bubbot/inbox/"
     channels = [tape.name.removeprefix(prefix) for tape in await store.tapes() if tape.name.startswith(prefix)]
     answers = await store.fetch(
-        [TapeQuery(f"{prefix}{channel}", kinds=("event",), names=(CHAT_MOVED,)) for channel in channels]
+        [TapeQuery(f"{prefix}{channel}", kinds=("event",), names=ChatMoved.EVENTS) for channel in channels]
     )
     nowhere: Mapping[str, str] = {}
-    moves = {
-        channel: reduce(add_move, [fact for fact in facts if not fact.erased], nowhere)
-        for channel, facts in zip(channels, answers, strict=True)
-    }
+    moves = {channel: reduce(add_move, facts, nowhere) for channel, facts in zip(channels, answers, strict=True)}
 
     def current_session(session: str) -> str:
         channel, colon, rest = session.partition(":")

@@ -15,6 +15,8 @@ from dataclasses import field, replace
 from hashlib import sha256
 from typing import Any
 
+from msgspec import UNSET
+
 from bubbot.errors import ToolFailed, ToolRetry
 from bubbot.ports.arguments import AnyArgs
 from bubbot.ports.middleware import ToolInvocation
@@ -27,13 +29,14 @@ from bubbot.runtime.tool_list import unwrap_call
 from bubbot.runtime.turns import read_calls
 from bubbot.tape import entry as make
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, text_field
+from bubbot.tape.events import CommandRun, EffectBegin, EffectEnd, TurnStart
 from bubbot.tape.provenance import Source, most_foreign, source_of
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.view import QueryAnswers
 from bubbot.texts import NOT_RUN, OUTCOME_UNKNOWN
 
-EFFECT_BEGIN = "effect.begin"
-EFFECT_END = "effect.end"
+(EFFECT_BEGIN,) = EffectBegin.EVENTS
+(EFFECT_END,) = EffectEnd.EVENTS
 MAX_TURN_STARTS = 64
 """The newest turns among which an interrupted attempt is looked for before the whole tape is read."""
 KEY_DIGITS = 32
@@ -65,18 +68,18 @@ class EffectRun:
     async def act(self, call: ToolInvocation, once: Repeat, key: str = "") -> ToolOutput:
         """Write the begin and run the tool. `key` is that of the attempt which it repeats; empty for a new effect."""
         turn, digest = call.turn, digest_call(call.tool, call.args)
-        data: dict[str, Any] = {"call": self.call_id, "tool": call.tool.name, "digest": digest, "once": str(once)}
         if once is not Repeat.NEVER:
-            self._key = data["key"] = key or self._key or _new_key(turn, self.call_id, digest)
-        await turn.tape.append([make.event(EFFECT_BEGIN, data)])
+            self._key = key or self._key or _new_key(turn, self.call_id, digest)
+        kept_key = UNSET if once is Repeat.NEVER else self._key
+        await turn.tape.append([EffectBegin(self.call_id, call.tool.name, digest, str(once), kept_key).to_entry()])
         await turn.tape.save()
         self.is_begun = True
         return await _run_tool(call, replace(turn, effect_key=self._key))
 
     def end(self, *, is_error: bool) -> list[TapeEntry]:
         """Build the end, which goes onto the tape together with the result; nothing if there was no begin."""
-        data = {"call": self.call_id, "status": "error" if is_error else "ok"}
-        return [make.event(EFFECT_END, data)] if self.is_begun else []
+        end = EffectEnd(self.call_id, "error" if is_error else "ok")
+        return [end.to_entry()] if self.is_begun else []
 
 
 async def _run_tool(call: ToolInvocation, turn: Turn) -> ToolOutput:
@@ -199,7 +202,7 @@ class AttemptCallsView:
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """Read calls, begins and results."""
-        kinds, names = (Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.EVENT), (EFFECT_BEGIN, "command")
+        kinds, names = (Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.EVENT), (EFFECT_BEGIN, *CommandRun.EVENTS)
         return (TapeQuery(tape, IdRanges(((self.first, None),)), kinds=kinds, names=names),)
 
     def fold(self, answers: QueryAnswers) -> tuple[RecordedCall, ...]:
@@ -257,7 +260,7 @@ def pair_recorded(entries: Iterable[TapeEntry]) -> tuple[RecordedCall, ...]:
                 pairing.answer(fork, item["tool_call_id"], item["content"], is_error=bool(item.get("is_error")))
         elif entry.name == EFFECT_BEGIN:
             pairing.begin(fork, entry.payload["data"])
-        elif entry.name == "command":
+        elif entry.name in CommandRun.EVENTS:
             data = entry.payload["data"]
             pairing.answer(fork, "", data["output"], is_error=data["status"] != "ok")
     return tuple(pairing.calls)
@@ -393,6 +396,6 @@ async def find_record(turn: Turn) -> AttemptRecord | None:
 
 
 async def _find_start(turn: Turn, turns: frozenset[str]) -> int:
-    starts = TapeQuery(turn.tape.name, kinds=(Kind.EVENT,), names=("turn/start",), newest=True, limit=MAX_TURN_STARTS)
+    starts = TapeQuery(turn.tape.name, kinds=(Kind.EVENT,), names=TurnStart.EVENTS, newest=True, limit=MAX_TURN_STARTS)
     found: Mapping[Any, int] = {entry.meta.get("turn"): entry.id for entry in (await turn.tape.fetch([starts]))[0]}
     return min((found.get(turn_id, 1) for turn_id in turns), default=1)

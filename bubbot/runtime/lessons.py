@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from bubbot.ports.model import Lesson
 from bubbot.records import dataclass
-from bubbot.tape import entry as make
-from bubbot.tape.entry import Kind, TapeEntry, text_field
-from bubbot.tape.events import MODEL_FORGOTTEN, MODEL_LEARNED
+from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.events import ModelForgotten, ModelLearned
 from bubbot.tape.query import TapeQuery, WholeTape
 from bubbot.tape.service import TapeService
 from bubbot.tape.view import QueryAnswers
@@ -24,23 +23,25 @@ class LessonsView:
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """Read the facts, through the name index."""
-        return (TapeQuery(tape, WholeTape(), kinds=(Kind.EVENT,), names=(MODEL_LEARNED, MODEL_FORGOTTEN)),)
+        return (
+            TapeQuery(tape, WholeTape(), kinds=(Kind.EVENT,), names=(*ModelLearned.EVENTS, *ModelForgotten.EVENTS)),
+        )
 
     def fold(self, answers: QueryAnswers) -> tuple[Lesson, ...]:
         """Keep the first of equal lessons, and none from before its model was to be asked anew."""
         lessons: dict[tuple[str, str, str], Lesson] = {}
         for entry in answers[0]:
-            model = text_field(entry.data, "model")
-            if entry.name == MODEL_FORGOTTEN:
-                lessons = {key: lesson for key, lesson in lessons.items() if lesson.model != model}
-            elif (lesson := _read_lesson(entry)).rule:
-                lessons.setdefault((lesson.model, lesson.server, lesson.rule), lesson)
+            if entry.name in ModelLearned.EVENTS:
+                for lesson in _read_lessons([entry]):
+                    lessons.setdefault((lesson.model, lesson.server, lesson.rule), lesson)
+            elif forgotten := ModelForgotten.try_of(entry):
+                lessons = {key: lesson for key, lesson in lessons.items() if lesson.model != forgotten.model}
         return tuple(lessons.values())
 
 
-def _read_lesson(entry: TapeEntry) -> Lesson:
-    model, server, rule = (text_field(entry.data, name) for name in ("model", "server", "rule"))
-    return Lesson(model, server, rule, (MODELS_TAPE, entry.id))
+def _read_lessons(entries: Iterable[TapeEntry]) -> list[Lesson]:
+    read = [(entry.id, ModelLearned.try_of(entry)) for entry in entries]
+    return [Lesson(fact.model, fact.server, fact.rule, (MODELS_TAPE, number)) for number, fact in read if fact]
 
 
 class ModelLessons:
@@ -76,19 +77,17 @@ class ModelLessons:
         new = [lesson for lesson in lessons if lesson in self._lessons]
         facts: list[TapeEntry] = []
         if new:
-            drafts = [
-                make.event(MODEL_LEARNED, {"model": each.model, "server": each.server, "rule": each.rule})
-                for each in new
+            facts = [
+                *await self._tape.append([ModelLearned(each.model, each.server, each.rule).to_entry() for each in new])
             ]
-            facts = [*await self._tape.append(drafts)]
         self.drop(new)
-        self._lessons += map(_read_lesson, facts)
+        self._lessons += _read_lessons(facts)
         return new
 
     async def forget(self, model: str) -> int:
         """Take back what is known of a model: its next requests have their usual form. Return how much that was."""
         known = self.find_known(model)
         if known:
-            await self._tape.append([make.event(MODEL_FORGOTTEN, {"model": model})])
+            await self._tape.append([ModelForgotten(model).to_entry()])
             self.drop(known)
         return len(known)

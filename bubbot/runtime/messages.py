@@ -7,7 +7,7 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import Any
 
-from msgspec import structs
+from msgspec import UNSET, structs
 
 from bubbot.ports.channel import Deletion, Edit, Inbound, Reaction, Role, Sender
 from bubbot.ports.outbox import RECEIPT
@@ -15,17 +15,16 @@ from bubbot.ports.text import clean
 from bubbot.ports.turn import AcceptedInbound, TapeChange, Turn
 from bubbot.records import dataclass
 from bubbot.runtime.attachments import AttachmentResult, list_attachments, unfetched_part
-from bubbot.runtime.model_choice import CHOSEN
 from bubbot.tape import entry as make
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
-from bubbot.tape.handle import CORRECTION, TapeHandle, spans_of
+from bubbot.tape.events import Correction, MessageReaction, ModelChosen, TurnJoined, TurnStart
+from bubbot.tape.handle import TapeHandle, spans_of
 from bubbot.tape.provenance import PROVENANCE, Source, most_foreign, parse_source, source_of, source_of_role
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.texts import Texts
 
 MAX_QUOTE_CHARS = 2_000
 """Characters of a quoted message that are stored with the message that quotes it."""
-REACTION = "reaction"
 SENT_SEARCH_LIMITS = (200, 5_000)
 """Newest receipts that are searched for a message that somebody quotes: most quotes are of a recent one."""
 CHANGE_SEARCH_LIMIT = 2_000
@@ -104,21 +103,19 @@ def turn_start_entry(
         batch: the inbounds.
         cited: message entries that an interrupted attempt left on the tape; the turn answers these.
     """
-    data: dict[str, Any] = {
-        "attempt": max([accepted.attempts for accepted in batch]) + 1,
-        "session": session,
-        "inbounds": [[inbox, accepted.id] for accepted in batch],
-    }
-    if cited:
-        data["messages"] = list(cited)
-    if interrupted := [accepted.interrupted_turn for accepted in batch if accepted.interrupted_turn]:
-        data["again"] = interrupted[0]
-    return make.event("turn/start", data)
+    interrupted = [accepted.interrupted_turn for accepted in batch if accepted.interrupted_turn]
+    return TurnStart(
+        attempt=max([accepted.attempts for accepted in batch]) + 1,
+        session=session,
+        inbounds=tuple([(inbox, accepted.id) for accepted in batch]),
+        messages=tuple(cited) or UNSET,
+        again=interrupted[0] if interrupted else UNSET,
+    ).to_entry()
 
 
 def turn_joined_entry(inbox: str, batch: Sequence[AcceptedInbound]) -> TapeEntry:
     """Build the event that names the inbounds that joined a running turn."""
-    return make.event("turn/joined", {"inbounds": [[inbox, accepted.id] for accepted in batch]})
+    return TurnJoined(tuple([(inbox, accepted.id) for accepted in batch])).to_entry()
 
 
 def message_entry(
@@ -172,7 +169,7 @@ def message_entries(
 ) -> list[TapeEntry]:
     """Build the message entry, the choice of a model for it alone, and the facts about its attachments."""
     model = accepted.inbound.model
-    choice = [make.event(CHOSEN, {"model": clean(model)})] if model else []
+    choice = [ModelChosen(clean(model)).to_entry()] if model else []
     if attachments is None:
         return [message_entry(inbox, accepted, authors, edits), *choice]
     return [message_entry(inbox, accepted, authors, edits, attachments.parts), *choice, *attachments.facts]
@@ -214,11 +211,7 @@ def missing_edit_entries(
     """Build corrections for a message that an interrupted attempt left, without those it already includes."""
     included = message.meta.get("edited", ())
     return [
-        make.event(
-            CORRECTION,
-            {"corrects": message.id, "content": clean(edit.event.text)},
-            **_change_meta(inbox, edit.id, edit.event, authors),
-        )
+        Correction(message.id, clean(edit.event.text)).to_entry(**_change_meta(inbox, edit.id, edit.event, authors))
         for edit in edits
         if isinstance(edit.event, Edit) and edit.id not in included
     ]
@@ -264,19 +257,16 @@ async def build_change_entries(
         if target is None:
             return [], "unknown"
         meta = _change_meta(inbox, changed.id, change, authors)
-        return [make.event(CORRECTION, {"corrects": target, "content": clean(change.text)}, **meta)], "applied"
+        return [Correction(target, clean(change.text)).to_entry(**meta)], "applied"
     if isinstance(change, Deletion):
         if target is None:
             return [], "unknown"
-        return [make.event(CORRECTION, {"corrects": target, "hide": True}, inbound=[inbox, changed.id])], "applied"
+        return [Correction(target, hide=True).to_entry(inbound=[inbox, changed.id])], "applied"
     meta = _change_meta(inbox, changed.id, change, authors)
     sender = meta.pop("sender")
-    return [make.event(REACTION, _reaction(change, sender, target), **meta)], "applied"
-
-
-def _reaction(change: Reaction, sender: JsonObject, target: int | None) -> dict[str, Any]:
-    data = {"message": change.message, "emojis": [clean(emoji) for emoji in change.emojis], "sender": sender}
-    return data if target is None else {**data, "entry": target}
+    emojis = tuple([clean(emoji) for emoji in change.emojis])
+    reaction = MessageReaction(change.message, emojis, sender, UNSET if target is None else target)
+    return [reaction.to_entry(**meta)], "applied"
 
 
 async def find_sent_sources(tape: TapeHandle, outbox: str, messages: Collection[str]) -> dict[str, Source]:

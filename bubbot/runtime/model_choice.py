@@ -8,7 +8,6 @@ from bubbot.tape.query import TapeQuery
 from bubbot.tape.view import QueryAnswers
 
 SWITCHED = "model/switched"
-CHOSEN = "model/chosen"
 """A model for one turn; the session keeps its own."""
 
 

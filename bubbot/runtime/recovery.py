@@ -10,8 +10,8 @@ from bubbot.ports.inbox import InboxReader, interrupted_entry
 from bubbot.ports.turn import AcceptedInbound, TapeChange
 from bubbot.records import dataclass
 from bubbot.runtime.effects import missing_results
-from bubbot.tape import entry as make
 from bubbot.tape.entry import JsonObject, freeze
+from bubbot.tape.events import TurnInterrupted, TurnJoined, TurnStart
 from bubbot.tape.fork import ForkedTape, MergeResult
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import ForkRecord, TapeStore
@@ -133,7 +133,7 @@ async def _merge_fork(fork: ForkedTape, records: Sequence[ForkRecord]) -> Interr
     await _merge_forks_of(fork, records)
     meta = _turn_meta(fork)
     turn = meta.get("turn", "")
-    facts = [*missing_results(fork.delta, ""), make.event("turn/interrupted", {"turn": turn})]
+    facts = [*missing_results(fork.delta, ""), TurnInterrupted(turn).to_entry()]
     await fork.append([entry.with_meta(meta, "") for entry in facts])
     for tape in dict.fromkeys(name for name, _ in inbounds):
         fork.stage(tape, [interrupted_entry([inbound_id for name, inbound_id in inbounds if name == tape], turn=turn)])
@@ -159,7 +159,7 @@ def _turn_meta(fork: ForkedTape) -> JsonObject:
 
 def _turn_session(record: ForkRecord) -> str:
     """Return the session that the fork's turn names; empty if no turn wrote it."""
-    starts = (entry for batch in record.staged for entry in batch.entries if entry.name == "turn/start")
+    starts = (entry for batch in record.staged for entry in batch.entries if entry.name in TurnStart.EVENTS)
     return next((str(start.payload["data"].get("session", "")) for start in starts), "")
 
 
@@ -169,6 +169,6 @@ def _turn_inbounds(record: ForkRecord) -> list[tuple[str, int]]:
         (tape, inbound_id)
         for batch in record.staged
         for entry in batch.entries
-        if entry.name in ("turn/start", "turn/joined")
+        if entry.name in (*TurnStart.EVENTS, *TurnJoined.EVENTS)
         for tape, inbound_id in entry.payload["data"]["inbounds"]
     ]

@@ -19,6 +19,7 @@ from bubbot.records import dataclass
 from bubbot.runtime.calls import ToolCallRunner
 from bubbot.runtime.effects import EffectRun
 from bubbot.tape import entry as make
+from bubbot.tape.events import CommandRun
 from bubbot.tape.provenance import Source, most_foreign, stamp_of, track_reads
 from bubbot.texts import COMMAND_PREFIX, Texts
 
@@ -137,16 +138,12 @@ class InputRouter:
         """Run one command and record it as a `command` event."""
         started, effect = self._elapsed(), EffectRun()
         outcome = await self._outcome(turn, clean(line.strip()), effect)
-        data = {
-            "name": outcome.name,
-            "raw": clean(line.strip()),
-            "status": outcome.status,
-            "elapsed_ms": round((self._elapsed() - started) * 1000),
-        }
+        elapsed_ms = round((self._elapsed() - started) * 1000)
         shown = await self._calls.cut_result(turn.tape, outcome.output)
-        data |= {"output": shown.text, "blobs": [shown.blob] if shown.blob else []}
+        blobs = (shown.blob,) if shown.blob else ()
+        fact = CommandRun(outcome.name, clean(line.strip()), outcome.status, elapsed_ms, shown.text, blobs)
         meta = stamp_of(most_foreign(turn.answer_source, turn.tape.source))
-        await turn.tape.append([*effect.end(is_error=outcome.status != "ok"), make.event("command", data, **meta)])
+        await turn.tape.append([*effect.end(is_error=outcome.status != "ok"), fact.to_entry(**meta)])
         if effect.is_begun:
             await turn.tape.save()
         return outcome

@@ -38,7 +38,7 @@ from bubbot.ports.channel import (
 from bubbot.ports.inbox import done_entry
 from bubbot.ports.lease import SessionLease
 from bubbot.ports.middleware import AroundTurn, wrap
-from bubbot.ports.outbox import INTENT, OutboxMessage, intent_entry, intent_from, outbox_channel
+from bubbot.ports.outbox import OutboxMessage, intent_entry, outbox_channel, read_intents
 from bubbot.ports.text import clean
 from bubbot.ports.turn import (
     AcceptedInbound,
@@ -79,7 +79,7 @@ from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START, anchor
 from bubbot.tape.entry import Kind, TapeEntry
-from bubbot.tape.events import STEP_EVENT
+from bubbot.tape.events import STEP_EVENT, TurnEnd
 from bubbot.tape.fork import ForkedTape, MergeResult
 from bubbot.tape.handle import Clock
 from bubbot.tape.provenance import Source, most_foreign, stamp_of
@@ -389,8 +389,8 @@ class SessionRuntime:
         for on_merged in self._deps.on_merged if facts else ():
             await on_merged(MergeResult((), {tape: tuple(entries) for tape, entries in facts.items()}))
         self._deps.on_preview(self._tape.session, TurnFinished("failed"))  # else it is shown at work for ever
-        for entry in (await self._tape.fetch([TapeQuery(self._outbox, keys=(f"{key}:0",))]))[0]:
-            await self._deps.deliver(self._link.name, intent_from(entry))
+        for message in read_intents((await self._tape.fetch([TapeQuery(self._outbox, keys=(f"{key}:0",))]))[0]):
+            await self._deps.deliver(self._link.name, message)
         return TurnResult("", "failed", text)
 
     async def _withdraw(self, withdrawn: Sequence[tuple[QueuedMessage, TapeChange]]) -> None:
@@ -620,7 +620,7 @@ class SessionRuntime:
     async def _merge_turn(self, turn: Turn, result: TurnOutcome) -> TurnResult:
         """Merge in one transaction: the delta, these inbounds done, the outbox message."""
         fork, first = turn.tape, turn.inbounds[0]
-        await fork.append([make.event("turn/end", {"status": result.status})])
+        await fork.append([TurnEnd(result.status).to_entry()])
         ids = [*[accepted.id for accepted in turn.inbounds], *self._edit_ids]
         fork.stage(self._inbox, [done_entry(ids, turn=turn.id, outcome=result.status)])
         text = "\n\n".join([*turn.notices, *turn.alerts, result.text] if result.text else turn.alerts)
@@ -639,9 +639,8 @@ class SessionRuntime:
     async def _deliver_staged(self, merged: MergeResult) -> None:
         """Deliver what a turn has merged for people: its answer, and further messages of its tools."""
         for tape, entries in merged.staged.items():
-            for entry in entries if (channel := outbox_channel(tape)) else ():
-                if entry.name == INTENT:
-                    await self._deps.deliver(channel, intent_from(entry))
+            for message in read_intents(entries) if (channel := outbox_channel(tape)) else ():
+                await self._deps.deliver(channel, message)
 
     def _stage_reply(self, turn: Turn, reply: _Reply, status: Status) -> None:
         """Stage the reply for the outbox, if there is any."""

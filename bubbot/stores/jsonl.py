@@ -17,12 +17,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bubbot.errors import EntryInvalid
 from bubbot.records import dataclass
-from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry, encode, event, thaw, timestamp
+from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry, encode, thaw, timestamp
+from bubbot.tape.events import UnreadableLine
 
 NO_HASH = "0" * 64
 """The hash before the first line."""
-UNREADABLE = "tape/unreadable"
-"""The event with which a repair replaces a line that it could not read."""
 CLOSED_ANCHOR = "tape/anchor"
 """The event that replaces, in a file for Bub, an anchor that opens no window: for Bub every anchor opens one."""
 IMPORTED_ERASED = "imported_erased"
@@ -191,7 +190,7 @@ class _LineReader:
             self._check_key(entry.key, number)
         except _UnreadableLine as reason:
             self.problems.append(ImportProblem(number, str(reason), raw))
-            replacement = event(UNREADABLE, {"line": number, "sha256": sha256(raw).hexdigest()})
+            replacement = UnreadableLine(number, sha256(raw).hexdigest()).to_entry()
             return replacement.with_meta(EMPTY_OBJECT, self.date).with_id(place)
         self.erased += entry.meta.get(IMPORTED_ERASED) is True
         file_id = data.get("id")

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry, event, thaw
+from bubbot.tape.events import BlobsRemoved, TapeErased, TapeRenamed
 from bubbot.tape.handle import spans_of
 from bubbot.tape.store import Batch
 
@@ -32,7 +33,7 @@ def build_rename(tape: str, archive: str, batches: Sequence[Batch]) -> TapeEntry
     entries = [entry for batch in batches if batch.tape == tape for entry in batch.entries]
     dates = [entry.date for entry in entries if entry.name in (TAPE_ARCHIVED, TAPE_ERASED)]
     date = dates[-1] if dates else entries[0].date if entries else ""
-    return event(TAPE_RENAMED, {"from": tape, "to": archive}).with_meta(EMPTY_OBJECT, date)
+    return TapeRenamed(tape, archive).to_entry().with_meta(EMPTY_OBJECT, date)
 
 
 def is_rename(kind: str, payload: Mapping[str, Any], old: str, new: str) -> bool:
@@ -80,12 +81,12 @@ def erasure_date(batches: Sequence[Batch]) -> str:
 
 def build_further_erasure(covers: Mapping[str, Any], date: str) -> TapeEntry:
     """Build a fact, on the home's tape, for ids that the first fact had no room for."""
-    return event(TAPE_ERASED, {"covers": covers}).with_meta(EMPTY_OBJECT, date)
+    return TapeErased(covers=covers).to_entry().with_meta(EMPTY_OBJECT, date)
 
 
 def build_blob_removals(tape: str, digests: Iterable[str], reason: str, date: str) -> Iterator[TapeEntry]:
     """Build the facts about removed blobs of a tape, for the home's tape."""
     names = sorted(digests)
     for start in range(0, len(names), BLOBS_PER_FACT):
-        data = {"tape": tape, "digests": names[start : start + BLOBS_PER_FACT], "reason": reason}
-        yield event(BLOB_REMOVED, data).with_meta(EMPTY_OBJECT, date)
+        fact = BlobsRemoved(tape, tuple(names[start : start + BLOBS_PER_FACT]), reason)
+        yield fact.to_entry().with_meta(EMPTY_OBJECT, date)

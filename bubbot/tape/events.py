@@ -1,14 +1,20 @@
-"""The kernel's own events: a payload model for each, which declares its references, and the registry made of them.
+"""The facts of the kernel, and the registry of references that is made of them.
 
-The models describe what is written; nothing is validated by them. Older entries lack later fields, imported ones may
-hold anything. `docs/reference/tape-format.md` says what each field means, and a test compares the two.
+Older entries lack later fields, imported ones may hold anything. `docs/reference/tape-format.md` says what each field
+means, and a test compares the two.
 """
+
+from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Annotated, Any, NotRequired, TypedDict
+from typing import Annotated, Any
+
+from msgspec import UNSET, Struct, UnsetType, field
 
 from bubbot.tape.entry import JsonObject, Kind
+from bubbot.tape.fact import Fact, models_of
+from bubbot.tape.provenance import VOUCHED
 from bubbot.tape.references import (
     BlobDigest,
     EntryId,
@@ -29,252 +35,272 @@ MODEL_LEARNED = "model/learned"
 MODEL_FORGOTTEN = "model/forgotten"
 
 
-class PersonData(TypedDict):
+class PersonData(Struct, frozen=True, kw_only=True):
     """A person."""
 
     id: PersonId
     name: str
-    bot: NotRequired[bool]
+    bot: bool | UnsetType = UNSET
 
 
-class SenderData(PersonData):
+class SenderData(PersonData, frozen=True, kw_only=True):
     """A sender, on the tape of a session: with the role that the person had then."""
 
-    role: NotRequired[str]
+    role: str | UnsetType = UNSET
 
 
-class InboundSender(PersonData):
-    """A sender, on an inbox tape: with the roles that the platform gives."""
-
-    roles: NotRequired[Sequence[str]]
-    language: NotRequired[str]
-
-
-class HandoffState(TypedDict, total=False):
+class HandoffState(Struct, frozen=True, kw_only=True):
     """What a handoff leaves to the next phase; a tool or an anchor may add keys of its own."""
 
-    phase: str
-    summary: str
-    next_steps: Sequence[str]
-    source_ids: Sequence[EntryId]
-    owner: str
-    parents: Sequence[EntryId | TapeEntryId]
+    phase: str | UnsetType = UNSET
+    summary: str | UnsetType = UNSET
+    next_steps: tuple[str, ...] | UnsetType = UNSET
+    source_ids: tuple[EntryId, ...] | UnsetType = UNSET
+    owner: str | UnsetType = UNSET
+    parents: tuple[EntryId | TapeEntryId, ...] | UnsetType = UNSET
 
 
-class TurnStart(TypedDict):
-    """`turn/start`"""
+class TurnStart(Fact):
+    """A turn begins, for all of these inbounds; `again` is the interrupted turn that it repeats, and `messages` are its entries."""
 
+    EVENTS = (TURN_START,)
     attempt: int
     session: SessionId
-    inbounds: Sequence[TapeEntryId]
-    messages: NotRequired[Sequence[EntryId]]
-    again: NotRequired[str]
+    inbounds: tuple[TapeEntryId, ...]
+    messages: tuple[EntryId, ...] | UnsetType = UNSET
+    again: str | UnsetType = UNSET
 
 
-class TurnEnd(TypedDict):
-    """`turn/end`"""
+class TurnEnd(Fact):
+    """A turn ended."""
 
+    EVENTS = (TURN_END,)
     status: str
 
 
-class TurnJoined(TypedDict):
-    """`turn/joined`"""
+class TurnJoined(Fact):
+    """Inbounds joined the running turn."""
 
-    inbounds: Sequence[TapeEntryId]
+    EVENTS = ("turn/joined",)
+    inbounds: tuple[TapeEntryId, ...]
 
 
-class TurnInterrupted(TypedDict):
-    """`turn/interrupted`"""
+class TurnInterrupted(Fact):
+    """The process ended in the middle of a turn."""
 
+    EVENTS = (TURN_INTERRUPTED,)
     turn: str
 
 
-class EntryVouched(TypedDict):
-    """`provenance/vouched`"""
+class EntryVouched(Fact):
+    """An owner vouches for the words of an entry."""
 
+    EVENTS = (VOUCHED,)
     entry: EntryId
 
 
-class MessageReaction(TypedDict):
-    """`reaction`"""
+class MessageReaction(Fact):
+    """The reactions of a person to a message; without `entry` if the message is not known."""
 
+    EVENTS = ("reaction",)
     message: str
-    emojis: Sequence[str]
-    sender: SenderData
-    entry: NotRequired[EntryId]
+    emojis: tuple[str, ...]
+    sender: Annotated[JsonObject, SenderData]
+    entry: EntryId | UnsetType = UNSET
 
 
-class ForeignEntries(TypedDict):
+class ForeignEntries(Struct, frozen=True):
     """The newest entries that a step was shown of each provenance that is not `own`."""
 
-    world: Sequence[TapeEntryId]
-    people: Sequence[TapeEntryId]
+    world: tuple[TapeEntryId, ...]
+    people: tuple[TapeEntryId, ...]
 
 
-class LoopStep(TypedDict, total=False):
-    """`loop.step`"""
+class LoopStep(Fact, kw_only=True):
+    """A call of a model. It grows while the call runs, with its keys in the order in which they are known."""
 
-    step: int
-    purpose: str
-    status: str
-    model: str
-    attempts: Sequence[JsonObject]
-    cost: float | None
-    view: JsonObject
-    head: EntryId
-    as_of: Spans
-    shown: Annotated[Sequence[Any], Reference.SPANS, Reference.TAPE_SPANS]
-    foreign: ForeignEntries
-    system: BlobDigest
-    tools: BlobDigest
-    messages: BlobDigest
-    parameters: JsonObject
-    request: str
-    elapsed_ms: int
-    count: JsonObject
-    answered: str
-    finish: str
-    finish_reason: str
-    usage: JsonObject
-    response_id: str
-    reasoning: str
-    error: str
+    EVENTS = (STEP_EVENT,)
+    step: int | UnsetType = UNSET
+    purpose: str | UnsetType = UNSET
+    status: str | UnsetType = UNSET
+    model: str | UnsetType = UNSET
+    attempts: tuple[JsonObject, ...] | UnsetType = UNSET
+    cost: float | UnsetType | None = UNSET
+    view: JsonObject | UnsetType = UNSET
+    head: EntryId | UnsetType = UNSET
+    as_of: Spans | UnsetType = UNSET
+    shown: Annotated[Sequence[Any], Reference.SPANS, Reference.TAPE_SPANS] | UnsetType = UNSET
+    foreign: ForeignEntries | UnsetType = UNSET
+    system: BlobDigest | UnsetType = UNSET
+    tools: BlobDigest | UnsetType = UNSET
+    messages: BlobDigest | UnsetType = UNSET
+    parameters: JsonObject | UnsetType = UNSET
+    request: str | UnsetType = UNSET
+    elapsed_ms: int | UnsetType = UNSET
+    count: JsonObject | UnsetType = UNSET
+    answered: str | UnsetType = UNSET
+    finish: str | UnsetType = UNSET
+    finish_reason: str | UnsetType = UNSET
+    usage: JsonObject | UnsetType = UNSET
+    response_id: str | UnsetType = UNSET
+    reasoning: str | UnsetType = UNSET
+    error: str | UnsetType = UNSET
 
 
-class EffectBegin(TypedDict):
-    """`effect.begin`. The `call` is an id that the model gave, and names no entry."""
+class EffectBegin(Fact):
+    """A tool is about to act outside. The `call` is an id that the model gave, and names no entry."""
 
+    EVENTS = ("effect.begin",)
     call: str
     tool: str
     digest: str
     once: str
-    key: NotRequired[str]
+    key: str | UnsetType = UNSET
 
 
-class EffectEnd(TypedDict):
-    """`effect.end`"""
+class EffectEnd(Fact):
+    """A tool has acted outside."""
 
+    EVENTS = ("effect.end",)
     call: str
     status: str
 
 
-class CommandRun(TypedDict):
-    """`command`"""
+class CommandRun(Fact):
+    """A command ran."""
 
+    EVENTS = ("command",)
     name: str
     raw: str
     status: str
     elapsed_ms: int
     output: str
-    blobs: NotRequired[Sequence[BlobDigest]]
+    blobs: tuple[BlobDigest, ...] = ()
 
 
-class ModelLearned(TypedDict):
-    """`model/learned`. It holds no words of the refusal: a server may quote those of people."""
+class ModelLearned(Fact):
+    """A refusal taught how requests to a model have to be. It holds no words of it: a server may quote those of people."""
 
+    EVENTS = (MODEL_LEARNED,)
     model: str
     server: str
     rule: str
 
 
-class ModelForgotten(TypedDict):
-    """`model/forgotten`"""
+class ModelForgotten(Fact):
+    """What was learned about a model holds no more."""
 
+    EVENTS = (MODEL_FORGOTTEN,)
     model: str
 
 
-class ModelSwitched(TypedDict):
-    """`model/switched`"""
+class ModelSwitched(Fact):
+    """The conversation goes on with another model."""
 
+    EVENTS = ("model/switched",)
     model: str
     before: str
 
 
-class ModelChosen(TypedDict):
-    """`model/chosen`"""
+class ModelChosen(Fact):
+    """A message asks for a model for itself alone."""
 
+    EVENTS = ("model/chosen",)
     model: str
 
 
-class Handoff(TypedDict):
-    """`handoff`"""
+class Handoff(Fact):
+    """A new window was opened; it repeats the anchor."""
 
+    EVENTS = ("handoff",)
     name: str
-    state: HandoffState
+    state: Annotated[JsonObject, HandoffState]
 
 
-class Correction(TypedDict):
-    """`correction`"""
+class Correction(Fact):
+    """An entry has another text, or is hidden."""
 
+    EVENTS = ("correction",)
     corrects: EntryId
-    content: NotRequired[str]
-    hide: NotRequired[bool]
+    content: str | UnsetType = UNSET
+    hide: bool | UnsetType = UNSET
 
 
-class TapeArchived(TypedDict):
-    """`tape/archived`"""
+class TapeArchived(Fact):
+    """The tape before this one was put aside."""
 
+    EVENTS = ("tape/archived",)
     archive: str
     entries: int
 
 
-class TapeErased(TypedDict, total=False):
-    """`tape/erased`"""
+class TapeErased(Fact, kw_only=True):
+    """Content was removed: of the tape before this one, of an archive, or of the entries that it covers."""
 
-    archive: str
-    entries: int
-    covers: TapeSpans
-    reason: str
-
-
-TapeRenamed = TypedDict("TapeRenamed", {"from": str, "to": str})
-"""`tape/renamed`"""
-TapeNamed = TypedDict(
-    "TapeNamed",
-    {
-        "name": str,
-        "from": NotRequired[str],
-        "erased": NotRequired[Spans],
-        "missing_blobs": NotRequired[Sequence[BlobDigest]],
-    },
-)
-"""`tape/named`"""
+    EVENTS = ("tape/erased",)
+    archive: str | UnsetType = UNSET
+    entries: int | UnsetType = UNSET
+    covers: TapeSpans | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
 
 
-class BlobsRemoved(TypedDict):
-    """`blob/removed`. The digests are of blobs that are gone, of another tape: they name none."""
+class TapeRenamed(Fact):
+    """The last entry of an archive: the old name of its tape, and its name from then on."""
 
-    tape: str
-    digests: Sequence[str]
-    reason: str
-
-
-class TriggersRestored(TypedDict):
-    """`database/protected`"""
-
-    triggers: Sequence[str]
-    indexes: NotRequired[Sequence[str]]
+    EVENTS = ("tape/renamed",)
+    from_: str = field(name="from")
+    to: str
 
 
-class ClosedAnchor(TypedDict):
-    """`tape/anchor`: an anchor that opens no window, in a file for another program."""
+class TapeNamed(Fact, kw_only=True):
+    """The name of a tape, once, when the database began to check names; only on tapes that are older than that."""
 
+    EVENTS = ("tape/named",)
     name: str
-    state: HandoffState
-    window: NotRequired[bool]
-    recalls: NotRequired[Spans]
+    from_: str | UnsetType = field(name="from", default=UNSET)
+    erased: Spans | UnsetType = UNSET
+    missing_blobs: tuple[BlobDigest, ...] | UnsetType = UNSET
 
 
-class UnreadableLine(TypedDict):
-    """`tape/unreadable`"""
+class BlobsRemoved(Fact):
+    """Blobs were removed. The digests are of blobs that are gone, of another tape: they name none."""
 
+    EVENTS = ("blob/removed",)
+    tape: str
+    digests: tuple[str, ...]
+    reason: str
+
+
+class TriggersRestored(Fact):
+    """Triggers and indexes of the database that were missing or changed were made anew."""
+
+    EVENTS = ("database/protected",)
+    triggers: tuple[str, ...]
+    indexes: tuple[str, ...] | UnsetType = UNSET
+
+
+class ClosedAnchor(Fact, kw_only=True):
+    """An anchor that opens no window, in a file for another program."""
+
+    EVENTS = ("tape/anchor",)
+    name: str
+    state: Annotated[JsonObject, HandoffState]
+    window: bool | UnsetType = UNSET
+    recalls: Spans | UnsetType = UNSET
+
+
+class UnreadableLine(Fact):
+    """Stands for a line of an imported file that could not be read."""
+
+    EVENTS = ("tape/unreadable",)
     line: int
     sha256: str
 
 
-class TapeImported(TypedDict):
-    """`tape/imported`"""
+class TapeImported(Fact):
+    """A file was imported as a tape."""
 
+    EVENTS = ("tape/imported",)
     tape: str
     session: SessionId
     entries: int
@@ -284,358 +310,36 @@ class TapeImported(TypedDict):
     sha256: str
 
 
-class InboundQuote(TypedDict):
-    """The quoted message of an inbound."""
-
-    message: str
-    sender: InboundSender
-    text: str
-    attachments: NotRequired[Sequence[JsonObject]]
-    own: NotRequired[bool]
-    provenance: NotRequired[str]
-
-
-class InboundReceived(TypedDict):
-    """`inbox/received`"""
-
-    channel: str
-    external_id: str
-    chat: str
-    thread: str
-    session: SessionId
-    sender: InboundSender
-    text: str
-    time: str
-    reply_to: str
-    attachments: Sequence[JsonObject]
-    message: NotRequired[str]
-    direct: NotRequired[bool]
-    addressed: NotRequired[bool]
-    quote: NotRequired[InboundQuote | None]
-    group: NotRequired[str]
-    space: NotRequired[str]
-    origin: NotRequired[str]
-    model: NotRequired[str]
-    instructions: NotRequired[str]
-    is_one_shot: NotRequired[bool]
-    is_plain_text: NotRequired[bool]
-    provenance: NotRequired[str]
-
-
-class MessageChanged(TypedDict, total=False):
-    """`inbox/changed`: `what` kind of change it is, and the fields of that kind."""
-
-    what: str
-    channel: str
-    external_id: str
-    chat: str
-    thread: str
-    session: SessionId
-    sender: InboundSender
-    text: str
-    time: str
-    message: str
-    emojis: Sequence[str]
-    reply_to: str
-    attachments: Sequence[JsonObject]
-    direct: bool
-    addressed: bool
-    quote: InboundQuote | None
-    group: str
-    space: str
-    origin: str
-    provenance: str
-
-
-class BotAddedToGroup(TypedDict):
-    """`inbox/added`"""
-
-    channel: str
-    chat: str
-    by: PersonId
-    time: str
-
-
-class GroupCalled(TypedDict):
-    """`inbox/called`"""
-
-    channel: str
-    chat: str
-    space: str
-    title: NotRequired[str]
-
-
-class InboundWaiting(InboundReceived):
-    """`inbox/waiting`"""
-
-
-class InboundRefused(TypedDict):
-    """`inbox/refused`, which holds nothing."""
-
-
-class ButtonPressed(InboundReceived):
-    """`inbox/pressed`"""
-
-
-class PressRefused(TypedDict):
-    """`inbox/press-refused`"""
-
-    session: SessionId
-    sender: PersonId
-    message: str
-    reason: str
-
-
-class ChatMoved(TypedDict):
-    """`inbox/moved`"""
-
-    chat: str
-    to: str
-    time: str
-
-
-class UpdateUnparsed(TypedDict):
-    """`inbox/unparsed`"""
-
-    session: SessionId
-    chat: str
-    reason: str
-    raw: str
-
-
-class ChannelBegan(TypedDict):
-    """`inbox/began`"""
-
-    time: str
-    restored: NotRequired[bool]
-
-
-class InboundsInterrupted(TypedDict):
-    """`inbox/interrupted`"""
-
-    inbounds: Sequence[EntryId]
-    turn: str
-
-
-class InboundsDone(InboundsInterrupted):
-    """`inbox/done`"""
-
-    outcome: str
-
-
-class OutboxPart(TypedDict):
-    """A part of a message. The digest of a file is of a blob of the session's tape."""
-
-    chat: str
-    text: str
-    thread: NotRequired[str]
-    reply_to: NotRequired[str]
-    markup: NotRequired[JsonObject]
-    file: NotRequired[JsonObject]
-    buttons: NotRequired[JsonObject]
-    edits: NotRequired[str]
-    has_no_link_previews: NotRequired[bool]
-
-
-class OutboxIntent(TypedDict):
-    """`outbox/intent`"""
-
-    session: SessionId
-    turn: str
-    parts: Sequence[OutboxPart]
-    inbound: NotRequired[int]
-
-
-class PreviewBegun(TypedDict):
-    """`outbox/preview-begin`"""
-
-    inbound: int
-    session: SessionId
-    part: OutboxPart
-
-
-class PreviewShown(TypedDict):
-    """`outbox/preview`"""
-
-    inbound: int
-    session: SessionId
-    message: str
-    chat: NotRequired[str]
-
-
-class PreviewEnded(TypedDict):
-    """`outbox/preview-end`"""
-
-    inbound: int
-
-
-class PartReceipt(TypedDict):
-    """`outbox/receipt`"""
-
-    intent: EntryId
-    part: int
-    external_id: str
-    resumed: NotRequired[bool]
-    found: NotRequired[bool]
-    missing: NotRequired[bool]
-    epoch: NotRequired[int]
-
-
-class DeliveryEnded(TypedDict):
-    """`outbox/ended`"""
-
-    intent: EntryId
-    reason: str
-
-
-class ConfigLoaded(TypedDict):
-    """`config/loaded`"""
-
-    how: str
-    changed: JsonObject
-    later: Sequence[str]
-
-
-class ConfigRefused(TypedDict):
-    """`config/refused`"""
-
-    how: str
-    problems: Sequence[str]
-
-
-class HomeRestored(TypedDict):
-    """`home/restored`"""
-
-    backup: str
-    created: str
-    head: str
-    bubbot: str
-    lost: NotRequired[str]
-
-
-class HomeReleased(TypedDict):
-    """`home/released`"""
-
-    deliver: bool
-    intents: int
-    inbounds: int
-    jobs: int
-    approvals: NotRequired[int]
-
-
-class OpenInbound(TypedDict):
-    """An inbound in a checkpoint."""
-
-    id: EntryId
-    attempts: int
-    turn: NotRequired[str]
-
-
-class InboxState(TypedDict):
-    """The state of an inbox."""
-
-    open: Sequence[OpenInbound]
-
-
-class InboxCheckpoint(TypedDict):
-    """`inbox/checkpoint`"""
-
-    version: int
-    after: EntryId
-    state: InboxState
-
-
-class MovesState(TypedDict):
-    """The chats that moved."""
-
-    chats: Sequence[Sequence[str]]
-
-
-class MovesCheckpoint(TypedDict):
-    """`moves/checkpoint`"""
-
-    version: int
-    after: EntryId
-    state: MovesState
-
-
-class OpenIntent(TypedDict):
-    """An intent in a checkpoint."""
-
-    id: EntryId
-    sent: Sequence[int]
-
-
-class OutboxState(TypedDict):
-    """The state of an outbox."""
-
-    open: Sequence[OpenIntent]
-
-
-class OutboxCheckpoint(TypedDict):
-    """`outbox/checkpoint`"""
-
-    version: int
-    after: EntryId
-    state: OutboxState
-
-
-KERNEL_EVENTS: Mapping[str, type] = MappingProxyType(
-    {
-        TURN_START: TurnStart,
-        TURN_END: TurnEnd,
-        "turn/joined": TurnJoined,
-        TURN_INTERRUPTED: TurnInterrupted,
-        "reaction": MessageReaction,
-        STEP_EVENT: LoopStep,
-        "effect.begin": EffectBegin,
-        "effect.end": EffectEnd,
-        "provenance/vouched": EntryVouched,
-        "command": CommandRun,
-        MODEL_LEARNED: ModelLearned,
-        MODEL_FORGOTTEN: ModelForgotten,
-        "model/switched": ModelSwitched,
-        "model/chosen": ModelChosen,
-        "handoff": Handoff,
-        "correction": Correction,
-        "tape/archived": TapeArchived,
-        "tape/erased": TapeErased,
-        "tape/renamed": TapeRenamed,
-        "tape/named": TapeNamed,
-        "tape/anchor": ClosedAnchor,
-        "tape/unreadable": UnreadableLine,
-        "tape/imported": TapeImported,
-        "blob/removed": BlobsRemoved,
-        "database/protected": TriggersRestored,
-        "inbox/received": InboundReceived,
-        "inbox/changed": MessageChanged,
-        "inbox/added": BotAddedToGroup,
-        "inbox/called": GroupCalled,
-        "inbox/waiting": InboundWaiting,
-        "inbox/refused": InboundRefused,
-        "inbox/press-refused": PressRefused,
-        "inbox/pressed": ButtonPressed,
-        "inbox/moved": ChatMoved,
-        "inbox/unparsed": UpdateUnparsed,
-        "inbox/began": ChannelBegan,
-        "inbox/interrupted": InboundsInterrupted,
-        "inbox/done": InboundsDone,
-        "inbox/checkpoint": InboxCheckpoint,
-        "moves/checkpoint": MovesCheckpoint,
-        "outbox/intent": OutboxIntent,
-        "outbox/preview-begin": PreviewBegun,
-        "outbox/preview": PreviewShown,
-        "outbox/preview-end": PreviewEnded,
-        "outbox/receipt": PartReceipt,
-        "outbox/ended": DeliveryEnded,
-        "outbox/checkpoint": OutboxCheckpoint,
-        "config/loaded": ConfigLoaded,
-        "config/refused": ConfigRefused,
-        "home/restored": HomeRestored,
-        "home/released": HomeReleased,
-    }
+KERNEL_FACTS = (
+    TurnStart,
+    TurnEnd,
+    TurnJoined,
+    TurnInterrupted,
+    MessageReaction,
+    LoopStep,
+    EffectBegin,
+    EffectEnd,
+    EntryVouched,
+    CommandRun,
+    ModelLearned,
+    ModelForgotten,
+    ModelSwitched,
+    ModelChosen,
+    Handoff,
+    Correction,
+    TapeArchived,
+    TapeErased,
+    TapeRenamed,
+    TapeNamed,
+    ClosedAnchor,
+    UnreadableLine,
+    TapeImported,
+    BlobsRemoved,
+    TriggersRestored,
 )
-"""The payload models of what the tape, the stores, the runtime and the gateway write, by the name of the event."""
+"""What the tape, the stores and the runtime write."""
+KERNEL_EVENTS: Mapping[str, type[Fact]] = MappingProxyType(models_of(*KERNEL_FACTS))
+"""The classes of these facts, by the name of the event."""
 
 _STATE = EventReferences(entries=("state.source_ids[]", "state.parents[]"), tape_entries=("state.parents[]",))
 _OPEN_ITEMS = EventReferences(entries=("state.after", "state.open[].id"))
@@ -653,5 +357,5 @@ KERNEL_REFERENCES = ReferenceRegistry(
         tape_entries=("inbound", "source"), sessions=("session",), people=("sender.id", "quote.sender.id")
     ),
 )
-"""What the kernel's own entries name. `meta.edited` and the `inbound` of the outbox are ids of an inbox tape that they
-do not name; inbox tapes are never rebased."""
+"""What the kernel's own entries name. `meta.edited` has ids of an inbox tape that they do not name; inbox tapes are never
+rebased."""

@@ -24,7 +24,7 @@ class Fact(Struct, frozen=True):
     """The payload of an event, or of an event and of the one that takes it back. Subclasses are frozen, too.
 
     A field that is absent on older tapes has a default; one that is left out if nothing is to be said is `UNSET`. No field
-    may be called `subject`, `payload`, `to_entry`, `of` or `upgrade`.
+    may be called `subject`, `payload`, `to_entry`, `of`, `try_of` or `upgrade`.
 
     Attributes:
         EVENTS: the names on the tape, which never change. The second one takes the first one back.
@@ -39,6 +39,14 @@ class Fact(Struct, frozen=True):
             return msgspec.convert(cls.upgrade(entry.data), cls)
         except msgspec.ValidationError as error:
             raise TapeCorrupt(f"entry #{entry.id} is not a {entry.name} that can be read: {error}") from error
+
+    @classmethod
+    def try_of(cls, entry: TapeEntry) -> Self | None:
+        """Read the payload of an entry that anybody may have written; None if it does not have this shape."""
+        try:
+            return cls.of(entry)
+        except TapeCorrupt:
+            return None
 
     @classmethod
     def upgrade(cls, data: JsonObject) -> JsonObject:

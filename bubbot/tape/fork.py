@@ -12,8 +12,8 @@ from bubbot.concurrency import run_uninterrupted
 from bubbot.errors import AnchorNotFound, TapeConflict
 from bubbot.records import dataclass
 from bubbot.tape.anchor import recalled_ranges
-from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, TapeEntry, event
-from bubbot.tape.events import KERNEL_REFERENCES
+from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, TapeEntry
+from bubbot.tape.events import KERNEL_REFERENCES, TapeErased
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.provenance import ON_READ, Source, most_foreign, note_reads, stamp_of
 from bubbot.tape.query import (
@@ -378,7 +378,7 @@ class ForkedTape(TapeHandle):
                 await self._append(self._numbered(first))
             elif not archive:
                 if not self._reset.erase:
-                    fact = event("tape/erased", {"archive": self._reset.archive, "entries": self.base})
+                    fact = TapeErased(archive=self._reset.archive, entries=self.base).to_entry()
                     await self._append(self._numbered([fact]))
                 self._reset = replace(self._reset, erase=True, erase_also=(*self._reset.erase_also, *erase_also))
                 self._is_reset_saved = False

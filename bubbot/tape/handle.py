@@ -7,12 +7,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from datetime import datetime, tzinfo
 from itertools import pairwise
-from typing import TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 from bubbot.errors import EntryInvalid, EntryNotFound
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START, anchor, check_state
 from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, Kind, TapeEntry, freeze_with_text, int_field, timestamp
+from bubbot.tape.events import Correction, Handoff, TapeArchived, TapeErased
 from bubbot.tape.provenance import PROVENANCE, Source, most_foreign, parse_source, stamp_of
 from bubbot.tape.query import (
     AfterAnchor,
@@ -166,7 +167,7 @@ class TapeHandle(ABC):
         await self.check_anchor_state(state)
         mark = stamp_of(most_foreign(self.source, copied))
         opening = anchor(name, state, recalls=recalls, meta=mark)
-        stored = await self.append([opening, make.event("handoff", {"name": name, "state": state}, **mark)])
+        stored = await self.append([opening, Handoff(name, state).to_entry(**mark)])
         return stored[0]
 
     async def check_anchor_state(self, state: JsonObject) -> None:
@@ -207,18 +208,20 @@ class TapeHandle(ABC):
         Raises:
             EntryNotFound: the tape has no such entry.
         """
-        return await self._append_correction(entry_id, {"corrects": entry_id, "content": content}, sender)
+        return await self._append_correction(Correction(entry_id, content), sender)
 
     async def hide(self, entry_id: int) -> TapeEntry:
         """Hide an entry from context and search by a new one that names it. Raise `EntryNotFound`."""
-        return await self._append_correction(entry_id, {"corrects": entry_id, "hide": True})
+        return await self._append_correction(Correction(entry_id, hide=True))
 
-    async def _append_correction(self, entry_id: int, data: JsonObject, sender: JsonObject | None = None) -> TapeEntry:
+    async def _append_correction(self, correction: Correction, sender: JsonObject | None = None) -> TapeEntry:
         head = await self.head()
-        if not 1 <= entry_id <= head:
-            raise EntryNotFound(f"there is no entry {entry_id} to correct; this tape has entries 1 to {head}")
-        correction = make.event(CORRECTION, data) if sender is None else make.event(CORRECTION, data, sender=sender)
-        return (await self.append([correction]))[0]
+        if not 1 <= correction.corrects <= head:
+            raise EntryNotFound(
+                f"there is no entry {correction.corrects} to correct; this tape has entries 1 to {head}"
+            )
+        meta: dict[str, Any] = {} if sender is None else {"sender": sender}
+        return (await self.append([correction.to_entry(**meta)]))[0]
 
     async def find_corrections(self, spans: Sequence[Span]) -> list[TapeEntry]:
         """Find all corrections of entries in these spans, anywhere on the tape: what is hidden stays hidden."""
@@ -280,9 +283,8 @@ class TapeHandle(ABC):
         """Build the instruction to put the tape aside, and the first entries of the new one, which are not stamped yet."""
         moment = self._now()
         name = f"{self.name}@{moment.strftime('%Y%m%dT%H%M%S.%f')}"
-        fact = "tape/archived" if archive else "tape/erased"
-        first = [self._bootstrap(), make.event(fact, {"archive": name, "entries": old_head})]
-        return ResetBatch(name, erase=not archive), first
+        fact = TapeArchived(name, old_head) if archive else TapeErased(archive=name, entries=old_head)
+        return ResetBatch(name, erase=not archive), [self._bootstrap(), fact.to_entry()]
 
 
 def spans_of(ids: Sequence[int]) -> list[tuple[int, int]]:

@@ -134,7 +134,7 @@ def _walk(annotation: Any, path: str, outer: tuple[type, ...]) -> Iterator[tuple
         inner = [found for argument in arguments for _, found in _walk(argument, path, outer)]
         if any(map(_marks, inner)):
             raise EntryInvalid(f"{path} holds references under names of its own, to which no path leads")
-    else:  # a sequence, a union, or a wrapper such as `NotRequired`
+    else:  # a sequence, a union, or a wrapper: `Annotated` may name a model for some keys of an object
         step = "[]" if is_class and issubclass(origin, (Sequence, Set)) else ""
         for argument in arguments:
             yield from _walk(argument, path + step, outer)

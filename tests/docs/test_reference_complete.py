@@ -68,6 +68,8 @@ PASSED_ON = {
     "bubbot/runtime/session.py:_record_denial",  # the kind of the error that refused the turn
     "bubbot/runtime/session.py:_record_failure",  # the kind of the error that ended the turn
     "bubbot/tape/fact.py:to_entry",  # a name of its class
+    "bubbot/gateway/inbox_views.py:change_entry",  # that of its class
+    "bubbot/gateway/inbox_views.py:inbound_entry",  # that of a class
     "bubbot/tape/handle.py:append_event",
     "bubbot/tape/handle.py:handoff",
     "bubbot/tape/service.py:fork_tape",  # the kind of the error that ended the block
@@ -226,7 +228,7 @@ def test_a_name_that_the_source_writes_is_in_the_reference_with_its_data(names: 
 
 def test_every_other_place_only_passes_a_name_on(names: Written) -> None:
     assert names.open == PASSED_ON
-    assert {"turn/start", "loop.step", "tape/erased", "inbox/done", "memory/open"} <= names.names.keys()
+    assert {"loop.step", "tape/erased", "memory/open"} <= names.names.keys()
 
 
 def test_every_kind_of_error_is_in_the_reference(names: Written) -> None:

@@ -10,9 +10,10 @@ from io import BytesIO
 from bubbot.errors import ConfigError, TapeCorrupt
 from bubbot.ports.arguments import Args
 from bubbot.ports.command import Command, CommandContext, CommandResult
-from bubbot.ports.session_names import IMPORT_EVENT, IMPORTS_TAPE, require_no_open_turn
+from bubbot.ports.session_names import IMPORTS_TAPE, require_no_open_turn
 from bubbot.stores.jsonl import ImportResult, read_lines
-from bubbot.tape.entry import EMPTY_OBJECT, TapeEntry, event, timestamp
+from bubbot.tape.entry import EMPTY_OBJECT, TapeEntry, timestamp
+from bubbot.tape.events import TapeImported
 from bubbot.tape.provenance import PROVENANCE, Source
 from bubbot.tape.service import session_tape
 from bubbot.tape.store import Batch
@@ -63,16 +64,16 @@ def _mark(entry: TapeEntry) -> TapeEntry:
 
 def _fact(tape: str, session: str, result: ImportResult, digest: str, date: str) -> TapeEntry:
     """Make the fact about the import for the system's own tape: the imported tape equals the file, but for its marks."""
-    data = {
-        "tape": tape,
-        "session": session,
-        "entries": len(result.entries),
-        "renumbered": result.renumbered,
-        "erased": result.erased,
-        "unreadable": len(result.problems),
-        "sha256": digest,
-    }
-    return event(IMPORT_EVENT, data).with_meta(EMPTY_OBJECT, date)
+    fact = TapeImported(
+        tape=tape,
+        session=session,
+        entries=len(result.entries),
+        renumbered=result.renumbered,
+        erased=result.erased,
+        unreadable=len(result.problems),
+        sha256=digest,
+    )
+    return fact.to_entry().with_meta(EMPTY_OBJECT, date)
 
 
 IMPORT_TAPE = Command(

@@ -22,8 +22,9 @@ from bubbot.ports.session_names import read_session
 from bubbot.ports.store import UnreferencedBlobs, require_garbage_collection
 from bubbot.runtime.recovery import merge_orphan
 from bubbot.settings.loader import Settings
-from bubbot.tape.entry import EMPTY_OBJECT, Kind, event, timestamp
+from bubbot.tape.entry import EMPTY_OBJECT, Kind, timestamp
 from bubbot.tape.erasure import HOME_TAPE
+from bubbot.tape.events import TapeErased
 from bubbot.tape.query import TapeQuery, parse_moment
 from bubbot.tape.store import Batch, ForkRecord, TapeStore, TapeSummary
 
@@ -164,8 +165,8 @@ async def _erase(context: CommandContext, archive: ExpiredTape, at: datetime) ->
     ]
     for tape, names in quoting_events().items():
         traces.append((tape, await _find_quotes(context.store, tape, names, archive)))
-    data = {"archive": archive.name, "entries": archive.entries, "reason": "retention"}
-    fact = event("tape/erased", data).with_meta(EMPTY_OBJECT, timestamp(at))
+    erased = TapeErased(archive=archive.name, entries=archive.entries, reason="retention")
+    fact = erased.to_entry().with_meta(EMPTY_OBJECT, timestamp(at))
     await require_garbage_collection(context.store).erase_archive(
         archive.name, Batch(HOME_TAPE, (fact,)), tuple(traces)
     )

@@ -90,7 +90,7 @@ class Outbound(HasChat, Struct, frozen=True, forbid_unknown_fields=True):
     has_no_link_previews: bool = False
 
 
-class MessagePart(Struct, frozen=True, forbid_unknown_fields=True):
+class MessagePart(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A part of an outbound that fits the platform; stored with the intent, so that a restart sends the same part.
 
     Attributes:

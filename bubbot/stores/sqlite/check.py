@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
 from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
+
+from msgspec import UNSET
 
 from bubbot.errors import StoreUnavailable, TapeCorrupt
 from bubbot.ports.progress import OnProgress, ignore_progress
@@ -25,11 +26,10 @@ from bubbot.stores.sqlite.schema import (
     wrong_triggers,
 )
 from bubbot.stores.sqlite.transaction import Salt
-from bubbot.tape.entry import EMPTY_OBJECT, event
+from bubbot.tape.entry import EMPTY_OBJECT
 from bubbot.tape.erasure import HOME_TAPE
+from bubbot.tape.events import TriggersRestored
 
-PROTECTED = "database/protected"
-"""The event that records a repair of triggers and indexes."""
 _BUSY_SECONDS = 10.0
 _COMPLAINTS = 5
 
@@ -147,14 +147,12 @@ def repair_database(path: Path, now: str, salt: Salt) -> Repair:
             indexes = _rebuild_indexes(conn)  # first: triggers look through them
             repair = Repair(restore_triggers(conn), indexes)
             if (repair.triggers or repair.indexes) and version >= NAMED_SINCE:
-                facts: dict[str, Sequence[str]] = {"triggers": repair.triggers}
-                if repair.indexes:
-                    facts["indexes"] = repair.indexes
+                fact = TriggersRestored(tuple(repair.triggers), tuple(repair.indexes) or UNSET).to_entry()
                 conn.execute(
                     "INSERT INTO tapes (name) SELECT ?1 WHERE ?1 NOT IN (SELECT name FROM tapes)", (HOME_TAPE,)
                 )
                 home = next(tape for tape in tape_names(conn) if tape.name == HOME_TAPE)
-                append_fact(conn, home, event(PROTECTED, facts).with_meta(EMPTY_OBJECT, now), salt(16))
+                append_fact(conn, home, fact.with_meta(EMPTY_OBJECT, now), salt(16))
             conn.execute("COMMIT")
             return repair
     except sqlite3.IntegrityError as error:

@@ -8,13 +8,16 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from msgspec import UNSET
+
 from bubbot.errors import EntryInvalid
 from bubbot.records import dataclass
 from bubbot.stores.sqlite.rows import INSERT_ENTRY, NEWEST_POSITION, encode_content, to_row
 from bubbot.tape.blobs import cited_blobs
 from bubbot.tape.chain import GENESIS, TapeEnd, chain_value, genesis
-from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry, event
+from bubbot.tape.entry import EMPTY_OBJECT, Kind, TapeEntry
 from bubbot.tape.erasure import TAPE_NAMED, TAPE_RENAMED
+from bubbot.tape.events import TapeNamed
 from bubbot.tape.handle import spans_of
 
 _IMPORTS = "bubbot/imports"
@@ -137,19 +140,18 @@ def name_tapes(conn: sqlite3.Connection, now: str) -> None:
     for tape in tape_names(conn):
         if not tape.first_position and tape.archived_from is None:
             continue  # the chain of its first entry will begin with its name
-        data: dict[str, Any] = {"name": tape.name}
-        if tape.archived_from is not None:
-            data["from"] = tape.archived_from
         erased = [
             entry_id for (entry_id,) in conn.execute("SELECT id FROM erased WHERE tape = ? ORDER BY id", (tape.number,))
         ]
-        if erased:
-            data["erased"] = [list(span) for span in spans_of(erased)]
         missing = sorted(missing_blobs(conn, tape, imported.get(tape.original_name, 0)))
-        if missing:
-            data["missing_blobs"] = missing
+        named = TapeNamed(
+            name=tape.name,
+            from_=UNSET if tape.archived_from is None else tape.archived_from,
+            erased=spans_of(erased) or UNSET,
+            missing_blobs=tuple(missing) or UNSET,
+        )
         salt = conn.execute("SELECT randomblob(16)").fetchone()[0]
-        append_fact(conn, tape, event(TAPE_NAMED, data).with_meta(EMPTY_OBJECT, now), salt)
+        append_fact(conn, tape, named.to_entry().with_meta(EMPTY_OBJECT, now), salt)
 
 
 def append_fact(conn: sqlite3.Connection, tape: TapeNameRow, fact: TapeEntry, salt: bytes) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from bubbot.gateway.facts import InboundReceived
 from bubbot.gateway.inbox import Inbox
 from bubbot.gateway.inbox_views import SessionTraceView, inbound_data, inbound_from
 from bubbot.ports.channel import Attachment, ChatMigration, Inbound, PressedButton, Sender
@@ -77,3 +78,11 @@ def test_a_list_of_files_and_kinds_of_an_adapters_own_are_stored_as_any_other() 
     assert inbound_data(own) == inbound_data(plain)
     assert inbound_data(plain)["sender"]["name"] == "Ann \N{REPLACEMENT CHARACTER}"
     assert inbound_from(inbound_data(plain)).attachments == plain.attachments
+
+
+def test_what_is_stored_of_a_message_is_what_the_fact_says() -> None:
+    fields = [item.name for item in structs.fields(InboundReceived)]
+    assert {*fields} == {item.name for item in structs.fields(Inbound)} - {"chat_title"} | {"session"}
+    received = event("inbox/received", inbound_data(inbound("hello")))
+    assert [*received.data] == [name for name in fields if name in received.data]
+    assert InboundReceived.of(received).sender == Sender("7", "Ann")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from bubbot.ports.channel import MessagePart, OutboundFile
-from bubbot.ports.outbox import intent_entry, part_from
+from bubbot.ports.outbox import intent_entry, intent_from, read_intents
 from bubbot.tape.entry import encode
 
 FILE = OutboundFile("a.png", "image/png", digest="f00d")
@@ -24,5 +26,13 @@ def test_a_part_is_stored_without_empty_fields_in_the_order_of_its_fields() -> N
 
 def test_a_stored_part_is_read_as_it_was() -> None:
     part = MessagePart("7", "Hi", "3", "5", {"bold": True}, FILE)
-    entry = intent_entry("telegram:7", "t1", (part,))
-    assert part_from(entry.payload["data"]["parts"][0]) == part
+    entry = intent_entry("telegram:7", "t1", (part,)).with_id(3)
+    assert intent_from(entry).parts == (part,)
+
+
+def test_a_message_that_cannot_be_read_leaves_the_others_alone() -> None:
+    odd: Any = 7
+    bad, good = (
+        intent_entry("telegram:7", text, (MessagePart("7", each),)) for text, each in (("t1", odd), ("t2", "Hi"))
+    )
+    assert [message.turn for message in read_intents([bad.with_id(1), good.with_id(2)])] == ["t2"]

@@ -15,7 +15,6 @@ from bubbot.stores.jsonl import (
     CLOSED_ANCHOR,
     IMPORTED_ERASED,
     NO_HASH,
-    UNREADABLE,
     JsonLineWriter,
     line_hash,
     read_lines,
@@ -203,7 +202,7 @@ def test_every_unreadable_line_is_told_with_its_number_and_reason() -> None:
 def test_a_repair_keeps_ids_and_puts_an_event_in_the_place_of_each_unreadable_line() -> None:
     raw = bub("torn")
     found = read_lines(raw, date="2026-11-21")
-    assert [entry.name for entry in found.entries if entry.name == UNREADABLE] == [UNREADABLE] * 5
+    assert [entry.name for entry in found.entries if entry.name == "tape/unreadable"] == ["tape/unreadable"] * 5
     assert found.entries[2].payload["content"] == "readable"
     stands = found.entries[1]
     assert (stands.date, stands.payload["data"]) == ("2026-11-21", {"line": 2, "sha256": sha256(raw[1]).hexdigest()})
