@@ -107,15 +107,22 @@ def _check_events(factory: FeatureFactory, label: str) -> None:
 
 
 def _check_panels(factory: FeatureFactory, label: str) -> None:
-    """Raise `ConfigError` if the panels are no sequence of Panel, or let auditors see facts of a tape of another feature."""
+    """Raise `ConfigError` if the panels are no sequence of Panel with templates, or let auditors see tapes of other features."""
     panels: object = factory.panels
     if panels == ():
         return
     # Imported here: few packages have panels, and every command loads the features of packages.
-    from bubbot.ports.panel import Panel
+    from bubbot.ports.panel import Panel, find_template
 
     if not isinstance(panels, Sequence) or not all(isinstance(panel, Panel) for panel in panels):
         raise ConfigError(f"{label} has panels that are no sequence of Panel.")
+    for template in (panel.template for panel in factory.panels):
+        try:
+            is_there = find_template(template).is_file()
+        except (ImportError, ValueError):
+            is_there = False
+        if not is_there:
+            raise ConfigError(f"{label} has a panel whose template {template!r} does not exist.")
     own = f"{SYSTEM_TAPE_PREFIX}{factory.name}"
     for tape in (shared.name for panel in factory.panels for shared in panel.shared):
         if tape.removesuffix("/") != own and not tape.startswith(f"{own}/"):

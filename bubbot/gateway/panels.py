@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import Struct
 
 from bubbot.gateway.outbox import receipt_key
 from bubbot.gateway.outbox_views import DELIVERY_ABANDONED
 from bubbot.ports.outbox import INTENT, OUTBOX_PREFIX, RECEIPT, intent_key
-from bubbot.ports.panel import Block, Cell, Moment, Panel, PanelQuery, PanelReader, Paragraph, Table, TapeLink
+from bubbot.ports.panel import Panel, PanelQuery, PanelReader
 from bubbot.tape.boundary import SharedTape
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.events import TURN_START
@@ -22,23 +24,49 @@ MESSAGES_PER_TURN = 8
 NEWEST_FACTS = 1_000
 """The newest facts of the tape among which messages are looked for that no turn wrote."""
 TURN_ID = re.compile(r"[0-9a-f]{32}")
-MAX_TEXT_CHARS = 300
 
 
-async def read_deliveries(reader: PanelReader, query: PanelQuery) -> list[Block]:
-    """Show the messages to a chat, newest first, each part with its receipt."""
-    channel, texts = query.session.partition(":")[0], reader.texts
+class DeliveredPart(Struct, frozen=True):
+    """A part of a message, with what became of it.
+
+    Attributes:
+        message: the entry of the message.
+        turn: the id of the turn that wrote it, or the key of a message that no turn wrote.
+        answer: the platform's id of the part, or the number of the entry that ended the message; empty while it waits.
+        answer_entry: the entry of the answer; 0 while it waits.
+    """
+
+    message: int
+    place: int
+    date: str
+    turn: str
+    is_of_turn: bool
+    text: str
+    state: str
+    answer: str = ""
+    answer_entry: int = 0
+
+
+class Deliveries(Struct, frozen=True):
+    """The messages to a chat, newest first, in parts; `outbox` is the name of their tape, `more` the cursor of the next page."""
+
+    session: str
+    outbox: str = ""
+    parts: tuple[DeliveredPart, ...] = ()
+    more: str = ""
+
+
+async def read_deliveries(reader: PanelReader, query: PanelQuery) -> Deliveries:
+    """Read the messages to a chat, newest first, each part with its receipt."""
+    channel = query.session.partition(":")[0]
     if not channel:
-        return [Paragraph(texts.say("panel_deliveries_none"))]
+        return Deliveries("")
     name = shard_tape(f"{OUTBOX_PREFIX}/{channel}", query.session, reader.tapes.tape_shards)
     tape = reader.tapes.open_tape(name)
     intents, more = await _find_intents(reader, tape, query)
     answers = await _read_answers(tape, intents)
-    rows = tuple(row for intent in intents for row in _rows(reader, name, query.session, intent, answers))
-    columns = tuple(
-        map(texts.say, ("panel_message", "panel_when", "panel_turn", "panel_text", "panel_delivery", "panel_receipt"))
-    )
-    return [Table(texts.say("panel_deliveries"), columns, rows, texts.say("panel_deliveries_none"), more)]
+    parts = tuple(part for intent in intents for part in _read_parts(reader, intent, answers))
+    return Deliveries(query.session, name, parts, more)
 
 
 async def _find_intents(reader: PanelReader, tape: TapeHandle, query: PanelQuery) -> tuple[list[TapeEntry], str]:
@@ -77,35 +105,19 @@ async def _read_answers(tape: TapeHandle, intents: Sequence[TapeEntry]) -> Mappi
     return {entry.key: entry for entry in (await tape.fetch([query]))[0] if entry.key and not entry.erased}
 
 
-def _rows(
-    reader: PanelReader, tape: str, session: str, intent: TapeEntry, answers: Mapping[str, TapeEntry]
-) -> list[tuple[Cell, ...]]:
-    """Return a row for each part of a message."""
-    data, texts = intent.data, reader.texts
-    turn, end = str(data["turn"]), answers.get(f"ended:{intent.id}")
-    rows: list[tuple[Cell, ...]] = []
-    for place, part in enumerate(data["parts"]):
+def _read_parts(reader: PanelReader, intent: TapeEntry, answers: Mapping[str, TapeEntry]) -> Iterator[DeliveredPart]:
+    turn, end = str(intent.data["turn"]), answers.get(f"ended:{intent.id}")
+    for place, part in enumerate(intent.data["parts"]):
         receipt = answers.get(receipt_key(intent.id, place))
         if receipt is not None:
-            state = _receipt_state(reader, receipt)
-            answer: Cell = TapeLink(str(receipt.data["external_id"]), tape=tape, entry=receipt.id)
+            state, answer, entry = _receipt_state(reader, receipt), str(receipt.data["external_id"]), receipt.id
         elif end is not None:
-            state = texts.say("panel_ended", reason=end.data["reason"])
-            answer = TapeLink(f"#{end.id}", tape=tape, entry=end.id)
+            state, answer, entry = reader.texts.say("panel_ended", reason=end.data["reason"]), f"#{end.id}", end.id
         else:
-            state, answer = texts.say("panel_waiting"), ""
+            state, answer, entry = reader.texts.say("panel_waiting"), "", 0
+        is_of_turn = TURN_ID.fullmatch(turn) is not None
         text = str(part.get("text", ""))
-        rows.append(
-            (
-                TapeLink(f"#{intent.id}.{place}", tape=tape, entry=intent.id),
-                Moment(intent.date),
-                TapeLink(turn[:8], session=session, turn=turn) if TURN_ID.fullmatch(turn) else turn,
-                text if len(text) <= MAX_TEXT_CHARS else f"{text[:MAX_TEXT_CHARS]}…",
-                state,
-                answer,
-            )
-        )
-    return rows
+        yield DeliveredPart(intent.id, place, intent.date, turn, is_of_turn, text, state, answer, entry)
 
 
 def _receipt_state(reader: PanelReader, receipt: TapeEntry) -> str:
@@ -116,4 +128,4 @@ def _receipt_state(reader: PanelReader, receipt: TapeEntry) -> str:
     return ", ".join(map(reader.texts.say, notes))
 
 
-PANELS = (Panel("deliveries", "Deliveries", "session", read_deliveries, (OUTBOXES,)),)
+PANELS = (Panel("deliveries", "Deliveries", "session", read_deliveries, "bubbot.gateway:deliveries.html", (OUTBOXES,)),)

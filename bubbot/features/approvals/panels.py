@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from msgspec import Struct
+
 from bubbot.features.approvals.facts import (
     AnswerRejected,
     ApprovalAsked,
@@ -11,25 +13,15 @@ from bubbot.features.approvals.facts import (
     ApprovalOpened,
     CallChecked,
     Card,
+    Grant,
     GrantRevoked,
     ToolGranted,
 )
 from bubbot.features.approvals.service import asked_key
 from bubbot.features.approvals.state import APPROVALS_PROJECTION, APPROVALS_TAPE, ApprovalState
-from bubbot.ports.panel import (
-    Block,
-    Cell,
-    Moment,
-    Panel,
-    PanelQuery,
-    PanelReader,
-    Paragraph,
-    PersonName,
-    Table,
-    TapeLink,
-)
+from bubbot.ports.panel import Panel, PanelQuery, PanelReader
 from bubbot.tape.boundary import SharedTape
-from bubbot.tape.entry import Kind, TapeEntry, timestamp
+from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.projection import read_projection
 from bubbot.tape.query import IdRanges, TapeQuery
@@ -46,17 +38,42 @@ EFFECT_BEGIN, EFFECT_END = "effect.begin", "effect.end"
 MAX_ENDS_READ = 2_000
 
 
-async def read_effects(reader: PanelReader, query: PanelQuery) -> list[Block]:
-    """Show what was decided about the calls of a chat, and what began and ended outside."""
-    texts, tape = reader.texts, reader.tapes.open_tape(query.tape, query.session)
+class EffectFact(Struct, frozen=True):
+    """What was decided about a call, or what it did outside; `result` is empty if that is unknown."""
+
+    name: str
+    id: int
+    date: str
+    tool: str
+    result: str
+    why: str
+    is_unknown: bool = False
+
+
+class Effects(Struct, frozen=True):
+    """The facts of a page, newest first, on the tape of a chat; `more` is the cursor of the next page."""
+
+    tape: str
+    facts: tuple[EffectFact, ...]
+    more: str
+
+
+class Approvals(Struct, frozen=True):
+    """The cards that wait, what may run without asking, and a page of who decided what, newest first."""
+
+    cards: tuple[Card, ...]
+    grants: tuple[Grant, ...]
+    answers: tuple[TapeEntry, ...]
+    more: str
+    tape: str = APPROVALS_TAPE
+
+
+async def read_effects(reader: PanelReader, query: PanelQuery) -> Effects:
+    """Read what was decided about the calls of a chat, and what began and ended outside."""
+    tape = reader.tapes.open_tape(query.tape, query.session)
     facts, more = await query.read_page(tape, *CallChecked.EVENTS, *ApprovalAsked.EVENTS, EFFECT_BEGIN)
     ends = await _read_ends(tape, facts)
-    rows = tuple(_effect_row(reader, query.tape, entry, ends) for entry in facts)
-    columns = tuple(map(texts.say, ("panel_fact", "panel_when", "panel_tool", "panel_result", "panel_why")))
-    table = Table(texts.say("panel_effects"), columns, rows, texts.say("panel_effects_none"), more)
-    unknown = [entry for entry in facts if entry.name == EFFECT_BEGIN and _call(entry) not in ends]
-    notes: list[Block] = [Paragraph(texts.say("panel_effects_unknown"), "warning")] if unknown else []
-    return [*notes, table]
+    return Effects(query.tape, tuple(_describe(entry, ends) for entry in facts), more)
 
 
 async def _read_ends(tape: TapeHandle, facts: Sequence[TapeEntry]) -> Mapping[str, str]:
@@ -74,55 +91,27 @@ def _call(entry: TapeEntry) -> str:
     return str(entry.data.get("call", ""))
 
 
-def _effect_row(reader: PanelReader, tape: str, entry: TapeEntry, ends: Mapping[str, str]) -> tuple[Cell, ...]:
-    data, texts = entry.data, reader.texts
+def _describe(entry: TapeEntry, ends: Mapping[str, str]) -> EffectFact:
     if entry.name == EFFECT_BEGIN:
-        tool, result, why = str(data["tool"]), ends.get(_call(entry)) or texts.say("panel_unknown"), str(data["once"])
-    elif entry.name in ApprovalAsked.EVENTS:
+        call, data = _call(entry), entry.data
+        tool, result, why = str(data["tool"]), ends.get(call, ""), str(data["once"])
+        return EffectFact(EFFECT_BEGIN, entry.id, entry.date, tool, result, why, is_unknown=call not in ends)
+    if entry.name in ApprovalAsked.EVENTS:
         asked = ApprovalAsked.of(entry)
         tool = ", ".join(call.tool for call in asked.calls)
         result, why = f"{asked.id}: {asked.verdict}", " ".join(asked.why)
     else:
         check = CallChecked.of(entry)
         tool, result, why = check.tool, check.verdict, " ".join((check.effect, check.row, *check.columns))
-    return (TapeLink(entry.name or "", tape=tape, entry=entry.id), Moment(entry.date), tool, result, why)
+    return EffectFact(entry.name or "", entry.id, entry.date, tool, result, why)
 
 
-async def read_approvals(reader: PanelReader, query: PanelQuery) -> list[Block]:
-    """Show the cards that wait, what may run without asking, and who decided what."""
-    texts, tape = reader.texts, reader.tapes.open_tape(APPROVALS_TAPE)
+async def read_approvals(reader: PanelReader, query: PanelQuery) -> Approvals:
+    """Read the cards that wait, what may run without asking, and who decided what."""
+    tape = reader.tapes.open_tape(APPROVALS_TAPE)
     state = await read_projection(APPROVALS_PROJECTION, tape)
-    cards: list[tuple[Cell, ...]] = [
-        (
-            TapeLink(card.fact.id, tape=APPROVALS_TAPE, entry=card.id),
-            TapeLink(card.fact.session, session=card.fact.session),
-            ", ".join(card.fact.tools),
-            PersonName(card.fact.account),
-            Moment(timestamp(card.fact.ends_at)),
-        )
-        for card in await _find_waiting(reader, state)
-    ]
-    grants: list[tuple[Cell, ...]] = [
-        (
-            TapeLink(f"#{grant.id}", tape=APPROVALS_TAPE, entry=grant.id),
-            grant.fact.tool,
-            f"{grant.fact.kind} {grant.fact.value}",
-            TapeLink(grant.fact.session, session=grant.fact.session) if grant.fact.session else "",
-            PersonName(grant.fact.giver),
-            Moment(grant.date),
-        )
-        for grant in state.grants
-    ]
-    facts, more = await query.read_page(tape, *ANSWERS)
-
-    return [
-        Table(texts.say("panel_cards"), tuple(map(texts.say, ("panel_card", "panel_chat", "panel_tool", "panel_asker", "panel_expires"))), tuple(cards),
-              texts.say("panel_cards_none")),
-        Table(texts.say("panel_grants"), tuple(map(texts.say, ("panel_entry", "panel_tool", "panel_covers", "panel_chat", "panel_by", "panel_when"))), tuple(grants),
-              texts.say("panel_grants_none")),
-        Table(texts.say("panel_answers"), tuple(map(texts.say, ("panel_fact", "panel_when", "panel_card", "panel_chat", "panel_result", "panel_by"))),
-              tuple(map(_answer_row, facts)), texts.say("panel_answers_none"), more),
-    ]  # fmt: skip
+    answers, more = await query.read_page(tape, *ANSWERS)
+    return Approvals(tuple(await _find_waiting(reader, state)), tuple(state.grants), tuple(answers), more)
 
 
 async def _find_waiting(reader: PanelReader, state: ApprovalState) -> list[Card]:
@@ -136,22 +125,9 @@ async def _find_waiting(reader: PanelReader, state: ApprovalState) -> list[Card]
     ]
 
 
-def _answer_row(entry: TapeEntry) -> tuple[Cell, ...]:
-    data = entry.data
-    session = str(data.get("session", ""))
-    result = [data.get("verdict"), data.get("scope"), data.get("tool"), data.get("value"), data.get("reason")]
-    person = ":".join(str(data[name]) for name in ("channel", "by") if data.get(name))
-    return (
-        TapeLink((entry.name or "").removeprefix("approval."), tape=APPROVALS_TAPE, entry=entry.id),
-        Moment(entry.date),
-        str(data.get("id") or data.get("approval") or ""),
-        TapeLink(session, session=session) if session else "",
-        " ".join(str(part) for part in result if part),
-        PersonName(person),
-    )
-
-
 PANELS = (
-    Panel("effects", "Approvals and effects", "session", read_effects),
-    Panel("approvals", "Approvals", "deployment", read_approvals, (APPROVALS,)),
+    Panel("effects", "Approvals and effects", "session", read_effects, "bubbot.features.approvals:effects.html"),
+    Panel(
+        "approvals", "Approvals", "deployment", read_approvals, "bubbot.features.approvals:approvals.html", (APPROVALS,)
+    ),
 )

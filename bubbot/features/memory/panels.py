@@ -4,51 +4,78 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from bubbot.features.memory.changes import ZoneChangesView, ZoneState
 from bubbot.features.memory.scopes import WORKSPACE_TAPE, ZONE_TAPES
 from bubbot.features.memory.views import MemorySnapshot, MemoryVersionView, format_memory_page
-from bubbot.ports.panel import (
-    Block,
-    Cell,
-    Difference,
-    Moment,
-    Number,
-    Panel,
-    PanelLink,
-    PanelQuery,
-    PanelReader,
-    Paragraph,
-    PersonName,
-    Table,
-    TapeLink,
-)
+from bubbot.ports.panel import Panel, PanelQuery, PanelReader
 from bubbot.tape.anchor import MEMORY_SEAL
-from bubbot.tape.entry import Kind, TapeEntry, text_field
+from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import IdRanges, TapeQuery
 
 
-async def read_chat_memory(reader: PanelReader, query: PanelQuery) -> list[Block]:
-    """Show the versions of a chat's own memory, and what the chosen one changed."""
-    tape, texts = reader.tapes.open_tape(query.tape, query.session), reader.texts
+class MemoryChange(Struct, frozen=True):
+    """What one entry of a tape changed, as everything that was remembered before it and after it."""
+
+    tape: str
+    entry: int
+    version: int
+    before: str
+    after: str
+
+
+class ChatMemory(Struct, frozen=True):
+    """A page of the versions of a chat's memory, as entry and number, newest first, and what the chosen one changed.
+
+    A number is 0 if it is not known. `change` is None if nothing was ever remembered.
+    """
+
+    tape: str
+    change: MemoryChange | None = None
+    versions: tuple[tuple[TapeEntry, int], ...] = ()
+    more: str = ""
+
+
+class ZoneMemory(Struct, frozen=True):
+    """A page of the changes to a zone, newest first, and what the chosen one changed."""
+
+    tape: str
+    name: str
+    change: MemoryChange
+    changes: tuple[TapeEntry, ...]
+    more: str
+
+
+class ZoneSummary(Struct, frozen=True):
+    """A zone, with its newest fact (None if it has none) and the number of its facts."""
+
+    tape: str
+    name: str
+    newest: TapeEntry | None
+    changes: int
+
+
+class SharedMemory(Struct, frozen=True):
+    """The zones that the viewer may see, and the chosen one."""
+
+    zones: tuple[ZoneSummary, ...]
+    chosen: ZoneMemory | None = None
+
+
+async def read_chat_memory(reader: PanelReader, query: PanelQuery) -> ChatMemory:
+    """Read the versions of a chat's own memory, and what the chosen one changed."""
+    tape = reader.tapes.open_tape(query.tape, query.session)
     seals = await _read_seals(tape, query.cursor_id(), query.limit + 1)
     if not seals:
-        return [Paragraph(texts.say("panel_memory_none"))]
+        return ChatMemory(query.tape)
     chosen = next((seal for seal in seals if str(seal.id) == query.params.get("version")), None)
     if chosen is None and (number := query.params.get("version", "")).isdecimal() and len(number) < 19:
         chosen = next(iter(await _read_seals(tape, int(number) + 1, 1)), None)
-    rows: list[tuple[Cell, ...]] = [
-        (
-            PanelLink(str(_version(seal) or "?"), params={"version": str(seal.id)}),
-            Moment(seal.date),
-            TapeLink(f"#{seal.id}", tape=query.tape, entry=seal.id),
-        )
-        for seal in seals[: query.limit]
-    ]
+    versions = tuple((seal, _version(seal)) for seal in seals[: query.limit])
     more = str(seals[query.limit - 1].id) if len(seals) > query.limit else ""
-    columns = (texts.say("panel_version"), texts.say("panel_when"), texts.say("panel_entry"))
-    difference = await _compare_version(reader, tape, chosen or seals[0])
-    return [*difference, Table(texts.say("panel_versions"), columns, tuple(rows), next_cursor=more)]
+    return ChatMemory(query.tape, await _compare_version(tape, chosen or seals[0]), versions, more)
 
 
 async def _read_seals(tape: TapeHandle, before: int | None, limit: int) -> Sequence[TapeEntry]:
@@ -58,15 +85,13 @@ async def _read_seals(tape: TapeHandle, before: int | None, limit: int) -> Seque
     return (await tape.fetch([query]))[0]
 
 
-async def _compare_version(reader: PanelReader, tape: TapeHandle, seal: TapeEntry) -> list[Block]:
+async def _compare_version(tape: TapeHandle, seal: TapeEntry) -> MemoryChange:
     """Compare a version with the one before it; what a version wrote stands between two seals."""
     newest, *older = await _read_seals(tape, seal.id + 1, 3)
     bounds = [each.id for each in older] + [0, 0]
     after = await _read_version(tape, newest, bounds[0])
     before = await _read_version(tape, older[0], bounds[1]) if older else MemorySnapshot()
-    title = reader.texts.say("panel_memory_change", version=_version(newest) or "?")
-    link = TapeLink(f"#{newest.id}", tape=tape.name, entry=newest.id)
-    return [Difference(title, _page(before), _page(after), link)]
+    return MemoryChange(tape.name, newest.id, _version(newest), _page(before), _page(after))
 
 
 async def _read_version(tape: TapeHandle, seal: TapeEntry, previous: int) -> MemorySnapshot:
@@ -85,37 +110,25 @@ def _page(memory: MemorySnapshot) -> str:
     return "" if memory.is_empty else format_memory_page(memory).partition("\n")[2].strip()
 
 
-async def read_shared_memory(reader: PanelReader, query: PanelQuery) -> list[Block]:
-    """Show the memory of the workspace and of people, as far as the viewer may see it, and what one change did to it."""
-    texts = reader.texts
+async def read_shared_memory(reader: PanelReader, query: PanelQuery) -> SharedMemory:
+    """Read the memory of the workspace and of people, as far as the viewer may see it, and what one change did to it."""
     zones = [tape for tape in await reader.tapes.tapes() if tape.name.startswith(ZONE_TAPES)]
-    if not zones:
-        return [Paragraph(texts.say("panel_zones_none"))]
     newest = await reader.tapes.fetch(
         [TapeQuery(tape.name, kinds=(Kind.EVENT,), newest=True, limit=1) for tape in zones]
     )
-    rows: list[tuple[Cell, ...]] = [
-        (
-            PanelLink(_zone_name(reader, tape.name), params={"zone": tape.name}),
-            _writer(found[0]) if found else "",
-            Number(tape.head),
-        )
+    summaries = tuple(
+        ZoneSummary(tape.name, _zone_name(reader, tape.name), next(iter(found), None), tape.head)
         for tape, found in zip(zones, newest, strict=True)
-    ]
-    columns = tuple(map(texts.say, ("panel_zone", "panel_by", "panel_changes")))
-    blocks: list[Block] = [Table(texts.say("panel_zones"), columns, tuple(rows))]
+    )
     chosen = query.params.get("zone", "")
-    if chosen in {tape.name for tape in zones}:
-        blocks += await _read_zone(reader, query, chosen)
-    return blocks
+    is_shown = chosen in {tape.name for tape in zones}
+    return SharedMemory(summaries, await _read_zone(reader, query, chosen) if is_shown else None)
 
 
-async def _read_zone(reader: PanelReader, query: PanelQuery, name: str) -> list[Block]:
-    """Show the changes of a zone, newest first, and the difference that the chosen one made."""
-    texts = reader.texts
+async def _read_zone(reader: PanelReader, query: PanelQuery, name: str) -> ZoneMemory | None:
     changes = await reader.tapes.open_tape(name).read(ZoneChangesView())
     if not changes:
-        return []
+        return None
     chosen = next((each for each in changes if str(each.id) == query.params.get("change")), changes[-1])
     state, before = ZoneState(), MemorySnapshot()
     for change in changes:
@@ -123,34 +136,11 @@ async def _read_zone(reader: PanelReader, query: PanelQuery, name: str) -> list[
         state.apply([change])
         if change.id == chosen.id:
             break
-    title = texts.say("panel_zone_change", zone=_zone_name(reader, name), entry=chosen.id)
-    link = TapeLink(f"#{chosen.id}", tape=name, entry=chosen.id)
     cursor = query.cursor_id()
     shown = [each for each in reversed(changes) if cursor is None or each.id < cursor]
-    rows = tuple(_change_row(name, each) for each in shown[: query.limit])
     more = str(shown[query.limit - 1].id) if len(shown) > query.limit else ""
-    columns = tuple(map(texts.say, ("panel_change", "panel_when", "panel_chat", "panel_by", "panel_entry")))
-    return [
-        Difference(title, _page(before), _page(state.memory), link),
-        Table(texts.say("panel_zone_changes", zone=_zone_name(reader, name)), columns, rows, next_cursor=more),
-    ]
-
-
-def _change_row(tape: str, change: TapeEntry) -> tuple[Cell, ...]:
-    data = change.data
-    session = str(data.get("session", ""))
-    return (
-        PanelLink((change.name or "?").removeprefix("memory/"), params={"zone": tape, "change": str(change.id)}),
-        Moment(change.date),
-        TapeLink(session, session=session) if session else "",
-        _writer(change),
-        TapeLink(f"#{change.id}", tape=tape, entry=change.id),
-    )
-
-
-def _writer(change: TapeEntry) -> PersonName:
-    """Return who made a change; that of a person's own memory is this person."""
-    return PersonName(":".join(filter(None, (text_field(change.data, "channel"), text_field(change.data, "by")))))
+    compared = MemoryChange(name, chosen.id, 0, _page(before), _page(state.memory))
+    return ZoneMemory(name, _zone_name(reader, name), compared, tuple(shown[: query.limit]), more)
 
 
 def _zone_name(reader: PanelReader, tape: str) -> str:
@@ -160,6 +150,8 @@ def _zone_name(reader: PanelReader, tape: str) -> str:
 
 
 PANELS = (
-    Panel("memory", "Memory", "session", read_chat_memory),
-    Panel("shared-memory", "Shared memory", "deployment", read_shared_memory),
+    Panel("memory", "Memory", "session", read_chat_memory, "bubbot.features.memory:chat_memory.html"),
+    Panel(
+        "shared-memory", "Shared memory", "deployment", read_shared_memory, "bubbot.features.memory:shared_memory.html"
+    ),
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from msgspec import Struct
+
 from bubbot.errors import AccessError, ScheduleRefused
 from bubbot.features.schedule.changes import job_label
 from bubbot.features.schedule.firing import describe_action
@@ -20,19 +22,7 @@ from bubbot.features.schedule.state import (
     JobState,
 )
 from bubbot.ports.outbox import OUTBOX_PREFIX
-from bubbot.ports.panel import (
-    Block,
-    Cell,
-    Moment,
-    Number,
-    Panel,
-    PanelLink,
-    PanelQuery,
-    PanelReader,
-    Paragraph,
-    Table,
-    TapeLink,
-)
+from bubbot.ports.panel import Panel, PanelQuery, PanelReader
 from bubbot.tape.boundary import SharedTape
 from bubbot.tape.entry import Kind, TapeEntry, timestamp
 from bubbot.tape.projection import read_projection
@@ -46,49 +36,87 @@ MAX_FACTS_READ = 5_000
 """Facts of all jobs among which a page looks for those of one."""
 
 
-async def read_jobs(reader: PanelReader, query: PanelQuery) -> list[Block]:
-    """Show the jobs of a chat, or all that the viewer may see, and the history of the chosen one."""
-    texts = reader.texts
+class JobLine(Struct, frozen=True):
+    """A job in words; `next_at` is ISO 8601, empty if it does not fire again."""
+
+    id: str
+    does: str
+    state: str
+    session: str
+    schedule: str
+    next_at: str
+    runs: int
+    label: str
+
+
+class JobFact(Struct, frozen=True):
+    """A fact of a job, with the turn it led to and what became of the answer."""
+
+    id: int
+    name: str
+    date: str
+    mark: str
+    result: str
+    turn: str
+    delivery: str
+
+
+class JobHistory(Struct, frozen=True):
+    """The chosen job, and a page of its facts, newest first."""
+
+    session: str
+    details: str
+    does: str
+    label: str
+    facts: tuple[JobFact, ...]
+    more: str
+    tape: str = TAPE
+
+
+class Jobs(Struct, frozen=True):
+    """A page of jobs, and the history of the chosen one."""
+
+    jobs: tuple[JobLine, ...]
+    more: str
+    chosen: JobHistory | None = None
+
+
+async def read_jobs(reader: PanelReader, query: PanelQuery) -> Jobs:
+    """Read the jobs of a chat, or all that the viewer may see, and the history of the chosen one."""
     state = await read_projection(SCHEDULE_PROJECTION, reader.tapes.open_tape(TAPE))
     jobs = state.jobs_of(query.session) if query.tape else list(state.jobs.values())
     chosen = next((each for each in jobs if each.job.id == query.params.get("job")), None)
-    blocks: list[Block] = await _read_history(reader, query, chosen) if chosen else []
+    history = await _read_history(reader, query, chosen) if chosen else None
     start = query.cursor_id() or 0 if not chosen else 0
-    rows = tuple(_job_row(reader, each) for each in jobs[start : start + query.limit])
     more = str(start + query.limit) if len(jobs) > start + query.limit else ""
-    columns = tuple(
-        map(
-            texts.say,
-            ("panel_does", "panel_state", "panel_chat", "panel_schedule", "panel_next", "panel_runs", "panel_job"),
-        )
-    )
-    return [*blocks, Table(texts.say("panel_jobs"), columns, rows, texts.say("panel_jobs_none"), more)]
+    return Jobs(tuple(_describe_job(reader, each) for each in jobs[start : start + query.limit]), more, history)
 
 
 def _formatter(reader: PanelReader) -> JobFormatter:
     return JobFormatter(reader.texts, reader.now, str(reader.zone))
 
 
-def _job_row(reader: PanelReader, state: JobState) -> tuple[Cell, ...]:
+def _describe_job(reader: PanelReader, state: JobState) -> JobLine:
     job, formatter = state.job, _formatter(reader)
     try:
         following = next_times(state, reader.now, 1)
     except ScheduleRefused:  # a schedule that this version does not know
         following = []
-    return (
-        PanelLink(describe_action(job, reader.texts), params={"job": job.id}),
+    return JobLine(
+        job.id,
+        describe_action(job, reader.texts),
         formatter.format_state(state),
-        TapeLink(job.session, session=job.session),
+        job.session,
         formatter.format_schedule(job),
-        Moment(timestamp(following[0])) if following else "",
-        Number(state.runs),
+        timestamp(following[0]) if following else "",
+        state.runs,
         job_label(job),
     )
 
 
-async def _read_history(reader: PanelReader, query: PanelQuery, state: JobState) -> list[Block]:
-    """Show what a job does, and its facts, newest first: firing, turn and delivery are different facts."""
-    job, texts = state.job, reader.texts
+async def _read_history(reader: PanelReader, query: PanelQuery, state: JobState) -> JobHistory:
+    """Read what a job does, and its facts, newest first: firing, turn and delivery are different facts."""
+    job = state.job
     tape = reader.tapes.open_tape(TAPE)
     facts_query = TapeQuery(
         TAPE,
@@ -104,15 +132,9 @@ async def _read_history(reader: PanelReader, query: PanelQuery, state: JobState)
     is_cut = len(own) > query.limit or len(found) == MAX_FACTS_READ
     more = str(facts[-1].id if len(own) > query.limit else found[-1].id) if is_cut else ""
     deliveries = await _read_deliveries(reader, job.session, job.target.channel, facts)
-    rows = tuple(_fact_row(reader, job.session, entry, deliveries) for entry in facts)
-    columns = tuple(
-        map(texts.say, ("panel_fact", "panel_when", "panel_firing", "panel_result", "panel_turn", "panel_delivery"))
-    )
-    return [
-        Paragraph(_formatter(reader).format_details(state), "quote"),
-        Paragraph(describe_action(job, texts), "quote"),
-        Table(texts.say("panel_job_history", job=job_label(job)), columns, rows, next_cursor=more),
-    ]
+    details, does = _formatter(reader).format_details(state), describe_action(job, reader.texts)
+    shown = tuple(_describe_fact(reader, entry, deliveries) for entry in facts)
+    return JobHistory(job.session, details, does, job_label(job), shown, more)
 
 
 async def _read_deliveries(
@@ -126,26 +148,25 @@ async def _read_deliveries(
         return {}
 
 
-def _fact_row(
-    reader: PanelReader, session: str, entry: TapeEntry, deliveries: Mapping[str, DeliveryState]
-) -> tuple[Cell, ...]:
+def _describe_fact(reader: PanelReader, entry: TapeEntry, deliveries: Mapping[str, DeliveryState]) -> JobFact:
     data = entry.data
-    turn = str(data.get("turn", ""))
-    reason = str(data.get("reason", ""))
+    turn, reason = str(data.get("turn", "")), str(data.get("reason", ""))
     if reason.startswith("reason_"):
         reason = _formatter(reader).format_reason(reason, str(data.get("detail", "")))
     delivery = deliveries.get(turn)
-    return (
-        TapeLink((entry.name or "").removeprefix("schedule/"), tape=TAPE, entry=entry.id),
-        Moment(entry.date),
+    return JobFact(
+        entry.id,
+        (entry.name or "").removeprefix("schedule/"),
+        entry.date,
         str(data.get("mark", "")),
         " ".join(filter(None, (str(data.get("status", "")), reason))),
-        TapeLink(turn[:8], session=session, turn=turn) if turn else "",
+        turn,
         delivery.state if delivery else "",
     )
 
 
+TEMPLATE = "bubbot.features.schedule:jobs.html"
 PANELS = (
-    Panel("schedule", "Schedules", "session", read_jobs, (SCHEDULES, DELIVERIES)),
-    Panel("schedule", "Schedules", "deployment", read_jobs, (SCHEDULES, DELIVERIES)),
+    Panel("schedule", "Schedules", "session", read_jobs, TEMPLATE, (SCHEDULES, DELIVERIES)),
+    Panel("schedule", "Schedules", "deployment", read_jobs, TEMPLATE, (SCHEDULES, DELIVERIES)),
 )

@@ -102,9 +102,6 @@ class TracePages:
         self._panels: Mapping[tuple[str, str], FeaturePanel] = {
             (each.panel.scope, each.panel.name): each for each in panels
         }
-        self._panel_names = {
-            scope: [name for kind, name in self._panels if kind == scope] for scope in ("session", "deployment")
-        }
 
     def find_asset(self, name: str) -> PageAnswer | None:
         """See `Pages`."""
@@ -197,9 +194,8 @@ class TracePages:
         each = self._panels.get((scope, name))
         if each is None:
             raise EntryNotFound("there is no such page")
-        blocks = await each.read(reader, query, zone=self._zone, now=self._now(), texts=self._texts)
-        view = PanelView(each, query, reader, self._panel_names, names)
-        return {"blocks": blocks, "view": view, "title": self._title(each), "name": name}
+        panel = await each.read(reader, query, zone=self._zone, now=self._now(), texts=self._texts)
+        return {"panel": panel, "view": PanelView(each.panel, self._title(each), query, reader, names), "name": name}
 
     async def _show_export(self, place: TapePlace, _parts: Sequence[str]) -> PageAnswer:
         """Ask which part, or send it as a file."""

@@ -9,13 +9,16 @@ from importlib.resources import files
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from bubbot.features.trace.entries import describe_entry, excerpt_arguments, excerpt_result
 from bubbot.features.trace.markdown import draw_markdown
+from bubbot.features.trace.request import compare_lines
 from bubbot.features.trace.words import reveal
+from bubbot.ports.panel import find_template
 from bubbot.ports.text import format_bytes
+from bubbot.tape.entry import timestamp
 from bubbot.texts import Texts
 
 PACKAGE = "bubbot.features.trace"
@@ -36,15 +39,18 @@ class PageRenderer:
     @cached_property
     def _environment(self) -> Environment:
         environment = Environment(
-            loader=PackageLoader(PACKAGE),
+            loader=FunctionLoader(_load_template),
             autoescape=True,
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
             auto_reload=False,
         )
+        del environment.filters["safe"]  # no template needs it
         environment.filters.update(
             reveal=reveal,
+            say=self.texts.say,
+            timestamp=timestamp,
             markdown=draw_markdown,
             seconds=_format_seconds,
             size=format_bytes,
@@ -59,6 +65,7 @@ class PageRenderer:
             status=self.texts.status,
             language=self.texts.language if self.texts.is_translated else "en",
             when=self._format_date,
+            compare_lines=compare_lines,
             url=url,
         )
         return environment
@@ -82,6 +89,11 @@ class PageRenderer:
         except ValueError:
             return date
         return moment.astimezone(self._zone).strftime("%Y-%m-%d %H:%M:%S") if moment.tzinfo else date
+
+
+def _load_template(name: str) -> str:
+    """Read a template of the page by the name of its file, or one of a panel."""
+    return find_template(name if ":" in name else f"{PACKAGE}:{name}").read_text(encoding="utf-8")
 
 
 def url(*parts: object, **query: object) -> str:

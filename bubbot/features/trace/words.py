@@ -46,9 +46,9 @@ class TextPage(Struct, frozen=True):
         return cls(text[(number - 1) * size : number * size], number, pages, len(text))
 
 
-def reveal(text: str) -> str:
-    """Return a text with what is hidden in it written out."""
-    return HIDDEN.sub(_name, text)
+def reveal(value: object) -> str:
+    """Return a text, or a value as text, with what is hidden in it written out. It has to be escaped still."""
+    return HIDDEN.sub(_name, str(value))
 
 
 def _name(found: re.Match[str]) -> str:

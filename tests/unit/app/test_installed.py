@@ -51,8 +51,9 @@ FAULTY = FeatureFactory("faulty", build, Faulty)
 LISTED = FeatureFactory("listed", build, events=["listed/noted"])
 CLASSLESS = FeatureFactory("classless", build, events={"classless/noted": {"entry": int}})
 KEYED = FeatureFactory("keyed", build, events={"keyed/noted": Keyed})
-READER = Panel("p", "P", "deployment", print, (SharedTape("bubbot/own_tapes/"), SharedTape("bubbot/memory/")))
-OWN = Panel("p", "P", "deployment", print, (SharedTape("bubbot/showing"), SharedTape("bubbot/showing/more")))
+READER = Panel("p", "P", "deployment", print, "tests.trace:links.html", (SharedTape("bubbot/own_tapes/"), SharedTape("bubbot/memory/")))
+OWN = Panel("p", "P", "deployment", print, "tests.trace:links.html", (SharedTape("bubbot/showing"), SharedTape("bubbot/showing/more")))
+UNDRAWN = FeatureFactory("undrawn", build, panels=[Panel("p", "P", "deployment", print, "tests.trace:none.html")])
 NAMED = FeatureFactory("named", build, panels=["memory"])
 SHARING = FeatureFactory("sharing", build, panels=[READER])
 SHOWING = FeatureFactory("showing", build, panels=[OWN])
@@ -109,14 +110,15 @@ def test_events_that_cannot_be_read_or_are_those_of_others_leave_a_feature_out(
     assert found.references.of_event("team/noted").entries == ("entry",)
 
 
-def test_panels_that_are_none_or_share_the_tapes_of_others_leave_a_feature_out(
+def test_panels_that_are_none_or_have_no_template_or_share_the_tapes_of_others_leave_a_feature_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = ("named", "sharing", "showing")
+    names = ("named", "undrawn", "sharing", "showing")
     plant(tmp_path, monkeypatch, "bubbot.features", **{name: name.upper() for name in names})
     found = load_features()
     assert [factory.name for factory in found.factories] == ["showing"]
     assert found.broken["named"].endswith("has panels that are no sequence of Panel.")
+    assert found.broken["undrawn"].endswith("has a panel whose template 'tests.trace:none.html' does not exist.")
     assert (
         "shares the tape 'bubbot/own_tapes/': it may share those below bubbot/sharing only" in found.broken["sharing"]
     )

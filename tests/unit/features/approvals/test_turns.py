@@ -19,7 +19,7 @@ from bubbot.features.approvals.gate import ApprovedCalls
 from bubbot.features.approvals.state import APPROVALS_TAPE
 from bubbot.ports.channel import Inbound, Role, Sender
 from bubbot.ports.model import ToolCall
-from bubbot.ports.panel import PanelQuery, Table, TapeLink
+from bubbot.ports.panel import PanelQuery
 from bubbot.ports.tool import CallPlan, Effect, NoArgs, ToolArgs, tool
 from bubbot.ports.turn import AcceptedInbound, Turn
 from bubbot.settings.loader import Settings
@@ -406,9 +406,8 @@ async def _cards_on_page(app: Bot) -> list[str]:
     """The cards that wait, as the owner's trace page shows them."""
     panel = next(each for each in load_panels(Settings()) if each.panel.name == "approvals")
     boundary = open_boundary(app.store, OWNER, "", (panel,))
-    cards, *_ = await panel.read(boundary, PanelQuery(), zone=UTC, now=datetime.now(UTC), texts=Texts())
-    assert isinstance(cards, Table)
-    return [row[0].text for row in cards.rows if isinstance(row[0], TapeLink)]
+    page: Any = await panel.read(boundary, PanelQuery(), zone=UTC, now=datetime.now(UTC), texts=Texts())
+    return [card.fact.id for card in page.cards]
 
 
 class TestWords:

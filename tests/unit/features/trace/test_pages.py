@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, unquote
 from zoneinfo import ZoneInfo
 
 import pytest
+from jinja2 import TemplateAssertionError
 
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.strategies import OWN_STRATEGIES
@@ -19,28 +20,10 @@ from bubbot.features.search.panels import PANELS as SEARCH_PANELS
 from bubbot.features.trace import export
 from bubbot.features.trace.export import MAX_EXPORT_ENTRIES
 from bubbot.features.trace.pages import SESSIONS_PER_PAGE, TracePages
+from bubbot.features.trace.render import PageRenderer
 from bubbot.features.trace.timeline import PAGE_ENTRIES
 from bubbot.ports.pages import LoginForm, PageRequest
-from bubbot.ports.panel import (
-    Block,
-    Chart,
-    ChartPoint,
-    Difference,
-    FeaturePanel,
-    Form,
-    Graph,
-    GraphEdge,
-    GraphNode,
-    Moment,
-    Number,
-    Panel,
-    PanelLink,
-    PanelQuery,
-    PanelReader,
-    Paragraph,
-    Table,
-    TapeLink,
-)
+from bubbot.ports.panel import FeaturePanel, Panel, PanelQuery, PanelReader
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore, open_readonly
 from bubbot.tape.anchor import anchor
@@ -404,52 +387,41 @@ class TestAuditors:
         assert "You are bubbot" in await look(pages, f"{entry}/blob/{data['system']}")
 
 
-async def test_every_block_of_a_panel_is_drawn_and_escaped(store: InMemoryStore) -> None:
-    async def read(_reader: PanelReader, query: PanelQuery) -> Sequence[Block]:
-        return [
-            Paragraph(EVIL, "quote", (TapeLink(EVIL, session=HOME, entry=3), PanelLink(EVIL, "nothing"))),
-            Table(
-                EVIL,
-                (EVIL, "b"),
-                (
-                    (EVIL, Number(3, "tokens")),
-                    (Moment("2026-11-21T20:21:00+00:00"), TapeLink("x", tape=HOME, turn="t")),
-                ),
-                next_cursor=f"7{EVIL}",
-            ),
-            Table("none", ("a",), (), empty=EVIL),
-            Chart(EVIL, "bars", (ChartPoint(EVIL, 3, EVIL), ChartPoint("b", 0, "0"))),
-            Chart("columns", "columns", tuple(ChartPoint(str(n), n, str(n)) for n in range(30))),
-            Chart("drawn", "bars", (ChartPoint("a", 1, "1"),), svg=b"<svg/>"),
-            Difference("changed", "same\nold", f"same\n{EVIL}", TapeLink("#3", tape=HOME, entry=3)),
-            Graph(
-                "graph",
-                (GraphNode("a", EVIL), GraphNode("b", "b", EVIL, TapeLink("b", tape=HOME, entry=1), lane=1)),
-                (GraphEdge("a", "b", "dashed", EVIL), GraphEdge("a", "gone")),
-                (("dashed", EVIL),),
-            ),
-            Form("words", EVIL, "Find", query.params.get("words", "")),
-        ]
+async def test_no_word_in_a_template_of_a_panel_acts(store: InMemoryStore) -> None:
+    async def read(_reader: PanelReader, _query: PanelQuery) -> Mapping[str, object]:
+        return {"evil": EVIL, "tape": HOME, "rows": [EVIL, 3, '"><b>']}
 
     for scope, address in (("session", f"/session/{HOME}/panel/all"), ("deployment", "/panel/all")):
-        pages = pages_of(store, Panel("all", EVIL, scope, read))  # type: ignore[arg-type]
+        pages = pages_of(store, Panel("all", EVIL, scope, read, "tests.trace:everything.html"))  # type: ignore[arg-type]
         page = await look(pages, f"{address}?p.words=%22%3E%3Cb%3E&cursor=3")
         assert re.findall(r"<script[^>]*>", page) == ['<script type="module" src="/static/trace.js">']
-        assert "<b>" not in page
-        assert re.findall(r"<img[^>]*>", page) == ['<img src="data:image/svg+xml;base64,PHN2Zy8+" alt="drawn">']
+        assert not re.search("<(?:b|img)[ >]", page)
+        assert page.count("&lt;/script&gt;") > 15
         assert 'href="/session/test%3Ahome/entry/3"' in page
         assert "2026-11-22 04:21:00" in page  # in the zone of the deployment
-        assert page.count('class="bar"') == 32
         (following,) = [link for link in links(page) if "cursor=" in link]
         assert dict(parse_qsl(following.partition("?")[2])) == {"cursor": f"7{EVIL}", "p.words": '"><b>'}
-        assert 'value="&#34;&gt;&lt;b&gt;"' in page
+        assert "<ins>&lt;/script&gt;" in page
+
+
+def test_no_template_can_turn_the_escaping_of_a_value_off() -> None:
+    renderer = PageRenderer(Texts(), ZONE)
+    with pytest.raises(TemplateAssertionError, match="'safe'"):
+        renderer.render("tests.trace:unsafe.html", panel=EVIL)
+
+
+async def test_a_form_keeps_what_was_typed_and_no_word_of_it_acts(store: InMemoryStore) -> None:
+    page = await look(pages_of(store, *SEARCH_PANELS), "/panel/search?p.words=%22%3E%3Cb%3E&p.other=%22%3E%3Cb%3E")
+    assert "<b>" not in page
+    assert page.count('value="&#34;&gt;&lt;b&gt;"') == 2
 
 
 async def test_a_panel_links_to_nothing_that_its_viewer_may_not_open(store: InMemoryStore) -> None:
-    async def read(_reader: PanelReader, _query: PanelQuery) -> Sequence[Block]:
-        return [Paragraph("", links=tuple(TapeLink(name, tape=name, entry=1) for name in ("bubbot/inbox/test", HOME)))]
+    async def read(_reader: PanelReader, _query: PanelQuery) -> Sequence[str]:
+        return ("bubbot/inbox/test", HOME)
 
-    pages, inbox = pages_of(store, Panel("all", "All", "deployment", read)), "/session/bubbot%2Finbox%2Ftest/entry/1"
+    pages = pages_of(store, Panel("all", "All", "deployment", read, "tests.trace:links.html"))
+    inbox = "/session/bubbot%2Finbox%2Ftest/entry/1"
     for viewer in (OWNER, Viewer("anna", frozenset({"other"}))):
         found = links(await look(pages, "/panel/all", viewer))
         assert (inbox in found) == viewer.sees_all

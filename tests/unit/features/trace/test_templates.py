@@ -11,13 +11,10 @@ from jinja2 import Environment, nodes
 
 from bubbot.features.trace.entries import FILE_KINDS
 from bubbot.features.trace.turn_list import ORIGINS
-from bubbot.texts.catalogue import read_catalogue
 from tests.docs.pages import ROOT
-from tests.unit.texts.test_texts import wanted
+from tests.unit.texts.test_texts import SENTENCES, wanted
 
-FOLDER = ROOT / "bubbot" / "features" / "trace" / "templates"
-TEMPLATES = sorted(FOLDER.glob("*.html"))
-ENTRIES = read_catalogue("bubbot.texts", "trace", "en").entries
+TEMPLATES = sorted((ROOT / "bubbot").rglob("templates/*.html"))
 BUILT = {
     "trace_file_": FILE_KINDS,
     "trace_origin_": ORIGINS,
@@ -38,6 +35,8 @@ def sentences(name: nodes.Node) -> Iterator[str]:
                 yield from sentences(name.expr2)
         case nodes.Concat(nodes=[nodes.Const(value=beginning), _]):
             yield from (f"{beginning}{end}" for end in BUILT[beginning])
+        case nodes.Getattr() | nodes.Getitem() | nodes.Name(name="column" | "sentence"):
+            pass  # in the data of a panel, or among its columns
         case _:
             raise AssertionError(f"{name} is no sentence that can be checked")
 
@@ -48,7 +47,11 @@ def test_what_a_template_says_exists_and_has_its_values(path: Path) -> None:
     for call in tree.find_all(nodes.Call):
         if isinstance(call.node, nodes.Name) and call.node.name == "say":
             for name in sentences(call.args[0]):
-                assert {keyword.key for keyword in call.kwargs} == wanted(ENTRIES[name]), name
+                assert {keyword.key for keyword in call.kwargs} == wanted(SENTENCES[name]), name
+    for said in tree.find_all(nodes.Filter):
+        if said.name == "map" and said.args == [nodes.Const("say")] and said.node:
+            for column in said.node.find_all(nodes.Const):
+                assert wanted(SENTENCES[str(column.value)]) == set(), column.value
 
 
 @pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.stem)
