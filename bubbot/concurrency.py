@@ -60,11 +60,9 @@ async def supervise(
     cancelled it has failed.
 
     Args:
-        name: of the work, for the log.
         work: called again for each try.
         backoff: the waits between tries.
         fatal: errors that are raised, also out of a group, instead of restarting.
-        sleep: waits for that many seconds.
     """
     loop, failures = asyncio.get_running_loop(), 0
     while True:

@@ -100,7 +100,6 @@ def setup(
     Args:
         level: a key of `LEVELS`; another one raises `KeyError`.
         stream: None for stderr, even if that is replaced later: a line editor prints output of stderr above itself.
-        secrets: texts to redact.
         form: `auto` depends on whether the stream is a terminal now.
         zone: the time zone of the form for people; None for that of the machine.
         sentences: on a terminal, `auto` prints a sentence per record, without time and action: for short commands.

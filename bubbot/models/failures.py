@@ -155,7 +155,6 @@ def build_failure(
     """Build the error, with a sentence that names the model.
 
     Args:
-        kind: of the failure.
         model: `provider/model`.
         message: the provider's own words, without secrets; they are cut to a length fit for a sentence, and kept as `words`.
         status: the HTTP status, None if there was none.

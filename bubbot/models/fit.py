@@ -138,7 +138,6 @@ class ModelFit:
 
         Args:
             name: the model, `provider/model`.
-            lessons: what refusals taught.
             server: host and port of the address that is named for it; empty for the provider's usual one.
             rules: those that are known of the model, besides those of its provider.
             parameters: those that a request has which does not name them itself.
@@ -171,7 +170,6 @@ class ModelFit:
         """Return what a refusal teaches; None if nothing that is known would help.
 
         Args:
-            error: the refusal.
             request: the request that it refused, as it was sent.
         """
         words = error.words or str(error)

@@ -34,7 +34,6 @@ class ModelList:
 
     Attributes:
         urls: what to get, in this order; the last one is the list.
-        headers: authorization and the like.
         key_source: the setting or the variables that the key came from; empty if unknown.
     """
 
@@ -52,7 +51,6 @@ def find_list(
         name: the model, `provider/model`.
         api_base: the configured address of its provider; None for the usual one.
         api_key: the configured key of its provider; None to take it from the environment.
-        variables: the environment.
 
     Raises:
         ModelRefused: the key cannot be sent.
@@ -94,8 +92,6 @@ async def read_list(
 
     Args:
         name: whom errors name, a model or a provider.
-        where: the list.
-        variables: the environment.
         seconds: the time for all of it.
 
     Raises:

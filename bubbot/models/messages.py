@@ -45,7 +45,6 @@ def build_message(message: JsonObject, name: str, server: str = "") -> dict[str,
     """Build one message of a request to a model.
 
     Args:
-        message: the message as the context has it.
         name: the model, `provider/model`.
         server: host and port of its configured address; empty for the usual one.
     """

@@ -105,12 +105,6 @@ class ProviderModel:
 
         Args:
             name: `provider/model`.
-            traits: see `Model.traits`.
-            limits: of the calls.
-            client: makes single calls.
-            meter: counts tokens.
-            fit: fits its requests.
-            sleep: waits for that many seconds.
             jitter: random numbers from 0 to 1, for the waits.
         """
         self._name = name

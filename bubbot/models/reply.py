@@ -62,7 +62,6 @@ class FinishReader:
 
         Args:
             reason: the provider's own finish reason.
-            answer: the answer.
             reported: what a library makes of the reason; empty if none did.
 
         Raises:
@@ -142,9 +141,6 @@ class ReplyAssembler:
     """A reply while it arrives.
 
     Attributes:
-        model: the `provider/model` that was called.
-        text: the text so far.
-        reasoning: the reasoning so far.
         response_id: the provider's id of the reply; None until it has sent one.
         reason: the provider's word for its end, if that is not a usual one.
         server: host and port of the address of the settings; empty for the usual one of the provider.
@@ -215,9 +211,7 @@ class ReplyAssembler:
 
         Args:
             index: which call of the answer it is of, as far as the provider tells.
-            call_id: the id of the call.
             name: the tool, or a part of its name.
-            arguments: a piece of the arguments.
             extra: what the provider wants back with the call.
         """
         call = self._open.get(index)

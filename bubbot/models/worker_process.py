@@ -33,7 +33,6 @@ class WorkerProcess:
 
     Attributes:
         subject: what it runs, for sentences, such as `The local model`.
-        process: its process.
         tail: the last line of its stderr that says why it ended.
         stderr_task: the task that reads its stderr.
         end_lock: held while it is being ended.

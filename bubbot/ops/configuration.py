@@ -30,10 +30,8 @@ class ConfigEditor:
     """Reads and changes the settings of a home.
 
     Args:
-        home: the home.
         config: the file, if not the one in the home.
         now: returns the time for the names of backups.
-        new_id: makes ids for the adapters that check their keys.
     """
 
     def __init__(self, home: Home, config: Path | None, *, now: Callable[[], str], new_id: Callable[[], str]) -> None:

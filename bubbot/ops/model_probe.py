@@ -20,7 +20,6 @@ async def list_models(settings: Settings, name: str, *, seconds: float) -> tuple
     """Read the list of the configured model's provider, with its key; None if it offers none.
 
     Args:
-        settings: with the model, its key and its address.
         name: whom errors name, a model or a provider.
         seconds: the time for the answer.
 

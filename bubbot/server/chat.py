@@ -80,8 +80,6 @@ class ChatConnection(Protocol):
         """Run one turn and return its result. Raise `ConfigError` if the bot cannot use the model that it names.
 
         Args:
-            inbound: the message.
-            files: the bytes of its attachments, by reference.
             show: shows the answer; the adapter shows its files. Not called if there is no answer, or if it was lost.
         """
         ...

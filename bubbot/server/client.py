@@ -65,7 +65,6 @@ async def run_on_home(
     """Run `run_here`, or, if a bot holds the home's lock, `run_remotely` with the address of that bot.
 
     Args:
-        home: the home.
         run_here: raises `HomeLocked` before it does anything.
         run_remotely: raises `DaemonNotRunning` before it does anything.
         wait_seconds: how long to wait for a holder that takes no requests.
@@ -129,7 +128,6 @@ class BotClient:
         """Send a command or a query and return the answer.
 
         Args:
-            name: the name of the request.
             body: its values.
             timeout: seconds; None: wait as long as the bot is there.
 

@@ -80,7 +80,6 @@ class _Answer:
     """The answer of a turn.
 
     Attributes:
-        result: of the turn.
         taken: to be settled when the client has it.
         is_tainted: the model was shown words from anywhere.
     """
@@ -178,12 +177,8 @@ class Completions:
 
     Args:
         api: tells whether the bot is shutting down.
-        remote: the channel that the messages come from.
-        service: the bot.
         model: the name under which the bot is a model.
         commands: a message that begins with a comma is a command of the owner.
-        now: the clock.
-        new_id: returns a new id.
     """
 
     def __init__(

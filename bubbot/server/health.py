@@ -38,11 +38,9 @@ class HealthProbe:
     """Functions that read the current bot: a restart inside the process may replace it.
 
     Attributes:
-        channels: the state of each channel.
         quarantine: the backup that the home was restored from, while it is in quarantine.
         snapshot: the whole state, for metrics.
         commits: transactions of the database so far.
-        readiness: what features add to the answer of `/ready`.
         disk_problem: why writing waits; empty if it does not.
         is_database_replaced: true while nothing is written, because the database was removed or replaced.
     """
@@ -63,9 +61,6 @@ async def serve_health(
     """Answer until the block ends; yield the port.
 
     Args:
-        address: where to listen.
-        probe: reads the bot.
-        metrics: what `/metrics` reports.
         hosts: further names of this machine in requests.
 
     Raises:

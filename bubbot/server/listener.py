@@ -60,7 +60,6 @@ class HttpConnections:
     """The open connections of a listener, and their deadlines.
 
     Args:
-        limits: of number and time.
         foreign: returns the last words to a client whose first bytes are not HTTP; None if they may be.
     """
 
@@ -222,7 +221,6 @@ class HttpRefused(Exception):
     """A request that is refused before its body is read; the connection is closed.
 
     Attributes:
-        status: of the answer.
         reason: a sentence for the client.
     """
 
@@ -239,7 +237,6 @@ def check_host(request: web.Request, section: str, names: Sequence[str]) -> None
         request: its host has to be one of these names, localhost, or an IP address, which no foreign name can be made
             to mean.
         section: that of the settings with `hosts`, for the reason.
-        names: what this bot is called.
 
     Raises:
         HttpRefused: it is another one.
@@ -297,8 +294,6 @@ async def listen(
 
     Args:
         at: where to listen, or a Unix socket that listens already.
-        routes: what is served there.
-        connections: the connections and their limits.
         middlewares: the outermost first.
         on_shutdown: called at the end, before the calls under way are cut off.
 

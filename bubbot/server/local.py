@@ -32,8 +32,6 @@ async def serve_socket(api: Api, path: Path, *, uid_of: UidOf = peer_uid) -> Asy
     first client connects.
 
     Args:
-        api: what is served.
-        path: the path of the socket.
         uid_of: returns the user at the other end of a connection; None if the system does not tell.
 
     Raises:

@@ -27,7 +27,6 @@ class NetworkSettings:
     """Where the server listens, and who may ask there.
 
     Attributes:
-        host: the address to listen on.
         port: the port; 0 for any that is free.
         token: the owner's token, which every request has to carry.
         hosts: further names of this machine in requests.

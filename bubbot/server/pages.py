@@ -56,7 +56,6 @@ class Admission:
     """Somebody who may look.
 
     Attributes:
-        viewer: what they may see.
         seconds: for how long the browser keeps the token; None: until it is closed.
     """
 
@@ -74,7 +73,6 @@ class PagesAddress:
 
     Attributes:
         section: of the settings, for errors.
-        host: the address to listen on.
         port: the port; 0 for any that is free.
         hosts: further names of this machine in requests.
         is_https: something before this server encrypts: the cookie is sent over nothing else.

@@ -70,7 +70,6 @@ class AskResult(Struct, frozen=True, forbid_unknown_fields=True):
     """How a turn ended, for the program that asked.
 
     Attributes:
-        turn: its id.
         status: see `Status`.
         text: the answer as people read it.
         entries: the first and the last entry of the turn on its tape; empty if there is none.
@@ -104,7 +103,6 @@ class ChatClient(Protocol):
         """Return when the client has shown a part, with the id that the part has there; see `RECEIPT_TIMEOUT_SECONDS`.
 
         Args:
-            part: the part.
             data: the bytes of its file; None if it has none.
             result: the result of the turn, if the client asked for it.
         """
@@ -133,8 +131,6 @@ class ChatService:
         deliver_pending: delivers the session's open messages and returns how many inbounds wait for turns.
         wait_until_idle: returns when no turn of the session runs or waits, and its answers have been passed to `send`.
         wait_until_delivered: returns when nothing for a chat is being sent.
-        commands: returns the commands that people may type.
-        tape_of: returns the tape of a session.
         check_model: raises `ConfigError` if no model of this name can be used.
     """
 
@@ -153,8 +149,6 @@ class _RemoteSender:
     """The client that sent a message.
 
     Attributes:
-        client: the client.
-        session: the session of the message.
         tape: that of the session, for `bubbot ask`, whose part comes with the result; else None.
         accepted: set when `result` is known, or the message was not accepted.
         result: the turn's, for `bubbot ask`; else None.
@@ -288,9 +282,6 @@ class RemoteChannel:
         """Accept a message and return the result of its turn, once the client was shown the answer.
 
         Args:
-            client: shows the answer.
-            inbound: the message.
-            service: the bot.
             on_accepted: called when the message is durable.
 
         Raises:

@@ -197,11 +197,7 @@ def _json(body: JsonObject) -> web.Response:
 
 
 class RemoteTerminal:
-    """A terminal or a pipe whose adapter runs at the other end of a WebSocket; see `ChatClient`.
-
-    Attributes:
-        peer: the connection to it.
-    """
+    """A terminal or a pipe whose adapter runs at the other end of a WebSocket; see `ChatClient`."""
 
     peer: ChatPeer
 

@@ -106,7 +106,6 @@ class ImportProblem:
 
     Attributes:
         number: of the line, from 1.
-        reason: why it was refused.
         raw: its bytes as they are in the file.
     """
 

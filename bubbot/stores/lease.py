@@ -16,12 +16,7 @@ class InProcessLease:
     """
 
     def __init__(self, store: TapeStore, tape_of: Callable[[str], str]) -> None:
-        """Build it without leases.
-
-        Args:
-            store: keeps the epochs.
-            tape_of: returns the name of a session's tape.
-        """
+        """Build it without leases."""
         self._store = store
         self._tape_of = tape_of
         self._held: dict[str, Lease] = {}

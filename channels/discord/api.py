@@ -110,10 +110,8 @@ class DiscordApi:
         """Send a request and return the response as JSON, None if it is empty.
 
         Args:
-            method: the HTTP method.
             path: begins with `/` and contains its ids.
             json: the body; with `files` it is sent as `payload_json`.
-            params: the query string.
             files: uploads of a multipart request.
             timeout: timeout in seconds; None takes the one of `DiscordApiTiming`.
 

@@ -25,7 +25,6 @@ class DuplicateMonitor:
     and messages of the first seconds: a killed process may have had requests under way.
 
     Args:
-        channel: the configured name, for the log.
         monotonic: the clock, in seconds.
         grace_seconds: seconds after the first `start_session` in which nothing is counted.
     """

@@ -77,11 +77,6 @@ class MessageScene:
     """The context needed to read a message.
 
     Attributes:
-        channel: the configured name of the bot's channel.
-        bot_user: the bot itself.
-        place: the chat that the message is in.
-        channel_names: names of channels by id.
-        role_names: names of roles by id.
         space_title: the name of the server; empty if unknown.
         zone: the time zone in which times are read.
     """
@@ -138,10 +133,8 @@ def unparsed_update(channel: str, chat: str, id_prefix: str, raw: Any, reason: s
     """Build the `UnparsedUpdate` of unreadable input, with an id from the message's id or else its content.
 
     Args:
-        channel: the configured name of the bot's channel.
         chat: the id of the chat; empty if it is unknown.
         id_prefix: a letter for the kind of event, part of the id.
-        raw: the input.
         reason: what is wrong with it.
     """
     content = _bytes(raw)

@@ -28,7 +28,6 @@ class ChatLanes(Generic[Item]):
     """All lanes of a channel.
 
     Args:
-        channel: the configured name, for the log.
         on_item: awaited for each item, with the lane's name. An exception goes to `failure`.
         on_gap: awaited for a gap, with the lane's name. An exception goes to `failure`.
         is_refetched: returns true if filling a gap in this lane brings this item again.

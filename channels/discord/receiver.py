@@ -53,13 +53,9 @@ class DiscordReceiver:
     """The receiving side of one run.
 
     Args:
-        options: the channel's options.
-        api: the REST API, with retries.
-        interactions: the bot's open interactions.
         duplicates: the check for a second program with the same token.
         receive: takes each event; returns when the event is durable.
         cursor: the durable position of this channel.
-        timing: timing and limits.
     """
 
     def __init__(

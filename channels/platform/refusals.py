@@ -38,9 +38,7 @@ class RefusalMonitor:
     """A counter of one channel's refusals of one sort. It logs when they begin, are believed, and end.
 
     Args:
-        channel: the configured name of the channel, for the log.
         timing: when to believe refusals and how long to wait.
-        monotonic: the clock.
         jitter: random numbers from 0 to 1.
         quiet_seconds: how long nothing may be refused before the refusals are over; 0: the first success ends them.
     """

@@ -21,7 +21,6 @@ class TelegramApiError(TelegramError):
     """Telegram, or a proxy in front of it, refused a call.
 
     Attributes:
-        code: the HTTP status.
         description: the reason, without the token.
         is_api_answer: the answer is one of the Bot API and not, say, the page of a proxy.
         retry_after: seconds to wait; None if not stated.

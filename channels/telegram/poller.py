@@ -121,9 +121,6 @@ class RetryingTelegramApi:
         """Prepare the calls.
 
         Args:
-            api: the bot's API.
-            settings: the channel's settings.
-            timing: waits and limits.
             on_call: called after every call with the problem; empty if there is none.
         """
         self._settings = settings

@@ -161,7 +161,6 @@ class LitellmClient:
         Args:
             seconds: the time limit.
             sentence: the error message if the step takes longer.
-            step: what to wait for.
             cut: the error message if the connection breaks; empty to treat that like any other error.
             ending: what the provider itself said; None before it said anything.
 

@@ -73,10 +73,6 @@ class OpenaiClient:
 
         Args:
             name: the model, `provider/model`.
-            endpoint: where it is called.
-            limits: of a call.
-            meter: checks and prices usages.
-            variables: the environment.
 
         Raises:
             ModelRefused: a proxy or certificates of the environment cannot be used.
@@ -196,7 +192,6 @@ class OpenaiClient:
         Args:
             seconds: the time limit.
             late: the error message if the step takes longer.
-            step: what to wait for.
             answer: the answer so far; None before the provider has begun one.
 
         Raises:

@@ -92,11 +92,8 @@ class Endpoint:
     Attributes:
         model: its name as the provider knows it.
         address: of the provider, without a slash at its end; paths of the protocol are added to it.
-        headers: authorization and the like.
         key_source: the setting or the variables that the key came from; empty if unknown.
         is_own: the address is of the settings: the server there may only borrow the model's name.
-        server: see `find_server`.
-        provider: its dialect.
     """
 
     model: str
@@ -156,7 +153,6 @@ def resolve_endpoint(name: str, *, api_base: str | None, api_key: str | None, va
         name: the model, `provider/model`, for which `is_direct` is true.
         api_base: the configured address of its provider; None for the usual one.
         api_key: the configured key of its provider; None to take it from the environment.
-        variables: the environment.
 
     Raises:
         ModelRefused: the address or the key cannot be used.
@@ -189,7 +185,6 @@ def find_server(name: str, *, api_base: str | None, variables: Mapping[str, str]
     Args:
         name: the model, `provider/model`.
         api_base: the configured address of its provider; None if none is configured.
-        variables: the environment.
     """
     provider = PROVIDERS.get(provider_of(name))
     address = api_base or (_first(variables, provider.address_variables) if provider else None)

@@ -22,8 +22,6 @@ def open_http(
     """Return a client for one address. It loads certificates, which takes tens of milliseconds: call it in a thread.
 
     Args:
-        address: where requests go.
-        variables: the environment.
         connect_seconds: the time limit for a connection.
         follows_redirects: follow redirects; another host is not sent the header `Authorization`.
 

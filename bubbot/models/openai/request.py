@@ -23,7 +23,6 @@ def encode_request(request: ModelRequest, model: str, name: str, server: str = "
     """Encode a request that fits; only what no earlier request of the window held is encoded anew.
 
     Args:
-        request: the request, with all of its parameters.
         model: the model as its provider knows it.
         name: the same as `provider/model`; its own reasoning is sent back to it.
         server: host and port of its configured address; empty for the usual one.

@@ -39,10 +39,6 @@ class ChannelProbe:
     """The inputs of the check.
 
     Attributes:
-        home: the home of the bot.
-        file: the configuration to edit.
-        now: the time, as adapters get it.
-        new_id: makes ids, as adapters get it.
         online: send requests to platforms.
         timeout_seconds: the time for each answer.
         credentials: credentials that systemd passes to the service.

@@ -34,10 +34,7 @@ def read_config(
     A missing secret does not prevent other checks.
 
     Args:
-        home: the home to check.
         config: the configuration, if not the one in the home.
-        credentials: those of the home's service.
-        now: the clock.
     """
     file = config or home.config
     try:

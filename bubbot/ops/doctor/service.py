@@ -30,7 +30,6 @@ class _UnitState:
 
     Attributes:
         control: the `systemctl` command for its manager.
-        properties: its properties by name.
     """
 
     control: str

@@ -29,8 +29,6 @@ class _Backlog:
     """Waiting items on a tape.
 
     Attributes:
-        tape: the name of the tape.
-        count: the number of items.
         since: the time since which the oldest waits.
     """
 

@@ -20,10 +20,7 @@ class PendingSecret:
     """A secret to write to its own file.
 
     Attributes:
-        table: the table of its setting.
         key: the key of its setting; `key` with `_file` appended names the file.
-        text: the secret.
-        file: the name of its file.
     """
 
     table: Table

@@ -24,7 +24,6 @@ class Console:
 
     Attributes:
         is_unattended: take the default of every question, and raise the errors of wrong answers.
-        texts: the language of the questions.
     """
 
     def __init__(
@@ -40,8 +39,6 @@ class Console:
         """Set the streams.
 
         Args:
-            answers: the answers.
-            output: takes the questions.
             texts: the language of the questions; None for English.
             is_unattended: take the default of every question, and raise the errors of wrong answers.
             on_secret: called with each answer that the terminal does not show.

@@ -69,9 +69,6 @@ def _edit(text: str, table: Table, change: Change, by_hand: str, by_line: Callab
     """Change a table.
 
     Args:
-        text: the text to edit.
-        table: the table to change.
-        change: makes the change, in plain data and in tomlkit's.
         by_hand: the change in words, for the error.
         by_line: makes the change in a text; tomlkit makes it if the result is wrong, or without it.
     """

@@ -258,7 +258,6 @@ class _Draft:
     """What was answered about a provider so far.
 
     Attributes:
-        option: the provider.
         address: of it; empty for the usual one.
         key: for it; empty for none, or for one that is there already.
         is_tried: the person agreed to try it, and has not given up.

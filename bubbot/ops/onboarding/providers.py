@@ -24,7 +24,6 @@ class ProviderOption:
         keys_page: the page where people get a key; empty if it needs none.
         address: the address to suggest; empty if it is not asked for.
         takes_key: a key is asked for.
-        models: models to suggest first.
         words: the sentence that says more than its name.
     """
 

@@ -28,10 +28,6 @@ def write(
     On any error everything is as it was before.
 
     Args:
-        home: the home of the bot.
-        existing: the configuration to replace.
-        text: the new configuration.
-        secrets: the secrets by file.
         stamp: the time, for the names of backups.
         check: called with the new configuration once the secrets are in place, before it replaces the old one; raises
             `ConfigError` to reject it.

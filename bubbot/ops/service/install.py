@@ -71,9 +71,6 @@ class InstallPlan:
 
     Attributes:
         user: for a service of the user instead of the system.
-        files: the files.
-        commands: the commands.
-        hints: sentences about what a person should know or do.
     """
 
     user: bool
@@ -103,7 +100,6 @@ def plan_installation(
     """Plan the installation of a home's bot under systemd; change nothing yet.
 
     Args:
-        home: the home of the bot.
         config: the configuration, if not the one in the home.
         user: for a service of the user instead of the system.
         backups: with a daily backup.

@@ -30,7 +30,6 @@ class ServiceNotifier:
 
         Args:
             address: the path of a socket, or `@` and a name; empty for none.
-            monotonic_ns: the monotonic clock of the system.
         """
         self._address = "\0" + address[1:] if address.startswith("@") else address
         self._monotonic_ns = monotonic_ns
