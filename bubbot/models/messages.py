@@ -31,7 +31,6 @@ MAX_ADDRESS_CHARS = 500
 
 
 def provider_of(name: str) -> str:
-    """Return the provider of `provider/model`."""
     return name.partition("/")[0]
 
 
@@ -72,7 +71,7 @@ def lacks_text(message: JsonObject) -> bool:
 
 
 def takes_no_empty_text(provider: str, server: str) -> bool:
-    """Return true if an empty text beside calls is left out for this provider: OpenAI documents that, its imitators vary."""
+    """Return true if this provider accepts calls only without an empty text. OpenAI documents that; its imitators vary."""
     return provider in _NO_EMPTY_TEXT or (provider == "openai" and not server)
 
 
@@ -83,7 +82,7 @@ def holds_address(message: JsonObject) -> bool:
 
 
 def _describe_address(part: Any) -> Any:
-    """Replace a part that holds an address by a text about it: else litellm or the provider would fetch it."""
+    """Replace a part that holds an address by a text about it, so that neither litellm nor the provider fetches it."""
     address = _find_address(part) if isinstance(part, Mapping) and part.get("type") != "text" else None
     if address is None:
         return part

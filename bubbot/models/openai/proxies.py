@@ -46,7 +46,7 @@ def open_http(
 
 
 def find_proxy(address: str) -> str | None:
-    """Return the proxy that the environment names for an address; None for none."""
+    """Return the proxy that the environment names for an address; None if it names none."""
     parts, proxies = urlsplit(address), getproxies()
     proxy, host = proxies.get(parts.scheme) or proxies.get("all"), parts.hostname or ""
     if not proxy or proxy_bypass(host) or proxy_bypass(f"{host}:{parts.port}"):
