@@ -64,7 +64,7 @@ def run_checks(
     online: bool = False,
     new_id: Callable[[], str] = str,
 ) -> CheckupReport:
-    """Run every check that can run; an unusable home leaves out the checks of its contents.
+    """Run every possible check; skip the checks of the contents if the home is unusable.
 
     Args:
         config: the configuration, if not the one in the home.

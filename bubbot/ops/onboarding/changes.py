@@ -37,7 +37,6 @@ class PendingEdits:
     secrets: list[PendingSecret] = field(default_factory=list)
 
     def set_value(self, table: Table, key: str, value: Value) -> None:
-        """Set a value."""
         self.values[table, key] = value
 
     def set_secret(self, table: Table, key: str, text: str) -> None:

@@ -93,7 +93,7 @@ def _edit(text: str, table: Table, change: Change, by_hand: str, by_line: Callab
 
 
 def _change_with_tomlkit(text: str, table: Table, change: Change) -> str:
-    """Change a table in whatever form it is written; raises if tomlkit would change anything else."""
+    """Change a table of any form. Raise `ConfigError` if tomlkit would change anything else."""
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 

@@ -25,7 +25,7 @@ def write(
 ) -> list[Path]:
     """Write the configuration and its secrets; return the backups made.
 
-    On any error everything is as it was before.
+    On any error, restore the previous state.
 
     Args:
         stamp: the time, for the names of backups.

@@ -70,7 +70,7 @@ class InstallPlan:
     """The files to write and the commands to run afterwards.
 
     Attributes:
-        user: for a service of the user instead of the system.
+        user: plan a service of the user instead of the system.
     """
 
     user: bool
@@ -80,7 +80,6 @@ class InstallPlan:
 
 
 def running_program() -> ServiceProgram:
-    """Describe the running interpreter."""
     python = Path(sys.executable)
     package = Path(bubbot.__file__).parent.parent
     return ServiceProgram(
@@ -101,13 +100,13 @@ def plan_installation(
 
     Args:
         config: the configuration, if not the one in the home.
-        user: for a service of the user instead of the system.
-        backups: with a daily backup.
+        user: plan a service of the user instead of the system.
+        backups: add a daily backup.
         program: the interpreter; None for the running one.
         paths: the folders of the system; None for the usual ones.
 
     Raises:
-        ConfigError: the service could not run.
+        ConfigError: the service could not run here.
     """
     program, paths = program or running_program(), paths or UnitPaths()
     home, config = _absolute(home), _absolute(config) if config else None

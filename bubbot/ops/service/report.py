@@ -104,7 +104,6 @@ class ServiceReporter:
         self._run("the request for time", lambda: self._request_time(until))
 
     async def aclose(self) -> None:
-        """Stop all reports."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
