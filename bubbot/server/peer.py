@@ -128,7 +128,7 @@ class ChatPeer:
 
         Args:
             body: its values.
-            timeout: seconds; None: wait until the connection ends.
+            timeout: seconds; None to wait until the connection ends.
 
         Raises:
             BubbotError: the error that the other end answers with.
