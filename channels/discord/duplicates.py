@@ -21,8 +21,8 @@ WINDOW_SECONDS = 600.0
 class DuplicateMonitor:
     """A comparison of the bot's messages that the gateway reports with those that this process sent.
 
-    Ignored are messages without a nonce (the operator may run a script with the token), responses to interactions,
-    and messages of the first seconds: a killed process may have had requests under way.
+    It ignores messages without a nonce (the operator may run a script with the token), responses to interactions, and messages
+    of the first seconds (a killed process may have sent them).
 
     Args:
         monotonic: the clock, in seconds.

@@ -99,7 +99,7 @@ def parse_error_response(
 def retry_after_seconds(value: object, header: str | None) -> float:
     """Return the seconds to wait after a 429: those of the body, else of the header, else one.
 
-    What is not a number, not finite or longer than months is not believed.
+    Values that are not finite numbers, or longer than months, are ignored.
     """
     return _seconds(value) or _seconds(header) or 1.0
 

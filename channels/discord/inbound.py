@@ -91,9 +91,9 @@ class MessageScene:
 
 
 def read_message(scene: MessageScene, raw: Any, roles: tuple[str, ...] = ()) -> Inbound | UnparsedUpdate | None:
-    """Read a message; return None for what is set aside and for the bot's own. `roles`: the sender's, if not in it.
+    """Read a message; return None for service notices and the bot's own. `roles`: the sender's, if the message lacks them.
 
-    A message of which nothing can be shown becomes a note if it is for the bot. An unreadable message becomes an
+    A message without readable content becomes a note if it is for the bot. An unreadable one becomes an
     `UnparsedUpdate` with its JSON; its id is the same if the message comes again.
     """
     return _read(scene, raw, "m", lambda message: _DiscordMessageReader(scene, message, roles).inbound())
@@ -215,7 +215,7 @@ class _DiscordMessageReader:
 
     @property
     def _is_read(self) -> bool:
-        """True if somebody else than the bot or Discord itself wrote it."""
+        """True unless the bot or Discord itself wrote it."""
         return self._type not in SET_ASIDE_TYPES and self._sender.id != self._scene.bot_user.id
 
     def inbound(self) -> Inbound | None:
@@ -268,7 +268,7 @@ class _DiscordMessageReader:
         return FOREIGN_WORDS if has_page or _is_forwarded(self._raw) else OWN_WORDS
 
     def _find_unsupported(self, quote: Quote | None) -> str:
-        """Name what cannot be shown of a message of a new type, or of one without anything that we read."""
+        """Name the content of a message of a new type, or of one without known content."""
         if self._type not in USER_MESSAGE_TYPES:
             return f"type {self._type}"
         if self._text or self._files or (quote and quote.text):

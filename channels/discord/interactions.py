@@ -73,7 +73,7 @@ class _OpenInteraction:
 class OpenInteractions:
     """The interactions of one bot that still accept responses.
 
-    In a server only its user sees the answer to a command that no menu of a group offers: it is about settings or the bot.
+    In a server, only the user sees the answer to a command that no group menu offers, since it is about settings or the bot.
     """
 
     def __init__(
@@ -165,7 +165,8 @@ class OpenInteractions:
     ) -> str | None:
         """Send the first response and return its message id; None if only an ordinary message is possible.
 
-        None if the interaction is unknown, has expired or has its response; a private one takes every response. The same key returns the same message.
+        None if the interaction is unknown, has expired or has its response; a private one accepts further responses. The
+        same key returns the same message.
 
         Args:
             key: the part's key; empty if it has none.

@@ -51,7 +51,7 @@ class ChatLanes(Generic[Item]):
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def put(self, chat: str, item: Item) -> None:
-        """Queue an item. If the lane is then too full, drop what a fetch brings again, and mark a gap.
+        """Queue an item. If the lane is too full, drop the items that a fetch brings again, and mark a gap.
 
         The other items stay, unless they alone take more than half of the room: then they are lost.
         """

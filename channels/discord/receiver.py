@@ -249,7 +249,7 @@ class DiscordReceiver:
         self._mark_taken(place.channel_id, raw)
 
     def _mark_taken(self, chat: str, raw: Any) -> None:
-        """Remember a message that is durable, or needs no storing."""
+        """Record that a message is durable, or needs no storing."""
         number = raw.get("id") if isinstance(raw, dict) else None
         if isinstance(number, str):
             self._backfill.mark_durable(chat, number)

@@ -166,7 +166,6 @@ class TelegramApi:
             raise TelegramUnavailable(f"the connection failed ({type(error).__name__})") from None
 
     async def aclose(self) -> None:
-        """Close every connection."""
         try:
             await self._calls.close()
             await self._polls.close()

@@ -23,8 +23,8 @@ class LocalFiles:
     """The folder in which a self-hosted Bot API server keeps its files on this machine.
 
     Attributes:
-        folder: the one folder that is read; None if not configured.
-        home: the home of bubbot, which is never read, not even inside `folder`.
+        folder: the only readable folder; None if not configured.
+        home: bubbot's home, never readable, not even inside `folder`.
     """
 
     channel: str

@@ -138,5 +138,4 @@ def _put_lines(fd: int, put: Callable[[bytes | None], None]) -> None:
 
 
 def create(options: ChannelOptions) -> StdinChannel:
-    """Create the channel; the factory of the entry point."""
     return StdinChannel(options)
