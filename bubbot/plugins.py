@@ -1,6 +1,6 @@
 """Plugins: objects that packages offer by name in an entry-point group, such as `bubbot.channels`.
 
-Nothing of a plugin is imported before `load` names it.
+Only `load` imports a plugin.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def list_names(group: str) -> list[str]:
 
 
 def _list_offers(group: str) -> list[tuple[str, str]] | None:
-    """Return each name that is offered in a group, and what it stands for; None if only the standard library can tell.
+    """Return each name in a group and its target; None if only the standard library can read them.
 
     That one loads `email` and reads more of every package, which takes 20 milliseconds.
     """
@@ -43,7 +43,7 @@ def _list_offers(group: str) -> list[tuple[str, str]] | None:
 
 @lru_cache(maxsize=64)
 def _read_offers(folder: str, _changed: int) -> Mapping[str, Sequence[tuple[str, str]]] | None:
-    """Read what all packages in a folder of the import path offer, by group; None for what is no folder, such as a zip file."""
+    """Read the entry points of all packages in a folder of the import path, by group; None if it is not a folder."""
     try:
         items = [*os.scandir(folder or ".")]
     except NotADirectoryError:
@@ -72,7 +72,7 @@ def _offers_in(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
 
 
 def describe(group: str) -> dict[str, str]:
-    """Return a line about each package that offers something in a group, by the name; import none of them."""
+    """Return a line about each package of a group, by name; import none of them."""
     points = sorted(find_entry_points(group), key=lambda point: point.name) if list_names(group) else []
     return {point.name: _summary(point) or f"of the package {_package(point)}" for point in points}
 
@@ -117,7 +117,7 @@ def _changed_at(folder: str) -> int:
 def load(group: str, name: str) -> Callable[..., Any]:
     """Load the factory that a package offers as `name` in `group`.
 
-    Errors of the factory itself are the caller's to handle.
+    The factory itself may raise any error.
 
     Raises:
         ConfigError: no package or more than one offers that name, importing it fails, or it is not callable.
