@@ -1,4 +1,4 @@
-"""Waits between tries, and long-lived work that is restarted when it fails."""
+"""Backoff, supervised work, and work that cancellation does not interrupt."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Backoff:
         jitter: random numbers from 0 to 1, so that many tasks do not try again at the same instant.
         first_seconds: the wait after the first failure.
         max_seconds: the limit of the doubling; the jitter comes on top.
-        spread: what a wait is multiplied by if the random number is 0 and if it is 1.
+        spread: factors of a wait at the random numbers 0 and 1.
     """
 
     jitter: Callable[[], float]
@@ -56,15 +56,12 @@ async def supervise(
 ) -> None:
     """Run `work` until it returns, and restart it when it fails.
 
-    Each failure is logged once, with the seconds until the next try. Work that reports cancellation although nobody
-    cancelled it has failed.
+    Log each failure once, with the seconds until the next try. A `CancelledError` without a cancellation counts as a failure.
 
     Args:
-        name: of the work, for the log.
         work: called again for each try.
         backoff: the waits between tries.
-        fatal: errors that are raised, also out of a group, instead of restarting.
-        sleep: waits for that many seconds.
+        fatal: errors to raise instead of restarting, also from within a group.
     """
     loop, failures = asyncio.get_running_loop(), 0
     while True:
@@ -94,7 +91,7 @@ async def supervise(
 async def run_uninterrupted(work: Coroutine[Any, Any, T]) -> T:
     """Run `work` to completion even if the caller is cancelled; then raise the cancellation.
 
-    For work that is worse half done than late.
+    Use it for work that must not be half done.
     """
     task = asyncio.ensure_future(work)
     try:
@@ -116,7 +113,7 @@ def uninterrupted(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Co
 
 @asynccontextmanager
 async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
-    """Open the one task group; raise an error of it as itself and not as a group of one."""
+    """Open a task group that raises the first error itself instead of an `ExceptionGroup`."""
     try:
         async with asyncio.TaskGroup() as group:
             yield group
@@ -133,7 +130,7 @@ def _root_error(error: BaseException) -> BaseException:
 
 
 def is_being_cancelled() -> bool:
-    """Return true if somebody cancels the running task: a `CancelledError` may also come out of what it waits for."""
+    """Return true if the running task itself is cancelled: a `CancelledError` may also come from an awaited one."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 

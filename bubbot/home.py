@@ -53,18 +53,18 @@ class Home:
 
     @property
     def database_mark(self) -> Path:
-        """A file that stays once there was a database: a missing or a shorter one is then a loss, and not a new home."""
+        """The file that proves an earlier database, so that a missing or shorter database is a loss and not a new home."""
         return self.path / "had-database"
 
     @property
     def has_database(self) -> bool:
-        """True if anything has the name of the database. Raises `ConfigError` if the home cannot be looked into."""
+        """True if anything has the name of the database. Raise `ConfigError` if the home is unreadable."""
         if problem := self.find_problem():
             raise ConfigError(problem)
         return self.database.exists()
 
     def find_problem(self) -> str:
-        """Return why nobody can look into the home, whether it exists or not, with the fix; empty if one can."""
+        """Return why the home is unreadable, with the fix; empty if it is readable or missing."""
         try:
             self.database.stat()
         except (OSError, ValueError) as error:
@@ -76,7 +76,7 @@ class Home:
     def has_lost_database(self) -> bool:
         """True if there was a database, which is missing or an empty file now: a writer would begin another one.
 
-        A write-ahead log without its database tells so too, in a home of a version that left no mark.
+        In homes of versions without the mark, a write-ahead log without its database proves the loss.
         """
         try:
             status = self.database.stat()
@@ -97,7 +97,7 @@ class Home:
     def mark_database(self, newest: str = "") -> None:
         """Note that there is a database, and its newest entry as `POSITION:HASH`, which is on the disk already.
 
-        The file is complete at any time. A full disk is no reason to stop: the next note is.
+        The file is always complete. A full disk is not an error here: the next write reports it.
         """
         mark = self.database_mark
         with suppress(OSError):
@@ -155,7 +155,7 @@ class Home:
         return self.read_lock_holder()[0]
 
     def read_lock_holder(self) -> tuple[int | None, str | None]:
-        """Return the process in the lock file and its control socket; None for what it does not name.
+        """Return the holder's process id and its control socket, each None if the file lacks it.
 
         Both are None for a moment when the lock is taken and when it is freed.
         """
@@ -173,7 +173,7 @@ class WriterLock:
 
     It is an flock on `daemon.lock` and on the folder itself: the system frees it when the process ends, however it
     ends. Meanwhile the file holds `{"pid": int, "address": str or null}`. It is never deleted: another process could be
-    about to lock it. `address` is where the holder will accept the requests of commands, if it does.
+    about to lock it. `address` is the holder's control socket, null if it has none.
     """
 
     def __init__(self, home: Home, address: str | None = None) -> None:
@@ -210,7 +210,7 @@ class WriterLock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Free the lock."""
+        """Release the lock."""
         fd, self._fd = self._fd, None
         if fd is not None:
             with suppress(OSError):
@@ -219,7 +219,7 @@ class WriterLock:
 
 
 def _lock_folder(home: Home) -> int:
-    """Lock the folder as well, which nobody removes: a deleted `daemon.lock` is a different file when it is made again.
+    """Lock the folder as well: a deleted `daemon.lock` is another file when it is made again.
 
     Return -1 if this file system has no such lock.
     """
@@ -283,7 +283,7 @@ def _lock(fd: int, home: Home) -> None:
 
 
 def _resolve(path: Path) -> str:
-    """Return the path with its links followed; empty if there is no such path, which the user of the path reports."""
+    """Return the path with its links followed; empty if the path does not exist."""
     try:
         return os.path.realpath(path)
     except (OSError, ValueError):

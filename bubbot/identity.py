@@ -1,4 +1,4 @@
-"""The definition of an id of a person or a chat: the platform's number, in one spelling."""
+"""Ids of people and chats: the platform's number in one spelling."""
 
 from __future__ import annotations
 

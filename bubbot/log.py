@@ -1,8 +1,8 @@
-"""Logs for the operator: stdlib logging on one stream, one line per record, with secrets taken out.
+"""Logs for the operator: stdlib logging on one stream, one line per record, without secrets.
 
 A record's `action` is a short stable name given as `extra={"action": "turn.start"}` (else the name of its logger);
-other `extra` values follow as further `key=value` pairs, or as members of the object in the JSON form. The newest
-warnings and errors are remembered for health reports.
+other `extra` values follow as further `key=value` pairs, or as members of the object in the JSON form. Health reports show the
+newest warnings and errors.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class LogSummary:
 
 
 class bind:  # noqa: N801 - a context manager reads like a function, and a generator would cost each turn three times as much
-    """Add the ids to every record logged inside the block, and by tasks started there; None keeps what is set."""
+    """Add ids to every record logged inside the block and by tasks started there; None keeps the outer id."""
 
     __slots__ = ("_tokens", "_values")
 
@@ -100,9 +100,8 @@ def setup(
     Args:
         level: a key of `LEVELS`; another one raises `KeyError`.
         stream: None for stderr, even if that is replaced later: a line editor prints output of stderr above itself.
-        secrets: texts to redact.
         form: `auto` depends on whether the stream is a terminal now.
-        zone: the time zone of the form for people; None for that of the machine.
+        zone: the time zone of the readable form; None for the machine's.
         sentences: on a terminal, `auto` prints a sentence per record, without time and action: for short commands.
     """
     threshold = LEVELS[level]
@@ -132,18 +131,17 @@ def reconfigure(level: str, secrets: Sequence[str]) -> None:
 
 
 def is_configured() -> bool:
-    """Return true if `setup` was called."""
     return _installed() is not None
 
 
 def redact(text: str) -> str:
-    """Return the text without the secrets given to `setup`; unchanged before."""
+    """Return the text without the secrets given to `setup`; before `setup`, return it unchanged."""
     handler = _installed()
     return handler.redactor(text) if handler else text
 
 
 def recent_warnings() -> LogSummary:
-    """Return the warnings since `setup`; nothing before."""
+    """Return the warnings since `setup`; before `setup`, none."""
     handler = _installed()
     return handler.recent_warnings() if handler else LogSummary()
 
@@ -223,7 +221,6 @@ class StderrHandler(logging.StreamHandler[TextIO]):
         super().emit(record)
 
     def recent_warnings(self) -> LogSummary:
-        """Return the warnings so far."""
         with self.lock or nullcontext():  # other threads log, too
             return LogSummary(self._warnings, self._errors, tuple(self._newest))
 

@@ -13,7 +13,7 @@ from shutil import which
 
 
 def package_command(action: str, *arguments: str) -> tuple[str, ...]:
-    """Build a command such as `pip install …` for the running environment; pip's if nothing is there to run it."""
+    """Build a command such as `pip install …` for the running environment; pip's if no tool is found."""
     if find_spec("pip") is None:
         if which("uv") is not None:
             return ("uv", "pip", action, "--python", sys.executable, *arguments)

@@ -1,6 +1,6 @@
 """Plugins: objects that packages offer by name in an entry-point group, such as `bubbot.channels`.
 
-Nothing of a plugin is imported before `load` names it.
+Only `load` imports a plugin.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _changed_at(folder: str) -> int:
 def load(group: str, name: str) -> Callable[..., Any]:
     """Load the factory that a package offers as `name` in `group`.
 
-    Errors of the factory itself are the caller's to handle.
+    The factory itself may raise any error.
 
     Raises:
         ConfigError: no package or more than one offers that name, importing it fails, or it is not callable.

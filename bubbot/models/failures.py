@@ -85,7 +85,7 @@ def mentions_rate(text: str) -> bool:
 
 
 def is_of_template(text: str) -> bool:
-    """Return true if an error says that the model cannot be told this conversation: the same one always fails."""
+    """Return true if an error says that the model's template cannot express this conversation; a retry would fail, too."""
     return _TEMPLATE.search(text) is not None
 
 
@@ -95,7 +95,7 @@ def is_overflow(text: str, status: int | None = None) -> bool:
 
 
 def classify_limit(text: str) -> FailureKind:
-    """Return the kind of a rate limit (429): an empty account is none. Google calls every limit a quota."""
+    """Return the kind of a 429: an empty account is not a rate limit. Google calls every limit a quota."""
     return "refused" if _NO_MONEY.search(text) and "RESOURCE_EXHAUSTED" not in text else "rate"
 
 
@@ -110,7 +110,7 @@ def classify_status(status: int | None, text: str) -> FailureKind:
 
 
 def find_error(event: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the error that an event or a body of a success is in one of the forms of servers; None if it is none."""
+    """Return the error in an event or in the body of a success, in any known form; None if there is none."""
     if error := event.get("error"):
         return error if isinstance(error, Mapping) else {"message": str(error)}
     if event.get("choices") is not None:
@@ -155,9 +155,8 @@ def build_failure(
     """Build the error, with a sentence that names the model.
 
     Args:
-        kind: of the failure.
         model: `provider/model`.
-        message: the provider's own words, without secrets; they are cut to a length fit for a sentence, and kept as `words`.
+        message: the provider's own words, without secrets; `words` keeps `MAX_WORDS` of their characters, the sentence `MAX_PROVIDER_CHARS`.
         status: the HTTP status, None if there was none.
         retry_after: the seconds that the provider asks to wait; None if it does not say.
         key_source: the setting or variable that the key came from; empty if unknown.

@@ -39,7 +39,6 @@ class FallbackModel:
 
     @property
     def name(self) -> str:
-        """The configured name."""
         return self._name
 
     @property
@@ -54,7 +53,7 @@ class FallbackModel:
         return any(isinstance(model, LoadsLater) and model.is_loading for model in self._models)
 
     def warm(self) -> None:
-        """Begin to load the first model in the background. The others load when they are called, which is rare."""
+        """Load the first model in the background. The others load at their first call."""
         if isinstance(self._models[0], WarmsUp):
             self._models[0].warm()
 
@@ -77,7 +76,7 @@ class FallbackModel:
                 _log_fallback(error, fallback.name)
 
     async def count(self, request: ModelRequest) -> TokenCount | None:
-        """See `CountsTokens.count`: by the configured model, if it may be called; a request is made for that one."""
+        """See `CountsTokens.count`: the configured model counts; None if it lacks its key."""
         first = self._models[0]
         return await first.count(request) if first.name == self._name and isinstance(first, CountsTokens) else None
 

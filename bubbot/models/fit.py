@@ -1,4 +1,4 @@
-"""Fits each request to its model just before it is sent: by what its provider declares, then by what refusals taught. No I/O.
+"""Fits each request to its model: by what the provider declares, then by what refusals taught. No I/O.
 
 The rules themselves are in `bubbot.runtime.request_rules`; `tests/provider_rules.py` has those of the providers with their sources.
 """
@@ -138,10 +138,9 @@ class ModelFit:
 
         Args:
             name: the model, `provider/model`.
-            lessons: what refusals taught.
-            server: host and port of the address that is named for it; empty for the provider's usual one.
-            rules: those that are known of the model, besides those of its provider.
-            parameters: those that a request has which does not name them itself.
+            server: host and port of the configured address; empty for the provider's usual one.
+            rules: of the model, in addition to those of its provider.
+            parameters: defaults for requests that do not set them.
         """
         self._parameters = parameters or {}
         self._name = name
@@ -154,7 +153,7 @@ class ModelFit:
         self._declared += tuple(rules)
 
     def fit(self, request: ModelRequest) -> tuple[ModelRequest, RequestFit | None]:
-        """Return the request that is sent, with all of its parameters, and what was changed in it; None for nothing."""
+        """Return the request to send, with all parameters, and the changes; None if nothing was changed."""
         if self._parameters:
             request = replace(request, parameters={**self._parameters, **request.parameters})
         applied: list[tuple[str, tuple[str, int] | None]] = []
@@ -168,11 +167,10 @@ class ModelFit:
         return request, RequestFit(tuple(applied), request.parameters, request.digest())
 
     def read_refusal(self, error: ModelRefused, request: ModelRequest) -> Lesson | None:
-        """Return what a refusal teaches; None if nothing that is known would help.
+        """Return the lesson of a refusal; None if no rule would help.
 
         Args:
-            error: the refusal.
-            request: the request that it refused, as it was sent.
+            request: the refused request, as it was sent.
         """
         words = error.words or str(error)
         if error.status in _FINAL_STATUSES:
@@ -183,7 +181,7 @@ class ModelFit:
         return next((Lesson(self._name, self._server, rule) for rule in helpful), None)
 
     def _rules(self) -> Sequence[tuple[str, tuple[str, int] | None]]:
-        """Return the rules that hold, in the order in which they are applied, each with the fact it was learned from."""
+        """Return the rules in force in order of application, each with the fact that taught it."""
         # Others are about sizes, or from a newer version of bubbot.
         lessons = [each for each in self._lessons.find(self._name, self._server) if is_known(each.rule)]
         if not lessons:

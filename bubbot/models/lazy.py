@@ -29,15 +29,15 @@ class Connects(Protocol):
     """A model that can open a connection ahead of its first call."""
 
     async def connect(self) -> None:
-        """Open it; never raise."""
+        """Open a connection; never raise."""
         ...
 
 
 class LazyModel:
     """A `Model` that `load` makes at the first request, or earlier if `warm` is called.
 
-    `load` runs once, in a thread. If it fails, it raises a `BubbotError`, and the next request tries again. What `lessons` know of
-    the size of its context counts in its traits.
+    `load` runs once, in a thread. If it raises, the next request tries again. The context size that `lessons` know overrides the
+    one in the traits.
     """
 
     def __init__(
@@ -56,7 +56,6 @@ class LazyModel:
 
     @property
     def name(self) -> str:
-        """The configured name."""
         return self._name
 
     @property

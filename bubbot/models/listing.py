@@ -33,8 +33,7 @@ class ModelList:
     """Where a provider offers its list.
 
     Attributes:
-        urls: what to get, in this order; the last one is the list.
-        headers: authorization and the like.
+        urls: fetched in this order; the last one is the list.
         key_source: the setting or the variables that the key came from; empty if unknown.
     """
 
@@ -46,13 +45,12 @@ class ModelList:
 def find_list(
     name: str, *, api_base: str | None, api_key: str | None, variables: Mapping[str, str]
 ) -> ModelList | None:
-    """Find out where the provider of a model offers its list; None if we know of none.
+    """Return where a model's provider offers its list; None if bubbot knows no such place.
 
     Args:
         name: the model, `provider/model`.
         api_base: the configured address of its provider; None for the usual one.
         api_key: the configured key of its provider; None to take it from the environment.
-        variables: the environment.
 
     Raises:
         ModelRefused: the key cannot be sent.
@@ -93,14 +91,12 @@ async def read_list(
     """Read the list of a provider; None if the server there offers none.
 
     Args:
-        name: whom errors name, a model or a provider.
-        where: the list.
-        variables: the environment.
-        seconds: the time for all of it.
+        name: a model or a provider, for errors.
+        seconds: the time limit for all requests together.
 
     Raises:
         ModelRefused: the provider refused the key.
-        ModelRateLimited: it asks for fewer requests.
+        ModelRateLimited: the provider limits the rate.
         ModelUnavailable: it could not be reached, failed, or did not answer in time.
     """
     client = await asyncio.to_thread(
@@ -157,7 +153,7 @@ def _parse_json(body: bytes) -> Any:
 
 
 def _parse_list(body: bytes) -> tuple[ListedModel, ...] | None:
-    """Parse a list in any of the forms in use; None if it is something else."""
+    """Parse a list in any known form; None for any other body."""
     data = _parse_json(body)
     if isinstance(data, Mapping):
         data = data.get("data", data.get("models"))

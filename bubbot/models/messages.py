@@ -31,7 +31,6 @@ MAX_ADDRESS_CHARS = 500
 
 
 def provider_of(name: str) -> str:
-    """Return the provider of `provider/model`."""
     return name.partition("/")[0]
 
 
@@ -45,7 +44,6 @@ def build_message(message: JsonObject, name: str, server: str = "") -> dict[str,
     """Build one message of a request to a model.
 
     Args:
-        message: the message as the context has it.
         name: the model, `provider/model`.
         server: host and port of its configured address; empty for the usual one.
     """
@@ -73,7 +71,7 @@ def lacks_text(message: JsonObject) -> bool:
 
 
 def takes_no_empty_text(provider: str, server: str) -> bool:
-    """Return true if an empty text beside calls is left out for this provider: OpenAI documents that, its imitators vary."""
+    """Return true if this provider accepts calls only without an empty text. OpenAI documents that; its imitators vary."""
     return provider in _NO_EMPTY_TEXT or (provider == "openai" and not server)
 
 
@@ -84,7 +82,7 @@ def holds_address(message: JsonObject) -> bool:
 
 
 def _describe_address(part: Any) -> Any:
-    """Replace a part that holds an address by a text about it: else litellm or the provider would fetch it."""
+    """Replace a part that holds an address by a text about it, so that neither litellm nor the provider fetches it."""
     address = _find_address(part) if isinstance(part, Mapping) and part.get("type") != "text" else None
     if address is None:
         return part

@@ -41,7 +41,7 @@ class CallLimits:
         connect: seconds to connect.
         first_token: seconds until the first token.
         idle: seconds between two tokens.
-        retries: how often a failed call is repeated.
+        retries: retries of a failed call.
         retry_wait: seconds before the first retry; doubled for each further one.
     """
 
@@ -67,7 +67,7 @@ def read_limits(settings: Mapping[str, Any]) -> CallLimits:
 
 
 class ProviderClient(Protocol):
-    """Single calls to one model: no retries. Every error of a library is translated to a `ModelError`."""
+    """Single calls to one model, without retries. Implementations translate every error of a library to a `ModelError`."""
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[TextDelta | ModelReply, None]:
         """Yield text deltas, then the reply. Closing it early ends the call."""
@@ -81,9 +81,7 @@ class ProviderClient(Protocol):
         """Open a connection ahead of the first call, without the key; never raise."""
         ...
 
-    async def aclose(self) -> None:
-        """Close the connections."""
-        ...
+    async def aclose(self) -> None: ...
 
 
 class ProviderModel:
@@ -105,12 +103,6 @@ class ProviderModel:
 
         Args:
             name: `provider/model`.
-            traits: see `Model.traits`.
-            limits: of the calls.
-            client: makes single calls.
-            meter: counts tokens.
-            fit: fits its requests.
-            sleep: waits for that many seconds.
             jitter: random numbers from 0 to 1, for the waits.
         """
         self._name = name
@@ -125,7 +117,6 @@ class ProviderModel:
 
     @property
     def name(self) -> str:
-        """The configured name."""
         return self._name
 
     @property
@@ -136,7 +127,7 @@ class ProviderModel:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """See `Model.stream`. It retries while that can help and no part of the answer was yielded.
 
-        A refusal that teaches something is not retried here: each try is reserved and counted by the runner.
+        The runner retries after a refusal that teaches something, because it reserves and counts each try.
         """
         loop = asyncio.get_running_loop()
         request, fit = self._fit.fit(request)
@@ -184,13 +175,12 @@ class ProviderModel:
         await self._client.connect()
 
     async def aclose(self) -> None:
-        """Close the connections."""
         await self._client.aclose()
 
     def _retry_delay(self, error: ModelUnavailable | ModelRateLimited, attempt: int) -> float | None:
         """Return the seconds until the next try; None if the provider asks for too many.
 
-        It is what the provider asks for, else twice as long each time, give or take a quarter.
+        The provider's own delay wins; else the delay doubles each time, give or take a quarter.
         """
         if error.retry_after is not None:
             return error.retry_after if error.retry_after <= MAX_RETRY_WAIT_SECONDS else None

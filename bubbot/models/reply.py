@@ -62,12 +62,11 @@ class FinishReader:
 
         Args:
             reason: the provider's own finish reason.
-            answer: the answer.
-            reported: what a library makes of the reason; empty if none did.
+            reported: the library's reading of the reason; empty without a library.
 
         Raises:
-            ModelUnavailable: the answer failed, or is none.
-            ModelRefused: a filter left nothing of it.
+            ModelUnavailable: the answer failed or is empty.
+            ModelRefused: a filter removed the whole answer.
         """
         word = reason.lower()
         if word in _FAILED:
@@ -142,9 +141,6 @@ class ReplyAssembler:
     """A reply while it arrives.
 
     Attributes:
-        model: the `provider/model` that was called.
-        text: the text so far.
-        reasoning: the reasoning so far.
         response_id: the provider's id of the reply; None until it has sent one.
         reason: the provider's word for its end, if that is not a usual one.
         server: host and port of the address of the settings; empty for the usual one of the provider.
@@ -179,7 +175,7 @@ class ReplyAssembler:
         return "tool_calls" if self._calls else "stop" if self.text else None
 
     def collect_text(self) -> str:
-        """Return everything that the model wrote."""
+        """Return text, reasoning and calls joined, to estimate their tokens."""
         return self.text + self.reasoning + "".join(call.name + call.arguments for call in self._calls)
 
     def build_reply(self, finish: Finish, request: ModelRequest, usage: Usage | None) -> ModelReply:
@@ -187,8 +183,8 @@ class ReplyAssembler:
 
         Args:
             finish: why it ended, see `FinishReader`.
-            request: the request, whose tokens are estimated if nobody counted them.
-            usage: the usage as the provider or a tokenizer counted it; None if nobody did.
+            request: used to estimate the tokens if `usage` is None.
+            usage: counted by the provider or a tokenizer; None if neither did.
         """
         calls: dict[str, ToolCall] = {}
         for index, call in enumerate(self._calls):
@@ -214,11 +210,9 @@ class ReplyAssembler:
         """Add a piece of a tool call. Empty texts stand for what the piece does not say.
 
         Args:
-            index: which call of the answer it is of, as far as the provider tells.
-            call_id: the id of the call.
+            index: the call's number within the answer, if the provider sends one.
             name: the tool, or a part of its name.
-            arguments: a piece of the arguments.
-            extra: what the provider wants back with the call.
+            extra: values that the provider wants back with the call.
         """
         call = self._open.get(index)
         if call is not None and call_id not in ("", call.id):

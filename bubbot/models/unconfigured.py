@@ -1,4 +1,5 @@
-"""Stand-ins for a model that is not set up, lacks its key, or may not be called yet: they raise one plain sentence. Commands keep working."""
+"""Stand-ins for a model that is not set up, lacks its key, or may not be called yet. Requests raise one sentence; commands keep
+working."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ class UnconfiguredModel:
 
 
 class KeylessModel(UnconfiguredModel):
-    """A `Model` that lacks its key: every request raises `ModelKeyMissing`, and none is sent."""
+    """A `Model` without a key: every request raises `ModelKeyMissing` and sends nothing."""
 
     def __init__(
         self, name: str, variables: Sequence[str], texts: Texts | None = None, *, is_configured: bool = True
@@ -45,7 +46,7 @@ class KeylessModel(UnconfiguredModel):
 
 
 class QuarantinedModel(UnconfiguredModel):
-    """A `Model` at an address that came with a backup: no request, and so no key, is sent there before the release."""
+    """A `Model` at an address that came with a backup: it sends neither a request nor a key before the release."""
 
     def __init__(self, name: str, texts: Texts | None = None) -> None:
         super().__init__(texts)

@@ -1,4 +1,4 @@
-"""The usage of calls: checks of a provider's counts, prices, and counts of our own."""
+"""The usage of calls: checks of the provider's counts, prices, and our own counts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEFAULT_OUTPUT_LIMIT_TOKENS = 1_000_000
 class UsageMeter:
     """Prices and token counts of one model. Making one reads the price list: do it in a thread.
 
-    `own_address`: the model is called at an address of the settings; the server there may only borrow the name.
+    `own_address`: the settings name the address; the server there may only borrow the model's name.
     """
 
     def __init__(self, model: str, *, own_address: bool) -> None:
@@ -35,7 +35,7 @@ class UsageMeter:
         self._tokenizers: TokenizerCache | None = None
 
     def check(self, usage: Usage | None, request: ModelRequest) -> Usage | None:
-        """Return the usage as the provider counted it; None if it cannot be true, so that we count ourselves.
+        """Return the provider's usage; None if its counts cannot be true, so that the caller counts.
 
         A token stands for one byte at least, except those that a provider adds by itself.
         """
@@ -92,7 +92,7 @@ class UsageMeter:
         return None if count is None or written is None else Usage(count.tokens, written)
 
     def _load_tokenizers(self) -> TokenizerCache:
-        """Return the tokenizers. They are imported here, because most answers need none: providers count themselves."""
+        """Import and return the tokenizers. Most answers need none, because providers count."""
         if self._tokenizers is None:
             from bubbot.models.catalogue.tokens import TokenizerCache
 

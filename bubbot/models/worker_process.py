@@ -32,9 +32,8 @@ class WorkerProcess:
     """A running worker.
 
     Attributes:
-        subject: what it runs, for sentences, such as `The local model`.
-        process: its process.
-        tail: the last line of its stderr that says why it ended.
+        subject: names the program in sentences, such as `The local model`.
+        tail: the last line of its stderr.
         stderr_task: the task that reads its stderr.
         end_lock: held while it is being ended.
     """
@@ -51,7 +50,7 @@ class WorkerProcess:
         return self.process.returncode is not None or (stdout is not None and stdout.at_eof())
 
     async def ask(self, line: bytes, seconds: float) -> None:
-        """Send a line. Raise `ModelUnavailable` if it takes longer; the child is killed then."""
+        """Send a line. After the time limit, kill the child and raise `ModelUnavailable`."""
         stdin = self.process.stdin
         assert stdin is not None
         try:

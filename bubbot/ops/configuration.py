@@ -1,4 +1,4 @@
-"""One setting at a time: read it, change it in the file, and write nothing that does not load."""
+"""Single settings: read one, change one in the file, and write nothing that does not load."""
 
 from __future__ import annotations
 
@@ -30,10 +30,8 @@ class ConfigEditor:
     """Reads and changes the settings of a home.
 
     Args:
-        home: the home.
         config: the file, if not the one in the home.
         now: returns the time for the names of backups.
-        new_id: makes ids for the adapters that check their keys.
     """
 
     def __init__(self, home: Home, config: Path | None, *, now: Callable[[], str], new_id: Callable[[], str]) -> None:
@@ -60,7 +58,7 @@ class ConfigEditor:
         return self._setting(*found)
 
     def set(self, name: str, text: str) -> None:
-        """Write a setting as it was typed. Raises `ConfigError`, and changes nothing then."""
+        """Write a typed setting. Raise `ConfigError` and change nothing if it does not load."""
         table, key = parse_key(name)
         if is_secret(table, key):
             raise ConfigError(
@@ -80,14 +78,14 @@ class ConfigEditor:
         raise refusal
 
     def set_secret(self, name: str, secret: str) -> list[Path]:
-        """Write a secret to a file of its own, which the setting then names; return the backups."""
+        """Write a secret to its own file, name that file in the setting, and return the backups."""
         table, key = parse_key(name)
         edits = PendingEdits()
         edits.set_secret(table, key, secret)
         return self._write(apply_edits(self.existing, edits, self._home), new_secrets(edits, self._home))
 
     def unset(self, name: str) -> None:
-        """Remove a setting from the file, so that its default holds. Raises `ConfigError` if the file does not set it."""
+        """Remove a setting from the file, so that its default applies. Raise `ConfigError` if the file does not set it."""
         table, key = parse_key(name)
         text = remove_key(remove_key(self._text, table, key), table, f"{key}_file") if self._text else ""
         if text == self._text:
@@ -102,7 +100,7 @@ class ConfigEditor:
         return self._write(text)
 
     def find_override(self, name: str) -> str:
-        """Return the variable of the environment that counts more than the file; empty if there is none."""
+        """Return the environment variable that overrides the file; empty if none does."""
         variable = ENVIRONMENT_PREFIX + name.replace(".", "__").replace("-", "_").upper()
         return next((each for each in read_variables() if each.upper() == variable), "")
 
@@ -120,7 +118,7 @@ class ConfigEditor:
         return SettingValue(name, HIDDEN if value is not None and is_secret(table, key) else value, origin)
 
     def _refuse_unknown(self, table: Table, key: str) -> None:
-        """Raise `ConfigError`, as the loader says it, if a setting does not exist; return if it is only unset."""
+        """Raise the loader's `ConfigError` if a setting does not exist; return if it is only unset."""
         try:
             self._check(set_key(self._text, table, key, ""))
         except ConfigError as error:
@@ -165,7 +163,7 @@ class ConfigEditor:
         return settings
 
     def _write_line(self, text: str) -> None:
-        """Write a text with one line changed; no copy of the file stays, since the caller names what was there."""
+        """Write a text with one changed line, without a backup: the caller reports the old value."""
         for path in self._write(text):
             path.unlink()
 
@@ -203,14 +201,13 @@ def parse_file(text: str, path: Path) -> Mapping[str, Any]:
 
 
 def is_secret(table: Table, key: str) -> bool:
-    """Return true if a setting is a secret."""
     if table[0] == "channels":
         return SECRET_KEY.search(key) is not None and not key.endswith("_file")
     return settings_schema().is_secret((*table, key))
 
 
 def _readings(text: str) -> Iterator[Value]:
-    """Yield what a typed text may be: a value of TOML, a list, or the text itself."""
+    """Yield the readings of a typed text: a value of TOML, a list, or the text itself."""
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except (tomllib.TOMLDecodeError, KeyError, RecursionError, ValueError):

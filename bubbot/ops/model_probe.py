@@ -1,4 +1,4 @@
-"""Whether the provider of the configured model takes its key, for `bubbot init` and `bubbot doctor`."""
+"""Trial calls to the provider of the configured model, for `bubbot init` and `bubbot doctor`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ PROBE_TOKENS = 64
 
 
 async def list_models(settings: Settings, name: str, *, seconds: float) -> tuple[ListedModel, ...] | None:
-    """Read the list of the configured model's provider, with its key; None if it offers none.
+    """Read the model list of the configured provider, with its key; None if it offers none.
 
     Args:
-        settings: with the model, its key and its address.
-        name: whom errors name, a model or a provider.
+        name: a model or a provider, for errors.
         seconds: the time for the answer.
 
     Raises:
@@ -41,7 +40,7 @@ async def list_models(settings: Settings, name: str, *, seconds: float) -> tuple
 async def call_model(settings: Settings, home: Home, *, seconds: float) -> None:
     """Call the configured model once, with a message of a few tokens and no retry.
 
-    A refusal of the form of the request, as a bot learns from it, is an answer: the key and the address are right.
+    A refusal of the request's form counts as an answer: it proves the key and the address.
 
     Raises:
         ConfigError: no model can have this name.
@@ -65,6 +64,6 @@ async def call_model(settings: Settings, home: Home, *, seconds: float) -> None:
 
 
 def describe_address(url: str) -> str:
-    """Return scheme, host and port of an address, without what may be secret in it."""
+    """Return scheme, host and port of an address, without its possibly secret parts."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], "", "", ""))

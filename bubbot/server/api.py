@@ -1,4 +1,4 @@
-"""What clients may ask of the running bot: commands and queries by name, and chats."""
+"""The requests of clients to the running bot: commands and queries by name, and chats."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Api:
     Attributes:
         queries: the commands and queries by name.
         chat: the requests of a chat by name.
-        on_disconnect: called for each chat client that has disconnected.
-        is_stopping: refuse requests; those under way are still answered.
+        on_disconnect: called after a chat client has disconnected.
+        is_stopping: refuse new requests; running ones are still answered.
     """
 
     queries: Mapping[str, Query]

@@ -54,7 +54,7 @@ ShowResult = Callable[[AskResult, str], None]
 
 
 class ChatConnection(Protocol):
-    """One session of the bot, which is in this process or in another."""
+    """One session of a bot, in this process or in another."""
 
     async def open(self) -> str:
         """Return the notice to show first, or an empty text."""
@@ -73,16 +73,14 @@ class ChatConnection(Protocol):
         ...
 
     async def wait_until_idle(self) -> None:
-        """Return when everything said in the session is answered."""
+        """Return when every message of the session has its answer."""
         ...
 
     async def ask(self, inbound: Inbound, show: ShowResult, files: Mapping[str, bytes] = NO_FILES) -> AskResult:
         """Run one turn and return its result. Raise `ConfigError` if the bot cannot use the model that it names.
 
         Args:
-            inbound: the message.
-            files: the bytes of its attachments, by reference.
-            show: shows the answer; the adapter shows its files. Not called if there is no answer, or if it was lost.
+            show: called with the answer, unless there is none or it was lost; the adapter shows the files.
         """
         ...
 
@@ -100,7 +98,7 @@ class SentFiles:
 
     @contextmanager
     def open_part(self, body: JsonObject) -> Iterator[MessagePart]:
-        """Yield the part in the bot's request; its file can be read within the block."""
+        """Yield the part in the bot's request. Its file can be read only within the block."""
         part = decode(body["part"], MessagePart)
         if part.file is None or "bytes" not in body:
             yield part
@@ -118,7 +116,7 @@ class RemoteChat:
 
     Attributes:
         files: the bytes of the part being shown.
-        commands: those of the running bot, once `open` has returned.
+        commands: the running bot's commands; empty before `open` has returned.
     """
 
     def __init__(self, session: str) -> None:

@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 
 class DaemonNotRunning(Exception):
-    """No bot answers at the address: it is starting, ending, or dead."""
+    """No bot answers at the address: it is starting, stopping, or dead."""
 
 
 async def run_on_home(
@@ -65,11 +65,10 @@ async def run_on_home(
     """Run `run_here`, or, if a bot holds the home's lock, `run_remotely` with the address of that bot.
 
     Args:
-        home: the home.
-        run_here: raises `HomeLocked` before it does anything.
-        run_remotely: raises `DaemonNotRunning` before it does anything.
-        wait_seconds: how long to wait for a holder that takes no requests.
-        on_wait: called once, with the process of that holder.
+        run_here: has to raise `HomeLocked` before any effect.
+        run_remotely: has to raise `DaemonNotRunning` before any effect.
+        wait_seconds: seconds to wait for a holder that accepts no requests.
+        on_wait: called once, with the holder's process id.
 
     Raises:
         HomeLocked: the holder takes no requests.
@@ -129,13 +128,12 @@ class BotClient:
         """Send a command or a query and return the answer.
 
         Args:
-            name: the name of the request.
             body: its values.
-            timeout: seconds; None: wait as long as the bot is there.
+            timeout: seconds; None to wait until the bot ends.
 
         Raises:
             BubbotError: the error that the bot answers with.
-            ControlError: no answer came in time, or the bot has ended.
+            ControlError: no answer came in time, or the bot ended.
         """
         asking = asyncio.create_task(self.exchange("POST", COMMAND_PATH + name, encode_message(body)))
         watching = asyncio.create_task(_watch(self._address))

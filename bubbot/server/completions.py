@@ -1,7 +1,7 @@
 """The protocol of OpenAI's chat completions, for programs of the owner.
 
-The last message of a request is said in a session of the bot, which has its own memory: the messages before it are not
-read. It is an inbound like any other, durable before it is answered.
+The last message of a request becomes an inbound of a session, durable before the bot answers it. The session has its own memory,
+so the messages before it are ignored.
 """
 
 from __future__ import annotations
@@ -80,9 +80,8 @@ class _Answer:
     """The answer of a turn.
 
     Attributes:
-        result: of the turn.
-        taken: to be settled when the client has it.
-        is_tainted: the model was shown words from anywhere.
+        taken: set by the request once its client has the answer.
+        is_tainted: the model read words from outside.
     """
 
     result: AskResult
@@ -91,10 +90,10 @@ class _Answer:
 
 
 class _ShownText:
-    """What the client of a request is shown: as it is, or in a tainted turn so that nothing of it is fetched.
+    """The text for the client of a request. In a tainted turn it is changed so that no client fetches its addresses.
 
     Attributes:
-        is_tainted: the model was shown words from anywhere.
+        is_tainted: the model read words from outside.
     """
 
     def __init__(self) -> None:
@@ -103,7 +102,7 @@ class _ShownText:
         self._line = ""
 
     def read(self, event: _Event) -> str:
-        """Return what the client may see of an event."""
+        """Return the client's part of an event."""
         if isinstance(event, ForeignWordsShown):
             self.is_tainted = True
             return ""
@@ -119,7 +118,7 @@ class _ShownText:
         return event.quiet
 
     def finish(self, text: str) -> str:
-        """Return the whole answer as the client may see it: the addresses that it has seen already stay."""
+        """Return the whole answer for the client. Addresses that were streamed already stay."""
         return quieten(text, self._addresses.__contains__) if self.is_tainted else text
 
 
@@ -131,7 +130,7 @@ class CompletionClient:
     """A request that waits for its answer; see `ChatClient`.
 
     Attributes:
-        items: previews, the answer, the end of the bot; None: the turn has ended.
+        items: previews, the answer, the end of the bot; None once the turn has ended.
     """
 
     def __init__(self, request: web.Request) -> None:
@@ -178,12 +177,8 @@ class Completions:
 
     Args:
         api: tells whether the bot is shutting down.
-        remote: the channel that the messages come from.
-        service: the bot.
         model: the name under which the bot is a model.
-        commands: a message that begins with a comma is a command of the owner.
-        now: the clock.
-        new_id: returns a new id.
+        commands: run a message that begins with a comma as the owner's command.
     """
 
     def __init__(
@@ -207,12 +202,11 @@ class Completions:
         self._clients: set[CompletionClient] = set()
 
     def end_all(self) -> None:
-        """Tell the programs that still wait that the bot ends before their turns do."""
+        """Notify all waiting programs that the bot ends before their turns."""
         for client in self._clients:
             client.items.put_nowait(ControlError(ENDED))
 
     def routes(self) -> list[web.RouteDef]:
-        """Return the routes."""
         return [
             web.get("/v1/models", self._list_models),
             web.post(COMPLETIONS_PATH, self._complete),
@@ -278,7 +272,7 @@ class Completions:
     async def _answer(
         self, request: web.Request, client: CompletionClient, asking: asyncio.Task[AskResult], tape: TapeService
     ) -> web.StreamResponse:
-        """Answer when the turn has ended; the answer is delivered when the client has all of it."""
+        """Answer when the turn has ended. The answer counts as delivered once the client has all of it."""
         shown = _ShownText()
         while isinstance(item := await client.items.get(), _Event):
             shown.read(item)
@@ -355,7 +349,7 @@ class Completions:
 
 
 async def _next(items: asyncio.Queue[_Item], send: Callable[[bytes], Any]) -> _Item:
-    """Return the next item; show that the stream is alive until it comes."""
+    """Return the next item; send comments to keep the stream alive until it comes."""
     while True:
         try:
             async with asyncio.timeout(KEEP_ALIVE_SECONDS):
@@ -367,7 +361,7 @@ async def _next(items: asyncio.Queue[_Item], send: Callable[[bytes], Any]) -> _I
 async def _result_of(
     item: _Answer | ControlError | None, asking: asyncio.Task[AskResult], shown: _ShownText
 ) -> tuple[AskResult, str]:
-    """Return the result of the turn, and its text as the client may see it; a failure if the bot ends first."""
+    """Return the turn's result and its text for the client; a failure if the bot ends first."""
     if isinstance(item, ControlError):
         return AskResult("", "failed", str(item)), str(item)
     shown.is_tainted = shown.is_tainted or (item is not None and item.is_tainted)
@@ -376,7 +370,7 @@ async def _result_of(
 
 
 async def _read_usage(tape: TapeService, result: AskResult) -> dict[str, int] | None:
-    """Read the tokens of all model calls of a turn; None if the turn has no entries, as a command that came first."""
+    """Sum the tokens of a turn's model calls; None if the turn has no entries, as for a command in a new session."""
     if not result.entries:
         return None
     try:
@@ -396,7 +390,7 @@ async def _settle(item: _Item, asking: asyncio.Task[AskResult]) -> None:
 
 
 async def _within_time(client: CompletionClient, writing: Any) -> None:
-    """Write to a client that reads; disconnect one that does not."""
+    """Write to a client; disconnect it if it does not read in time."""
     try:
         async with asyncio.timeout(STREAM_WRITE_TIMEOUT_SECONDS):
             await writing
@@ -417,10 +411,10 @@ def _header(request: web.Request, name: str, default: str) -> str:
 
 
 def _read_request(body: bytes) -> tuple[str, bool, bool]:
-    """Return the text to say, whether the answer is wanted as a stream, and whether that is to end with its usage.
+    """Return the text, true if the client wants a stream, and true if the stream has to end with the usage.
 
     Raises:
-        RequestInvalid: the request is not one of OpenAI's, or asks for what the bot cannot do.
+        RequestInvalid: the request does not follow OpenAI's protocol, or asks for something that the bot cannot do.
     """
     try:
         data = json.loads(body)

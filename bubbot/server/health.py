@@ -35,15 +35,13 @@ HEALTH_HTTP_LIMITS = HttpLimits(connections=32, shutdown_seconds=2.0)
 
 @dataclass(frozen=True, slots=True)
 class HealthProbe:
-    """Functions that read the current bot: a restart inside the process may replace it.
+    """Functions that read the current bot, which a restart inside the process may replace.
 
     Attributes:
-        channels: the state of each channel.
         quarantine: the backup that the home was restored from, while it is in quarantine.
         snapshot: the whole state, for metrics.
         commits: transactions of the database so far.
-        readiness: what features add to the answer of `/ready`.
-        disk_problem: why writing waits; empty if it does not.
+        disk_problem: the reason why writing waits; empty if it does not.
         is_database_replaced: true while nothing is written, because the database was removed or replaced.
     """
 
@@ -63,9 +61,6 @@ async def serve_health(
     """Answer until the block ends; yield the port.
 
     Args:
-        address: where to listen.
-        probe: reads the bot.
-        metrics: what `/metrics` reports.
         hosts: further names of this machine in requests.
 
     Raises:
@@ -109,7 +104,7 @@ async def _track_request(request: web.Request, handler: Handler) -> web.StreamRe
 
 
 def _refuse_pages(names: Sequence[str]) -> Middleware:
-    """Build a middleware that lets no page of a browser read what it says, except that the process lives."""
+    """Build a middleware that refuses requests with a foreign host, except those of `/live`."""
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -1,7 +1,7 @@
-"""An address at which the bot's server listens, with limits that the HTTP library lacks for half a request.
+"""An address at which the bot's server listens, with the limits for incomplete requests that the HTTP library lacks.
 
-Each connection is in one of three states: it waits for a request or receives one (with a deadline), the bot works on a
-complete request (without: what is durable must be answered), or it is idle between two (with a longer deadline).
+A connection is in one of three states: it waits for or receives a request (with a deadline), the bot works on a complete request
+(without one, because durable messages must be answered), or it is idle (with a longer deadline).
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class HttpLimits:
 
     Attributes:
         connections: open at once.
-        request_seconds: from the first byte of a request to its last, or until none came.
-        idle_seconds: between two requests of a connection.
-        shutdown_seconds: for calls under way at the end.
+        request_seconds: seconds for a whole request, from its first byte, or for the first byte of a new connection.
+        idle_seconds: seconds between two requests of a connection.
+        shutdown_seconds: seconds for running calls at shutdown.
         body_bytes: of one request.
     """
 
@@ -60,8 +60,7 @@ class HttpConnections:
     """The open connections of a listener, and their deadlines.
 
     Args:
-        limits: of number and time.
-        foreign: returns the last words to a client whose first bytes are not HTTP; None if they may be.
+        foreign: returns the answer to a client whose first bytes are not HTTP; None if they may be HTTP.
     """
 
     def __init__(self, limits: HttpLimits, foreign: Callable[[bytes], bytes | None] = lambda _: None) -> None:
@@ -83,13 +82,13 @@ class HttpConnections:
                 connection.idle()
 
     def rest(self, request: web.Request) -> None:
-        """Set the deadline for the next request after an answer, also after one that the bot did not work for."""
+        """Set the deadline for the next request, after any answer."""
         connection = None if request.transport is None else self._open.get(request.transport)
         if connection is not None:
             connection.idle()
 
     def admit(self, transport: asyncio.Transport, connection: HttpConnection) -> bool:
-        """Take a connection. At the limit, end the oldest that waits for a request; false if there is no room."""
+        """Admit a connection. At the limit, abort the oldest that waits for a request; return false if none waits."""
         if self._is_closed:
             return False
         if len(self._open) >= self._limits.connections:
@@ -101,7 +100,7 @@ class HttpConnections:
         return True
 
     def close(self) -> None:
-        """Admit no further connection, also none that the system has accepted already."""
+        """Admit no further connection, not even one that the system has accepted already."""
         self._is_closed = True
 
     def forget(self, transport: asyncio.BaseTransport) -> None:
@@ -110,7 +109,6 @@ class HttpConnections:
 
     @property
     def limits(self) -> HttpLimits:
-        """The limits of every connection."""
         return self._limits
 
 
@@ -198,7 +196,7 @@ class HttpConnection(asyncio.Protocol):
 
 
 class HttpErrorLogger(logging.LoggerAdapter[logging.Logger]):
-    """Logs the library's errors; those that only the client caused at debug level, in one line."""
+    """Logs the library's errors; errors of the client in one line at debug level."""
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         """See `logging.Logger.log`."""
@@ -219,10 +217,9 @@ class HttpAddress:
 
 
 class HttpRefused(Exception):
-    """A request that is refused before its body is read; the connection is closed.
+    """A request that is refused before its body is read. The connection closes.
 
     Attributes:
-        status: of the answer.
         reason: a sentence for the client.
     """
 
@@ -236,13 +233,11 @@ def check_host(request: web.Request, section: str, names: Sequence[str]) -> None
     """Refuse a request under a foreign name, as after DNS rebinding.
 
     Args:
-        request: its host has to be one of these names, localhost, or an IP address, which no foreign name can be made
-            to mean.
-        section: that of the settings with `hosts`, for the reason.
-        names: what this bot is called.
+        request: the host has to be one of these names, localhost, or an IP address.
+        section: the section with `hosts`, for the error.
 
     Raises:
-        HttpRefused: it is another one.
+        HttpRefused: the host is another one.
     """
     match = _HOST.fullmatch(request.host)
     name = match[1].strip("[]").lower() if match else ""
@@ -297,10 +292,8 @@ async def listen(
 
     Args:
         at: where to listen, or a Unix socket that listens already.
-        routes: what is served there.
-        connections: the connections and their limits.
         middlewares: the outermost first.
-        on_shutdown: called at the end, before the calls under way are cut off.
+        on_shutdown: called before running calls are cancelled.
 
     Yields:
         The port; 0 of a Unix socket.
@@ -357,14 +350,13 @@ def _resting(connections: HttpConnections) -> Middleware:
 class AcceptErrorHandler:
     """Handles the errors of an event loop: one line a minute if the system has no room for further connections.
 
-    The loop reports that up to a hundred times a second, each with a traceback. Other errors are reported as usual.
+    The loop reports that up to a hundred times a second, with a traceback. Other errors go to the default handler.
     """
 
     def __init__(self) -> None:
         self._quiet_until = 0.0
 
     def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Log the error."""
         error = context.get("exception")
         if not ("socket" in context and isinstance(error, OSError) and error.errno in _EXHAUSTED):
             loop.default_exception_handler(context)

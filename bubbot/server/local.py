@@ -28,12 +28,10 @@ OpenListener: TypeAlias = Callable[[Api, socket.socket, UidOf], AbstractAsyncCon
 async def serve_socket(api: Api, path: Path, *, uid_of: UidOf = peer_uid) -> AsyncIterator[None]:
     """Serve the API at this path until the block ends. The caller holds the home's lock.
 
-    Removes what an earlier daemon left there. The HTTP library, a sixth of an idle daemon's memory, is loaded when the
-    first client connects.
+    Remove a socket that an earlier daemon left. Load the HTTP library, a sixth of an idle daemon's memory, when the first client
+    connects.
 
     Args:
-        api: what is served.
-        path: the path of the socket.
         uid_of: returns the user at the other end of a connection; None if the system does not tell.
 
     Raises:

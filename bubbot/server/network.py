@@ -24,12 +24,11 @@ HTTP_UNAUTHORIZED, HTTP_FORBIDDEN = 401, 403
 
 @dataclass(frozen=True, slots=True)
 class NetworkSettings:
-    """Where the server listens, and who may ask there.
+    """The address of the server, and the requests that it admits.
 
     Attributes:
-        host: the address to listen on.
         port: the port; 0 for any that is free.
-        token: the owner's token, which every request has to carry.
+        token: the owner's token, required in every request.
         hosts: further names of this machine in requests.
     """
 
@@ -64,7 +63,7 @@ def _render_error(request: web.Request, status: int, error: BubbotError) -> web.
 
 
 def _admit_owner(settings: NetworkSettings) -> Admit:
-    """Build the check of a request: the name it is sent to, the page it comes from, the token."""
+    """Build the middleware that checks a request's host, origin and token."""
     token = settings.token.encode()
 
     def admit(request: web.Request) -> None:

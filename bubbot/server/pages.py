@@ -1,7 +1,7 @@
-"""Pages for browsers, on an address of their own: who may look, and what a page may do.
+"""Pages for browsers, on their own address: admission, cookies and headers.
 
-A browser proves who looks by a token: once in the address or in a form, then in a cookie that no script can read. Nothing
-is changed here but that cookie.
+A browser sends a token: once in the address or a form, then in a cookie that no script can read. Pages change nothing except
+that cookie.
 """
 
 from __future__ import annotations
@@ -53,11 +53,10 @@ HTTP_SERVER_ERROR = 500
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Somebody who may look.
+    """A viewer who was admitted.
 
     Attributes:
-        viewer: what they may see.
-        seconds: for how long the browser keeps the token; None: until it is closed.
+        seconds: how long the browser keeps the token; None until it is closed.
     """
 
     viewer: Viewer
@@ -74,10 +73,9 @@ class PagesAddress:
 
     Attributes:
         section: of the settings, for errors.
-        host: the address to listen on.
         port: the port; 0 for any that is free.
         hosts: further names of this machine in requests.
-        is_https: something before this server encrypts: the cookie is sent over nothing else.
+        is_https: a proxy encrypts; browsers send the cookie only over HTTPS.
     """
 
     section: str
@@ -106,7 +104,7 @@ class PageServer:
     """The HTTP side of pages.
 
     Attributes:
-        port: that it listens on; other servers of this machine have other cookies.
+        port: part of the cookie's name, since browsers send cookies to all ports of a host.
     """
 
     def __init__(self, pages: Pages, address: PagesAddress, admit: AdmitViewer) -> None:
@@ -116,7 +114,6 @@ class PageServer:
         self._admit = admit
 
     def routes(self) -> list[web.RouteDef]:
-        """Return the routes."""
         return [
             web.get("/static/{name}", self._send_asset),
             web.get("/login", self._show_login),
@@ -165,7 +162,7 @@ class PageServer:
             return self._send(self._pages.show_error(BubbotError(reason), HTTP_SERVER_ERROR))
 
     def _check_origin(self, request: web.Request) -> None:
-        """Refuse requests under a foreign name, as after DNS rebinding, and those that pages of other sites make."""
+        """Refuse requests with a foreign host, as after DNS rebinding, and requests of other sites' pages."""
         check_host(request, self._address.section, (self._address.host, *self._address.hosts))
         for origin in request.headers.getall("Origin", []):
             if origin.partition("://")[2] != request.host:
@@ -216,7 +213,7 @@ class PageServer:
         return await self._enter(token.strip(), target)
 
     async def _enter(self, token: str, target: str) -> web.StreamResponse:
-        """Keep a token in a cookie, and go on without it in the address."""
+        """Set the token as a cookie and redirect to the address without it."""
         target = _local_path(target)
         admission = await self._find(token)
         if admission is None:

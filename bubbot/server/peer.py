@@ -54,12 +54,6 @@ def ignore_notice(_name: str, _body: JsonObject) -> None:
 class ChatPeer:
     """The other end of a chat, while `run` runs.
 
-    Args:
-        socket: the connection to it.
-        on_request: answers its requests.
-        on_notice: handles its notices.
-        abort: ends the connection at once.
-
     Attributes:
         closed: set when the connection has ended.
     """
@@ -133,9 +127,8 @@ class ChatPeer:
         """Send a request and return the answer.
 
         Args:
-            name: the name of the request.
             body: its values.
-            timeout: seconds; None: wait until the connection ends.
+            timeout: seconds; None to wait until the connection ends.
 
         Raises:
             BubbotError: the error that the other end answers with.

@@ -1,4 +1,4 @@
-"""What clients and the running bot agree on: version, paths, limits, and messages of JSON."""
+"""The protocol between clients and the running bot: version, paths, limits, and JSON messages."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def encode_message(message: JsonObject) -> str:
 
 
 def parse_message(text: str | bytes) -> JsonObject:
-    """Return the message that a text is. Raise `ControlError` if it is none."""
+    """Parse a message. Raise `ControlError` if the text is not one."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -66,7 +66,7 @@ def encode(value: msgspec.Struct) -> JsonObject:
 
 
 def decode(data: object, *classes: type[T]) -> T:
-    """Return the value of one of these classes. Raise `ControlError` for anything that `encode` would not write."""
+    """Return the value of one of these classes. Raise `ControlError` for any other text."""
     class_name = data.get(CLASS_KEY) if isinstance(data, Mapping) else None
     value_class = next((each for each in classes if each.__name__ == class_name), None)
     if value_class is None or not isinstance(data, Mapping):

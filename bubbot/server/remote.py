@@ -67,10 +67,9 @@ NO_CLIENT_REASON = "nobody has this chat open; it waits for the next one"
 
 
 class AskResult(Struct, frozen=True, forbid_unknown_fields=True):
-    """How a turn ended, for the program that asked.
+    """The result of a turn, for the program that asked.
 
     Attributes:
-        turn: its id.
         status: see `Status`.
         text: the answer as people read it.
         entries: the first and the last entry of the turn on its tape; empty if there is none.
@@ -83,7 +82,6 @@ class AskResult(Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def of(cls, result: TurnResult) -> AskResult:
-        """Return the result of a turn."""
         ids = [entry.id for entry in result.merged_entries]
         return cls(result.turn_id, result.status, result.text, (ids[0], ids[-1]) if ids else ())
 
@@ -101,10 +99,9 @@ class ChatClient(Protocol):
         ...
 
     async def show(self, part: MessagePart, data: bytes | None, result: AskResult | None) -> str:
-        """Return when the client has shown a part, with the id that the part has there; see `RECEIPT_TIMEOUT_SECONDS`.
+        """Send a part and return its id at the client once that has shown it, within `RECEIPT_TIMEOUT_SECONDS`.
 
         Args:
-            part: the part.
             data: the bytes of its file; None if it has none.
             result: the result of the turn, if the client asked for it.
         """
@@ -132,9 +129,7 @@ class ChatService:
         opening_notice: returns the first text to show in a chat, and begins to load the model.
         deliver_pending: delivers the session's open messages and returns how many inbounds wait for turns.
         wait_until_idle: returns when no turn of the session runs or waits, and its answers have been passed to `send`.
-        wait_until_delivered: returns when nothing for a chat is being sent.
-        commands: returns the commands that people may type.
-        tape_of: returns the tape of a session.
+        wait_until_delivered: returns when no answer to a chat is being sent.
         check_model: raises `ConfigError` if no model of this name can be used.
     """
 
@@ -153,12 +148,10 @@ class _RemoteSender:
     """The client that sent a message.
 
     Attributes:
-        client: the client.
-        session: the session of the message.
-        tape: that of the session, for `bubbot ask`, whose part comes with the result; else None.
+        tape: the session's tape for `bubbot ask`, whose part carries the result; else None.
         accepted: set when `result` is known, or the message was not accepted.
         result: the turn's, for `bubbot ask`; else None.
-        shown: set when the client has taken its part, or has failed to.
+        shown: set when the client has shown its part, or failed to.
     """
 
     client: ChatClient
@@ -176,7 +169,7 @@ class RemoteChannel:
     If no client is attached, it waits for the next one.
 
     Attributes:
-        read_blob: reads a stored file by its digest; clients get the bytes with the part.
+        read_blob: reads a stored file by its digest. Clients get the bytes with the part.
     """
 
     def __init__(self, name: str) -> None:
@@ -218,7 +211,7 @@ class RemoteChannel:
                 sender.shown.set()
 
     def preview(self, session: str, event: Preview) -> None:
-        """See `ShowsPreviews`. The clients of the session see them, and the one whose message is answered."""
+        """See `ShowsPreviews`. The session's clients and the sender of the answered message get them."""
         if isinstance(event, TurnStarted) and (sender := self._asked.get(event.message)) is not None:
             self._running[session] = sender.client
         clients = self._clients(session)
@@ -285,12 +278,9 @@ class RemoteChannel:
         service: ChatService,
         on_accepted: Callable[[], None] = lambda: None,
     ) -> AskResult:
-        """Accept a message and return the result of its turn, once the client was shown the answer.
+        """Accept a message; return the result of its turn after the client has shown the answer.
 
         Args:
-            client: shows the answer.
-            inbound: the message.
-            service: the bot.
             on_accepted: called when the message is durable.
 
         Raises:
@@ -322,7 +312,7 @@ class RemoteChannel:
         return ":".join(piece for piece in (self.name, part.chat, part.thread) if piece)
 
     def _sender_of(self, part: MessagePart) -> _RemoteSender | None:
-        """Return the sender of the message that a part answers; None if it has left, or nobody waits for the part."""
+        """Return the sender of the message that a part answers; None if it disconnected or does not wait."""
         sender = self._asked.get(part.reply_to)
         if sender is not None and (sender.session != self._session_of(part) or sender.client.is_closed):
             return None
@@ -360,7 +350,7 @@ class RemoteChannel:
 async def store_files(tape: TapeService, inbound: Inbound, files: Mapping[str, bytes]) -> Inbound:
     """Store the files of a message, by reference, on the tape of its session; return the message that cites them.
 
-    They are durable before the message is, so whichever process opens its turn has them.
+    The files are durable before the message, so every process that opens its turn has them.
     """
 
     async def store(attachment: Attachment) -> Attachment:
@@ -380,7 +370,7 @@ def _decode_files(files: object) -> dict[str, bytes]:
 
 
 async def _show_at(client: ChatClient, part: MessagePart, data: bytes | None, result: AskResult | None) -> Receipt:
-    """Let a client show a part. Any answer other than a receipt becomes a `DeliveryFailed` of our own making."""
+    """Let a client show a part. Raise `DeliveryFailed` for any answer except a receipt."""
     try:
         return Receipt(await client.show(part, data, result))
     except DeliveryFailed as error:
@@ -397,7 +387,7 @@ async def _show_at(client: ChatClient, part: MessagePart, data: bytes | None, re
 
 
 async def _turn_result(sender: _RemoteSender, text: str) -> AskResult:
-    """Return the result of the turn with this text. The turn is merged before its text is sent, so its tape knows."""
+    """Return the result of the turn with this text, from the tape: the turn was merged before its text was sent."""
     await sender.accepted.wait()  # a command that overtakes has a result, but no turn
     if sender.result is not None and sender.result.done():
         return AskResult.of(sender.result.result())

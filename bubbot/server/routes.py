@@ -77,7 +77,7 @@ _STATUSES: Mapping[type[BubbotError], int] = MappingProxyType(
 
 
 def errors_as(render: RenderError) -> Middleware:
-    """Build a middleware that answers with the error that a handler raises; the server goes on."""
+    """Build a middleware that turns a handler's error into a response."""
 
     @web.middleware
     async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -115,7 +115,6 @@ def error_response(_request: web.Request, status: int, error: BubbotError) -> we
 
 
 def api_routes(api: Api) -> list[web.RouteDef]:
-    """Return the routes of commands, queries and chats."""
     peers: set[ChatPeer] = set()
 
     async def hello(request: web.Request) -> web.StreamResponse:
@@ -197,11 +196,7 @@ def _json(body: JsonObject) -> web.Response:
 
 
 class RemoteTerminal:
-    """A terminal or a pipe whose adapter runs at the other end of a WebSocket; see `ChatClient`.
-
-    Attributes:
-        peer: the connection to it.
-    """
+    """A terminal or a pipe whose adapter runs at the other end of a WebSocket; see `ChatClient`."""
 
     peer: ChatPeer
 

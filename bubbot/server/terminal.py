@@ -1,4 +1,4 @@
-"""The terminal of a chat that also serves other commands of its home."""
+"""The terminal of a chat whose process also serves other commands of the home."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from bubbot.server.remote import RemoteChannel
 
 
 class SharedTerminal(RemoteChannel):
-    """The adapter of `bubbot chat`, beside the clients that connect to its process. See `RemoteChannel`.
+    """The adapter of `bubbot chat` and of the clients that connect to its process. See `RemoteChannel`.
 
     Attributes:
-        local: the adapter of this process; it shows one session, in which it counts as the oldest client.
+        local: the adapter of this process: the oldest client of its one session.
     """
 
     def __init__(self, local: Channel, session: str) -> None:

@@ -1,4 +1,4 @@
-"""The bot's HTTP server for channels that their platform calls, each at its own path."""
+"""The bot's HTTP server for webhooks: each channel has its own path."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class WebhookSettings:
 
 
 WebhookChannels: TypeAlias = Callable[[], Mapping[str, SupportsWebhook]]
-"""The channels that are called, by name, as they are at the moment."""
+"""The current channels with a webhook, by name."""
 
 
 @asynccontextmanager
@@ -88,7 +88,7 @@ def _webhook_handler(channels: WebhookChannels) -> Handler:
 
 
 def _refuse(status: int) -> web.Response:
-    """Answer without having read the body, and close: any bytes that follow are not a request."""
+    """Answer without reading the body, and close the connection: the following bytes are not a request."""
     response = web.Response(status=status)
     response.force_close()
     return response

@@ -1,4 +1,4 @@
-"""Files and folders that are complete or absent, whenever the process or the machine stops."""
+"""Files and folders that are complete or absent, even if the process or the machine stops at any moment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PARTIAL = re.compile(r"\.partial-(\d+)-.+")
 
 @contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
-    """Make a new folder, mode 0700, that gets its name if the block ends well.
+    """Make a new folder, mode 0700, that gets its name only if the block succeeds.
 
     Until then it has a name next to the target that no reader mistakes for it; if the block fails, it is removed.
     Raises `FileExistsError` if the target exists.
@@ -124,7 +124,7 @@ def sync(path: Path) -> None:
 def scratch_folder(folder: Path, name: str) -> Iterator[Path]:
     """Make a folder for temporary work and remove it when the block ends.
 
-    `remove_partials` removes what a killed process leaves of it.
+    If the process is killed, `remove_partials` removes the folder later.
     """
     partial = _make_partial(folder / f".partial-{os.getpid()}-{name}")
     try:

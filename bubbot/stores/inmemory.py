@@ -320,7 +320,7 @@ class InMemoryStore:
             stored_tape.entries = [_blank(entry) if entry.id in ids[name] else entry for entry in stored_tape.entries]
 
     def _record_in_home(self, tape: str, overflow: Sequence[Mapping[str, Any]], date: str) -> None:
-        """Record on the home tape the erasures that the first fact had no room for, and remove the blobs."""
+        """Record the erasures that did not fit into the first fact, and remove the blobs."""
         facts = [erasure.build_further_erasure(covers, date) for covers in overflow]
         overflow_count = len(facts)
         for name, stored_tape in sorted(self._tapes.items()):

@@ -43,14 +43,14 @@ def line_fields(entry: TapeEntry) -> dict[str, Any]:
 
 
 def to_bub(entry: TapeEntry) -> TapeEntry:
-    """Replace an anchor that opens no window by an event; `read_lines` makes it the anchor again."""
+    """Replace an anchor that opens no window by an event; `read_lines` restores it."""
     if entry.kind != Kind.ANCHOR or entry.opens_window or _was_erased(entry):
         return entry
     return replace(entry, kind=Kind.EVENT, payload={"name": CLOSED_ANCHOR, "data": entry.payload})
 
 
 def _from_bub(entry: TapeEntry) -> TapeEntry:
-    """Restore the anchor that `to_bub` made an event of; any other entry is returned unchanged."""
+    """Restore the anchor that `to_bub` replaced; return any other entry unchanged."""
     data = entry.payload.get("data")
     if (
         entry.kind != Kind.EVENT
@@ -63,7 +63,7 @@ def _from_bub(entry: TapeEntry) -> TapeEntry:
 
 
 def _was_erased(entry: TapeEntry) -> bool:
-    """Return true if it was erased, here or where it was imported from."""
+    """Return true if the entry was erased here or at the home of its export."""
     return entry.erased or (entry.meta.get(IMPORTED_ERASED) is True and entry.payload in ({}, {"window": False}))
 
 
@@ -88,7 +88,7 @@ class JsonLineWriter:
 
 
 class _LineModel(BaseModel):
-    """The schema of a line. Real tapes of this format omit fields or have more of them: both are allowed."""
+    """The schema of a line. Missing and further fields are allowed: real tapes have both."""
 
     model_config = ConfigDict(extra="allow", strict=True, hide_input_in_errors=True, defer_build=True)
 
@@ -104,8 +104,7 @@ class ImportProblem:
     """A line that cannot be trusted or read.
 
     Attributes:
-        number: of the line, from 1.
-        reason: why it was refused.
+        number: the line's number, from 1.
         raw: its bytes as they are in the file.
     """
 
@@ -134,7 +133,7 @@ class ImportResult:
 
     @property
     def has_entries(self) -> bool:
-        """Whether an entry was read: the events in place of problems are none of the file's."""
+        """True if the file held a readable entry; events in place of problems do not count."""
         return len(self.entries) > len(self.problems)
 
 
@@ -163,7 +162,7 @@ class _LineReader:
     Attributes:
         date: of the events that replace unreadable lines.
         previous: the hashes that the line before may have; empty if that is not known.
-        hashed: whether the lines of this file have hashes; None before the first line.
+        hashed: true if the lines of this file have hashes; None before the first line.
         renumbered: a count, as in `ImportResult`.
         erased: a count, as in `ImportResult`.
         unhashed: a count, as in `ImportResult`.

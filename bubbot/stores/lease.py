@@ -1,4 +1,4 @@
-"""The leases of a process that alone writes to its home: the epochs are in the store, the locks in memory."""
+"""The leases of the only process that writes to its home: epochs in the store, locks in memory."""
 
 from __future__ import annotations
 
@@ -12,23 +12,18 @@ from bubbot.tape.store import Lease, TapeStore
 class InProcessLease:
     """Holds sessions for this process. See `SessionLease`.
 
-    The lock of the home keeps other processes out. Should one get in all the same, the epochs tell who came later.
+    The lock of the home excludes other processes. If that fails, the store refuses the lower epoch.
     """
 
     def __init__(self, store: TapeStore, tape_of: Callable[[str], str]) -> None:
-        """Build it without leases.
-
-        Args:
-            store: keeps the epochs.
-            tape_of: returns the name of a session's tape.
-        """
+        """Build it without leases."""
         self._store = store
         self._tape_of = tape_of
         self._held: dict[str, Lease] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def hold(self, session: str) -> Lease:
-        """See `SessionLease.hold`; whoever asks at the same time gets the same lease."""
+        """See `SessionLease.hold`. Concurrent callers get the same lease."""
         lock = self._locks.setdefault(session, asyncio.Lock())
         async with lock:
             lease = self._held.get(session)

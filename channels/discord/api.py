@@ -74,7 +74,7 @@ class FileUpload:
 class DiscordApi:
     """The REST client of one bot, with its own connections.
 
-    You may create it outside an event loop; it opens its sessions at the first call.
+    The object may be created outside an event loop; its first call opens the sessions.
     """
 
     def __init__(self, settings: DiscordSettings, timing: DiscordApiTiming) -> None:
@@ -110,10 +110,8 @@ class DiscordApi:
         """Send a request and return the response as JSON, None if it is empty.
 
         Args:
-            method: the HTTP method.
             path: begins with `/` and contains its ids.
             json: the body; with `files` it is sent as `payload_json`.
-            params: the query string.
             files: uploads of a multipart request.
             timeout: timeout in seconds; None takes the one of `DiscordApiTiming`.
 
@@ -151,7 +149,6 @@ class DiscordApi:
             raise DiscordUnavailable(f"the connection failed ({type(error).__name__})") from None
 
     async def aclose(self) -> None:
-        """Close every connection."""
         self._closed = True
         try:
             async with asyncio.timeout(self._timing.close_timeout), self._opening:
@@ -181,7 +178,7 @@ class DiscordApi:
             return self._http, self._files
 
     def find_bar(self) -> DiscordApiError | None:
-        """Return the last refusal while it applies to every request: repeating those leads to a ban. None without one."""
+        """Return the last refusal while it applies to every request (repeating them leads to a ban); else None."""
         if self._barred is None:
             return None
         until, refusal = self._barred
@@ -248,7 +245,7 @@ class _Gate:
 
 
 class SharedRatelimit(Ratelimit):
-    """The library's rate limit of a bucket, except that requests within the quota pass, and a 429 holds new requests.
+    """The library's rate limit of a bucket, except that requests within the quota pass and a 429 delays new ones.
 
     The original refuses every request in a window longer than the longest wait, even if none has to wait. A 429 may come
     with requests left in the window; their number is kept then. If none is left, the 429 knows better when the next may be.
@@ -350,7 +347,7 @@ class DiscordHttp(HTTPClient):
     async def _take_rate_limit(
         self, held: ExitStack, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
-        """Raise a 429 of the API before the library reads it: a wait that is no number would stop all its requests."""
+        """Raise a 429 of the API before the library reads it: a wait that is not a number would block all requests."""
         response = await handler(request)
         self.date = response.headers.get("Date", "")
         if response.status == 429 and "Via" in response.headers and response.content_type == "application/json":

@@ -112,7 +112,6 @@ class DiscordChannel:
         return self._settings.edit_interval
 
     async def edit(self, message: str, part: MessagePart) -> None:
-        """Edit a message of the bot."""
         await self._sender.edit(message, part)
 
     async def typing(self, chat: str, thread: str) -> None:
@@ -133,7 +132,6 @@ class DiscordChannel:
             raise DeliveryFailed(str(error)) from error
 
     async def fetch(self, attachment: Attachment, limit: int) -> bytes:
-        """Fetch the bytes of a message's attachment."""
         return await fetch_attachment(self._api, attachment, limit)
 
     def health(self) -> ChannelHealth:
@@ -145,7 +143,6 @@ class DiscordChannel:
         return await verify_token(self._api, self._settings, timeout=self._verify_timeout)
 
     async def aclose(self) -> None:
-        """Close the connections."""
         await self._api.aclose()
 
 

@@ -29,7 +29,6 @@ class DiscordChat:
     """A channel or a thread.
 
     Attributes:
-        id: Discord's id.
         kind: Discord's channel type.
         name: empty if there is none.
         guild: the server's id; empty for a direct message.

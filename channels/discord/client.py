@@ -161,7 +161,7 @@ class DiscordGateway(discord.Client):
         )
 
     def dispatch(self, event: str, /, *args: Any, **_kwargs: Any) -> None:
-        """Take every frame as it came, which the library dispatches if debug events are enabled; nothing else."""
+        """Handle every raw frame, which the library dispatches if debug events are enabled; ignore all else."""
         if event == "socket_raw_receive" and self._socket is not None:
             self._socket.on_raw_frame(*args)
 
@@ -210,7 +210,7 @@ class DiscordGateway(discord.Client):
             self._is_ready = True
 
     async def keep_connected(self) -> None:
-        """Connect and reconnect until cancelled. Raise `ChannelRefused` if only the operator can help."""
+        """Connect and reconnect until cancelled. Raise `ChannelRefused` if only the operator can fix the cause."""
         self.loop = asyncio.get_running_loop()  # the library does it at login
         session, failures = GatewaySession(), 0
         while True:
@@ -242,7 +242,7 @@ class DiscordGateway(discord.Client):
             await asyncio.sleep(self.seconds_before_connecting(session, failures))
 
     def is_sign_of_life_due(self) -> bool:
-        """Return true if the library, which counts the seconds of silence, has to be told of an event: not of each one."""
+        """Return true if the library's count of silent seconds has to be reset now: once in a while, not at each event."""
         now = self._timing.monotonic()
         if now - self._last_sign_of_life < self._timing.silence_timeout * SIGN_OF_LIFE_SHARE:
             return False
@@ -250,7 +250,7 @@ class DiscordGateway(discord.Client):
         return True
 
     async def _run_connection(self, session: GatewaySession) -> None:
-        """Run one connection to its end, which is always an exception."""
+        """Run one connection; always end with an exception."""
         loop = asyncio.get_running_loop()
         silent = self._timing.silence_timeout + self._timing.silence_margin
         self._last_sign_of_life = -math.inf

@@ -21,11 +21,10 @@ WINDOW_SECONDS = 600.0
 class DuplicateMonitor:
     """A comparison of the bot's messages that the gateway reports with those that this process sent.
 
-    Ignored are messages without a nonce (the operator may run a script with the token), responses to interactions,
-    and messages of the first seconds: a killed process may have had requests under way.
+    It ignores messages without a nonce (the operator may run a script with the token), responses to interactions, and messages
+    of the first seconds (a killed process may have sent them).
 
     Args:
-        channel: the configured name, for the log.
         monotonic: the clock, in seconds.
         grace_seconds: seconds after the first `start_session` in which nothing is counted.
     """

@@ -44,7 +44,6 @@ class DiscordApiError(Exception):
     """Discord refused a request.
 
     Attributes:
-        status: the HTTP status.
         code: Discord's own error code; 0 if it gives none.
         text: Discord's message, safe to show.
         retry_after: seconds to wait if a rate limit was hit; None otherwise.
@@ -80,10 +79,8 @@ def parse_error_response(
     Only a body in the API's form is a refusal: a proxy's page says nothing about the request.
 
     Args:
-        status: the HTTP status.
         body: JSON or text.
         token: the bot's token, removed from the text.
-        retry_after: the Retry-After header.
     """
     data = _parse(body)
     if status == 429:
@@ -102,7 +99,7 @@ def parse_error_response(
 def retry_after_seconds(value: object, header: str | None) -> float:
     """Return the seconds to wait after a 429: those of the body, else of the header, else one.
 
-    What is not a number, not finite or longer than months is not believed.
+    Values that are not finite numbers, or longer than months, are ignored.
     """
     return _seconds(value) or _seconds(header) or 1.0
 

@@ -77,11 +77,6 @@ class MessageScene:
     """The context needed to read a message.
 
     Attributes:
-        channel: the configured name of the bot's channel.
-        bot_user: the bot itself.
-        place: the chat that the message is in.
-        channel_names: names of channels by id.
-        role_names: names of roles by id.
         space_title: the name of the server; empty if unknown.
         zone: the time zone in which times are read.
     """
@@ -96,9 +91,9 @@ class MessageScene:
 
 
 def read_message(scene: MessageScene, raw: Any, roles: tuple[str, ...] = ()) -> Inbound | UnparsedUpdate | None:
-    """Read a message; return None for what is set aside and for the bot's own. `roles`: the sender's, if not in it.
+    """Read a message; return None for service notices and the bot's own. `roles`: the sender's, if the message lacks them.
 
-    A message of which nothing can be shown becomes a note if it is for the bot. An unreadable message becomes an
+    A message without readable content becomes a note if it is for the bot. An unreadable one becomes an
     `UnparsedUpdate` with its JSON; its id is the same if the message comes again.
     """
     return _read(scene, raw, "m", lambda message: _DiscordMessageReader(scene, message, roles).inbound())
@@ -138,10 +133,8 @@ def unparsed_update(channel: str, chat: str, id_prefix: str, raw: Any, reason: s
     """Build the `UnparsedUpdate` of unreadable input, with an id from the message's id or else its content.
 
     Args:
-        channel: the configured name of the bot's channel.
         chat: the id of the chat; empty if it is unknown.
         id_prefix: a letter for the kind of event, part of the id.
-        raw: the input.
         reason: what is wrong with it.
     """
     content = _bytes(raw)
@@ -222,7 +215,7 @@ class _DiscordMessageReader:
 
     @property
     def _is_read(self) -> bool:
-        """True if somebody else than the bot or Discord itself wrote it."""
+        """True unless the bot or Discord itself wrote it."""
         return self._type not in SET_ASIDE_TYPES and self._sender.id != self._scene.bot_user.id
 
     def inbound(self) -> Inbound | None:
@@ -275,7 +268,7 @@ class _DiscordMessageReader:
         return FOREIGN_WORDS if has_page or _is_forwarded(self._raw) else OWN_WORDS
 
     def _find_unsupported(self, quote: Quote | None) -> str:
-        """Name what cannot be shown of a message of a new type, or of one without anything that we read."""
+        """Name the content of a message of a new type, or of one without known content."""
         if self._type not in USER_MESSAGE_TYPES:
             return f"type {self._type}"
         if self._text or self._files or (quote and quote.text):

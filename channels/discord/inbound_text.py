@@ -32,8 +32,6 @@ class DiscordBotUser:
     """The bot's account on Discord.
 
     Attributes:
-        id: of the account.
-        name: of the account.
         roles: the roles that Discord created for it, one in each server.
         commands: the names of its commands, also of those that are no slash commands: people may type them.
     """

@@ -43,11 +43,8 @@ class _OpenInteraction:
     """An interaction whose token may still be valid.
 
     Attributes:
-        id: Discord's id.
         token: the secret that allows responses.
-        application_id: the id of the bot's application.
         is_private: only the command's user sees the responses.
-        channel_id: the id of the channel or thread.
         defer_at: when to defer it, in monotonic seconds.
         expires_at: when its token expires, in monotonic seconds.
         state: "dead" allows no further response.
@@ -76,7 +73,7 @@ class _OpenInteraction:
 class OpenInteractions:
     """The interactions of one bot that still accept responses.
 
-    In a server only its user sees the answer to a command that no menu of a group offers: it is about settings or the bot.
+    In a server, only the user sees the answer to a command that no group menu offers, since it is about settings or the bot.
     """
 
     def __init__(
@@ -168,13 +165,11 @@ class OpenInteractions:
     ) -> str | None:
         """Send the first response and return its message id; None if only an ordinary message is possible.
 
-        None if the interaction is unknown, has expired or has its response; a private one takes every response. The same key returns the same message.
+        None if the interaction is unknown, has expired or has its response; a private one accepts further responses. The
+        same key returns the same message.
 
         Args:
-            interaction_id: the interaction's id.
             key: the part's key; empty if it has none.
-            payload: the message.
-            files: its uploads.
 
         Raises:
             DiscordApiError: Discord refused the message.
@@ -211,10 +206,7 @@ class OpenInteractions:
         For channels in which the bot may only respond to commands. The same key returns the same message.
 
         Args:
-            channel_id: the id of the channel or thread.
             key: the part's key; empty if it has none.
-            payload: the message.
-            files: its uploads.
 
         Raises:
             DiscordApiError: Discord refused the message.

@@ -28,7 +28,6 @@ class ChatLanes(Generic[Item]):
     """All lanes of a channel.
 
     Args:
-        channel: the configured name, for the log.
         on_item: awaited for each item, with the lane's name. An exception goes to `failure`.
         on_gap: awaited for a gap, with the lane's name. An exception goes to `failure`.
         is_refetched: returns true if filling a gap in this lane brings this item again.
@@ -52,7 +51,7 @@ class ChatLanes(Generic[Item]):
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def put(self, chat: str, item: Item) -> None:
-        """Queue an item. If the lane is then too full, drop what a fetch brings again, and mark a gap.
+        """Queue an item. If the lane is too full, drop the items that a fetch brings again, and mark a gap.
 
         The other items stay, unless they alone take more than half of the room: then they are lost.
         """

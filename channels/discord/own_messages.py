@@ -1,4 +1,4 @@
-"""The bot's own messages in a channel, as a search has read them: each page once, whatever is searched for."""
+"""The bot's own messages in a channel, cached for all searches: each page is read once."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ PAGE_MESSAGES = 100
 
 
 class OwnMessages:
-    """What Discord has listed of a channel from one message on.
+    """Discord's list of a channel from one message on.
 
-    It knows all that earlier processes sent once the list has come to its end. What this process sends after that it
-    knows only if the list is read on.
+    At its end it holds everything that earlier processes sent. Later messages of this process need further reading.
 
     Attributes:
-        begin: the id after which it begins.
-        end: the id up to which it was read.
+        begin: the list holds messages after this id.
+        end: the last id that was read.
         is_complete: the last page was not full.
-        is_empty: nothing was listed, not even messages of others.
+        is_empty: Discord listed nothing, not even messages of others.
     """
 
     def __init__(self, begin: int) -> None:
@@ -32,16 +31,16 @@ class OwnMessages:
         self._sent: set[str] = set()
 
     def reaches(self, start: int) -> bool:
-        """Return true if what it lists, or will list next, has every message after `start`."""
+        """Return true if the list has every message after `start`, or can be read on to have it."""
         return self.begin <= start and (start <= self.end or self.is_complete)
 
     def note_sent(self, part: MessagePart) -> None:
-        """Note that a part is being sent: it may come after what was listed."""
+        """Record that a part is being sent, which the list may lack."""
         self._sent.add(part.key)
 
     @property
     def sent_count(self) -> int:
-        """How many parts were sent since the list began."""
+        """Parts sent since the list began."""
         return len(self._sent)
 
     def must_read(self, part: MessagePart) -> bool:
@@ -49,7 +48,7 @@ class OwnMessages:
         return self.is_empty or not self.is_complete or not part.key or part.key in self._sent
 
     def add_page(self, messages: Sequence[Mapping[str, Any]], own_id: str) -> None:
-        """Add a page of the list; one that cannot be read ends nothing."""
+        """Add a page of the list; an unreadable page does not end it."""
         for message in messages:
             self.is_empty, number = False, int(message["id"])
             self.end = max(self.end, number)
@@ -59,12 +58,12 @@ class OwnMessages:
         self.is_complete = len(messages) < PAGE_MESSAGES
 
     def find(self, part: MessagePart, start: int) -> list[str]:
-        """Return the ids after `start` of the messages with the part's text and file name, oldest first."""
+        """Return the ids of messages after `start` with the part's text and file name, oldest first."""
         names = [part.file.name] if part.file is not None else []
         return [str(number) for number in sorted(self._ids.get(_digest(part.text, names), ())) if number > start]
 
 
 def _digest(text: str, names: Sequence[str]) -> bytes:
-    """Make the digest of what tells messages apart; of file names the characters that Discord preserves."""
+    """Hash what distinguishes messages; of file names only the characters that Discord preserves."""
     kept = ["".join(char for char in name if char.isascii() and char.isalnum()).lower() for name in names]
     return sha256("\0".join([text.strip(), *kept]).encode(errors="surrogatepass")).digest()

@@ -34,11 +34,9 @@ class ReactionTracker:
         """Read an event and return the changed reactions.
 
         Args:
-            scene: the chat.
             event: one of `REACTION_EVENTS`.
             raw: the event's JSON.
             serial: names the event, since Discord gives it no id.
-            now: the time of the change.
             roles: the roles of the person who removed a reaction.
         """
         try:

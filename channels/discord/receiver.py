@@ -53,13 +53,9 @@ class DiscordReceiver:
     """The receiving side of one run.
 
     Args:
-        options: the channel's options.
-        api: the REST API, with retries.
-        interactions: the bot's open interactions.
         duplicates: the check for a second program with the same token.
         receive: takes each event; returns when the event is durable.
         cursor: the durable position of this channel.
-        timing: timing and limits.
     """
 
     def __init__(
@@ -253,7 +249,7 @@ class DiscordReceiver:
         self._mark_taken(place.channel_id, raw)
 
     def _mark_taken(self, chat: str, raw: Any) -> None:
-        """Remember a message that is durable, or needs no storing."""
+        """Record that a message is durable, or needs no storing."""
         number = raw.get("id") if isinstance(raw, dict) else None
         if isinstance(number, str):
             self._backfill.mark_durable(chat, number)

@@ -84,10 +84,7 @@ class RetryingDiscordApi:
         """Send a request until Discord answers. Raise `DiscordApiError` if a retry is useless.
 
         Args:
-            method: the HTTP method.
             path: begins with `/` and contains its ids.
-            json: the body.
-            params: the query string.
         """
         call, failures = object(), 0
         try:

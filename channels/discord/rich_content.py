@@ -14,7 +14,7 @@ POLL_RESULT_EMBED = "poll_result"
 
 
 def write_note(kind: str, words: str = "", address: str = "") -> str:
-    """Write what is no text, such as a button: `[button Log (https://example.org)]`."""
+    """Write content other than text, such as a button: `[button Log (https://example.org)]`."""
     return f"[{_with_address(f'{kind} {clean_label(words)}'.strip(), address)}]"
 
 
@@ -144,7 +144,7 @@ def _pictures(component: Raw) -> Iterator[str]:
 
 
 def _form(component: Raw) -> Iterator[str]:
-    """A part of a form, which no message has today."""
+    """Describe a part of a form; messages contain none today."""
     yield from (require_text(component.get(name)) for name in ("label", "description"))
     yield require_text(component.get("value")) or require_text(component.get("placeholder"))
     yield from _options(component)

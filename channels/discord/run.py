@@ -34,13 +34,8 @@ class DiscordRun:
     """The receiving half of the channel, one run at a time.
 
     Args:
-        options: the channel's options.
-        settings: the adapter's settings.
-        api: the REST API.
-        interactions: the bot's open interactions.
         duplicates: the check for a second program with the same token.
         sync_commands: called once in each run, when the bot is connected, with the application's id.
-        timing: timing and limits.
     """
 
     def __init__(

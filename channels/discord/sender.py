@@ -150,7 +150,7 @@ class DiscordSender:
         return own.find(part, start)
 
     def _listed(self, channel_id: str, start: int) -> OwnMessages:
-        """Return what is listed of a channel from `start` on; a new list if the one there is begins later or ends before."""
+        """Return the list of a channel from `start` on; begin a new one if the cached one begins later or ends before."""
         own = self._own.pop(channel_id, None)
         if own is None or not own.reaches(start):
             own = OwnMessages(start)
@@ -160,7 +160,7 @@ class DiscordSender:
         return own
 
     async def _read_on(self, channel_id: str, own: OwnMessages, part: MessagePart) -> None:
-        """Read further pages of a list until it has the part, if that arrived."""
+        """Read further pages until the list has the part, or ends."""
         for _ in range(SEARCH_PAGES if own.must_read(part) else 0):
             params = {"after": str(own.end), "limit": str(PAGE_MESSAGES)}
             own.add_page(await self._api.call("GET", f"/channels/{channel_id}/messages", params=params), self._own_id)

@@ -154,7 +154,7 @@ def read_press(channel: str, raw: Any) -> ButtonPress | None:
 
 
 def _sender(raw: dict[str, Any], member: dict[str, Any]) -> Sender:
-    """Return who used a command or pressed a button; messages do not tell the language, and interactions do."""
+    """Return the user of a command or button, with the language, which only interactions contain."""
     sender = read_sender(member.get("user") or raw["user"], member)
     return structs.replace(sender, language=read_language(raw.get("locale")))
 

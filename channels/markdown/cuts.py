@@ -60,7 +60,6 @@ class TextCutter:
     """A finder of cuts in one text.
 
     Attributes:
-        text: the text to cut.
         measure: the platform's count of its length.
         code_ranges: ranges whose white space counts (code); a cut there drops only its line end.
         unbreakable_ranges: ranges to keep in one piece if possible (addresses, inline code).

@@ -61,7 +61,6 @@ def extract_files(
     Args:
         source: the Markdown of an answer.
         limits: the limits; None for the default ones.
-        used_names: names of other files in the same message.
     """
     limits = limits or LongBlockLimits()
     source = clean_text(source)

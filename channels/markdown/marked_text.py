@@ -46,9 +46,7 @@ class TextMark:
     Attributes:
         start: index of the first character, as Python counts.
         end: index after the last character.
-        kind: the look.
         language: the language of a block of code; empty if not stated.
-        url: the address of a link.
     """
 
     start: int

@@ -33,7 +33,6 @@ def split_marked(
     more than 64 code points.
 
     Args:
-        marked: the text and its marks.
         limit: the largest measure of a piece, at least 2.
         measure: the platform's count of its length.
         max_marks: marks in a piece; None for no limit.
@@ -88,7 +87,6 @@ class _CodeFence:
         raw: its lines in the source.
         marker: the signs that open it.
         info: the text after the marker.
-        content: the code.
         before: the marker of a list in front of it; empty if there is none.
         nested: it is in a list or a quote.
         closed: the source closes it.

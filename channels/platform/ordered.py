@@ -15,15 +15,15 @@ async def receive_together(receive: Receive, events: Iterable[ChannelEvent | Non
     """Pass events to `receive` in their order; return when all of them are durable or discarded.
 
     Messages do not wait for each other: `receive` takes them in the order of the calls, and they share its commits.
-    Whatever looks at what came before it (commands, edits, reactions, chats that moved) waits for all of that, and what
-    comes after it waits for it.
+    Events that refer to earlier ones (commands, edits, reactions, moved chats) wait for all of them, and later events wait for
+    these.
 
     Args:
         receive: see `Channel.run`.
-        events: None is passed over. Each is made while those before it are on their way.
+        events: None is skipped. The next event is built while earlier ones are being stored.
 
     Raises:
-        Exception: the first error of `receive`, once no call is under way any more.
+        Exception: the first error of `receive`, after all calls have ended.
     """
     under_way: list[asyncio.Future[bool | str | None]] = []
     try:

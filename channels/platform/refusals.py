@@ -1,7 +1,7 @@
 """Refusals of a bot that the platform accepted before: when to believe them, and how long to wait between two tries.
 
-A platform that accepted the token may refuse it once by mistake, and a second program that polls goes away again. So
-nothing here ends a channel: it is down as long as the platform refuses it, shows that, and retries forever.
+A platform that accepted the token may refuse it once by mistake, and a second poller may stop. So a refusal never ends a
+channel: it reports the problem and retries forever.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class RefusalTiming:
     Attributes:
         first_wait: the wait after the first refusal; it doubles with each one.
         max_wait: the limit of that doubling.
-        confirmed_wait: the wait between two tries once the refusals are believed.
-        confirmed_after: how long the platform has to keep refusing before it is believed.
-        min_refusals: how often it has to refuse in that time.
+        confirmed_wait: seconds between two tries once the refusals are believed.
+        confirmed_after: seconds of refusals before they are believed.
+        min_refusals: refusals needed within that time.
     """
 
     first_wait: float = 1.0
@@ -38,11 +38,9 @@ class RefusalMonitor:
     """A counter of one channel's refusals of one sort. It logs when they begin, are believed, and end.
 
     Args:
-        channel: the configured name of the channel, for the log.
         timing: when to believe refusals and how long to wait.
-        monotonic: the clock.
         jitter: random numbers from 0 to 1.
-        quiet_seconds: how long nothing may be refused before the refusals are over; 0: the first success ends them.
+        quiet_seconds: seconds without a refusal that end the outage; 0: the first success ends it.
     """
 
     def __init__(

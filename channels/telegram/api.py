@@ -50,11 +50,9 @@ class TelegramApiTiming:
     """Limits and waits in seconds, and the sources of time and randomness. Tests make them short.
 
     Attributes:
-        call_timeout: limit of a call.
         verify_timeout: limit of the check of the token; the operator waits for it at a terminal.
         press_timeout: limit of the answer to a press; messages behind it wait.
         upload_timeout: limit of a call that sends a file.
-        download_timeout: limit of a download.
         poll_margin: limit of a poll beyond the time that Telegram holds it.
         refusals: for a token that Telegram accepted before.
         conflicts: for 409. A process that is being replaced has its last poll open for about 30 seconds.
@@ -63,7 +61,6 @@ class TelegramApiTiming:
         first_wait: the wait after the first failure in an outage; it doubles with each one.
         max_wait: the limit of that doubling, so that people do not wait longer once the outage is over.
         webhook_check_interval: time between two checks of the webhook.
-        monotonic: the clock.
         jitter: random numbers from 0 to 1.
     """
 
@@ -169,7 +166,6 @@ class TelegramApi:
             raise TelegramUnavailable(f"the connection failed ({type(error).__name__})") from None
 
     async def aclose(self) -> None:
-        """Close every connection."""
         try:
             await self._calls.close()
             await self._polls.close()

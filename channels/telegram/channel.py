@@ -123,15 +123,15 @@ class TelegramChannel:
             raise TelegramUnavailable("its answer to getMe names no bot") from None
 
     def _read(self, raw: Any) -> ChannelEvent | None:
-        """Return the event of an update; None if it does not concern us."""
+        """Return the event of an update; None if it does not concern the bot."""
         if isinstance(raw, dict) and isinstance(raw.get("my_chat_member"), dict):
             self._log_membership(raw["my_chat_member"])
         return read_update(self.name, self._me, raw, self._now())
 
     async def _receive_all(self, receive: Receive, events: Iterable[ChannelEvent | None]) -> None:
-        """Pass events on; answer the presses once they are durable: until then Telegram shows that the button is at work.
+        """Pass events on, then answer the presses: until then Telegram shows the button as busy.
 
-        They are answered together: anybody may press, and one answer may take `press_timeout`.
+        The presses are answered concurrently, since one answer may take `press_timeout`.
         """
         presses: list[tuple[ButtonPress, str]] = []
 
@@ -183,7 +183,6 @@ class TelegramChannel:
         return self._settings.edit_interval
 
     async def edit(self, message: str, part: MessagePart) -> None:
-        """Edit a message of the bot."""
         await self._sender.edit(message, part)
 
     async def typing(self, chat: str, thread: str) -> None:
@@ -210,7 +209,6 @@ class TelegramChannel:
         return await verify_token(self.api, self._settings, overhears=self._overhears, timeout_seconds=within)
 
     async def aclose(self) -> None:
-        """Close the connections."""
         await self.api.aclose()
 
 

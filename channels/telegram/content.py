@@ -194,7 +194,7 @@ def _format_button(button: Raw) -> str:
 
 
 def describe_forward(message: Raw) -> str:
-    """Say whose words a forwarded message has; empty for any other message."""
+    """Name the author of a forwarded message; empty for any other message."""
     origin = find_object(message, "forward_origin")
     if origin is None:
         return ""
@@ -221,7 +221,7 @@ def _one_line(text: str) -> str:
 
 
 def _words(content: Raw, name: str) -> str:
-    """Return a text of a content with what its entities, in a field beside it, show."""
+    """Return a text with what its entities show."""
     entities = content.get(f"{name}_entities") or content.get("entities")
     return annotate_text(require_text(content.get(name)), require_objects(entities))
 

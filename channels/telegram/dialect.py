@@ -194,7 +194,7 @@ class _TelegramLine(LineDialect):
 
 
 def _shows_other_host(text: str, url: str) -> bool:
-    """Return true if a text reads like an address on another host than the one it leads to."""
+    """Return true if a text looks like an address on another host than its link."""
     try:
         host = (urlsplit(url).hostname or "").removeprefix("www.")
     except ValueError:

@@ -1,7 +1,7 @@
 """Errors of Telegram, and their translation into those of the port.
 
-The address of every request contains the token. So nothing here passes on a text of the HTTP library, the token is
-replaced in Telegram's descriptions, and errors are raised `from None`.
+The address of every request contains the token. So no error has a text of the HTTP library, the token is replaced in Telegram's
+descriptions, and errors are raised `from None`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ class TelegramApiError(TelegramError):
     """Telegram, or a proxy in front of it, refused a call.
 
     Attributes:
-        code: the HTTP status.
         description: the reason, without the token.
-        is_api_answer: the answer is one of the Bot API and not, say, the page of a proxy.
+        is_api_answer: the Bot API answered, not a proxy.
         retry_after: seconds to wait; None if not stated.
         migrate_to: the chat's new id; empty if not stated.
     """

@@ -23,9 +23,8 @@ class LocalFiles:
     """The folder in which a self-hosted Bot API server keeps its files on this machine.
 
     Attributes:
-        channel: the name of the channel, for errors.
-        folder: the one folder that is read; None if not configured.
-        home: the home of bubbot, which is never read, not even inside `folder`.
+        folder: the only readable folder; None if not configured.
+        home: bubbot's home, never readable, not even inside `folder`.
     """
 
     channel: str
@@ -39,8 +38,6 @@ async def fetch_attachment(
     """Fetch the bytes of an attachment.
 
     Args:
-        api: the bot's API.
-        attachment: the file, by its reference.
         limit: the largest size in bytes.
         local_files: the files of a self-hosted server, which names paths on its own disk if it runs with `--local`; None
             for Telegram's own server, which has none here.

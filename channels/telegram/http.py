@@ -34,7 +34,7 @@ _JSON_HEADERS: Mapping[str, str] = MappingProxyType({"Content-Type": "applicatio
 
 
 class TelegramHttp(BaseRequest):
-    """What both clients do with an answer.
+    """The handling of answers, shared by both clients.
 
     Attributes:
         date: the header `Date` of the newest answer; empty before the first one.
@@ -59,7 +59,6 @@ class TelegramHttp(BaseRequest):
         return answer
 
     async def close(self) -> None:
-        """Close every connection."""
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT_SECONDS):
                 await self.shutdown()
@@ -75,8 +74,8 @@ class TelegramHttp(BaseRequest):
 class DirectHttp(TelegramHttp):
     """Calls over aiohttp.
 
-    No time limit of its own ends a call that is connected: `TelegramApi` ends each one, and a timer for each read would cost
-    as much as sending the request.
+    A connected call has no time limit here: `TelegramApi` has one for the whole call, and a timer for each read would cost as
+    much as sending the request.
     """
 
     def __init__(self, settings: TelegramSettings, trust: ssl.SSLContext, *, pool: int) -> None:
@@ -94,7 +93,6 @@ class DirectHttp(TelegramHttp):
         """Do nothing: the first call connects."""
 
     async def shutdown(self) -> None:
-        """Close every connection."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()
@@ -151,7 +149,7 @@ class ProxiedHttp(HTTPXRequest, TelegramHttp):
 
 
 def load_certificates(settings: TelegramSettings) -> ssl.SSLContext:
-    """Load the certificates to trust, which takes tens of milliseconds; none where nothing is encrypted."""
+    """Load the trusted certificates, which takes tens of milliseconds; none for an unencrypted address."""
     addresses = (settings.base_url, settings.base_file_url)
     proxies = (settings.proxy or "", *map(_find_proxy, addresses))
     if any(address.lower().startswith("https:") for address in (*addresses, *proxies)):

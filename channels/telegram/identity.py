@@ -21,9 +21,7 @@ async def verify_token(
     """Check the token and report the bot's identity, with remarks about its account. See `VerifiesCredentials`.
 
     Args:
-        api: the bot's API.
-        settings: the channel's settings.
-        overhears: messages that do not address the bot matter, too.
+        overhears: the bot also needs messages that do not address it.
         timeout_seconds: seconds for all calls.
     """
     channel = settings.channel

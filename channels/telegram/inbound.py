@@ -48,7 +48,7 @@ PAID_REACTION = "⭐"
 
 
 def read_update(channel: str, me: TelegramBotUser, raw: Any, now: str = "") -> ChannelEvent | None:
-    """Translate one update; return None if it does not concern us (somebody joined, a message was pinned).
+    """Translate one update; return None if it does not concern the bot (somebody joined, a message was pinned).
 
     An unreadable update becomes `UnparsedUpdate`, with the update as JSON. The external id is made of the bot's id and
     the update's, so it is the same if the update comes again. `now` is the time of a press, which Telegram does not tell.
@@ -114,7 +114,7 @@ def _read_event(channel: str, me: TelegramBotUser, external_id: str, raw: Raw, n
 
 
 def _added(channel: str, external_id: str, change: Raw) -> BotAdded | None:
-    """Return the event of a bot that comes into a group; None for any other change of what it is in a chat."""
+    """Return the event of the bot joining a group; None for any other change of its membership."""
     was_there = change["old_chat_member"]["status"] not in ("left", "kicked")
     is_there = change["new_chat_member"]["status"] in ("member", "administrator")
     if was_there or not is_there or change["chat"]["type"] not in ("group", "supergroup"):
@@ -202,7 +202,7 @@ class _TelegramMessageReader:
 
 
 def _read_text(message: Raw) -> tuple[str, Sequence[Raw]]:
-    """Return the text of a message, wherever it has it, with its entities."""
+    """Return the text or caption of a message, with its entities."""
     rich = find_object(message, "rich_message")
     if rich and (found := read_rich_message(rich)).text:
         return found.text, found.entities
@@ -276,7 +276,7 @@ def _quote(message: Raw, me: TelegramBotUser) -> Quote | None:
 
 
 def _narrow(message: Raw, replied: Raw) -> Raw:
-    """Leave of a checklist or poll only the task or option that the message replies to, if it names one."""
+    """Reduce a checklist or poll to the task or option that the message replies to, if it names one."""
     for reply, name, parts, key in (
         ("reply_to_checklist_task_id", "checklist", "tasks", "id"),
         ("reply_to_poll_option_id", "poll", "options", "persistent_id"),

@@ -67,7 +67,6 @@ def parse_text(text: str, entities: Sequence[Raw], me: TelegramBotUser, *, is_di
     """Remove our name from the beginning, and write a command for us as `,name arguments`.
 
     Args:
-        text: the text of a message.
         entities: its entities; of a text without any nothing is ours.
         me: the bot.
         is_direct: the chat is private, so every command is for us.

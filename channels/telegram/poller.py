@@ -112,7 +112,7 @@ class PollConflicts:
 class RetryingTelegramApi:
     """A caller that retries through outages, conflicts and refusals. A refusal ends it if the token never worked.
 
-    One instance serves all runs of a channel, so that it remembers a working token as long as the process lives.
+    One instance serves all runs of a channel, so that it remembers for the process's life that the token worked.
     """
 
     def __init__(
@@ -121,10 +121,7 @@ class RetryingTelegramApi:
         """Prepare the calls.
 
         Args:
-            api: the bot's API.
-            settings: the channel's settings.
-            timing: waits and limits.
-            on_call: called after every call with the problem; empty if there is none.
+            on_call: called after every call, with the problem or an empty text.
         """
         self._settings = settings
         self._on_call = on_call

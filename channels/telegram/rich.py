@@ -38,11 +38,9 @@ class RichText:
 
     @property
     def text(self) -> str:
-        """All pieces."""
         return "".join(self.pieces)
 
     def add(self, text: str) -> None:
-        """Append a piece."""
         self.pieces.append(text)
         self.length += len(text.encode("utf-16-le", "surrogatepass")) // 2
 

@@ -76,7 +76,7 @@ class _LiveScreen:
     """The display of the running turn.
 
     Attributes:
-        busy: a turn is running or about to.
+        busy: a turn is running or about to start.
         text: the text of the current step so far.
         answer: the last answer, until it is printed.
         calls: the running tool calls; those of sub-tasks stand after that of their task.
@@ -150,7 +150,7 @@ class TerminalChannel:
                     helper.cancel()
 
     async def _read_lines(self) -> bool:
-        """Read to the end; return true if that was Ctrl-D and not `,quit`."""
+        """Read lines to the end; return true if Ctrl-D ended them and false for `,quit`."""
         assert self._session is not None
         number = 0
         while True:
@@ -263,7 +263,8 @@ class TerminalChannel:
         return render_markdown(text, width=self._output.get_size().columns, colour=self._colour)
 
     def _wrap(self, text: str) -> str:
-        """Break the lines of a text that is no Markdown between words; a line with a command of the shell can be copied."""
+        """Break lines between words in a text that is not Markdown; keep lines with a shell command, so that people can copy
+        them."""
         return wrap_text(neutralise(text), self._output.get_size().columns)
 
     def _put(self, text: str) -> None:
@@ -322,7 +323,7 @@ class TerminalChannel:
             self._session.app.invalidate()
 
     def _forget_erased(self) -> None:
-        """Forget an erased session's lines, which the arrow keys would find; keep the text being typed."""
+        """Drop an erased session's lines from the arrow keys; keep the text being typed."""
         if self._session is not None and self._history.was_erased():
             buffer = self._session.default_buffer
             buffer.reset(document=buffer.document)
@@ -423,5 +424,4 @@ def _handle_interrupts(on_interrupt: Callable[[], None]) -> Iterator[None]:
 
 
 def create(options: ChannelOptions) -> TerminalChannel:
-    """Create the channel; the factory of the entry point."""
     return TerminalChannel(options)

@@ -46,7 +46,7 @@ class LineHistory(FileHistory):
             self._has_lines = True
 
     def was_erased(self) -> bool:
-        """Return true, once, if the lines that were here are gone."""
+        """Return true once after the lines were erased."""
         self._check_file()
         erased, self._erased = self._erased, False
         return erased

@@ -1,7 +1,7 @@
 """Standard input as a channel, from a terminal or a pipe: each line is a message, answers are printed.
 
-A separate thread reads the lines with `os.read`: a thread that is blocked in `sys.stdin` would hold its lock when the
-process ends.
+A daemon thread reads the lines from a file object of its own: at its end Python takes the lock of `sys.stdin.buffer`,
+which a thread that waits for a line holds, and aborts.
 """
 
 from __future__ import annotations
@@ -130,24 +130,12 @@ def _read_lines(fd: int, put: Callable[[bytes | None], None]) -> None:
 
 
 def _put_lines(fd: int, put: Callable[[bytes | None], None]) -> None:
-    pending = bytearray()
-    skipping = False
-    while chunk := os.read(fd, 1 << 16):
-        pending += chunk
-        while (end := pending.find(b"\n")) >= 0:
-            if not skipping:
-                put(bytes(pending[: end + 1]))
-            skipping = False
-            del pending[: end + 1]
-        if len(pending) > STDIN_LINE_BYTES:
-            if not skipping:
-                put(bytes(pending))
-            skipping = True
-            pending.clear()
-    if pending and not skipping:
-        put(bytes(pending))
+    with open(fd, "rb", closefd=False) as lines:
+        while line := lines.readline(STDIN_LINE_BYTES + 1):
+            put(line)
+            while len(line) > STDIN_LINE_BYTES and not line.endswith(b"\n"):
+                line = lines.readline(STDIN_LINE_BYTES + 1)
 
 
 def create(options: ChannelOptions) -> StdinChannel:
-    """Create the channel; the factory of the entry point."""
     return StdinChannel(options)

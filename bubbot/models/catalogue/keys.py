@@ -51,7 +51,6 @@ def find_keyless_models(
         names: models, `provider/model`.
         provider: the provider that `[model] api_key` and `api_base` are for.
         is_set: one of the two is set; a self-hosted server has its own rules about keys.
-        variables: the environment.
     """
     missing: dict[str, tuple[str, ...]] = {}
     for name in names:

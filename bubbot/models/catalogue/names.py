@@ -41,7 +41,6 @@ def check_model_name(name: str, field: str, own_models: Iterable[str] = ()) -> N
     Only the provider is checked; the model's part is up to the provider and may be anything.
 
     Args:
-        name: the name to check.
         field: the setting or argument that holds the name, for the error message.
         own_models: models that need no provider.
     """

@@ -73,7 +73,6 @@ class TokenizerCache:
         return TokenCount(tokens, encoding.name, is_approximate=bool(tools) or has_calls)
 
     def count_text(self, name: str, text: str) -> int | None:
-        """Count the tokens of a text alone."""
         encoding = self._encoding(name)
         return None if encoding is None else _count_text(encoding, text)
 

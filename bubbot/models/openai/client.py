@@ -1,7 +1,7 @@
 """Calls of the OpenAI chat protocol: one request, one stream of server-sent events.
 
-An answer is over if its provider says so: a stream without a finish reason was cut. What the network does after that
-changes nothing.
+An answer is complete once the provider sends a finish reason; a stream without one was cut. Network errors after the finish
+reason change nothing.
 """
 
 from __future__ import annotations
@@ -73,10 +73,6 @@ class OpenaiClient:
 
         Args:
             name: the model, `provider/model`.
-            endpoint: where it is called.
-            limits: of a call.
-            meter: checks and prices usages.
-            variables: the environment.
 
         Raises:
             ModelRefused: a proxy or certificates of the environment cannot be used.
@@ -157,7 +153,7 @@ class OpenaiClient:
         return Transcript(text, self._transcription_usage(answer))
 
     async def connect(self) -> None:
-        """See `ProviderClient.connect`. An address that is not encrypted is near: it needs no connection in advance."""
+        """See `ProviderClient.connect`. Do nothing for an unencrypted address: such servers are near."""
         parts = urlsplit(self._chat_url)
         if parts.scheme != "https":
             return
@@ -170,7 +166,6 @@ class OpenaiClient:
                 await response.aclose()
 
     async def aclose(self) -> None:
-        """Close the connections."""
         await self._http.aclose()
 
     async def _post_form(self, form: aiohttp.FormData) -> bytearray:
@@ -196,7 +191,6 @@ class OpenaiClient:
         Args:
             seconds: the time limit.
             late: the error message if the step takes longer.
-            step: what to wait for.
             answer: the answer so far; None before the provider has begun one.
 
         Raises:
@@ -214,7 +208,7 @@ class OpenaiClient:
             raise ModelUnavailable(f"{self._name} could not be reached or failed: {error}") from None
 
     async def _read_failure(self, response: HttpResponse) -> ModelError:
-        """Read the body of an error response, as far as it arrives in time."""
+        """Read the part of an error response that arrives in time."""
         body = bytearray()
         with suppress(ConnectionFailed, TimeoutError):
             async with asyncio.timeout(self._limits.idle):

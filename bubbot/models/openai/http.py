@@ -1,6 +1,6 @@
 """HTTP for the OpenAI protocol, over aiohttp.
 
-Whatever fails is a `ConnectionFailed` in our words: the errors of the library hold headers, and with them the key.
+Every failure becomes a `ConnectionFailed` in our words: aiohttp's own errors hold headers, and with them the key.
 """
 
 from __future__ import annotations
@@ -42,9 +42,7 @@ class HttpResponse(Protocol):
     """A response whose body is read piece by piece."""
 
     @property
-    def status(self) -> int:
-        """The HTTP status."""
-        ...
+    def status(self) -> int: ...
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -56,7 +54,7 @@ class HttpResponse(Protocol):
         ...
 
     async def pause(self, seconds: float) -> None:
-        """Leave what arrives within so many seconds to the system, to read it at once."""
+        """Stop reading for this many seconds; the system keeps what arrives meanwhile."""
         ...
 
     async def aclose(self) -> None:
@@ -71,13 +69,11 @@ class HttpClient(Protocol):
         """Send a request and return its response once the headers are there. Raise `ConnectionFailed`."""
         ...
 
-    async def aclose(self) -> None:
-        """Close the connections."""
-        ...
+    async def aclose(self) -> None: ...
 
 
 class AiohttpClient:
-    """An `HttpClient` over aiohttp. `proxy`: of which every request goes through; None for none."""
+    """An `HttpClient` over aiohttp. Every request goes through `proxy`, if one is set."""
 
     def __init__(
         self, trust: ssl.SSLContext, proxy: str | None, *, connect_seconds: float, follows_redirects: bool
@@ -91,8 +87,8 @@ class AiohttpClient:
     async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes = b"") -> AiohttpResponse:
         """See `HttpClient.send`.
 
-        A server may close an idle connection just when a request goes out. It read nothing of that, so the request is
-        sent once more.
+        A server may close an idle connection while the request is sent. It has read nothing then, so the client sends the
+        request once more.
         """
         connection = SimpleNamespace(is_reused=False)
         try:

@@ -28,8 +28,6 @@ def make_model(
 
     Args:
         options: name and settings. Address and key are for the provider `key_provider`, by default the model's own.
-        variables: the environment.
-        sleep: waits before retries.
         jitter: random numbers from 0 to 1, for these waits.
     """
     name, settings = options.name, options.settings

@@ -1,4 +1,4 @@
-"""The providers that speak the OpenAI chat protocol: where they are, where their keys stand, how they differ. No I/O."""
+"""The providers that speak the OpenAI chat protocol: addresses, variables of keys, differences. No I/O."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class OpenaiProvider:
         address: its usual address.
         key_variables: the environment variables that may hold its key; the first that is set counts.
         address_variables: the environment variables that may hold another address; the first that is set counts.
-        path_suffix: what every address of it ends with; it is added to an address that lacks it. Empty for nothing.
-        model_prefix: what stands before the name of a model that has no prefix of its own.
-        sends_usage_unasked: it counts tokens without `stream_options`, and may refuse that key.
+        path_suffix: every address of the provider ends with this; empty if nothing has to be appended.
+        model_prefix: prepended to the name of a model that has no prefix.
+        sends_usage_unasked: the provider reports usage without `stream_options`, and may refuse that key.
         key_header: the header with the key; empty for the usual one, `Authorization: Bearer`.
-        is_openai: its models are OpenAI's, with the rules that OpenAI has for some of them.
+        is_openai: the models are OpenAI's, and OpenAI's rules for single models apply.
     """
 
     address: str
@@ -91,12 +91,9 @@ class Endpoint:
 
     Attributes:
         model: its name as the provider knows it.
-        address: of the provider, without a slash at its end; paths of the protocol are added to it.
-        headers: authorization and the like.
+        address: without a trailing slash; paths of the protocol are appended.
         key_source: the setting or the variables that the key came from; empty if unknown.
-        is_own: the address is of the settings: the server there may only borrow the model's name.
-        server: see `find_server`.
-        provider: its dialect.
+        is_own: the address comes from the settings; the server there may only borrow the model's name.
     """
 
     model: str
@@ -150,13 +147,12 @@ def _needs_responses(model: str) -> bool:
 
 
 def resolve_endpoint(name: str, *, api_base: str | None, api_key: str | None, variables: Mapping[str, str]) -> Endpoint:
-    """Find out where a model is called and with which key.
+    """Choose the address and the key for a model.
 
     Args:
         name: the model, `provider/model`, for which `is_direct` is true.
         api_base: the configured address of its provider; None for the usual one.
         api_key: the configured key of its provider; None to take it from the environment.
-        variables: the environment.
 
     Raises:
         ModelRefused: the address or the key cannot be used.
@@ -184,12 +180,11 @@ def resolve_endpoint(name: str, *, api_base: str | None, api_key: str | None, va
 def find_server(name: str, *, api_base: str | None, variables: Mapping[str, str]) -> str:
     """Return host and port of the address that the settings or the environment name for a model, without credentials.
 
-    Empty for the usual address of its provider. What a server refuses, and what it wants back, is known of that server.
+    Empty for the provider's usual address. Lessons from refusals are kept for each server.
 
     Args:
         name: the model, `provider/model`.
         api_base: the configured address of its provider; None if none is configured.
-        variables: the environment.
     """
     provider = PROVIDERS.get(provider_of(name))
     address = api_base or (_first(variables, provider.address_variables) if provider else None)
@@ -200,7 +195,7 @@ def find_server(name: str, *, api_base: str | None, variables: Mapping[str, str]
 
 
 def _split(address: str, name: str, provider: OpenaiProvider) -> SplitResult:
-    """Split an address; the settings have checked their own."""
+    """Split an address. Raise `ModelRefused` for an invalid one of the environment; the settings have checked theirs."""
     try:
         parts = urlsplit(address)
         parts.port  # noqa: B018 - it is read here

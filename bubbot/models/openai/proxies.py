@@ -22,8 +22,6 @@ def open_http(
     """Return a client for one address. It loads certificates, which takes tens of milliseconds: call it in a thread.
 
     Args:
-        address: where requests go.
-        variables: the environment.
         connect_seconds: the time limit for a connection.
         follows_redirects: follow redirects; another host is not sent the header `Authorization`.
 
@@ -48,7 +46,7 @@ def open_http(
 
 
 def find_proxy(address: str) -> str | None:
-    """Return the proxy that the environment names for an address; None for none."""
+    """Return the proxy that the environment names for an address; None if it names none."""
     parts, proxies = urlsplit(address), getproxies()
     proxy, host = proxies.get(parts.scheme) or proxies.get("all"), parts.hostname or ""
     if not proxy or proxy_bypass(host) or proxy_bypass(f"{host}:{parts.port}"):

@@ -20,12 +20,11 @@ _TEXT_KEYS = frozenset({"role", "content"})
 
 
 def encode_request(request: ModelRequest, model: str, name: str, server: str = "") -> bytes:
-    """Encode a request that fits; only what no earlier request of the window held is encoded anew.
+    """Encode a request that fits the model. Messages of earlier requests in the window are not encoded again.
 
     Args:
-        request: the request, with all of its parameters.
         model: the model as its provider knows it.
-        name: the same as `provider/model`; its own reasoning is sent back to it.
+        name: the same as `provider/model`; the model gets its own reasoning back.
         server: host and port of its configured address; empty for the usual one.
     """
     fields: dict[str, Any] = {**request.parameters, "model": model, "stream": True}
@@ -49,7 +48,7 @@ def _encode_messages(request: ModelRequest, name: str, server: str) -> Iterator[
 
 
 def _is_plain(message: JsonObject, provider: str, server: str) -> bool:
-    """Return true if a message is sent as the context has it."""
+    """Return true if a message is sent unchanged."""
     if not message.keys() <= MESSAGE_KEYS or (lacks_text(message) and takes_no_empty_text(provider, server)):
         return False
     return isinstance(message.get("content"), str) or not holds_address(message)

@@ -39,10 +39,6 @@ class ChannelProbe:
     """The inputs of the check.
 
     Attributes:
-        home: the home of the bot.
-        file: the configuration to edit.
-        now: the time, as adapters get it.
-        new_id: makes ids, as adapters get it.
         online: send requests to platforms.
         timeout_seconds: the time for each answer.
         credentials: credentials that systemd passes to the service.
@@ -113,7 +109,7 @@ def _invalid_setting(name: str, sentence: str, probe: ChannelProbe) -> Finding:
 async def _check_audience(
     name: str, common: ChannelSettings, store: StoreSettings, probe: ChannelProbe
 ) -> Iterator[Finding]:
-    """Check that somebody can ever speak there: by the settings, by a code, or by a grant."""
+    """Check that the settings, a code or a grant let somebody use the channel."""
     allowed = common.pairing or common.owners or common.admins or common.members or common.groups or common.bots
     servers = any(
         guild.open or guild.admins or guild.members or guild.roles or guild.admin_roles
@@ -129,7 +125,7 @@ async def _check_audience(
 
 
 def _report_groups(name: str, common: ChannelSettings, probe: ChannelProbe) -> Iterator[Finding]:
-    """Report ids of groups in lists of people, where they let nobody in: those of people are never negative."""
+    """Report group ids in lists of people, where they have no effect: ids of people are never negative."""
     for key in ("owners", "admins", "members"):
         for number in (number for number in getattr(common, key) if number.startswith("-")):
             cause = f"[channels.{name}] {key} has {number}, which is a group and no person, and lets nobody in: put it into groups."

@@ -64,15 +64,12 @@ def run_checks(
     online: bool = False,
     new_id: Callable[[], str] = str,
 ) -> CheckupReport:
-    """Run every check that can run; an unusable home leaves out the checks of its contents.
+    """Run every possible check; skip the checks of the contents if the home is unusable.
 
     Args:
-        home: the home to check.
         config: the configuration, if not the one in the home.
-        now: the current time.
         deep: check every hash, too.
         online: send requests to platforms, for some seconds at most.
-        new_id: makes ids for adapters.
     """
     probe = ChannelProbe(home, config or home.config, now.isoformat, new_id, online=online)
     context = _CheckContext(home, config, now, deep, probe)

@@ -29,15 +29,12 @@ _VARIABLE = re.compile(r"environment variable (\w+)")
 def read_config(
     home: Home, config: Path | None, credentials: Path | None = None, *, now: Clock = unused_clock
 ) -> tuple[Settings | None, list[Finding]]:
-    """Load the settings and report their faults; the settings are None if they do not load.
+    """Load the settings and report their faults; return None for settings that do not load.
 
     A missing secret does not prevent other checks.
 
     Args:
-        home: the home to check.
         config: the configuration, if not the one in the home.
-        credentials: those of the home's service.
-        now: the clock.
     """
     file = config or home.config
     try:
@@ -78,7 +75,7 @@ def _renamed_setting(setting: RenamedSetting, file: Path) -> Finding:
 
 
 def _find_variable(path: Keys) -> tuple[str, bool]:
-    """Return the variable with a setting, and whether it holds tables around it, as JSON."""
+    """Return the variable that sets a setting, and true if it holds the surrounding tables as JSON."""
     variables = {name.upper(): name for name in read_variables()}
     names = [f"{ENVIRONMENT_PREFIX}{'__'.join(path[:end])}".upper() for end in range(len(path), 0, -1)]
     name = next((name for name in names if name in variables), names[0])

@@ -33,7 +33,7 @@ class ServiceCredentials:
     sources: Mapping[str, Path] = field(default_factory=lambda: MappingProxyType({}))
 
     def is_there(self, name: str) -> bool:
-        """Return true if the service gets this credential, as far as this user can see."""
+        """Return true if this user can see that the service gets this credential."""
         return (self.folder is not None and _exists(self.folder / name)) or _exists(self.sources.get(name))
 
     def is_hidden(self, name: str) -> bool:

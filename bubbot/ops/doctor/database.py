@@ -1,4 +1,4 @@
-"""The database, read through SQLite and by no other means."""
+"""The checks of the database, which only SQLite reads."""
 
 from __future__ import annotations
 

@@ -25,10 +25,7 @@ def check_features(
     """Run the checks of features that read tapes, or those that read none. A failed check names its package.
 
     Args:
-        home: the home to check.
-        config: the file with the settings.
         settings: the settings; None if they cannot be loaded.
-        now: the clock.
         of_tapes: run those that read tapes, which the home has then.
     """
     store = settings.store if settings else DEFAULT_STORE

@@ -1,4 +1,4 @@
-"""A check that fails: its failure becomes a finding, and the next checks run anyway."""
+"""Running a check: its failure becomes a finding, and the next checks run anyway."""
 
 from __future__ import annotations
 

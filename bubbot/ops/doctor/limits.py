@@ -22,7 +22,6 @@ CONTROL_GROUP = Path("/sys/fs/cgroup")
 
 
 def check_files(limit: int | None = None) -> Iterator[Finding]:
-    """Check the limit of open files."""
     maximum = resource.getrlimit(resource.RLIMIT_NOFILE)[0] if limit is None else limit
     if maximum != resource.RLIM_INFINITY and maximum < MIN_OPEN_FILES:
         cause = f"Only {maximum} files may be open at once; a bot with many chats needs {MIN_OPEN_FILES}."
@@ -52,7 +51,7 @@ def _system_memory(memory: Path) -> int | None:
 
 
 def _container_memory(group: Path) -> int | None:
-    """Return the memory that a container may still take; None without a limit."""
+    """Return the memory that the container may still use; None without a limit."""
     with suppress(OSError, ValueError):
         limit, used = ((group / name).read_text(encoding="utf-8") for name in ("memory.max", "memory.current"))
         stat = (group / "memory.stat").read_text(encoding="utf-8").splitlines()

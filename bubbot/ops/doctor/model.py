@@ -1,4 +1,4 @@
-"""The provider of the configured model: whether it takes the key."""
+"""The check of the configured model's provider and key."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ CALL_SECONDS = 15.0
 
 
 def check_provider(settings: Settings, home: Home, file: Path) -> Iterator[Finding]:
-    """Ask the provider of the configured model with the key; nothing is asked if the key is missing.
+    """Send the key to the provider of the configured model; send nothing without a key.
 
-    A model that the provider's list does not name is sent a short message.
+    If the provider's list lacks the model, send the model a short message.
     """
     name, provider = settings.model.name, settings.model.provider
     is_ours = provider in {*plugins.list_names("bubbot.models")} - {LITELLM}

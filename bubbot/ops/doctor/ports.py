@@ -1,4 +1,4 @@
-"""The ports for the bot's servers, and whether they are free."""
+"""The check that the ports of the bot's servers are free."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bubbot.settings.loader import Settings
 
 
 def check_ports(settings: Settings, home: Home, config: Path) -> Iterator[Finding]:
-    """Try each configured port; try none while a bot runs for this home, as it holds them itself."""
+    """Try each configured port, except while a bot of this home runs, which holds them."""
     addresses = dict(_addresses(settings))
     if not addresses or is_held(home):
         return

@@ -53,7 +53,7 @@ def _sentence(text: str) -> str:
 
 
 async def request_snapshot(home: Home) -> HealthSnapshot | None:
-    """Return the state of the bot that runs for a home; None if none runs, or if it does not tell."""
+    """Return the state of the home's running bot; None if none runs or it does not answer."""
     address = home.read_lock_holder()[1]
     if not address:
         return None

@@ -1,4 +1,4 @@
-"""Secrets: their files, missing ones, and one that cannot be right. No finding shows a value."""
+"""Secrets: unreadable files, missing and misshapen ones. No finding shows a value."""
 
 from __future__ import annotations
 

@@ -30,7 +30,6 @@ class _UnitState:
 
     Attributes:
         control: the `systemctl` command for its manager.
-        properties: its properties by name.
     """
 
     control: str
@@ -43,13 +42,13 @@ class _UnitState:
 
     @property
     def config(self) -> Path | None:
-        """The configuration that it names; None if it names none."""
+        """The configuration in its command; None without one."""
         match = re.search(r"--config[ =](\S+)", self.properties.get("ExecStart", ""))
         return Path(match[1]) if match else None
 
     @property
     def home(self) -> Path | None:
-        """The home that it names; None if it names none, and so uses that of its user."""
+        """The home in its command; None for the default home of its user."""
         match = re.search(r"--home[ =](\S+)", self.properties.get("ExecStart", ""))
         if match:
             return Path(match[1])

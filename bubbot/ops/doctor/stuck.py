@@ -29,9 +29,7 @@ class _Backlog:
     """Waiting items on a tape.
 
     Attributes:
-        tape: the name of the tape.
-        count: the number of items.
-        since: the time since which the oldest waits.
+        since: the time at which the oldest began to wait.
     """
 
     tape: str
@@ -42,7 +40,7 @@ class _Backlog:
 def check_stuck(
     home: Home, *, now: datetime, running: bool, pid: int | None, store: StoreSettings = DEFAULT_STORE
 ) -> Iterator[Finding]:
-    """Report overdue turns and messages: a fault of a running bot, else work for the next start."""
+    """Report overdue turns and messages: a fault while the bot runs, else work for its next start."""
     try:
         turns, messages = asyncio.run(_read_open(home, store))
     except TapeCorrupt as error:

@@ -15,7 +15,7 @@ WAL_RESET = ((3, 7, 0), (3, 51, 2))
 
 
 def check_python(version: tuple[int, ...] = sys.version_info[:3]) -> Iterator[Finding]:
-    """Check that bubbot is tested with this Python."""
+    """Check that bubbot's tests cover this version of Python."""
     text = ".".join(map(str, version))
     if version[:2] < OLDEST_PYTHON:
         cause = f"Python {text} is too old; bubbot needs 3.11."

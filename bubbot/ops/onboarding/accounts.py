@@ -27,7 +27,6 @@ class PlatformAccount:
 
     Attributes:
         kind: the kind of channel, such as `telegram`.
-        channel: the name of the channel.
         name: the bot's name on the platform; empty if the platform did not confirm it.
         has_owner: the channel has an owner.
     """
@@ -40,16 +39,7 @@ class PlatformAccount:
 
 @dataclass(frozen=True, slots=True)
 class AccountPrompter:
-    """Asks about the accounts of the bot.
-
-    Attributes:
-        console: asks the questions.
-        existing: the existing configuration.
-        options: the options of the command line.
-        changes: collects the answers.
-        make_channel: makes an adapter.
-        verify_token: asks an adapter for the identity of the bot.
-    """
+    """Asks about the accounts of the bot."""
 
     console: Console
     existing: ExistingConfig

@@ -1,6 +1,6 @@
 """Checks of single answers: each returns the value to write, or raises `ConfigError`.
 
-Those that `init` asks for again say why in the language of its questions.
+Errors after which `init` asks again are in the language of its questions.
 """
 
 from __future__ import annotations

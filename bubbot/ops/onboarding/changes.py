@@ -20,10 +20,7 @@ class PendingSecret:
     """A secret to write to its own file.
 
     Attributes:
-        table: the table of its setting.
         key: the key of its setting; `key` with `_file` appended names the file.
-        text: the secret.
-        file: the name of its file.
     """
 
     table: Table
@@ -40,7 +37,6 @@ class PendingEdits:
     secrets: list[PendingSecret] = field(default_factory=list)
 
     def set_value(self, table: Table, key: str, value: Value) -> None:
-        """Set a value."""
         self.values[table, key] = value
 
     def set_secret(self, table: Table, key: str, text: str) -> None:

@@ -24,7 +24,6 @@ class Console:
 
     Attributes:
         is_unattended: take the default of every question, and raise the errors of wrong answers.
-        texts: the language of the questions.
     """
 
     def __init__(
@@ -40,8 +39,6 @@ class Console:
         """Set the streams.
 
         Args:
-            answers: the answers.
-            output: takes the questions.
             texts: the language of the questions; None for English.
             is_unattended: take the default of every question, and raise the errors of wrong answers.
             on_secret: called with each answer that the terminal does not show.
@@ -57,11 +54,11 @@ class Console:
 
     @property
     def is_terminal(self) -> bool:
-        """True if a person types the answers, who sees what comes of them."""
+        """True if a person types the answers and sees the results."""
         return self._answers.isatty() and not self.is_unattended
 
     def speak(self, language: str) -> None:
-        """Ask in this language from now on."""
+        """Set the language of the next questions."""
         self.texts = Texts(language)
 
     def say(self, name: str, /, **values: object) -> str:
@@ -80,7 +77,7 @@ class Console:
             self.tell(f"\n{heading}")
 
     def tell(self, text: str = "") -> None:
-        """Print lines; text of platforms and files may contain anything, so control characters are replaced."""
+        """Print lines, with control characters replaced: text from platforms and files may contain any."""
         lines = "\n".join(printable(line) for line in text.split("\n"))
         self._write(wrap_text(lines, self._find_columns()) + "\n")
 

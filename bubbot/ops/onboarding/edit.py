@@ -69,9 +69,6 @@ def _edit(text: str, table: Table, change: Change, by_hand: str, by_line: Callab
     """Change a table.
 
     Args:
-        text: the text to edit.
-        table: the table to change.
-        change: makes the change, in plain data and in tomlkit's.
         by_hand: the change in words, for the error.
         by_line: makes the change in a text; tomlkit makes it if the result is wrong, or without it.
     """
@@ -96,7 +93,7 @@ def _edit(text: str, table: Table, change: Change, by_hand: str, by_line: Callab
 
 
 def _change_with_tomlkit(text: str, table: Table, change: Change) -> str:
-    """Change a table in whatever form it is written; raises if tomlkit would change anything else."""
+    """Change a table of any form. Raise `ConfigError` if tomlkit would change anything else."""
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 

@@ -29,7 +29,6 @@ class ExistingConfig:
     Attributes:
         path: the file, which may not exist yet.
         text: its text; None if there is no file.
-        data: its parsed values.
         settings: the settings with the environment, without secrets whose files cannot be used.
     """
 

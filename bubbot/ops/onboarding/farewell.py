@@ -36,13 +36,10 @@ def next_steps(
     """Yield the next steps, a line each.
 
     Args:
-        settings: the settings as written.
-        accounts: the bot's accounts on platforms.
         prefix: the command that runs bubbot for this home.
         running_pid: the process that runs the bot already; None if none does.
         has_service: a service runs the bot.
         environment: variables that may hold keys of models.
-        texts: the language.
     """
     if not settings.model.name and not model.is_available():
         yield texts.say("init_no_model", prefix=prefix)

@@ -119,7 +119,7 @@ class ModelPrompter:
         self._keep_key(draft.key)
 
     def _read_list(self, draft: _Draft) -> None:
-        """Read the provider's list of models, until that works or the person leaves it."""
+        """Read the provider's list of models until that works or the person stops."""
         while draft.is_tried:
             who = self._name_provider(draft.option)
             self._console.tell(f"  {self._say('init_asks_models', who=who)}")
@@ -133,7 +133,7 @@ class ModelPrompter:
                 return
 
     def _try(self, draft: _Draft) -> None:
-        """Call the model, until it answers or the person leaves it."""
+        """Call the model until it answers or the person stops."""
         while draft.is_tried:
             self._console.tell(f"  {self._say('init_asks_word', name=draft.name)}")
             try:
@@ -146,7 +146,7 @@ class ModelPrompter:
                 return
 
     def _can_try(self, draft: _Draft) -> bool:
-        """Return true if there is all that a call needs."""
+        """Return true if a call has everything it needs."""
         option, settings = draft.option, self._existing.settings
         has_key = bool(draft.key) or (settings.model.api_key is not None and settings.model.provider == option.name)
         variables = PROVIDER_KEY_VARIABLES.get(option.name, ())
@@ -158,7 +158,7 @@ class ModelPrompter:
         return self._console.choose(self._say("init_try_with", place=place), options) == "yes"
 
     def _decide(self, draft: _Draft, failure: ModelError | ConfigError) -> None:
-        """Say what went wrong, and change the draft as the person wishes."""
+        """Print the failure, and change the draft as the person chooses."""
         self._console.tell(f"  {str(failure).rstrip('.')}.")
         is_refused = isinstance(failure, ModelError) and failure.status in (401, 403)
         actions = {} if is_refused else {"again": self._say("init_again")}
@@ -196,7 +196,7 @@ class ModelPrompter:
         return name
 
     def _ask_key(self, provider: str, title: str, *, is_optional: bool = False, typed: str = "") -> str:
-        """Ask for a key; empty if there is none, if it stays, or if it is in the environment. Enter keeps `typed`."""
+        """Ask for a key. Return an empty text if there is none, it stays, or the environment has it. Enter keeps `typed`."""
         names = PROVIDER_KEY_VARIABLES.get(provider, (f"{provider.upper().replace('-', '_')}_API_KEY",))
         found = next(filter(read_variables().get, names), "")
         settings = self._existing.settings
@@ -237,7 +237,7 @@ class ModelPrompter:
                     self._changes.set_value(_SECTION, setting, "")
 
     def _forget_address(self) -> None:
-        """Take the address of an earlier model out."""
+        """Remove the address of an earlier model."""
         if self._existing.read_value("model", "api_base"):
             self._changes.set_value(_SECTION, "api_base", "")
 
@@ -255,13 +255,12 @@ class ModelPrompter:
 
 @dataclass(slots=True)
 class _Draft:
-    """What was answered about a provider so far.
+    """The answers about a provider so far.
 
     Attributes:
-        option: the provider.
-        address: of it; empty for the usual one.
-        key: for it; empty for none, or for one that is there already.
-        is_tried: the person agreed to try it, and has not given up.
+        address: empty for the usual one.
+        key: the typed key; empty if there is none, or if the old one stays.
+        is_tried: the person agreed to a trial and did not stop it.
         listed: the models that it lists; empty if unknown.
         name: the chosen model, `provider/model`; empty before that.
     """

@@ -22,10 +22,9 @@ class ProviderOption:
         name: its name in `provider/model`.
         title: its name for people; empty for a server of the person.
         keys_page: the page where people get a key; empty if it needs none.
-        address: the address to suggest; empty if it is not asked for.
-        takes_key: a key is asked for.
-        models: models to suggest first.
-        words: the sentence that says more than its name.
+        address: the suggested address; empty if `init` asks for none.
+        takes_key: `init` asks for a key.
+        words: the name of the sentence that describes it.
     """
 
     name: str
@@ -37,11 +36,11 @@ class ProviderOption:
     words: str = ""
 
     def format_title(self, texts: Texts) -> str:
-        """Return its name, or what it is."""
+        """Return its name, or a description."""
         return texts.say(self.words) if self.words else self.title
 
     def describe(self, texts: Texts) -> str:
-        """Say what it needs."""
+        """Return a sentence about what it needs."""
         title = self.format_title(texts)
         if self.keys_page:
             return texts.say("init_needs_key", title=title, page=self.keys_page)

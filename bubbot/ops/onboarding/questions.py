@@ -27,12 +27,9 @@ class InitOptions:
     """The answers from options of the command line; None: ask. Tokens and keys are not in `repr`.
 
     Attributes:
-        name: the name of the bot.
         language: the language tag of its sentences.
         timezone: the IANA name of its time zone.
         model: the name of its model.
-        api_key: the key of the model.
-        tokens: the tokens by kind of channel.
         owners: owners such as `telegram:42`.
     """
 

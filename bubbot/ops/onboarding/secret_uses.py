@@ -1,4 +1,4 @@
-"""What secrets are for, in words: a person who puts them back has to know which is which."""
+"""The uses of secrets, in words, for a person who has to enter them again."""
 
 from __future__ import annotations
 

@@ -25,13 +25,9 @@ def write(
 ) -> list[Path]:
     """Write the configuration and its secrets; return the backups made.
 
-    On any error everything is as it was before.
+    On any error, restore the previous state.
 
     Args:
-        home: the home of the bot.
-        existing: the configuration to replace.
-        text: the new configuration.
-        secrets: the secrets by file.
         stamp: the time, for the names of backups.
         check: called with the new configuration once the secrets are in place, before it replaces the old one; raises
             `ConfigError` to reject it.

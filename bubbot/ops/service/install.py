@@ -70,10 +70,7 @@ class InstallPlan:
     """The files to write and the commands to run afterwards.
 
     Attributes:
-        user: for a service of the user instead of the system.
-        files: the files.
-        commands: the commands.
-        hints: sentences about what a person should know or do.
+        user: plan a service of the user instead of the system.
     """
 
     user: bool
@@ -83,7 +80,6 @@ class InstallPlan:
 
 
 def running_program() -> ServiceProgram:
-    """Describe the running interpreter."""
     python = Path(sys.executable)
     package = Path(bubbot.__file__).parent.parent
     return ServiceProgram(
@@ -103,15 +99,14 @@ def plan_installation(
     """Plan the installation of a home's bot under systemd; change nothing yet.
 
     Args:
-        home: the home of the bot.
         config: the configuration, if not the one in the home.
-        user: for a service of the user instead of the system.
-        backups: with a daily backup.
+        user: plan a service of the user instead of the system.
+        backups: add a daily backup.
         program: the interpreter; None for the running one.
         paths: the folders of the system; None for the usual ones.
 
     Raises:
-        ConfigError: the service could not run.
+        ConfigError: the service could not run here.
     """
     program, paths = program or running_program(), paths or UnitPaths()
     home, config = _absolute(home), _absolute(config) if config else None

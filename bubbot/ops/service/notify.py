@@ -26,11 +26,10 @@ class ServiceNotifier:
     """
 
     def __init__(self, address: str, monotonic_ns: Callable[[], int]) -> None:
-        """Set up the notifier; it connects to nobody yet.
+        """Set up the notifier without connecting.
 
         Args:
-            address: the path of a socket, or `@` and a name; empty for none.
-            monotonic_ns: the monotonic clock of the system.
+            address: the path of a socket, or `@` and an abstract name; empty to disable the notifier.
         """
         self._address = "\0" + address[1:] if address.startswith("@") else address
         self._monotonic_ns = monotonic_ns
@@ -44,7 +43,7 @@ class ServiceNotifier:
         return bool(self._address)
 
     def report_started(self, status: str) -> bool:
-        """Report that the start-up is over."""
+        """Send READY."""
         self._is_started = self._send(NOTIFY_READY, _status(status)) or self._is_started
         return self._is_started
 

@@ -18,7 +18,6 @@ _FOLDER = re.compile(r"^WorkingDirectory=.*$", re.MULTILINE)
 
 
 def read_unit(name: str) -> str:
-    """Read a shipped unit by its name."""
     return (files("bubbot.ops.service") / "units" / name).read_text(encoding="utf-8")
 
 

@@ -36,7 +36,6 @@ class WatchedChannels:
     """The channels of a daemon and their states.
 
     Attributes:
-        channels: the adapters by name.
         states: `running`, `refused` or `ended` by name.
         refusals: the reasons of refusals by name.
     """
@@ -63,11 +62,7 @@ class WatchedChannels:
 
 
 class ServiceReporter:
-    """Reports about one daemon to its service manager.
-
-    Attributes:
-        notifier: sends the reports.
-    """
+    """Reports about one daemon to its service manager."""
 
     def __init__(
         self, notifier: ServiceNotifier, watchdog: float | None, backoff: Backoff, timing: ServiceTiming
@@ -109,7 +104,6 @@ class ServiceReporter:
         self._run("the request for time", lambda: self._request_time(until))
 
     async def aclose(self) -> None:
-        """Stop all reports."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -154,10 +148,8 @@ async def open_reporter(
     """Report until the block ends.
 
     Args:
-        notifier: sends the reports.
         watchdog: the time within which the service manager expects a sign of life, in seconds; None for no watchdog.
         backoff: the pauses before a failed report task is restarted.
-        timing: the intervals of the reports.
     """
     reporter = ServiceReporter(notifier, watchdog, backoff, timing)
     reporter.start()
