@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
+from typing import Any
 
+import msgspec
 from msgspec import UNSET, UnsetType, structs
 
 from bubbot.errors import TapeCorrupt
-from bubbot.ports.channel import MAX_BUTTON_ID_BYTES, MessagePart
+from bubbot.ports.channel import MAX_BUTTON_ID_BYTES, ButtonSet, MessagePart, OutboundFile
 from bubbot.records import dataclass
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.fact import Fact
@@ -73,10 +75,37 @@ class OutboxMessage:
 
 
 def intent_from(entry: TapeEntry) -> OutboxMessage:
-    """Read an intent from its event. Raise `TapeCorrupt` if it is none."""
-    intent = OutboxIntent.of(entry)
+    """Read an intent from its event. Raise `TapeCorrupt` if it is none.
+
+    A part with a value of another type, as an adapter of somebody else's may make one, is read as it is: its channel sends it.
+    """
+    intent = OutboxIntent.try_of(entry)
+    if intent is None:
+        return _read_loosely(entry)
     return OutboxMessage(
         entry.id, intent.session, intent.turn, intent.parts, inbound=intent.inbound, date=entry.date or ""
+    )
+
+
+def _read_loosely(entry: TapeEntry) -> OutboxMessage:
+    data = entry.data
+    try:
+        parts = tuple(_build_part(part) for part in data["parts"])
+        return OutboxMessage(
+            entry.id, data["session"], data["turn"], parts, inbound=data.get("inbound", 0), date=entry.date or ""
+        )
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise TapeCorrupt(f"entry #{entry.id} is not an {entry.name} that can be read: {error!r}") from error
+
+
+def _build_part(data: Mapping[str, Any]) -> MessagePart:
+    file, buttons = data.get("file"), data.get("buttons")
+    return MessagePart(
+        **{
+            **data,
+            "file": OutboundFile(**file) if file else None,
+            "buttons": msgspec.convert(buttons, ButtonSet) if buttons else None,
+        }
     )
 
 

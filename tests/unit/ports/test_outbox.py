@@ -32,7 +32,12 @@ def test_a_stored_part_is_read_as_it_was() -> None:
 
 def test_a_message_that_cannot_be_read_leaves_the_others_alone() -> None:
     odd: Any = 7
-    bad, good = (
-        intent_entry("telegram:7", text, (MessagePart("7", each),)) for text, each in (("t1", odd), ("t2", "Hi"))
-    )
+    bad = intent_entry("telegram:7", "t1", (MessagePart("7", "Hi", file=odd),))
+    good = intent_entry("telegram:7", "t2", (MessagePart("7", "Hi"),))
     assert [message.turn for message in read_intents([bad.with_id(1), good.with_id(2)])] == ["t2"]
+
+
+def test_a_part_with_a_value_of_another_type_is_read_as_it_is() -> None:
+    odd: Any = 7
+    entry = intent_entry("telegram:7", "t1", (MessagePart("7", "Hi", thread=odd),)).with_id(1)
+    assert [message.parts for message in read_intents([entry])] == [(MessagePart("7", "Hi", thread=odd),)]
