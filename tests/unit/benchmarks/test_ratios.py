@@ -217,7 +217,7 @@ def test_a_ratio_is_that_of_the_rounds_and_a_limit_is_held_by_the_current_code()
             rounds.add(what, BASE, base)
             rounds.add(what, CURRENT, current)
     rows = {row.name: row for row in make_rows(rounds, (85, 409))}
-    assert rows[ratios.TURN] == Row(ratios.TURN, "ms", 10.0, 15.0, 1.5, 2.0)
+    assert rows[ratios.TURN] == Row(ratios.TURN, "ms", 10.0, 15.0, 1.5, 3.0)
     assert rows[STATUS.name].figure == 15.0
     assert rows[STATUS.name].met is False
     assert rows[ratios.THROUGHPUT].met is True
