@@ -45,13 +45,13 @@ class ListSettingsArgs(Args, frozen=True):
     all: Annotated[bool, Argument("show all")] = False
 
 
-class SettingArgs(Args, frozen=True):
+class ConfigKeyArgs(Args, frozen=True):
     """The name of a setting."""
 
     key: Annotated[str, Argument("such as bot.name or channels.telegram.groups", "KEY")]
 
 
-class SetArgs(SettingArgs, frozen=True):
+class ConfigSetArgs(ConfigKeyArgs, frozen=True):
     """The arguments of `bubbot config set`."""
 
     value: Annotated[str, Argument("the value; a list as 1,2 or [1, 2]; - asks for a secret", "VALUE")]
@@ -69,7 +69,7 @@ def list_settings(invocation: Invocation, args: ListSettingsArgs) -> int:
 
 
 @local_command("config get", result=SettingValue)
-def get_setting(invocation: Invocation, args: SettingArgs) -> int:
+def get_setting(invocation: Invocation, args: ConfigKeyArgs) -> int:
     """Show one setting."""
     value = open_editor(load_setup(invocation)).read(args.key)
     if invocation.as_json:
@@ -80,13 +80,13 @@ def get_setting(invocation: Invocation, args: SettingArgs) -> int:
 
 
 @local_command("config set", example="config set tools.web.enabled true")
-def set_setting(invocation: Invocation, args: SetArgs) -> int:
+def set_setting(invocation: Invocation, args: ConfigSetArgs) -> int:
     """Write a setting."""
     return _change(invocation, args.key, lambda editor: _set(editor, args.key, args.value))
 
 
 @local_command("config unset")
-def unset_setting(invocation: Invocation, args: SettingArgs) -> int:
+def unset_setting(invocation: Invocation, args: ConfigKeyArgs) -> int:
     """Take a setting back to its default."""
 
     def unset(editor: ConfigEditor) -> list[Path]:

@@ -112,7 +112,7 @@ OPTION_RESULTS: Mapping[str, type] = {
 """What `--json` prints with these options."""
 
 
-class RestoreArgs(Args, frozen=True):
+class RestoreHomeArgs(Args, frozen=True):
     """The arguments of `bubbot restore`."""
 
     backup: Annotated[Path | None, Argument("the folder that bubbot backup made")] = None
@@ -133,7 +133,7 @@ class RestoreArgs(Args, frozen=True):
     example="bubbot --home restored restore backups/bubbot-20261121T202100Z",
     result=RestoreResult,
 )
-def restore(invocation: Invocation, args: RestoreArgs) -> int:
+def restore(invocation: Invocation, args: RestoreHomeArgs) -> int:
     """Create a home from a backup, in quarantine until it is released.
 
     Create a home from a backup, if there is none yet. The home is in quarantine: you can read it and chat in the terminal,

@@ -59,7 +59,7 @@ TOPICS: Mapping[str, str] = {
 """The topics, with a line of help."""
 
 
-class TopicArgs(Args, frozen=True):
+class HelpTopicArgs(Args, frozen=True):
     """The arguments of `bubbot help`."""
 
     topic: Annotated[str | None, Argument("a command or a topic (default: an overview of the commands)")] = None
@@ -72,7 +72,7 @@ class TopicArgs(Args, frozen=True):
     example="help exit-codes",
     description="Explain a command or a topic: " + "; ".join(f"`{name}`: {text}" for name, text in TOPICS.items()),
 )
-def explain_topic(invocation: Invocation, args: TopicArgs) -> int:
+def explain_topic(invocation: Invocation, args: HelpTopicArgs) -> int:
     """Explain a command or a topic."""
     # Imported here: the program loads commands by name, never the other way round.
     from bubbot.cli.main import build_root, load_group, main

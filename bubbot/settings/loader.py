@@ -403,7 +403,7 @@ def _load(
     unowned = tuple(_find_unowned(schema, tables, path))
     if unowned:
         schema = schema.extend({section.name: None for section in unowned})
-    reading = _Reading(schema)
+    reading = _SourceReader(schema)
     _check_variables(schema, reading.problems)
     folder = read_variables().get("CREDENTIALS_DIRECTORY") or str(credentials or "")
     secrets = _read_credentials(schema, reading.problems, folder)
@@ -506,7 +506,7 @@ def _read_credentials(schema: SettingsSchema, problems: list[str], folder: str) 
     return _nest(found)
 
 
-class _Reading:
+class _SourceReader:
     """One reading of all sources.
 
     Attributes:

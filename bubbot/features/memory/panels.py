@@ -16,7 +16,7 @@ from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import IdRanges, TapeQuery
 
 
-class MemoryChange(Struct, frozen=True):
+class ShownMemoryChange(Struct, frozen=True):
     """What one entry of a tape changed, as everything that was remembered before it and after it."""
 
     tape: str
@@ -33,7 +33,7 @@ class ChatMemory(Struct, frozen=True):
     """
 
     tape: str
-    change: MemoryChange | None = None
+    change: ShownMemoryChange | None = None
     versions: tuple[tuple[TapeEntry, int], ...] = ()
     more: str = ""
 
@@ -43,7 +43,7 @@ class ZoneMemory(Struct, frozen=True):
 
     tape: str
     name: str
-    change: MemoryChange
+    change: ShownMemoryChange
     changes: tuple[TapeEntry, ...]
     more: str
 
@@ -85,13 +85,13 @@ async def _read_seals(tape: TapeHandle, before: int | None, limit: int) -> Seque
     return (await tape.fetch([query]))[0]
 
 
-async def _compare_version(tape: TapeHandle, seal: TapeEntry) -> MemoryChange:
+async def _compare_version(tape: TapeHandle, seal: TapeEntry) -> ShownMemoryChange:
     """Compare a version with the one before it; what a version wrote stands between two seals."""
     newest, *older = await _read_seals(tape, seal.id + 1, 3)
     bounds = [each.id for each in older] + [0, 0]
     after = await _read_version(tape, newest, bounds[0])
     before = await _read_version(tape, older[0], bounds[1]) if older else MemorySnapshot()
-    return MemoryChange(tape.name, newest.id, _version(newest), _page(before), _page(after))
+    return ShownMemoryChange(tape.name, newest.id, _version(newest), _page(before), _page(after))
 
 
 async def _read_version(tape: TapeHandle, seal: TapeEntry, previous: int) -> MemorySnapshot:
@@ -139,7 +139,7 @@ async def _read_zone(reader: PanelReader, query: PanelQuery, name: str) -> ZoneM
     cursor = query.cursor_id()
     shown = [each for each in reversed(changes) if cursor is None or each.id < cursor]
     more = str(shown[query.limit - 1].id) if len(shown) > query.limit else ""
-    compared = MemoryChange(name, chosen.id, 0, _page(before), _page(state.memory))
+    compared = ShownMemoryChange(name, chosen.id, 0, _page(before), _page(state.memory))
     return ZoneMemory(name, _zone_name(reader, name), compared, tuple(shown[: query.limit]), more)
 
 

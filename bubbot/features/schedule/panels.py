@@ -61,7 +61,7 @@ class JobFact(Struct, frozen=True):
     delivery: str
 
 
-class JobHistory(Struct, frozen=True):
+class JobHistoryData(Struct, frozen=True):
     """The chosen job, and a page of its facts, newest first."""
 
     session: str
@@ -78,7 +78,7 @@ class Jobs(Struct, frozen=True):
 
     jobs: tuple[JobLine, ...]
     more: str
-    chosen: JobHistory | None = None
+    chosen: JobHistoryData | None = None
 
 
 async def read_jobs(reader: PanelReader, query: PanelQuery) -> Jobs:
@@ -114,7 +114,7 @@ def _describe_job(reader: PanelReader, state: JobState) -> JobLine:
     )
 
 
-async def _read_history(reader: PanelReader, query: PanelQuery, state: JobState) -> JobHistory:
+async def _read_history(reader: PanelReader, query: PanelQuery, state: JobState) -> JobHistoryData:
     """Read what a job does, and its facts, newest first: firing, turn and delivery are different facts."""
     job = state.job
     tape = reader.tapes.open_tape(TAPE)
@@ -134,7 +134,7 @@ async def _read_history(reader: PanelReader, query: PanelQuery, state: JobState)
     deliveries = await _read_deliveries(reader, job.session, job.target.channel, facts)
     details, does = _formatter(reader).format_details(state), describe_action(job, reader.texts)
     shown = tuple(_describe_fact(reader, entry, deliveries) for entry in facts)
-    return JobHistory(job.session, details, does, job_label(job), shown, more)
+    return JobHistoryData(job.session, details, does, job_label(job), shown, more)
 
 
 async def _read_deliveries(
