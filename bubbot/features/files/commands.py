@@ -176,7 +176,7 @@ class FileCommands:
     )
     async def read(self, caller: Caller, args: FileReadArgs) -> FileLines:
         """Show lines of a text file, and the digest that file_edit and file_write ask for."""
-        path = self.service.resolve(_turn(caller), args.path)
+        path = self.service.resolve(caller.required_turn, args.path)
         data = await self.service.read(path)
         lines = decode(path, data).splitlines()
         shown = lines[args.first - 1 : args.first - 1 + args.lines]
@@ -195,7 +195,7 @@ class FileCommands:
     )
     async def list(self, caller: Caller, args: ListArgs) -> FolderListing:
         """List files and folders, with sizes. Links are named and not followed."""
-        path = self.service.resolve(_turn(caller), args.path)
+        path = self.service.resolve(caller.required_turn, args.path)
         items, has_more = await asyncio.to_thread(list_folder, path, args.pattern, args.depth, MAX_LISTED_ITEMS)
         return FolderListing(str(path), tuple(items), has_more)
 
@@ -211,7 +211,7 @@ class FileCommands:
     )
     async def search(self, caller: Caller, args: FileSearchArgs) -> FoundLines:
         """Find lines of text files that contain a text."""
-        path = self.service.resolve(_turn(caller), args.path)
+        path = self.service.resolve(caller.required_turn, args.path)
         found, is_cut = await asyncio.to_thread(search_files, path, args.text, args.pattern, SearchLimits())
         return FoundLines(str(path), tuple(found), is_cut)
 
@@ -225,7 +225,7 @@ class FileCommands:
     )
     async def write(self, caller: Caller, args: WriteArgs) -> FileVersion:
         """Write a text file. To replace one that is there, read it first and give its digest."""
-        turn = _turn(caller)
+        turn = caller.required_turn
         return await self._apply(turn, await self.service.plan_write(turn, args))
 
     @command(
@@ -242,7 +242,7 @@ class FileCommands:
     )
     async def edit(self, caller: Caller, args: EditArgs) -> FileVersion:
         """Replace a text in a file that was read before."""
-        turn = _turn(caller)
+        turn = caller.required_turn
         return await self._apply(turn, await self.service.plan_edit(turn, args))
 
     @command(
@@ -260,7 +260,7 @@ class FileCommands:
     )
     async def undo(self, caller: Caller, args: UndoArgs) -> FileVersion:
         """Take back the newest change of a file, or bring back what an earlier change left."""
-        turn = _turn(caller)
+        turn = caller.required_turn
         return await self._apply(turn, await self.service.plan_undo(turn, args))
 
     async def _apply(self, turn: Turn, change: PlannedChange) -> FileVersion:
@@ -269,11 +269,6 @@ class FileCommands:
             return FileVersion("unchanged", path, size, after)
         entry = await self.service.apply(turn, change)
         return FileVersion("removed" if change.after is None else "written", path, size, after, entry)
-
-
-def _turn(caller: Caller) -> Turn:
-    assert caller.turn is not None
-    return caller.turn
 
 
 def file_tools(service: FileService) -> list[Tool]:

@@ -249,9 +249,8 @@ class MemoryCommands:
 
     async def _find_scopes_with(self, caller: Caller, text: str) -> list[Scope]:
         """Find the memories that this turn may change and that have a line with a text."""
-        assert caller.turn is not None
         assert self._opener.memories is not None
-        needle, writes = fold_text(text).strip(), self._opener.memories.choose(caller.turn).writes
+        needle, writes = fold_text(text).strip(), self._opener.memories.choose(caller.required_turn).writes
         async with self._opener.open_to_read(caller, ReadMemoryArgs()) as found:
             zones = [(each.scope, await each.zone.read()) for each in found if each.scope in writes]
         return [scope for scope, memory in zones if forget_lines(memory, needle, "")[1]]
@@ -307,9 +306,8 @@ class MemoryCommands:
     )
     async def why(self, caller: Caller, args: NoArguments) -> MemoryInPrompt:  # noqa: ARG002 - its words are refused
         """Say what of memory the model is shown here, from which entries, and what is left out and why."""
-        assert caller.turn is not None
         assert self._opener.memories is not None
-        planned = await self._opener.memories.plan(caller.turn)
+        planned = await self._opener.memories.plan(caller.required_turn)
         return MemoryInPrompt(planned, self._opener.settings(caller).recent_days)
 
     @command("memory export [session] [file]", example="default memory.md", effect=READS_PEOPLE)

@@ -108,9 +108,8 @@ class MemoryOpener:
         yield tuple(found)
 
     def _of_turn(self, caller: Caller) -> tuple[Turn, Memories]:
-        assert caller.turn is not None
         assert self.memories is not None
-        return caller.turn, self.memories
+        return caller.required_turn, self.memories
 
 
 def shared_zones(caller: Caller) -> SharedZones:

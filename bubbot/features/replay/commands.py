@@ -100,10 +100,9 @@ class ReplayCommands:
         if isinstance(args, ReplayChatArgs):
             assert caller.context is not None
             return ReplayReport.of(await _ask_bot(caller.context, args))
-        assert caller.turn is not None
         if not caller.has_power:
             raise CommandRefused("replay_only_owner")
-        return ReplayReport.of(await self._run(caller.turn, args))
+        return ReplayReport.of(await self._run(caller.required_turn, args))
 
     async def _run(self, turn: Turn, args: ReplayArgs) -> ReplayEnded:
         """Replay, and stage the fact of it."""

@@ -135,8 +135,7 @@ class ShellCommands:
     )
     async def run(self, caller: Caller, args: ShellRunArgs) -> ProgramResult | BackgroundProgram:
         """Run a program in the folder of this chat, in a sandbox: a list of arguments, or a text for the shell."""
-        assert caller.turn is not None
-        service, session = self.service, caller.turn.session
+        service, session = self.service, caller.required_turn.session
         try:
             if args.background:
                 return self._describe_job(await service.start(session, args.command, args.text), is_new=True)
@@ -205,8 +204,7 @@ class ShellCommands:
             raise CommandRefused("shell_off", reason=str(error)) from None
 
     def _find_job(self, caller: Caller, args: ShellJobArgs) -> ShellJob:
-        assert caller.turn is not None
-        jobs = self.service.list_jobs(caller.turn.session)
+        jobs = self.service.list_jobs(caller.required_turn.session)
         if not jobs:
             raise CommandRefused("shell_no_job")
         found = [job for job in jobs if not args.job or job.id == args.job]

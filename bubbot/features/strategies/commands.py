@@ -111,9 +111,11 @@ class ReadingCommands:
     )
     async def read(self, caller: Caller, args: ReadEntriesArgs) -> QuotedEntries:
         """Open entries of this chat by their ids, word for word: what a summary, a search hit or evidence cites (#7)."""
-        assert caller.turn is not None
         return await quote_entries(
-            caller.turn, parse_spans(args.ids), await self._limit(caller.turn, args.limit), args.offset
+            caller.required_turn,
+            parse_spans(args.ids),
+            await self._limit(caller.required_turn, args.limit),
+            args.offset,
         )
 
     @command(
@@ -128,8 +130,7 @@ class ReadingCommands:
     )
     async def around(self, caller: Caller, args: AroundArgs) -> QuotedEntries:
         """Open an entry of this chat with what was said and done just before and after it."""
-        assert caller.turn is not None
-        turn, spans = caller.turn, parse_spans((args.id,))
+        turn, spans = caller.required_turn, parse_spans((args.id,))
         entry = spans[0][0]
         if len(spans) > 1 or spans[0][1] != entry:
             raise CommandRefused("read_one_id", ids=args.id)
@@ -157,13 +158,12 @@ class StrategyCommands:
     )
     async def strategy(self, caller: Caller, args: StrategyArgs) -> StrategyInUse:
         """Say which context strategy this chat uses, or choose another one for it."""
-        assert caller.turn is not None
         name = args.name.strip()
         if not name:
-            return await self._choice.describe(caller.turn)
+            return await self._choice.describe(caller.required_turn)
         if not caller.is_direct and not caller.role.at_least(Role.ADMIN):
             raise CommandRefused("strategy_for_admin", role=caller.role)
-        return await self._choice.choose(caller.turn, name)
+        return await self._choice.choose(caller.required_turn, name)
 
     @command(
         "session summary",
@@ -174,9 +174,8 @@ class StrategyCommands:
     )
     async def summary(self, caller: Caller) -> SummaryRequest:
         """Let the model summarise this window, and go on in a new one that begins with the summary."""
-        assert caller.turn is not None
-        request = SummaryRequest("human" if caller.turn.origin == HUMAN_ORIGIN else "agent")
-        caller.turn.metadata[SummaryRequest] = request
+        request = SummaryRequest("human" if caller.required_turn.origin == HUMAN_ORIGIN else "agent")
+        caller.required_turn.metadata[SummaryRequest] = request
         return request
 
 
@@ -207,10 +206,9 @@ async def _open_chat(caller: Caller, chat: str) -> AsyncIterator[TapeHandle]:
         async with caller.context.open_session(chat or None, usage="compared") as tape:
             yield tape
         return
-    assert caller.turn is not None
-    if chat and parse_session(chat) != caller.turn.session:
+    if chat and parse_session(chat) != caller.required_turn.session:
         raise CommandRefused("compare_elsewhere")
-    yield caller.turn.tape
+    yield caller.required_turn.tape
 
 
 async def _open_commands(context: CommandContext) -> ContextCommands:

@@ -175,8 +175,7 @@ class UsageCommands:
         """Say what models were asked here and what that cost; to the owner, in a direct chat, everything."""
         if isinstance(args, UsageReportArgs):
             return await self._report_in_shell(caller, args)
-        assert caller.turn is not None
-        return await self._report_in_chat(caller, caller.turn, args)
+        return await self._report_in_chat(caller, caller.required_turn, args)
 
     async def _report_in_chat(self, caller: Caller, turn: Turn, args: UsageArgs) -> UsageReport:
         here = ":".join(turn.session.split(":", 2)[:2])

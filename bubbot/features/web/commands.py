@@ -134,15 +134,14 @@ class WebCommands:
     )
     async def fetch(self, caller: Caller, args: FetchArgs) -> WebPage:
         """Read an address of the web: a page as Markdown, a PDF as text, a text as it is; an image is kept under a handle."""
-        assert caller.turn is not None
         texts = caller.result_texts
         try:
             response = await self._client.get(args.url)
             if response.redirect:
-                return WebPage(address=response.address, time=caller.turn.now(), redirect=response.redirect)
+                return WebPage(address=response.address, time=caller.required_turn.now(), redirect=response.redirect)
             if response.status >= HTTP_ERROR:
                 raise WebError(texts.say("web_status", status=response.status))
-            return await self._read(caller.turn, response)
+            return await self._read(caller.required_turn, response)
         except WebError as error:
             raise CommandRefused("web_failed", what=args.url, reason=str(error)) from None
 
@@ -156,7 +155,6 @@ class WebCommands:
     )
     async def search(self, caller: Caller, args: WebSearchArgs) -> WebResults:
         """Search the web; each result has a title, an address that web.fetch reads, and a few words."""
-        assert caller.turn is not None
         query = args.query.strip()
         if not query:
             raise CommandRefused("web_no_query")
@@ -165,7 +163,7 @@ class WebCommands:
             answer = await search(self._engines, query, MAX_RESULTS)
         except WebError as error:
             raise CommandRefused("web_failed", what=query, reason=str(error)) from None
-        return WebResults(answer.engine, caller.turn.now(), tuple(answer.results[: args.limit]))
+        return WebResults(answer.engine, caller.required_turn.now(), tuple(answer.results[: args.limit]))
 
     async def plan_fetch(self, turn: Turn, args: FetchArgs) -> CallPlan:
         """Name the host that a call asks, and the address as it stands in the call."""

@@ -220,8 +220,7 @@ class WhyCommands:
     async def explain(self, caller: Caller, args: WhyArgs | WhySessionArgs) -> WhyResult:
         """Explain the last answer, or a turn by its trace, without asking a model: entries, tools, tokens, time."""
         if isinstance(args, WhyArgs):
-            assert caller.turn is not None
-            tape, session, trace = caller.turn.tape, caller.turn.session, args.turn.strip()
+            tape, session, trace = caller.required_turn.tape, caller.required_turn.session, args.turn.strip()
             record = await find_explained(tape, trace)
             if record is not None and args.request and (step := _find_requested(record)) is not None:
                 text = await self._format_request(tape, step, caller.texts)
@@ -289,8 +288,7 @@ class WhyCommands:
     )
     async def vouch(self, caller: Caller, args: EntryArgs) -> Voucher:
         """Vouch for one entry of this chat: its words count as yours from now on. What was made of it stays as it is."""
-        assert caller.turn is not None
-        tape = caller.turn.tape
+        tape = caller.required_turn.tape
         if tape.source is not Source.OWN or not caller.has_power:
             raise CommandRefused("vouch_not_own")  # a forwarded command, or one that a job runs
         if args.entry > (last := await tape.head()):
