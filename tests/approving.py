@@ -13,7 +13,6 @@ from typing import Any
 from pydantic import Field
 
 from bubbot.app.bot import Bot, PortWrappers, open_app
-from bubbot.app.settings import make_settings
 from bubbot.features.approvals.settings import ApprovalSettings
 from bubbot.home import Home
 from bubbot.models.scripted import ScriptedModel
@@ -34,6 +33,7 @@ from bubbot.settings.loader import ModelSettings
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, timestamp
 from bubbot.tape.provenance import Source
 from bubbot.tape.query import TapeQuery
+from tests.made_settings import make_settings
 from tests.turns import KeptChannel
 
 CARD = re.compile(r"Approval ([2-9A-Z]{5})")

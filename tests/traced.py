@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from bubbot.app.bot import Bot, PortWrappers, open_app
-from bubbot.app.settings import make_settings
 from bubbot.app.turns import build_session_deps
 from bubbot.features.otel.facts import OTEL_TAPE
 from bubbot.features.otel.settings import OtelSettings
@@ -21,6 +20,7 @@ from bubbot.ports.tool import Tool
 from bubbot.ports.turn import TurnResult
 from bubbot.settings.loader import ModelSettings, Settings
 from bubbot.tape.query import TapeQuery
+from tests.made_settings import make_settings
 
 WAIT = 20.0
 """Seconds any wait may take."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
-from bubbot.app.own_features import own_sections, settings_schema
+from bubbot.app.own_features import settings_schema
 from bubbot.features.attachments.settings import AttachmentSettings
 from bubbot.features.search.settings import SearchSettings
 from bubbot.features.strategies.settings import ContextSettings
@@ -15,19 +14,6 @@ from bubbot.ports.text import did_you_mean
 from bubbot.settings import loader
 from bubbot.settings.loader import SettingProblem, Settings, SettingsExtensions
 from bubbot.settings.sections import SettingDescription
-
-
-def make_settings(*sections: SettingsSection, **core: Any) -> Settings:
-    """Return settings with these sections of features, and these of bubbot by name. Read nothing; the rest are defaults."""
-    paths = {kind: path for path, kind in own_sections().items()}
-    found: dict[str, Any] = {**core}
-    inner = {paths[type(section)]: section for section in sections}
-    tools = {path.removeprefix("tools."): section for path, section in inner.items() if path.startswith("tools.")}
-    found |= {path: section for path, section in inner.items() if "." not in path}
-    if tools:
-        kind = settings_schema().sections["tools"]
-        found["tools"] = kind(**{**dict(core.get("tools", kind())), **tools})
-    return settings_schema().model(**found)
 
 
 def describe_settings() -> Iterator[SettingDescription]:

@@ -15,7 +15,6 @@ import aiohttp
 import pytest
 
 from bubbot.app.bot import PortWrappers, open_app
-from bubbot.app.settings import make_settings
 from bubbot.app.tapes import new_id, now
 from bubbot.cli.chat.service import chat_service
 from bubbot.features.approvals.settings import ApprovalSettings
@@ -34,6 +33,7 @@ from tests.fakes.discord_sending import outgoing
 from tests.fakes.discordapi.server import Server as DiscordServer
 from tests.fakes.telegram_channel import opened
 from tests.fakes.telegram_server import scripted_server
+from tests.made_settings import make_settings
 from tests.turns import Played, calls, says
 from tests.unit.features.trace.test_pages import look, pages_of
 from tests.unit.runtime.test_quiet import EVIL, LIVE, is_fetched

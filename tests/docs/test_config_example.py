@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.app.settings import load, make_settings
+from bubbot.app.settings import load
 from bubbot.models import scripted
 from bubbot.ports.model import ModelOptions, ModelReply, ModelRequest
 from bubbot.settings.channels import ChannelSettings, GuildSettings, split_channel_settings
 from tests.docs.settings_pages import EXAMPLE, REFERENCE, all_settings, channel_adapters, write_example, write_reference
+from tests.made_settings import make_settings
 
 pytestmark = pytest.mark.usefixtures("no_settings_from_outside")
 ADAPTERS = channel_adapters()

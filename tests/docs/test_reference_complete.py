@@ -16,7 +16,6 @@ from bubbot import errors
 from bubbot.app.bot import Bot, open_app
 from bubbot.app.command_table import COMMANDS
 from bubbot.app.events import OWN_REFERENCES
-from bubbot.app.settings import make_settings
 from bubbot.app.strategies import SELECTORS
 from bubbot.cli.main import EXIT_CODES
 from bubbot.cli.tree import list_common_options
@@ -58,6 +57,7 @@ from tests.docs.names import Written, written
 from tests.docs.pages import ROOT
 from tests.docs.settings_pages import all_settings
 from tests.hand_tools import hand_tools
+from tests.made_settings import make_settings
 from tests.strategy_tools import strategy_tools
 
 REFERENCE = ROOT / "docs" / "reference"

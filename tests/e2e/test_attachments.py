@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from bubbot.app.bot import Bot, PortWrappers, open_app
-from bubbot.app.settings import make_settings
 from bubbot.app.tapes import new_id
 from bubbot.errors import ModelRateLimited, ModelRefused
 from bubbot.features.attachments.settings import AttachmentSettings
@@ -27,6 +26,7 @@ from tests.e2e.openai_server import calls, says, serving
 from tests.e2e.provider_asking import asking
 from tests.e2e.speech_server import listening
 from tests.e2e.test_images import JPEG, PNG
+from tests.made_settings import make_settings
 from tests.turns import KeptChannel
 
 # Warnings of pydantic about litellm's own code: not ours to mend.

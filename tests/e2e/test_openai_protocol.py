@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from bubbot.app.bot import open_app
-from bubbot.app.settings import make_settings
 from bubbot.errors import ModelError, ModelOverflow, ModelRateLimited, ModelRefused, ModelUnavailable
 from bubbot.features.budget.settings import BudgetSettings, ModelLimitSettings
 from bubbot.home import Home
@@ -34,6 +33,7 @@ from bubbot.ports.turn import TurnResult
 from bubbot.settings.loader import ModelSettings, Settings
 from tests.e2e.model_paths import make_model, model_path, via  # noqa: F401 - a fixture among them
 from tests.e2e.openai_server import OpenaiServer, Step, calls, fails, says, serving
+from tests.made_settings import make_settings
 
 # Warnings of pydantic about litellm's own code: not ours to mend. Everything else stays an error.
 pytestmark = [

@@ -20,7 +20,6 @@ from bubbot.app import tapes
 from bubbot.app.bot import PortWrappers
 from bubbot.app.channel_factory import ChannelFactory
 from bubbot.app.daemon import Daemon, open_daemon
-from bubbot.app.settings import make_settings
 from bubbot.errors import DeliveryFailed
 from bubbot.home import Home
 from bubbot.models.scripted import ScriptedModel
@@ -33,6 +32,7 @@ from bubbot.tape.entry import Kind, timestamp
 from bubbot.tape.query import TapeQuery
 from tests.approving import acting_tools
 from tests.doubles import FixedClock
+from tests.made_settings import make_settings
 
 WAIT = 20.0
 GROUP = "-100"

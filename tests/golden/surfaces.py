@@ -28,13 +28,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bubbot.app.settings import make_settings
 from tests.docs.pages import ROOT
 from tests.docs.settings_pages import all_settings
 from tests.golden.surface_chat import SCRIPTS, record_chat
 from tests.golden.surface_http import record_http
 from tests.golden.surface_shell import record_shell
 from tests.golden.surface_tools import record_calls, record_tools
+from tests.made_settings import make_settings
 
 DATA = ROOT / "tests" / "data" / "golden"
 CHANGES = DATA / "changes.toml"

@@ -22,7 +22,6 @@ from bubbot.app.bot import PortWrappers
 from bubbot.app.channel_factory import ChannelFactory
 from bubbot.app.daemon import Daemon, open_daemon
 from bubbot.app.installed import load_features
-from bubbot.app.settings import make_settings
 from bubbot.app.turns import build_session_deps
 from bubbot.feature import Feature, FeatureFactory
 from bubbot.features.files.settings import FileSettings
@@ -40,6 +39,7 @@ from bubbot.tape.entry import timestamp
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import session_tape
 from tests.e2e import inside
+from tests.made_settings import make_settings
 from tests.privacy.model import LeakyModel
 from tests.privacy.oracle import SECRET, Account, Oracle, Place, canaries
 from tests.summarising import is_summary

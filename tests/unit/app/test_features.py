@@ -15,7 +15,6 @@ from bubbot import plugins
 from bubbot.app.bot import Bot, open_app
 from bubbot.app.offline import offline_snapshot
 from bubbot.app.own_features import FEATURES
-from bubbot.app.settings import make_settings
 from bubbot.app.tapes import now
 from bubbot.errors import ConfigError
 from bubbot.feature import Feature, FeatureFactory, Kernel
@@ -31,6 +30,7 @@ from bubbot.ports.middleware import CallNext, PartDelivery
 from bubbot.ports.tool import NoArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.settings.loader import ModelSettings, Settings
+from tests.made_settings import make_settings
 
 SETTINGS = Settings(model=ModelSettings(name="scripted"))
 GROUP = "bubbot.features"

@@ -15,7 +15,6 @@ import pytest
 from bubbot import plugins
 from bubbot.app.daemon import Daemon, open_daemon
 from bubbot.app.reload import Reloader
-from bubbot.app.settings import make_settings
 from bubbot.app.tapes import now
 from bubbot.cli.chat.service import chat_service
 from bubbot.cli.run.command import reload_when
@@ -34,6 +33,7 @@ from bubbot.ports.turn import Turn
 from bubbot.settings.loader import BotSettings, ModelSettings, Settings
 from bubbot.tape.entry import timestamp
 from tests.gateways import Stage
+from tests.made_settings import make_settings
 
 _load = plugins.load
 WAIT = 10.0

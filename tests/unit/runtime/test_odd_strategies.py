@@ -12,7 +12,6 @@ import pytest
 
 from bubbot.app.bot import open_app
 from bubbot.app.guard import guard_strategy
-from bubbot.app.settings import make_settings
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import BubbotError
 from bubbot.features.agents.settings import AgentsSettings
@@ -30,6 +29,7 @@ from bubbot.settings.loader import ModelSettings
 from bubbot.tape.query import AfterAnchor, IdRanges
 from bubbot.tape.store import TapeStore
 from tests.installed import installed
+from tests.made_settings import make_settings
 from tests.provider_rules import faults
 from tests.turns import Bench, Options, Played, calls, running, says
 

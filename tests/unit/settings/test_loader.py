@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from bubbot.app.settings import describe_settings, load, make_settings
+from bubbot.app.settings import describe_settings, load
 from bubbot.errors import ConfigError
 from bubbot.features.files.settings import FileSettings
 from bubbot.features.shell.settings import ShellSettings
@@ -19,6 +19,7 @@ from bubbot.settings.environment import default_home, logging_environment
 from bubbot.settings.loader import Settings
 from bubbot.settings.sections import SettingDescription
 from tests.config_files import CANARY, refused, written
+from tests.made_settings import make_settings
 
 
 def test_a_home_without_a_file_has_the_defaults(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from bubbot.app.settings import make_settings
 from bubbot.app.tapes import new_id, now
 from bubbot.cli.tape.commands import STORE_COMMANDS
 from bubbot.errors import ConfigError, UsageError
@@ -17,6 +16,7 @@ from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
 from tests.doubles import CountingIds, SteppingClock
+from tests.made_settings import make_settings
 from tests.tapes import note, notes
 
 

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from bubbot.app.settings import make_settings
 from bubbot.features.otel.content import MAX_LIST_CHARS, MAX_TEXT_CHARS, Exposure
 from bubbot.features.otel.settings import OtelSettings
 from bubbot.features.otel.spans import TurnSpans
@@ -22,6 +21,7 @@ from bubbot.ports.model import ToolCall
 from bubbot.settings.loader import ModelSettings
 from bubbot.settings.sections import ServerSettings
 from tests.fakes.otlp_server import receiver
+from tests.made_settings import make_settings
 from tests.traced import say, settings_for, traced, written
 
 SECRET = 'canary"secret\\k3y-77'

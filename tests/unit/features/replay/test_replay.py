@@ -14,7 +14,6 @@ import pytest
 from bubbot.app import bot as bot_module
 from bubbot.app.bot import Bot, PortWrappers, open_app
 from bubbot.app.events import OWN_REFERENCES
-from bubbot.app.settings import make_settings
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.features.budget.settings import BudgetSettings
 from bubbot.features.replay import rerun
@@ -36,6 +35,7 @@ from bubbot.tape.entry import TapeEntry
 from bubbot.tape.entry import event as tape_event
 from bubbot.tape.query import TapeQuery
 from bubbot.texts import Texts
+from tests.made_settings import make_settings
 
 CHAT = "default"
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from bubbot.app.bot import PortWrappers, open_app
-from bubbot.app.settings import make_settings
 from bubbot.errors import BudgetExceeded, ModelOverflow, ModelUnavailable, TapeCorrupt
 from bubbot.feature import Feature
 from bubbot.features.agents.settings import AgentsSettings
@@ -30,6 +29,7 @@ from bubbot.tape.entry import TapeEntry, message
 from bubbot.tape.provenance import Source, source_of
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
+from tests.made_settings import make_settings
 from tests.summarising import (
     SUMMARY_PROMPT,
     SummarisingModel,

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from bubbot.app.settings import make_settings
 from bubbot.app.tapes import now
 from bubbot.features.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester, ScheduleLimits
 from bubbot.features.schedule.state import Actor, ChatRef, ScheduleState
@@ -36,6 +35,7 @@ from bubbot.tape.service import TapeService
 from tests.doubles import START
 from tests.e2e.inside import run
 from tests.installed import installed
+from tests.made_settings import make_settings
 from tests.planting import found, level, plants
 from tests.raw import raw, tamper
 from tests.tapes import batch, note

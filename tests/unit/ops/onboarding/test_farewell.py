@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from bubbot.app.settings import make_settings
 from bubbot.features.attachments.settings import AttachmentSettings
 from bubbot.ops.onboarding.accounts import PlatformAccount
 from bubbot.ops.onboarding.farewell import next_steps
 from bubbot.settings.loader import Settings
 from bubbot.settings.sections import ModelSettings
 from bubbot.texts import Texts
+from tests.made_settings import make_settings
 
 
 def lines(settings: Settings, *accounts: PlatformAccount) -> list[str]:
