@@ -118,7 +118,7 @@ class Kernel:
         first_session: returns a session by the first id of its chat, as it is stored; people may name either.
         list_tools: returns all tools of the bot, under the settings in force.
         strategies: the context strategies.
-        recompose: builds the request of a recorded step as this code would; None while the bot is being built.
+        recompose: builds the request of a recorded step as this code would; None for features that stay when settings change.
     """
 
     home: Path

@@ -7,11 +7,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from bubbot.app.budget import model_facts
 from bubbot.app.events import OWN_REFERENCES
-from bubbot.app.feature_settings import budget_settings
 from bubbot.app.guard import FeatureGuard, FeatureProblems, GuardTimeouts
 from bubbot.app.installed import feature_section
 from bubbot.app.models import ModelSet
@@ -155,7 +154,7 @@ class BotFeatures:
             else None
         )
         self.budget = (
-            BudgetFeature(kernel, *budget_settings(settings), load_model=load_model, notify_owner=notify_owner)
+            BudgetFeature(kernel, settings, find_models=model_facts, load_model=load_model, notify_owner=notify_owner)
             if "budget" in names
             else None
         )
@@ -203,9 +202,8 @@ class BotFeatures:
         own |= {"strategies": strategies_feature if "strategies" in names else None}
         self._lasting |= {name: made.feature() for name, made in own.items() if made is not None}
         self.choose_selector = strategies_feature.choice.chosen if "strategies" in names else None
-        self._created = {name: create for name, create in find_parts("feature", "create") if name in names}
-        made = {name: create(kernel, settings) for name, create in self._created.items()}
-        self._lasting |= {name: feature for name, feature in made.items() if feature.prepare is not None}
+        lasting = find_parts("feature", "create_lasting")
+        self._lasting |= {name: create(kernel, settings) for name, create in lasting if name in names}
 
     def list_tools(self) -> Sequence[Tool]:
         """Return all tools under the settings in force; none while the bot is being built."""
@@ -275,10 +273,12 @@ class BotFeatures:
             "attachments": self._build_attachments(settings, models),
         }
         kernel = replace(self._kernel, recompose=recompose)
+        creates = {name: partial(create, kernel, settings) for name, create in find_parts("feature", "create")}
+        builders: dict[str, Callable[[], Feature]] = {**creates, **made}
         own = [
-            self._lasting.get(name) or (made[name]() if name in made else self._created[name](kernel, settings))
+            self._lasting.get(name) or builders[name]()
             for name in FEATURES
-            if name in self._names and (name in made or name in self._lasting or name in self._created)
+            if name in self._names and (name in self._lasting or name in builders)
         ]
         self._leave_out_clashes(own)
         features = [*(feature for feature in self.lasting if feature.name not in FEATURES), *own]
@@ -357,8 +357,7 @@ class BotFeatures:
                 sections[name] = section
                 applies.append(await _prepare(name, feature, section))
             else:
-                pick = _SECTIONS.get(name)
-                applies.append(await _prepare(name, feature, pick(settings) if pick else settings))
+                applies.append(await _prepare(name, feature, settings))
 
         def apply() -> None:
             for each in applies:
@@ -384,18 +383,6 @@ class BotFeatures:
         """Remove the files that channels keep of a session."""
         with suppress(FileNotFoundError):
             shutil.rmtree(session_folder(self._home.path, session))
-
-
-_SECTIONS: Mapping[str, Callable[[Settings], Any]] = MappingProxyType(
-    {
-        "approvals": lambda settings: settings.section(ApprovalSettings),
-        "budget": budget_settings,
-        "memory": lambda settings: settings.section(MemorySettings),
-        "schedule": lambda settings: settings.section(ScheduleSettings),
-        "strategies": lambda settings: settings.section(ContextSettings),
-    }
-)
-"""What those features take of new settings that get ports of others, too; the rest get all settings."""
 
 
 async def _prepare(name: str, feature: Feature, settings: Any) -> Apply:

@@ -2,7 +2,8 @@
 
 A feature is a folder of `bubbot.features`. It may have these modules, each with the constant or function named here:
 
-- `feature.py`: `create(kernel, settings)`, which builds its `Feature`, unless it needs ports of other features.
+- `feature.py`: `create(kernel, settings)`, which builds its `Feature` at the start and at each reload, or `create_lasting`, which builds one
+  that stays and takes new settings by `prepare`; neither if it needs ports of other features.
 - `commands.py`: `COMMANDS`, the group of its commands in the shell.
 - `settings.py`: `SECTIONS`, its sections of config.toml by path.
 - `facts.py`: `FACTS`, the types of its facts. `SESSION_EVENTS`: those on tapes of its own about one chat, which an erasure of that chat

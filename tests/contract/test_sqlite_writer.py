@@ -489,6 +489,11 @@ async def test_who_waits_for_room_no_longer_hears_so_at_once_and_not_at_the_next
             await big
         with pytest.raises(StoreFull):
             await store.append([notes(BIG)])
+        room = asyncio.create_task(store.wait_for_room())
+        for _ in range(20):
+            await store.head("tape")
+        assert not room.done(), "nothing is sent while no receipt can be stored"
+        room.cancel()
         await store.aclose()
 
 

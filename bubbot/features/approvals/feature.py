@@ -19,6 +19,7 @@ from bubbot.features.approvals.state import APPROVALS_TAPE
 from bubbot.features.approvals.workspace import WorkspaceGuard
 from bubbot.ports.channel import APPROVAL_ORIGIN, Inbound
 from bubbot.ports.tool import Tool
+from bubbot.settings.loader import Settings
 from bubbot.tape.entry import TapeEntry
 from bubbot.texts import COMMAND_PREFIX
 
@@ -93,9 +94,11 @@ class ApprovalsFeature:
         await self.service.load()
         await self.service.continue_decided()
 
-    async def _prepare(self, settings: ApprovalSettings) -> Apply:
+    async def _prepare(self, settings: Settings) -> Apply:
+        section = settings.section(ApprovalSettings)
+
         def apply() -> None:
-            self.service.settings = settings
+            self.service.settings = section
 
         return apply
 

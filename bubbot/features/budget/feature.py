@@ -25,6 +25,7 @@ from bubbot.features.budget.settings import BudgetSettings
 from bubbot.ports.health import FeatureHealth, HealthContext
 from bubbot.ports.model import Model
 from bubbot.ports.usage import BUDGET_TAPE
+from bubbot.settings.loader import Settings
 
 
 class BudgetFeature:
@@ -38,9 +39,9 @@ class BudgetFeature:
     def __init__(
         self,
         kernel: Kernel,
-        settings: BudgetSettings,
-        models: ModelFacts,
+        settings: Settings,
         *,
+        find_models: Callable[[Settings], ModelFacts],
         load_model: Callable[[str], Model],
         notify_owner: NotifyOwner,
     ) -> None:
@@ -49,17 +50,18 @@ class BudgetFeature:
         Args:
             kernel: the kernel.
             settings: the settings.
-            models: facts about the configured models.
+            find_models: returns what is known of the configured models.
             load_model: returns a model by its name.
             notify_owner: notifies the owner.
         """
         self._kernel = kernel
-        self._settings, self._models = settings, models
+        self._find_models = find_models
+        self._settings, self._models = settings.section(BudgetSettings), find_models(settings)
         self._load_model = load_model
         self._tape = kernel.open_tape(BUDGET_TAPE)
         self.budget = Budget(
             self._tape,
-            budget_limits(settings, models, kernel.current_session),
+            budget_limits(self._settings, self._models, kernel.current_session),
             now=kernel.now,
             new_id=kernel.new_id,
             zone=kernel.zone,
@@ -68,7 +70,7 @@ class BudgetFeature:
             projections=kernel.projections,
         )
         self.meter = BudgetMeter(self.budget)
-        self._rates = self._build_rates(settings)
+        self._rates = self._build_rates(self._settings)
 
     def feature(self) -> Feature:
         """Build the record under the settings in force: it holds nothing of what they do not use."""
@@ -129,8 +131,8 @@ class BudgetFeature:
         names = self._settings.fallback_models
         return BudgetFallbackModel(find_model, self._load_model, self.budget, names).find_model
 
-    async def _prepare(self, settings: tuple[BudgetSettings, ModelFacts]) -> Apply:
-        budget, models = settings
+    async def _prepare(self, settings: Settings) -> Apply:
+        budget, models = settings.section(BudgetSettings), self._find_models(settings)
         limits = budget_limits(budget, models, self._kernel.current_session)
         if (rates := self._build_rates(budget)) is not None:
             await rates.load(self._tape, self._kernel.projections)

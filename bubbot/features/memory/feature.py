@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from datetime import date
 from pathlib import Path
@@ -20,6 +19,7 @@ from bubbot.ports.middleware import CallNext
 from bubbot.ports.model import ModelTraits
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.runtime.compose import PromptText
+from bubbot.settings.loader import Settings
 from bubbot.tape.handle import Clock
 from bubbot.tape.provenance import Source
 from bubbot.tape.query import Span
@@ -107,12 +107,11 @@ class MemoryFeature(Memories):
         """Create the zone on a tape that was just reset: a session has one from its first entry on."""
         await self.open_zone(turn).ensure()
 
-    async def _prepare(self, settings: MemorySettings) -> Apply:
-        return self._apply_later(settings)
+    async def _prepare(self, settings: Settings) -> Apply:
+        section = settings.section(MemorySettings)
 
-    def _apply_later(self, settings: MemorySettings) -> Callable[[], None]:
         def apply() -> None:
-            self.settings = settings
+            self.settings = section
             if self.shared is not None:
                 self.shared.forget_unused()
 

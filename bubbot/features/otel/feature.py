@@ -37,7 +37,7 @@ class OtelConfig(Struct, frozen=True):
         return cls(settings.section(OtelSettings), settings.secrets(), settings.bot.name)
 
 
-def create(kernel: Kernel, settings: Settings) -> Feature:
+def create_lasting(kernel: Kernel, settings: Settings) -> Feature:
     """Build the feature; what it has sent outlives a change of the settings."""
     return OtelFeature(kernel, OtelConfig.of(settings)).feature()
 

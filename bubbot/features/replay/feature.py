@@ -12,8 +12,7 @@ from bubbot.settings.loader import Settings
 
 def create(kernel: Kernel, _settings: Settings) -> Feature:
     """Build the feature under these settings; a reload builds it again."""
-    if kernel.recompose is None:  # the bot is being built
-        return Feature(name="replay")
+    assert kernel.recompose is not None
     return replay_feature(kernel, kernel.strategies, kernel.recompose)
 
 

@@ -18,6 +18,7 @@ from bubbot.features.schedule.tools import schedule_tools
 from bubbot.ports.channel import Outbound, Role
 from bubbot.ports.health import FeatureHealth, HealthContext
 from bubbot.ports.turn import Turn
+from bubbot.settings.loader import Settings
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.texts import Texts
 
@@ -114,8 +115,8 @@ class ScheduleFeature:
         may_read = context.role.at_least(Role.ADMIN)  # a thousand jobs take a tenth of a second
         return schedule_health(context, next_firings(self.store.state, context.at) if may_read else ())
 
-    async def _prepare(self, settings: ScheduleSettings) -> Apply:
-        limits = schedule_limits(settings)
+    async def _prepare(self, settings: Settings) -> Apply:
+        limits = schedule_limits(settings.section(ScheduleSettings))
 
         def apply() -> None:
             self.store.limits = limits

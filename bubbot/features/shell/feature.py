@@ -88,6 +88,6 @@ class ShellFeature:
         return await call_next(invocation)
 
 
-def create(kernel: Kernel, settings: Settings) -> Feature:
+def create_lasting(kernel: Kernel, settings: Settings) -> Feature:
     """Build the feature; its programs outlive a change of the settings."""
     return ShellFeature(kernel.home).feature(settings.section(ShellSettings))

@@ -18,6 +18,7 @@ from bubbot.ports.passages import PassageIndex
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.lessons import ModelLessons
+from bubbot.settings.loader import Settings
 
 READ_RULE = "Numbers such as #12 name entries of this chat: tape_read opens them, tape_around what was said around one."
 RECALL_SHARE = 8
@@ -85,9 +86,11 @@ class StrategiesFeature:
         limit = self.settings.recall_tokens
         return limit if size is None else min(limit, size // RECALL_SHARE)
 
-    async def _prepare(self, settings: ContextSettings) -> Apply:
+    async def _prepare(self, settings: Settings) -> Apply:
+        section = settings.section(ContextSettings)
+
         def apply() -> None:
-            self.settings = settings
-            self.choice.configured = settings.selector
+            self.settings = section
+            self.choice.configured = section.selector
 
         return apply

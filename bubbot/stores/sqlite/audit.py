@@ -27,7 +27,7 @@ from bubbot.stores.sqlite.names import (
     tape_ends,
     tape_names,
 )
-from bubbot.stores.sqlite.rows import NEWEST_POSITION, microseconds
+from bubbot.stores.sqlite.rows import LARGEST, NEWEST_POSITION, microseconds
 from bubbot.stores.sqlite.schema import NAMED_SINCE, check_version, wrong_definitions, wrong_triggers
 from bubbot.tape.blobs import blob_digest
 from bubbot.tape.chain import (
@@ -45,7 +45,6 @@ from bubbot.tape.erasure import BLOB_REMOVED, TAPE_ERASED, TAPE_NAMED, TAPE_RENA
 from bubbot.tape.query import parse_moment
 from bubbot.tape.service import session_tape
 
-_LARGEST = 2**63 - 1
 _SESSION_TAPE = re.compile(r"([0-9a-f]{16})__[0-9a-f]{16}")
 MAX_NAMED = 5
 """Complaints of SQLite that an error names."""
@@ -398,6 +397,6 @@ def head_at(conn: sqlite3.Connection, position: int | None = None, *, older: boo
     """
     if position is None:
         position = int(conn.execute(NEWEST_POSITION).fetchone()[0])
-    position = min(position or 0, _LARGEST)
+    position = min(position or 0, LARGEST)
     head_of = older_head if older or check_version(conn) < NAMED_SINCE else deployment_head
     return head_of(position, tape_ends(conn, position))

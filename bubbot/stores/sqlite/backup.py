@@ -16,10 +16,9 @@ from bubbot.errors import StoreFull, StoreUnavailable, TapeCorrupt
 from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.records import dataclass
 from bubbot.stores.sqlite.audit import Integrity, check_integrity, head_at
-from bubbot.stores.sqlite.connections import translate_error
+from bubbot.stores.sqlite.connections import BUSY_SECONDS, translate_error
 from bubbot.stores.sqlite.schema import check_version
 
-_BUSY_SECONDS = 10.0
 _PAGES = 1000
 """Pages copied in one step; the process can be interrupted between steps."""
 
@@ -105,7 +104,7 @@ def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
         raise StoreUnavailable(f"there is no database at {path} yet: talk to the bot once with bubbot chat")
     try:
         address = f"{path.absolute().as_uri()}?mode=ro"
-        with closing(sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)) as conn:
+        with closing(sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, isolation_level=None)) as conn:
             conn.text_factory = lambda raw: raw.decode(errors="surrogateescape")
             conn.execute("PRAGMA query_only = ON")
             yield conn

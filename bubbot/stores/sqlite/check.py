@@ -14,7 +14,7 @@ from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.ports.store import DeploymentAudit
 from bubbot.records import dataclass
 from bubbot.stores.sqlite.audit import audit_all, check_integrity
-from bubbot.stores.sqlite.connections import damaged_schema_error, read_only_error, translate_error
+from bubbot.stores.sqlite.connections import BUSY_SECONDS, damaged_schema_error, read_only_error, translate_error
 from bubbot.stores.sqlite.names import append_fact, tape_names
 from bubbot.stores.sqlite.rows import COUNT_ENTRIES, UNIX_EPOCH
 from bubbot.stores.sqlite.schema import (
@@ -30,7 +30,6 @@ from bubbot.tape.entry import EMPTY_OBJECT
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.events import TriggersRestored
 
-_BUSY_SECONDS = 10.0
 _COMPLAINTS = 5
 
 
@@ -73,7 +72,7 @@ def check_database(path: Path, *, deep: bool, on_progress: OnProgress = ignore_p
     """
     try:
         address = f"{path.absolute().as_uri()}?mode=ro"
-        with closing(sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)) as conn:
+        with closing(sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, isolation_level=None)) as conn:
             conn.text_factory = lambda raw: raw.decode(errors="surrogateescape")
             conn.execute("PRAGMA query_only = ON")
             version = check_version(conn)
@@ -139,7 +138,7 @@ def repair_database(path: Path, now: str, salt: Salt) -> Repair:
     if not path.exists():
         raise StoreUnavailable(f"there is no database at {path} yet: talk to the bot once with bubbot chat")
     try:
-        with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)) as conn:
+        with closing(sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)) as conn:
             conn.execute("BEGIN IMMEDIATE")
             version = check_version(conn)
             if not version:

@@ -180,7 +180,7 @@ class HeldConnection:
                     await conn.interrupt()
                 raise
             finally:
-                with suppress(ValueError):
+                with suppress(ValueError, sqlite3.ProgrammingError):  # closed, at the end of the event loop
                     await conn.rollback()
 
     async def fetch(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:

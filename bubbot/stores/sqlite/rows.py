@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import sqlite3
 import sys
-from collections.abc import AsyncGenerator, Callable, Iterable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
@@ -258,6 +259,28 @@ def is_one_statement(query: TapeQuery) -> bool:
     )
 
 
+@asynccontextmanager
+async def _open_cursor(
+    conn: aiosqlite.Connection, sql: str, values: Sequence[Any] | Mapping[str, Any]
+) -> AsyncIterator[aiosqlite.Cursor]:
+    """Run a statement whose rows are read one after the other, and end it with the block.
+
+    If the block is cancelled, the statement is interrupted first: to close it would wait for the rows that are looked for. It is closed in
+    any case: while one is open, SQLite stays interrupted, and the connection sees an old state.
+    """
+    cursor = await conn.cursor()
+    try:
+        await cursor.execute(sql, values)
+        yield cursor
+    except (asyncio.CancelledError, TimeoutError):
+        with suppress(ValueError):  # closed, at the end of the event loop
+            await conn.interrupt()
+        raise
+    finally:
+        with suppress(ValueError, sqlite3.ProgrammingError):
+            await cursor.close()
+
+
 async def find_entries(conn: aiosqlite.Connection, query: TapeQuery) -> tuple[TapeEntry, ...]:
     """Find the entries of a query; equal to `evaluate` over the whole tape."""
     spans = await resolve(query, RowFinder(conn, query.tape, query.as_of))
@@ -285,9 +308,7 @@ async def _read(
         found = await conn.execute_fetchall(*statement)
         return await decode_in_steps(map(tuple, found), partial(from_row, query.tape))
     entries: list[TapeEntry] = []
-    async with conn.execute(
-        *statement
-    ) as rows:  # closed at once: an open cursor would keep the connection at an old state
+    async with _open_cursor(conn, *statement) as rows:
         async for row in rows:
             entry = from_row(query.tape, tuple(row))
             if matcher.matches(entry):
@@ -336,9 +357,8 @@ async def _parts(
             WHERE tape = ({_TAPE_NAMED}) AND id BETWEEN start AND min(start + {_BLOCK_ROWS - 1}, :high)
         ), x'')
     """
-    async with conn.execute(
-        sql, {"first": first, "step": step, "low": low, "high": high, "tape": query.tape}
-    ) as blocks:
+    values = {"first": first, "step": step, "low": low, "high": high, "tape": query.tape}
+    async with _open_cursor(conn, sql, values) as blocks:
         while (block := await blocks.fetchone()) is not None:
             yield block[0], min(block[0] + _BLOCK_ROWS - 1, high)
 

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from bubbot.errors import EntryNotFound, StoreUnavailable, TapeCorrupt
 from bubbot.ports.passages import PASSAGES_FILE
@@ -343,7 +343,12 @@ class SqliteStore:
 
     async def count_erasable(self, archive: str) -> int:
         """Count the entries of an archive that an erasure would blank."""
-        return await count_erasable(self._ensure_open(self._scanner).fetch, archive)
+        async with self._ensure_open(self._scanner).snapshot() as conn:
+
+            async def fetch(sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+                return list(map(tuple, await conn.execute_fetchall(sql, values)))
+
+            return await count_erasable(fetch, archive)
 
     async def erase_archive(self, archive: str, fact: Batch, also: Traces) -> None:
         """Erase an archive, and single entries of other tapes, by the fact `tape/erased` (see `erasing.py`)."""

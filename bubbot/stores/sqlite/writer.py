@@ -264,7 +264,8 @@ class GroupCommitWriter:
         if self._queue:
             self.flush()
         if not jobs:
-            self._note_room(is_full=False)  # the callers that waited for room were cancelled
+            if self._room_retry is not None:
+                self._note_room(is_full=False)  # the callers that waited for room were cancelled
             return
         waits_for_room = self._room_retry is not None
         try:

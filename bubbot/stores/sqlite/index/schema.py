@@ -11,6 +11,7 @@ from pathlib import Path
 import aiosqlite
 
 from bubbot.records import dataclass
+from bubbot.stores.sqlite.connections import BUSY_SECONDS
 from bubbot.tape.entry import Kind
 
 INDEX_APPLICATION_ID = 0x62756273
@@ -20,7 +21,6 @@ INDEX_VERSION = 5
 GENERATION = "index_generation"
 """The row of the table `deployment` that every erasure increments: an older index holds words that were erased."""
 INDEX_FILE = "search.db"
-BUSY_SECONDS = 10.0
 
 _SCHEMA = f"""
 BEGIN IMMEDIATE;

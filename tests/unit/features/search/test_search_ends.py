@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 from typing import Never
 
 import aiosqlite
@@ -15,9 +17,10 @@ from bubbot.stores.sqlite.index.reader import IndexUnreadable
 from bubbot.stores.sqlite.rows import find_entries
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import TapeEntry, message
-from bubbot.tape.query import TapeQuery
+from bubbot.tape.query import Matcher, TapeQuery
 from bubbot.tape.service import TapeService
 from tests.doubles import CountingIds, SteppingClock
+from tests.tapes import notes
 
 
 @pytest.fixture
@@ -91,3 +94,50 @@ async def test_the_statement_of_a_search_that_nobody_waits_for_is_interrupted(
         with pytest.raises(asyncio.CancelledError if is_cancelled else StoreUnavailable):
             await task
     assert await asyncio.wait_for(found(chat, "word"), 10) == [1]
+
+
+@pytest.mark.parametrize("rounds", range(2, 14, 2))
+async def test_a_search_that_is_cancelled_at_any_time_leaves_later_ones_alone(
+    sqlite_store: SqliteStore, rounds: int
+) -> None:
+    """A statement that stays open keeps the connection interrupted."""
+    await sqlite_store.append([notes(*(f"needle {number}" for number in range(200)), tape="long")])
+    query = TapeQuery("long", text="needle")
+    task = asyncio.create_task(sqlite_store.fetch([query]))
+    for _ in range(rounds):
+        time.sleep(0.003)  # noqa: ASYNC251 - the loop is busy, and the thread of the connection goes on
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled() or task.exception() is None
+    assert [len(entries) for entries in await sqlite_store.fetch([query])] == [200]
+
+
+async def test_a_scan_that_has_found_something_ends_at_once_if_nobody_waits_for_it(
+    sqlite_store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    total = 2_000
+    await sqlite_store.append([notes("nädel", *["ä" * 50] * total, tape="long")])
+    looked_at, is_on, loop = 0, asyncio.Event(), asyncio.get_running_loop()
+    build = Matcher.build_precheck
+
+    def build_counting(matcher: Matcher) -> Callable[[bytes | None, bytes | None], bool]:
+        may_match = build(matcher)
+
+        def count(payload: bytes | None, meta: bytes | None) -> bool:
+            nonlocal looked_at
+            looked_at += 1
+            if looked_at == 200:
+                loop.call_soon_threadsafe(is_on.set)
+            time.sleep(0.0005)  # so that the loop comes to cancel it long before the end
+            return may_match(payload, meta)
+
+        return count
+
+    monkeypatch.setattr(Matcher, "build_precheck", build_counting)
+    task = asyncio.create_task(sqlite_store.fetch([TapeQuery("long", text="näd")]))
+    await is_on.wait()
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    assert looked_at < total

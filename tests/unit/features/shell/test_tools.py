@@ -573,7 +573,7 @@ def test_nothing_is_there_or_loaded_unless_it_is_switched_on() -> None:
     assert ShellFeature(Path("/")).feature(ShellSettings()).tools == ()
     code = (
         "import sys; from bubbot.app.own_features import find_parts, own_events, settings_schema; "
-        "list(find_parts('feature', 'create')), own_events(), settings_schema(); "
+        "list(find_parts('feature', 'create')), list(find_parts('feature', 'create_lasting')), own_events(), settings_schema(); "
         "print(sorted(name for name in sys.modules if name.startswith(('bubbot.features.shell', 'bubbot.features.web'))))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
