@@ -6,10 +6,12 @@ One tape per channel instance, `bubbot/inbox/<channel>`, or a shard of it for so
 from __future__ import annotations
 
 import heapq
+import logging
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
+from typing import TypeVar
 
 from msgspec import structs
 
@@ -52,16 +54,21 @@ from bubbot.ports.channel import (
     Inbound,
     PressedButton,
     Reaction,
+    Sender,
     UnparsedUpdate,
 )
 from bubbot.ports.session_names import ChatMoved
 from bubbot.ports.turn import AcceptedInbound, TapeChange
-from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.handle import spans_of
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.service import NewId, TapeService
 
+log = logging.getLogger(__name__)
+E = TypeVar("E")
+UNREADABLE_ERRORS = (TypeError, KeyError, AttributeError, ValueError)
+"""What is raised for values of other types than an event has."""
 MAX_WAITING_CHARS = 4_000
 """Characters of a stranger's message that are kept until the stranger is let in."""
 
@@ -105,16 +112,28 @@ class Inbox:
         """Make an inbound durable. Return None if it was accepted before; the first one stays.
 
         The key is the external id: anything that the platform delivers under it again is the same message. `also` has
-        entries of other tapes for the same transaction, each with its own key.
+        entries of other tapes for the same transaction, each with its own key. What an adapter of somebody else's made so that it
+        could not be read again is stored as an update that could not be parsed, and gets None, too.
         """
         nonce = self._new_id()
-        entry = inbound_entry(inbound, accept=nonce)
+        try:
+            entry = inbound_entry(inbound, accept=nonce)
+            accepted = inbound_from(entry.data)
+            _require_sender(accepted)
+        except UNREADABLE_ERRORS as error:
+            await self._set_aside(inbound, error)
+            return None
         stored = await self._append_once(inbound.session, entry, nonce, also)
         if stored is None:
             return None
         self.languages.note(inbound)
         self.on_accepted()
-        return AcceptedInbound(stored.id, inbound_from(stored.payload["data"]))
+        return AcceptedInbound(stored.id, accepted)
+
+    async def _set_aside(self, event: Edit | Deletion | Reaction | Inbound, error: Exception) -> None:
+        log.error("event not readable, set aside: %r", error, extra={"action": "inbox.unreadable"})
+        raw, reason = repr(event).encode(errors="replace"), f"{type(error).__name__}: {error}"
+        await self.store_unparsed(UnparsedUpdate(event.channel, event.external_id, event.chat, raw, reason))
 
     async def _append_once(
         self,
@@ -147,9 +166,14 @@ class Inbox:
         The change is one of an earlier message, or a message that is only recorded.
         """
         nonce = self._new_id()
-        entry = change_entry(change, accept=nonce)
+        try:
+            entry = change_entry(change, accept=nonce)
+            readable = change_from(entry.data)
+        except UNREADABLE_ERRORS as error:
+            await self._set_aside(change, error)
+            return None
         stored = await self._append_once(change.session, entry, nonce)
-        return TapeChange(stored.id, change_from(stored.payload["data"])) if stored else None
+        return TapeChange(stored.id, readable) if stored else None
 
     async def record_refused(self, external_id: str, session: str) -> None:
         """Record that something came and was refused: its id alone, nothing of its content."""
@@ -236,17 +260,13 @@ class Inbox:
 
     async def open_inbounds(self) -> tuple[AcceptedInbound, ...]:
         """Return the inbounds that no turn has finished, those of a chat oldest first, with the turns begun for them."""
-        return tuple(
-            AcceptedInbound(entry.id, inbound_from(entry.payload["data"]), item.attempts, item.turn)
-            for entry, item in await self._read_open(RECEIVED)
-        )
+        found = _read_each(inbound_from, await self._read_open(RECEIVED))
+        return tuple(AcceptedInbound(entry.id, inbound, item.attempts, item.turn) for entry, item, inbound in found)
 
     async def open_changes(self) -> tuple[TapeChange, ...]:
         """Return the changes that are not on their session tapes yet, those of a chat oldest first."""
-        return tuple(
-            TapeChange(entry.id, change_from(entry.payload["data"]))
-            for entry, _ in await self._read_open(MESSAGE_CHANGED)
-        )
+        found = _read_each(change_from, await self._read_open(MESSAGE_CHANGED))
+        return tuple(TapeChange(entry.id, change) for entry, _, change in found)
 
     async def _read_open(self, name: str) -> list[tuple[TapeEntry, OpenInbound]]:
         """Read the open entries of this name; erased ones are left out."""
@@ -266,6 +286,23 @@ class Inbox:
         for tape, projected in zip(self.tapes, self._open, strict=True):
             if newest_id := self._newest_ids.get(tape, 0):
                 await projected.write_checkpoint(newest_id)
+
+
+def _require_sender(inbound: Inbound) -> None:
+    """Raise `TypeError` if an adapter of somebody else's left out who wrote it."""
+    if not isinstance(inbound.sender, Sender):
+        raise TypeError("it has no sender")
+
+
+def _read_each(
+    read: Callable[[JsonObject], E], found: Iterable[tuple[TapeEntry, OpenInbound]]
+) -> Iterator[tuple[TapeEntry, OpenInbound, E]]:
+    """Read what an adapter sent; what cannot be read is left out and logged, and holds up nothing else."""
+    for entry, item in found:
+        try:
+            yield entry, item, read(entry.data)
+        except UNREADABLE_ERRORS as error:
+            log.warning("entry #%d not readable, left out: %r", entry.id, error, extra={"action": "inbox.unreadable"})
 
 
 def refused_entry(external_id: str) -> TapeEntry:

@@ -16,7 +16,7 @@ from bubbot.gateway.facts import (
     PreviewShown,
 )
 from bubbot.ports.channel import MessagePart
-from bubbot.ports.outbox import INTENT, RECEIPT
+from bubbot.ports.outbox import INTENT, RECEIPT, build_part
 from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry
 from bubbot.tape.fact import encode_state
@@ -92,13 +92,22 @@ class UnansweredLiveMessagesView:
         return tuple(message for inbound, message in live if inbound not in answered and message.part is not None)
 
 
+def _read_loosely(entry: TapeEntry) -> PreviewBegun | None:
+    """Read the begin of a preview whose part has a value of another type, as `intent_from` reads the message; None for anything else."""
+    try:
+        data = entry.data
+        return PreviewBegun(data["inbound"], data["session"], build_part(data["part"]))
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
 def _live_messages(entries: Iterable[TapeEntry]) -> dict[int, LiveMessage]:
     """Collect the messages in these facts, by inbound."""
     messages: dict[int, LiveMessage] = {}
     for entry in entries:
         if entry.erased or entry.name not in (PREVIEW_BEGIN, PREVIEW):
             continue
-        fact = (PreviewBegun if entry.name == PREVIEW_BEGIN else PreviewShown).try_of(entry)
+        fact = (PreviewBegun if entry.name == PREVIEW_BEGIN else PreviewShown).try_of(entry) or _read_loosely(entry)
         if fact is None:
             continue
         live = messages.get(fact.inbound, LiveMessage(fact.inbound, fact.session))

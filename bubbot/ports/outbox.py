@@ -90,7 +90,7 @@ def intent_from(entry: TapeEntry) -> OutboxMessage:
 def _read_loosely(entry: TapeEntry) -> OutboxMessage:
     data = entry.data
     try:
-        parts = tuple(_build_part(part) for part in data["parts"])
+        parts = tuple(build_part(part) for part in data["parts"])
         return OutboxMessage(
             entry.id, data["session"], data["turn"], parts, inbound=data.get("inbound", 0), date=entry.date or ""
         )
@@ -98,7 +98,8 @@ def _read_loosely(entry: TapeEntry) -> OutboxMessage:
         raise TapeCorrupt(f"entry #{entry.id} is not an {entry.name} that can be read: {error!r}") from error
 
 
-def _build_part(data: Mapping[str, Any]) -> MessagePart:
+def build_part(data: Mapping[str, Any]) -> MessagePart:
+    """Build a stored part without a look at its types. Raise `TypeError` or `ValueError` if it is none."""
     file, buttons = data.get("file"), data.get("buttons")
     return MessagePart(
         **{

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, ClassVar
 
 from bubbot.app.tapes import open_tapes
+from bubbot.errors import StoreUnavailable
 from bubbot.gateway.inbox import inbox_tape
 from bubbot.gateway.outbox import outbox_tape
 from bubbot.home import Home
@@ -164,8 +165,11 @@ async def default_session_tape(home: Path) -> str:
 
 
 async def entries_of(home: Path, tape: str) -> list[TapeEntry]:
-    """What a tape holds, read beside everybody else."""
-    store = await open_readonly(Home(home).database)
+    """What a tape holds, read beside everybody else; nothing if the bot was killed before it made its tables."""
+    try:
+        store = await open_readonly(Home(home).database)
+    except StoreUnavailable:
+        return []
     try:
         return list((await store.fetch([TapeQuery(tape)]))[0])
     finally:

@@ -6,6 +6,7 @@ from base64 import b64decode
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -16,7 +17,7 @@ from bubbot.ports.channel import Attachment, ButtonPress, Inbound, Sender, Unpar
 from bubbot.ports.inbox import done_entry, interrupted_entry
 from bubbot.ports.turn import AcceptedInbound
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.tape.entry import TapeEntry
+from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
@@ -38,6 +39,9 @@ class CountingStore(InMemoryStore):
         found = await super().fetch(queries)
         self.read += sum(map(len, found))
         return found
+
+
+ODD: Any = None
 
 
 def service(store: TapeStore, name: str = TAPE) -> TapeService:
@@ -115,6 +119,30 @@ async def test_what_could_not_be_read_is_kept_as_it_came_and_owes_nothing(inbox:
     data = entry.payload["data"]
     assert (b64decode(data["raw"]), data["reason"], data["session"]) == (b"\xff\x00", "not UTF-8", "test:home")
     assert await inbox.open_inbounds() == ()
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [{"attachments": None}, {"sender": None}, {"sender": "seven"}, {"sender": Sender("7", roles=ODD)}, {"quote": "hi"}],
+    ids=str,
+)
+async def test_what_an_adapter_made_unreadable_is_set_aside_and_holds_up_no_other(
+    inbox: Inbox, store: TapeStore, odd: dict[str, Any]
+) -> None:
+    await inbox.accept(inbound("good"))
+    bad = structs.replace(inbound("bad", external_id="2"), **odd)
+    assert await inbox.accept(bad) is None
+    assert await inbox.accept(bad) is None
+    owed = await Inbox(service(store), CountingIds("later")).open_inbounds()
+    assert [accepted.inbound.text for accepted in owed] == ["good"]
+    names = {entry.name for tape in inbox.tapes for entry in await whole(store, tape)}
+    assert names == {"inbox/received", "inbox/unparsed"}
+
+
+async def test_an_unreadable_fact_of_a_foreign_writer_holds_up_no_other(inbox: Inbox, store: TapeStore) -> None:
+    await service(store).append([event("inbox/received", {"channel": "test", "sender": 7})])
+    await inbox.accept(inbound("good"))
+    assert [accepted.inbound.text for accepted in await inbox.open_inbounds()] == ["good"]
 
 
 async def test_an_id_that_was_set_aside_is_not_accepted_later(inbox: Inbox) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -209,6 +210,13 @@ class TestShards:
         is_sharded = outbox.tape_of("test:home") != outbox.tape_of("test:work")
         assert await outbox.belongs_elsewhere("p1", home) is is_sharded
         assert not await outbox.belongs_elsewhere("p1", work)
+
+    async def test_a_preview_with_a_value_of_another_type_is_found_again(self, outbox: Outbox) -> None:
+        odd: Any = 7
+        await outbox.begin_live(7, "test:home", MessagePart("home", "…", thread=odd))
+        live = await outbox.live_message(7, "test:home")
+        assert live is not None
+        assert live.part == MessagePart("home", "…", thread=odd)
 
     async def test_live_messages_of_two_chats_are_kept_apart(self, outbox: Outbox) -> None:
         for session in ("test:home", "test:work"):
