@@ -24,11 +24,15 @@ from bubbot.features.approvals.facts import ToolGranted
 from bubbot.features.approvals.service import find_window
 from bubbot.features.approvals.state import APPROVALS_TAPE, ApprovalState
 from bubbot.home import Home
+from bubbot.middleware import ToolInvocation
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Inbound, Role, Sender
-from bubbot.ports.middleware import ToolInvocation
 from bubbot.ports.model import ToolCall
-from bubbot.ports.tool import (
+from bubbot.ports.turn import Turn
+from bubbot.settings.loader import ModelSettings, Settings
+from bubbot.tape.entry import TapeEntry, timestamp
+from bubbot.tape.query import OpeningAnchor, TapeQuery
+from bubbot.tool import (
     INSIDE,
     READS_OWN,
     CallPlan,
@@ -40,10 +44,6 @@ from bubbot.ports.tool import (
     ToolOutput,
     tool,
 )
-from bubbot.ports.turn import Turn
-from bubbot.settings.loader import ModelSettings, Settings
-from bubbot.tape.entry import TapeEntry, timestamp
-from bubbot.tape.query import OpeningAnchor, TapeQuery
 
 DEPTH = 8
 """Folders between a call and the one that a grant names."""

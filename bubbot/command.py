@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeAlias, TypeVar, get_args, get_origin, get_t
 
 import msgspec
 
+from bubbot.arguments.fields import Args, NoArguments, form_fields
 from bubbot.concurrency import run_uninterrupted
 from bubbot.errors import (
     AccessError,
@@ -29,14 +30,13 @@ from bubbot.errors import (
     ValueInvalid,
 )
 from bubbot.log import printable
-from bubbot.ports.arguments import Args, NoArguments, form_fields
 from bubbot.ports.channel import TERMINAL_CHANNEL, Role
-from bubbot.ports.command import Command, CommandContext, CommandFailure, CommandGroup, CommandResult, TableResult
-from bubbot.ports.tool import CommandHelp, CommandPlace, Effect, EffectKind, RerunModel, Tool, ToolOutput
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
+from bubbot.shell_command import Command, CommandContext, CommandFailure, CommandGroup, CommandResult, TableResult
 from bubbot.tape.entry import thaw
 from bubbot.texts import COMMAND_PREFIX, Texts
+from bubbot.tool import CommandHelp, CommandPlace, Effect, EffectKind, RerunModel, Tool, ToolOutput
 
 TERMINAL = "terminal"
 """The caller in a terminal: the operating system's user, who is an owner."""

@@ -13,29 +13,29 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from zoneinfo import ZoneInfo
 
 from bubbot.errors import AccessError, EntryNotFound
+from bubbot.middleware import AroundDelivery, AroundModel, AroundTool, AroundTurn
 from bubbot.ports.channel import Inbound, Outbound, Role
 from bubbot.ports.checks import Check, HomeReader
-from bubbot.ports.command import Command
 from bubbot.ports.health import FeatureHealth, HealthContext, MetricSpec
-from bubbot.ports.middleware import AroundDelivery, AroundModel, AroundTool, AroundTurn
 from bubbot.ports.model import Model
 from bubbot.ports.session_names import keep_session
 from bubbot.ports.settings import SettingsSection
 from bubbot.ports.store import OrdersEntries
-from bubbot.ports.tool import Tool
 from bubbot.ports.turn import Turn, TurnSource
 from bubbot.records import dataclass
 from bubbot.runtime.compose import PromptSection, Recompose
 from bubbot.runtime.context.strategy import KERNEL_STRATEGIES, ContextStrategies
+from bubbot.shell_command import Command
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.fork import MergeResult
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.service import NewId, TapeService
 from bubbot.texts import Texts
+from bubbot.tool import Tool
 
 if TYPE_CHECKING:
-    from bubbot.ports.panel import Panel
+    from bubbot.panel import Panel
 
 ReadSession: TypeAlias = Callable[[Turn, str], Awaitable[TapeHandle]]
 """Open the tape of another session for reading, if the chat of the turn may read it now.

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bubbot.errors import ConfigError
-from bubbot.ports.text import did_you_mean, replace_controls
+from bubbot.formatting import did_you_mean, replace_controls
 
 FEATURE_GROUP = "bubbot.features"
 """The group of packages that add features."""

@@ -13,10 +13,10 @@ from bubbot.app.tapes import new_id, now
 from bubbot.errors import ToolRetry
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, Sender
-from bubbot.ports.tool import ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.settings.loader import ModelSettings, Settings
 from bubbot.tape.entry import timestamp
+from bubbot.tool import ToolArgs, tool
 
 SETTINGS = Settings(model=ModelSettings(name="scripted"))
 

@@ -11,10 +11,10 @@ from bubbot.features.approvals.facts import ApprovalAsked, ApprovalOpened, Store
 from bubbot.features.approvals.service import ApprovalService, asked_key, opened_key
 from bubbot.features.approvals.settings import ApprovalSettings
 from bubbot.features.approvals.state import APPROVALS_TAPE
-from bubbot.ports.tool import GrantKind, GrantTarget
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
+from bubbot.tool import GrantKind, GrantTarget
 from tests.doubles import CountingIds, SteppingClock
 
 EXPIRES = "2026-11-24T20:00:00+00:00"

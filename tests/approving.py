@@ -17,7 +17,12 @@ from bubbot.features.approvals.settings import ApprovalSettings
 from bubbot.home import Home
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import OWN_WORDS, Inbound, Sender
-from bubbot.ports.tool import (
+from bubbot.ports.turn import Turn, TurnResult
+from bubbot.settings.loader import ModelSettings
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry, timestamp
+from bubbot.tape.provenance import Source
+from bubbot.tape.query import TapeQuery
+from bubbot.tool import (
     READS_WEB,
     CallPlan,
     Effect,
@@ -28,11 +33,6 @@ from bubbot.ports.tool import (
     ToolArgs,
     tool,
 )
-from bubbot.ports.turn import Turn, TurnResult
-from bubbot.settings.loader import ModelSettings
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry, timestamp
-from bubbot.tape.provenance import Source
-from bubbot.tape.query import TapeQuery
 from tests.made_settings import make_settings
 from tests.turns import KeptChannel
 

@@ -8,7 +8,7 @@ from bubbot.features.files.commands import file_tools
 from bubbot.features.shell.commands import shell_tools
 from bubbot.features.shell.settings import ShellSettings
 from bubbot.features.web.commands import web_tools
-from bubbot.ports.tool import Tool
+from bubbot.tool import Tool
 
 UNUSED: Any = None
 

@@ -26,16 +26,16 @@ from bubbot.feature import Feature
 from bubbot.features.strategies.facts import CUT
 from bubbot.features.strategies.meaning import MeaningSearch
 from bubbot.features.strategies.recall import recall_for
-from bubbot.ports.middleware import CallNext
+from bubbot.middleware import CallNext
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ModelTraits, TextDelta, ToolCall, Usage
 from bubbot.ports.passages import PassageIndex
-from bubbot.ports.tool import READS_WORLD, ToolArgs, tool
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.runtime.compose import ContextPolicy
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.tape.anchor import MEMORY_SEAL
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.store import TapeStore
+from bubbot.tool import READS_WORLD, ToolArgs, tool
 from tests.doubles import SteppingClock
 from tests.provider_rules import alternation_faults, faults
 from tests.turns import Bench, Options, running

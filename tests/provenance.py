@@ -6,10 +6,10 @@ from typing import Any
 
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.ports.channel import Inbound, Role
-from bubbot.ports.tool import READS_WEB, READS_WORLD, Tool, ToolArgs, tool
 from bubbot.ports.turn import ShownEntries, Turn
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.provenance import Source, source_of
+from bubbot.tool import READS_WEB, READS_WORLD, Tool, ToolArgs, tool
 from tests.strategy_tools import make_reading_tools
 from tests.turns import Bench, Options
 

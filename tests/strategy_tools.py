@@ -13,8 +13,8 @@ from bubbot.features.strategies.commands import (
     ReadingCommands,
     StrategyCommands,
 )
-from bubbot.ports.tool import Tool
 from bubbot.ports.turn import Turn
+from bubbot.tool import Tool
 
 
 def strategy_tools() -> list[Tool]:

@@ -16,10 +16,10 @@ from bubbot.features.otel.facts import OTEL_TAPE
 from bubbot.features.otel.settings import OtelSettings
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, Sender
-from bubbot.ports.tool import Tool
 from bubbot.ports.turn import TurnResult
 from bubbot.settings.loader import ModelSettings, Settings
 from bubbot.tape.query import TapeQuery
+from bubbot.tool import Tool
 from tests.made_settings import make_settings
 
 WAIT = 20.0

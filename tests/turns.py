@@ -61,7 +61,6 @@ from bubbot.ports.channel import (
 from bubbot.ports.health import HealthReport, report_nothing
 from bubbot.ports.model import Model, ModelEvent, ModelReply, ModelRequest, ModelTraits
 from bubbot.ports.store import no_wait_for_room
-from bubbot.ports.tool import Tool, Toolbox
 from bubbot.ports.turn import Turn, TurnGate, TurnResult
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.calls import ToolCallRunner, ToolLimits
@@ -85,6 +84,7 @@ from bubbot.tape.service import TapeService
 from bubbot.tape.shards import count_shards, shard_tapes
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
+from bubbot.tool import Tool, Toolbox
 from tests.doubles import CountingIds, SteppingClock
 from tests.strategy_tools import make_choice_tool
 

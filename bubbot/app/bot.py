@@ -41,12 +41,10 @@ from bubbot.gateway.owner import OwnerChat
 from bubbot.gateway.quarantine import Quarantine
 from bubbot.home import Home, WriterLock
 from bubbot.ports.channel import Channel, CommandInfo, HasCommandPrefix, Inbound, Role, ignore_preview
-from bubbot.ports.command import CommandContext
 from bubbot.ports.model import Model, WarmsUp
 from bubbot.ports.outbox import OutboxMessage
 from bubbot.ports.session_names import first_session
 from bubbot.ports.store import OrdersEntries
-from bubbot.ports.tool import Tool
 from bubbot.ports.turn import TurnResult
 from bubbot.ports.usage import BUDGET_TAPE
 from bubbot.records import dataclass
@@ -57,6 +55,7 @@ from bubbot.runtime.recovery import OpenWork, find_open_work
 from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.settings.loader import Settings
 from bubbot.settings.sections import StoreSettings
+from bubbot.shell_command import CommandContext
 from bubbot.stores.lease import InProcessLease
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.projection import ProjectionRunner
@@ -65,6 +64,7 @@ from bubbot.tape.service import TapeService, session_tape
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
 from bubbot.texts.catalogue import list_languages
+from bubbot.tool import Tool
 
 log = logging.getLogger(__name__)
 

@@ -17,9 +17,9 @@ from bubbot.gateway.files import outgoing_blob_reader
 from bubbot.gateway.inbox import Inbox, inbox_tape
 from bubbot.gateway.outbox import Outbox, outbox_tape
 from bubbot.home import Home
+from bubbot.middleware import AroundDelivery
 from bubbot.ports.channel import BackfillCursor, Channel, ChannelOptions, CommandInfo
 from bubbot.ports.lease import SessionLease
-from bubbot.ports.middleware import AroundDelivery
 from bubbot.ports.session_names import first_session
 from bubbot.ports.store import no_wait_for_room
 from bubbot.records import dataclass

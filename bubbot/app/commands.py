@@ -14,12 +14,12 @@ from bubbot.app.command_table import COMMANDS, SHARED
 from bubbot.app.feature_settings import feature_settings
 from bubbot.app.own_features import find_part
 from bubbot.errors import ConfigError, ToolRetry
-from bubbot.ports.command import Command, CommandContext, CommandGroup
 from bubbot.ports.settings import SettingsSection
-from bubbot.ports.tool import Tool, ToolArgs
 from bubbot.ports.turn import Turn
 from bubbot.settings.loader import Settings
+from bubbot.shell_command import Command, CommandContext, CommandGroup
 from bubbot.texts import Texts
+from bubbot.tool import Tool, ToolArgs
 
 if TYPE_CHECKING:
     from bubbot.feature import Feature

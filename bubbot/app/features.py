@@ -43,14 +43,13 @@ from bubbot.features.usage.feature import usage_feature
 from bubbot.features.usage.reporter import UsageReporter
 from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.home import Home
+from bubbot.middleware import AroundDelivery, AroundModel
 from bubbot.models.embeddings.index import EmbeddingIndex, embeddings_are_installed
 from bubbot.ports.channel import HUMAN_ORIGIN, Inbound, session_folder
 from bubbot.ports.health import HealthReport, MetricSpec
-from bubbot.ports.middleware import AroundDelivery, AroundModel
 from bubbot.ports.model import Model
 from bubbot.ports.passages import PASSAGES_FILE
 from bubbot.ports.settings import AUTO_SELECTOR, SettingsSection
-from bubbot.ports.tool import Tool
 from bubbot.ports.turn import Turn
 from bubbot.ports.usage import BUDGET_TAPE
 from bubbot.runtime.attachments import TakesAttachments, UnfetchedAttachments
@@ -61,6 +60,7 @@ from bubbot.settings.loader import Settings
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.references import ReferenceRegistry, declared_references
+from bubbot.tool import Tool
 
 if TYPE_CHECKING:
     from bubbot.features.web.reading import PageReader

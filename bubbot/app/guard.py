@@ -31,20 +31,20 @@ from bubbot.errors import (
 )
 from bubbot.feature import Apply, Feature
 from bubbot.log import redact
+from bubbot.middleware import AroundDelivery, CallNext, Middleware, PartDelivery
 from bubbot.ports.channel import Inbound, Outbound, Receipt, Role
-from bubbot.ports.command import Command
 from bubbot.ports.health import FeatureProblem, MetricSpec
-from bubbot.ports.middleware import AroundDelivery, CallNext, Middleware, PartDelivery
 from bubbot.ports.model import ModelReply, ModelTraits
-from bubbot.ports.tool import RerunModel, Tool, Toolbox
 from bubbot.ports.turn import SourcedReply, Turn, TurnOutcome, TurnSource
 from bubbot.records import dataclass
 from bubbot.runtime.compose import PromptSection, PromptText
 from bubbot.runtime.context.selectors import ContextMessage
 from bubbot.runtime.context.strategy import ContextInput, ContextStrategy, ModelContext
+from bubbot.shell_command import Command
 from bubbot.tape.entry import Kind, TapeEntry, timestamp
 from bubbot.tape.handle import Clock
 from bubbot.tape.query import Slice, TapeQuery
+from bubbot.tool import RerunModel, Tool, Toolbox
 
 log = logging.getLogger(__name__)
 

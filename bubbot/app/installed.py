@@ -15,11 +15,11 @@ from bubbot.errors import ConfigError, EntryInvalid
 from bubbot.feature import FeatureFactory
 from bubbot.plugins import FEATURE_GROUP
 from bubbot.ports.checks import Check
-from bubbot.ports.command import CommandGroup
 from bubbot.ports.settings import SettingsSection
 from bubbot.records import dataclass
 from bubbot.runtime.context.strategy import ContextStrategies, ContextStrategy
 from bubbot.settings.loader import FEATURE_NAME, Settings
+from bubbot.shell_command import CommandGroup
 from bubbot.tape.references import ReferenceRegistry, declared_references
 from bubbot.tape.store import SYSTEM_TAPE_PREFIX
 
@@ -112,7 +112,7 @@ def _check_panels(factory: FeatureFactory, label: str) -> None:
     if panels == ():
         return
     # Imported here: few packages have panels, and every command loads the features of packages.
-    from bubbot.ports.panel import Panel, find_template
+    from bubbot.panel import Panel, find_template
 
     if not isinstance(panels, Sequence) or not all(isinstance(panel, Panel) for panel in panels):
         raise ConfigError(f"{label} has panels that are no sequence of Panel.")

@@ -8,7 +8,7 @@ from bubbot.app.feature_settings import feature_settings
 from bubbot.app.installed import InstalledFeatures, feature_section
 from bubbot.app.own_features import find_parts
 from bubbot.gateway.panels import PANELS as GATEWAY_PANELS
-from bubbot.ports.panel import FeaturePanel
+from bubbot.panel import FeaturePanel
 from bubbot.settings.loader import Settings
 from bubbot.tape.boundary import TapeBoundary, Viewer
 from bubbot.tape.store import TapeStore

@@ -32,7 +32,6 @@ from bubbot.gateway.manager import ShutdownTimeouts
 from bubbot.gateway.owner import OwnerChat
 from bubbot.ports.channel import Channel, HasCommandMenu, SupportsClose, SupportsWebhook, VerifiesCredentials
 from bubbot.ports.settings import ReloadResult
-from bubbot.ports.tool import Toolbox
 from bubbot.ports.usage import BUDGET_TAPE
 from bubbot.records import dataclass
 from bubbot.runtime.recovery import find_open_work
@@ -41,6 +40,7 @@ from bubbot.settings.diff import apply_reloadable, compare, redacted_values
 from bubbot.settings.loader import Settings
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.service import session_tape
+from bubbot.tool import Toolbox
 
 log = logging.getLogger(__name__)
 

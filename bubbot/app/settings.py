@@ -9,8 +9,8 @@ from bubbot.app.own_features import settings_schema
 from bubbot.features.attachments.settings import AttachmentSettings
 from bubbot.features.search.settings import SearchSettings
 from bubbot.features.strategies.settings import ContextSettings
+from bubbot.formatting import did_you_mean
 from bubbot.ports.settings import AUTO_SELECTOR, SettingsSection, quote_value
-from bubbot.ports.text import did_you_mean
 from bubbot.settings import loader
 from bubbot.settings.loader import SettingProblem, Settings, SettingsExtensions
 from bubbot.settings.sections import SettingDescription

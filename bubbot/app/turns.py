@@ -19,11 +19,9 @@ from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.gateway.directory import ChannelDirectory
 from bubbot.gateway.previews import PreviewSink
 from bubbot.models.unconfigured import UnconfiguredModel
-from bubbot.ports.command import CommandContext
 from bubbot.ports.health import HealthReport
 from bubbot.ports.lease import SessionLease
 from bubbot.ports.outbox import OutboxMessage
-from bubbot.ports.tool import Tool, Toolbox
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.runtime.calls import ToolCallRunner, ToolLimits
@@ -37,7 +35,9 @@ from bubbot.runtime.session import SessionDeps
 from bubbot.runtime.tool_list import ToolList
 from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.settings.loader import Settings
+from bubbot.shell_command import CommandContext
 from bubbot.texts import Texts
+from bubbot.tool import Tool, Toolbox
 
 
 @dataclass(frozen=True, slots=True)

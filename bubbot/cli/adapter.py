@@ -11,15 +11,15 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from bubbot.arguments.fields import AnyArgs, ArgumentField, strip_optional
 from bubbot.cli.completion.values import complete_value, find_kind
 from bubbot.cli.interrupt import raise_on_interrupt
 from bubbot.cli.invocation import Invocation, decode_text
 from bubbot.cli.local_command import LocalCommand
 from bubbot.cli.tree import LeafCommand, WordGroup, complete_file, unmark
 from bubbot.errors import ToolRetry
-from bubbot.ports.arguments import AnyArgs, ArgumentField, strip_optional
-from bubbot.ports.command import Argument, Command, CommandGroup, CommandSyntax
-from bubbot.ports.tool import validate_args
+from bubbot.shell_command import Argument, Command, CommandGroup, CommandSyntax
+from bubbot.tool import validate_args
 
 EXAMPLE = "example: "
 PRINTS_JSON, IS_CONFIRMED = "option_json", "option_yes"

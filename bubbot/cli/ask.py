@@ -15,6 +15,7 @@ from typing import Annotated
 
 from bubbot.app.settings import find_attachment_limit
 from bubbot.app.tapes import new_id, now
+from bubbot.arguments.fields import Args
 from bubbot.cli.chat.connection import with_chat
 from bubbot.cli.invocation import Invocation, usage_error
 from bubbot.cli.local_command import local_command
@@ -22,14 +23,13 @@ from bubbot.cli.output import AnswerPrinter, format_json, show, show_on_stderr
 from bubbot.cli.quarantine import read_quarantine_notice
 from bubbot.cli.setup import CommandSetup, load_setup, session_id
 from bubbot.errors import ConfigError, OutputFailed
+from bubbot.formatting import format_bytes
 from bubbot.home import Home
-from bubbot.ports.arguments import Args
 from bubbot.ports.channel import Attachment, AttachmentKind, Inbound, Sender
-from bubbot.ports.command import Argument, CommandGroup, TypedAnswer
-from bubbot.ports.text import format_bytes
 from bubbot.records import dataclass, json_data
 from bubbot.server.chat import ChatConnection
 from bubbot.server.remote import AskResult
+from bubbot.shell_command import Argument, CommandGroup, TypedAnswer
 from bubbot.tape.entry import timestamp
 
 STDIN = "-"

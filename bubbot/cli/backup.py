@@ -7,6 +7,7 @@ from typing import Annotated
 
 from bubbot.app.stores import database_file, refuse_unusable_database
 from bubbot.app.tapes import now
+from bubbot.arguments.fields import Args
 from bubbot.cli.invocation import Invocation, parse_count, usage_error
 from bubbot.cli.local_command import local_command
 from bubbot.cli.output import show, show_record
@@ -14,10 +15,9 @@ from bubbot.cli.progress import show_progress
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import ConfigError
 from bubbot.home import Home
-from bubbot.ports.arguments import Args
-from bubbot.ports.command import Argument, CommandGroup
 from bubbot.records import IsoTime, dataclass
 from bubbot.settings.sources import find_written_secrets
+from bubbot.shell_command import Argument, CommandGroup
 from bubbot.stores.files import remove_partials
 from bubbot.stores.sqlite.backups import (
     BACKUP_NAME_PREFIX,

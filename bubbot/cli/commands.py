@@ -14,12 +14,18 @@ from zoneinfo import ZoneInfo
 
 from bubbot.app.commands import bind_context, find_command
 from bubbot.app.tapes import new_id, now, open_tapes, tape_service
+from bubbot.arguments.fields import AnyArgs, dump_args, dump_given, fields_of
 from bubbot.cli.files import open_output
 from bubbot.cli.output import drawing_width, show, show_on_stderr, show_record, show_table
 from bubbot.cli.setup import CommandSetup
 from bubbot.errors import ConfigError, ConfirmationNeeded, ControlError, StoreUnavailable, ToolRetry
-from bubbot.ports.arguments import AnyArgs, dump_args, dump_given, fields_of
-from bubbot.ports.command import (
+from bubbot.formatting import replace_controls
+from bubbot.ports.progress import OnProgress, ignore_progress
+from bubbot.server.client import connect, run_on_home
+from bubbot.server.protocol import JsonObject, decode, encode
+from bubbot.settings.loader import Settings
+from bubbot.settings.sources import read_text
+from bubbot.shell_command import (
     Command,
     CommandContext,
     CommandFailure,
@@ -29,18 +35,12 @@ from bubbot.ports.command import (
     TableResult,
     TypeCommand,
 )
-from bubbot.ports.progress import OnProgress, ignore_progress
-from bubbot.ports.text import replace_controls
-from bubbot.ports.tool import validate_args
-from bubbot.server.client import connect, run_on_home
-from bubbot.server.protocol import JsonObject, decode, encode
-from bubbot.settings.loader import Settings
-from bubbot.settings.sources import read_text
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.lease import InProcessLease
 from bubbot.tape.service import session_tape
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
+from bubbot.tool import validate_args
 
 WRITE_COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {

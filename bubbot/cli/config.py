@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated
 
 from bubbot.app.tapes import new_id, now
+from bubbot.arguments.fields import Args
 from bubbot.cli.invocation import Invocation
 from bubbot.cli.local_command import local_command
 from bubbot.cli.output import show, show_record
@@ -21,11 +22,10 @@ from bubbot.errors import ConfigError, UsageError
 from bubbot.log import printable
 from bubbot.ops.configuration import ConfigEditor, is_secret, parse_key
 from bubbot.ops.onboarding.console import Console, InputEnded
-from bubbot.ports.arguments import Args
-from bubbot.ports.command import Argument, CommandGroup
 from bubbot.ports.settings import SettingValue
 from bubbot.records import dataclass
 from bubbot.settings.environment import read_variables
+from bubbot.shell_command import Argument, CommandGroup
 
 
 @dataclass(frozen=True, slots=True)

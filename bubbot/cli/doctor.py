@@ -8,17 +8,17 @@ from typing import Annotated
 
 from bubbot import __version__, log
 from bubbot.app.tapes import new_id, now
+from bubbot.arguments.fields import Args
 from bubbot.cli.invocation import Invocation
 from bubbot.cli.local_command import local_command
 from bubbot.cli.output import format_json, is_coloured, show, terminal_columns
+from bubbot.formatting import wrap_words
 from bubbot.home import Home
 from bubbot.ops.doctor.checkup import CheckupReport, run_checks
-from bubbot.ports.arguments import Args
 from bubbot.ports.checks import Finding
-from bubbot.ports.command import Argument, CommandGroup
-from bubbot.ports.text import wrap_words
 from bubbot.records import dataclass, json_data
 from bubbot.settings.environment import default_home, environment_secrets
+from bubbot.shell_command import Argument, CommandGroup
 
 EXIT_HEALTHY, EXIT_PROBLEMS = 0, 1
 _COLOURS = {"problem": "1;31", "warning": "33", "ok": "32"}

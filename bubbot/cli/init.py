@@ -15,6 +15,7 @@ from bubbot.app.models import has_address_of_backup, keyless_models
 from bubbot.app.settings import load_with_missing_secrets
 from bubbot.app.stores import refuse_unusable_database
 from bubbot.app.tapes import new_id, now
+from bubbot.arguments.fields import Args
 from bubbot.cli.init_service import NO_SERVICE, RequestedService, choose_home
 from bubbot.cli.invocation import Invocation, usage_error
 from bubbot.cli.local_command import local_command
@@ -33,14 +34,13 @@ from bubbot.ops.onboarding.model import ModelPrompter
 from bubbot.ops.onboarding.questions import InitOptions, ask_bot, ask_missing_secrets
 from bubbot.ops.onboarding.verify import close_channel, make_channel, verify_token
 from bubbot.ops.onboarding.write import write
-from bubbot.ports.arguments import Args
 from bubbot.ports.channel import Channel
-from bubbot.ports.command import Argument, CommandGroup
 from bubbot.settings.environment import environment_secrets, read_variables, read_zone_variable
 from bubbot.settings.language import read_language
 from bubbot.settings.loader import Settings
 from bubbot.settings.sections import SQLITE_STORE
 from bubbot.settings.sources import MissingSecret, read_secret
+from bubbot.shell_command import Argument, CommandGroup
 from bubbot.tape.entry import timestamp
 from bubbot.texts import Texts
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias, get_type_hints
 
+from bubbot.arguments.fields import NoArguments
 from bubbot.cli.invocation import Invocation
-from bubbot.ports.arguments import NoArguments
-from bubbot.ports.command import CommandSyntax
 from bubbot.records import dataclass
+from bubbot.shell_command import CommandSyntax
 
 RunLocal: TypeAlias = Callable[[Invocation, Any], int]
 """Run with the arguments, and return the exit code."""

@@ -35,7 +35,7 @@ from bubbot.errors import (
 from bubbot.settings.environment import read_variables
 
 if TYPE_CHECKING:
-    from bubbot.ports.command import CommandGroup, CommandSyntax
+    from bubbot.shell_command import CommandGroup, CommandSyntax
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_LOCKED, EXIT_DATABASE, EXIT_DAMAGED, EXIT_REFUSED = 0, 1, 2, 3, 4, 5, 6
 """The exit codes; docs/reference/exit-codes.md explains them."""

@@ -8,14 +8,14 @@ from importlib.resources import as_file, files
 from shlex import join, quote
 from typing import Annotated
 
+from bubbot.arguments.fields import Args
 from bubbot.cli.invocation import Invocation
 from bubbot.cli.local_command import local_command
 from bubbot.cli.output import flush_output, show, show_either
 from bubbot.errors import ConfigError
 from bubbot.packages import can_change_packages, list_missing, package_command
-from bubbot.ports.arguments import Args
-from bubbot.ports.command import Argument, CommandGroup
 from bubbot.records import dataclass
+from bubbot.shell_command import Argument, CommandGroup
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from shutil import get_terminal_size
 from typing import Any
 
 from bubbot.errors import OutputFailed
-from bubbot.ports.text import escape_json, format_table, replace_controls, wrap_text
+from bubbot.formatting import escape_json, format_table, replace_controls, wrap_text
 from bubbot.settings.environment import terminal_style
 
 PIPE_CHARACTERS = 4096

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bubbot.cli.output import show_on_stderr
+from bubbot.formatting import replace_controls
 from bubbot.ports.progress import OnProgress, ignore_progress
-from bubbot.ports.text import replace_controls
 
 START_DELAY_SECONDS = 1.0
 """Shorter work shows nothing."""

@@ -11,9 +11,9 @@ from bubbot.cli.output import show, show_record
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import ControlError
 from bubbot.home import WriterLock
-from bubbot.ports.command import CommandGroup
 from bubbot.records import dataclass
 from bubbot.server.client import connect, run_on_home
+from bubbot.shell_command import CommandGroup
 
 RELOAD_TIMEOUT_SECONDS = 120.0
 """Covers the 30 seconds that turns of a removed channel may take, and the platforms' checks of new tokens."""

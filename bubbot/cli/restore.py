@@ -15,6 +15,7 @@ from bubbot.app.commands import find_command
 from bubbot.app.models import keyless_models
 from bubbot.app.stores import database_file, find_loss
 from bubbot.app.tapes import new_id, now
+from bubbot.arguments.fields import Args, NoArguments
 from bubbot.cli.commands import read, run_command
 from bubbot.cli.invocation import Invocation, usage_error
 from bubbot.cli.local_command import local_command
@@ -23,18 +24,17 @@ from bubbot.cli.progress import show_progress
 from bubbot.cli.restore_change import RELEASE_HOME, ReleaseHome, ReleaseResult
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import ConfigError
+from bubbot.formatting import format_table
 from bubbot.gateway.quarantine import Quarantine
 from bubbot.home import Home, WriterLock
 from bubbot.log import printable
 from bubbot.ops.onboarding.secret_uses import describe_secret
-from bubbot.ports.arguments import Args, NoArguments
-from bubbot.ports.command import Argument, CommandGroup
 from bubbot.ports.settings import format_setting, quote_value
-from bubbot.ports.text import format_table
 from bubbot.records import IsoTime, dataclass
 from bubbot.settings.channels import KINDS_REQUIRING_TOKEN, split_channel_settings
 from bubbot.settings.environment import read_variables
 from bubbot.settings.loader import Settings
+from bubbot.shell_command import Argument, CommandGroup
 from bubbot.stores.sqlite.backups import DATABASE_FILE, BackupManifest, skip_backup
 from bubbot.stores.sqlite.check import repair_database
 from bubbot.stores.sqlite.restore import (

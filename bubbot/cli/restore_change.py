@@ -17,15 +17,15 @@ from bubbot.gateway.inbox import Inbox, inbox_tape, restart_entry
 from bubbot.gateway.outbox import Outbox, abandoned_entry, live_end_entry, outbox_tape
 from bubbot.gateway.quarantine import Quarantine, release_entry
 from bubbot.ports.channel import APPROVAL_ORIGIN
-from bubbot.ports.command import Command, CommandContext, CommandResult
 from bubbot.ports.inbox import done_entry
-from bubbot.ports.tool import ToolArgs
 from bubbot.records import dataclass, json_data
 from bubbot.runtime.recovery import merge_forks_of_channels
+from bubbot.shell_command import Command, CommandContext, CommandResult
 from bubbot.tape.entry import EMPTY_OBJECT, TapeEntry, timestamp
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.fact import Cited
 from bubbot.tape.store import Batch
+from bubbot.tool import ToolArgs
 
 OUTCOME = "restored"
 """The outcome of messages that were open when the backup was made."""

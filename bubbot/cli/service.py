@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
+from bubbot.arguments.fields import Args
 from bubbot.cli.invocation import Invocation, usage_error
 from bubbot.cli.local_command import local_command
 from bubbot.cli.output import show, show_record
@@ -26,11 +27,10 @@ from bubbot.ops.service.install import (
 from bubbot.ops.service.render import SYSTEM_HOME
 from bubbot.ops.service.systemctl import find_manager_failure, read_properties
 from bubbot.ops.service.systemctl import run_command as ask
-from bubbot.ports.arguments import Args
 from bubbot.ports.checks import Finding
-from bubbot.ports.command import Argument, CommandGroup
 from bubbot.records import dataclass
 from bubbot.settings.environment import configured_home, default_home, variables_missing_in_service
+from bubbot.shell_command import Argument, CommandGroup
 
 EXIT_RUNNING, EXIT_NOT_RUNNING = 0, 1
 STATUS_PROPERTIES = (

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Annotated, ClassVar
 
+from bubbot.arguments.fields import Args
 from bubbot.cli.invocation import Invocation
 from bubbot.cli.local_command import local_command
 from bubbot.cli.output import show, show_json, terminal_columns
 from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.errors import DatabaseLost, StoreUnavailable
+from bubbot.formatting import cell_width
 from bubbot.gateway.health.formatter import HealthFormatter
 from bubbot.gateway.health.snapshot import (
     BackupStatus,
@@ -25,14 +27,12 @@ from bubbot.gateway.health.verdict import format_verdict
 from bubbot.home import Home
 from bubbot.log import LoggedWarning, printable
 from bubbot.ops.doctor.home import is_held
-from bubbot.ports.arguments import Args
-from bubbot.ports.command import Argument, CommandGroup
 from bubbot.ports.health import FeatureProblem, RuntimeLoad
-from bubbot.ports.text import cell_width
 from bubbot.records import IsoTime, dataclass
 from bubbot.server.client import DaemonNotRunning, connect, explain_missing_socket
 from bubbot.server.protocol import decode
 from bubbot.settings.sections import SQLITE_STORE
+from bubbot.shell_command import Argument, CommandGroup
 from bubbot.texts import Texts
 from bubbot.texts.catalogue import SOURCE_LANGUAGE
 

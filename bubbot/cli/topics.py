@@ -9,12 +9,12 @@ from typing import Annotated
 import click
 
 from bubbot.app.command_table import COMMANDS
+from bubbot.arguments.fields import Args
 from bubbot.cli.invocation import Invocation, usage_error
 from bubbot.cli.local_command import local_command
 from bubbot.cli.output import show
-from bubbot.ports.arguments import Args
-from bubbot.ports.command import Argument, CommandGroup
-from bubbot.ports.text import did_you_mean
+from bubbot.formatting import did_you_mean
+from bubbot.shell_command import Argument, CommandGroup
 
 EXIT_CODE_TEXTS: Mapping[int, str] = {
     0: "success, or the program that reads the output stopped reading",

@@ -10,14 +10,14 @@ from base64 import urlsafe_b64encode
 from typing import Annotated
 
 from bubbot.app.trace import admit_owner, end_tokens, issue_token, open_trace, pages_address
+from bubbot.arguments.fields import Args
 from bubbot.cli.invocation import Invocation, parse_count, usage_error
 from bubbot.cli.local_command import local_command
 from bubbot.cli.output import show, show_on_stderr
 from bubbot.cli.setup import CommandSetup, load_setup
-from bubbot.ports.arguments import Args
-from bubbot.ports.command import Argument, CommandGroup
 from bubbot.server.pages import serve_pages
 from bubbot.settings.environment import has_display
+from bubbot.shell_command import Argument, CommandGroup
 
 LOOPBACK = "127.0.0.1"
 DEFAULT_TOKEN_DAYS = 30

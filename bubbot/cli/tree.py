@@ -17,7 +17,7 @@ from bubbot.app.command_table import CommandRow
 from bubbot.cli.invocation import Invocation, decode_text
 from bubbot.cli.output import show, show_on_stderr
 from bubbot.errors import ConfigError
-from bubbot.ports.text import did_you_mean
+from bubbot.formatting import did_you_mean
 
 ABOUT = "A self-hosted chat bot that records everything on append-only tapes."
 HELP_TOPICS = (

@@ -6,13 +6,13 @@ import asyncio
 import sys
 from dataclasses import replace
 
+from bubbot.arguments.fields import AnyArgs
 from bubbot.cli.commands import Shell, read, run_command
 from bubbot.cli.invocation import Invocation
 from bubbot.cli.output import show_on_stderr
 from bubbot.cli.setup import load_setup
 from bubbot.errors import ConfigError
-from bubbot.ports.arguments import AnyArgs
-from bubbot.ports.command import Command, CommandResult, TypedAnswer
+from bubbot.shell_command import Command, CommandResult, TypedAnswer
 
 
 def run_typed(invocation: Invocation, command: Command, arguments: AnyArgs) -> int:

@@ -21,6 +21,7 @@ from bubbot.gateway.outbound import CreateTask, Deliverer, RetryPolicy, split_ou
 from bubbot.gateway.outbox import Outbox
 from bubbot.gateway.requests import NotifyOwner
 from bubbot.gateway.strangers import StrangerCounter
+from bubbot.middleware import AroundDelivery
 from bubbot.ports.access import KnowsPeople
 from bubbot.ports.channel import (
     Channel,
@@ -36,7 +37,6 @@ from bubbot.ports.channel import (
     SupportsTyping,
 )
 from bubbot.ports.health import HealthReport, report_nothing
-from bubbot.ports.middleware import AroundDelivery
 from bubbot.ports.outbox import OutboxMessage
 from bubbot.ports.store import no_wait_for_room
 from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult

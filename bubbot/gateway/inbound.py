@@ -16,6 +16,7 @@ from typing import TypeAlias, TypeVar
 from msgspec import structs
 
 from bubbot.concurrency import run_uninterrupted
+from bubbot.formatting import format_bytes
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.admission import (
     STRANGER_REASON,
@@ -61,7 +62,6 @@ from bubbot.ports.channel import (
 from bubbot.ports.health import HealthReport
 from bubbot.ports.inbox import done_entry
 from bubbot.ports.outbox import OutboxMessage, intent_entry
-from bubbot.ports.text import format_bytes
 from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.router import holds_command, is_overtaking

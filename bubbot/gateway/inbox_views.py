@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from bubbot.formatting import clean
 from bubbot.gateway.facts import (
     GATEWAY_REFERENCES,
     BotAddedToGroup,
@@ -43,7 +44,6 @@ from bubbot.ports.channel import (
 from bubbot.ports.inbox import InboundsDone, InboundsInterrupted
 from bubbot.ports.outbox import INTENT, RECEIPT
 from bubbot.ports.session_names import ChatMoved, add_move
-from bubbot.ports.text import clean
 from bubbot.records import dataclass
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, event
 from bubbot.tape.fact import encode_state

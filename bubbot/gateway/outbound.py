@@ -17,6 +17,7 @@ from bubbot.errors import DeliveryFailed, LeaseLost
 from bubbot.gateway.outbox import Outbox
 from bubbot.gateway.outbox_views import LiveMessage
 from bubbot.log import bind
+from bubbot.middleware import AroundDelivery, CallNext, PartDelivery, wrap
 from bubbot.ports.channel import (
     Channel,
     FindsMessages,
@@ -26,7 +27,6 @@ from bubbot.ports.channel import (
     Receipt,
     SupportsEditing,
 )
-from bubbot.ports.middleware import AroundDelivery, CallNext, PartDelivery, wrap
 from bubbot.ports.outbox import OutboxMessage
 from bubbot.ports.store import no_wait_for_room
 from bubbot.records import dataclass

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from bubbot.gateway.outbox import receipt_key
 from bubbot.gateway.outbox_views import DELIVERY_ABANDONED
+from bubbot.panel import Panel, PanelQuery, PanelReader
 from bubbot.ports.outbox import INTENT, OUTBOX_PREFIX, RECEIPT, intent_key
-from bubbot.ports.panel import Panel, PanelQuery, PanelReader
 from bubbot.tape.boundary import SharedTape
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.events import TURN_START

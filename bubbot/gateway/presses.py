@@ -9,11 +9,11 @@ from typing import Literal, TypeAlias
 
 from msgspec import structs
 
+from bubbot.formatting import replace_controls
 from bubbot.gateway.inbox import press_key
 from bubbot.gateway.outbox import Outbox
 from bubbot.ports.channel import Button, ButtonPress, ButtonSet, Inbound, MessagePart, Outbound, PressedButton, Role
 from bubbot.ports.outbox import OutboxMessage
-from bubbot.ports.text import replace_controls
 from bubbot.records import dataclass
 from bubbot.tape.query import parse_moment
 

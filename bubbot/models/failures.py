@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from bubbot.errors import ModelError, ModelOverflow, ModelRateLimited, ModelRefused, ModelUnavailable
-from bubbot.ports.text import clean
+from bubbot.formatting import clean
 
 FailureKind = Literal["overflow", "rate", "refused", "unavailable"]
 

@@ -11,9 +11,9 @@ from types import MappingProxyType
 from typing import Any
 
 from bubbot.errors import ModelRefused, ModelUnavailable
+from bubbot.formatting import clean
 from bubbot.models.messages import PROTOCOLS, SERVER_KEYS, provider_of
 from bubbot.ports.model import Finish, ModelReply, ModelRequest, ToolCall, Usage
-from bubbot.ports.text import clean
 from bubbot.records import dataclass
 from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.tape.entry import JsonObject

@@ -31,7 +31,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from bubbot.errors import ConfigError
-from bubbot.ports.text import did_you_mean
+from bubbot.formatting import did_you_mean
 from bubbot.records import dataclass
 
 Keys: TypeAlias = tuple[str, ...]

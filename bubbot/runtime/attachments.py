@@ -7,8 +7,8 @@ from dataclasses import field
 from typing import Protocol, TypeAlias
 
 from bubbot.errors import FetchFailed
+from bubbot.formatting import clean, clean_label, format_bytes
 from bubbot.ports.channel import Attachment, Inbound
-from bubbot.ports.text import clean, clean_label, format_bytes
 from bubbot.ports.turn import AcceptedInbound
 from bubbot.records import dataclass
 from bubbot.runtime.context.selectors import OWN_PART_KEY

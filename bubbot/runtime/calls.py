@@ -20,11 +20,10 @@ from bubbot.errors import (
     ToolRefused,
     ToolSignal,
 )
+from bubbot.formatting import clean
+from bubbot.middleware import AroundTool, ToolInvocation, wrap
 from bubbot.ports.channel import PreviewCallback, ToolFinished, ToolStarted, ignore_preview
-from bubbot.ports.middleware import AroundTool, ToolInvocation, wrap
 from bubbot.ports.model import ToolCall
-from bubbot.ports.text import clean
-from bubbot.ports.tool import EffectKind, RerunModel, Tool, ToolOutput, plan_call
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.runtime.effects import EffectRun, find_record
@@ -35,6 +34,7 @@ from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.provenance import Source, track_reads
 from bubbot.texts import NOT_RUN
+from bubbot.tool import EffectKind, RerunModel, Tool, ToolOutput, plan_call
 
 log = logging.getLogger(__name__)
 

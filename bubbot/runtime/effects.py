@@ -17,11 +17,10 @@ from typing import Any
 
 from msgspec import UNSET
 
+from bubbot.arguments.fields import AnyArgs
 from bubbot.errors import ToolFailed, ToolRetry
-from bubbot.ports.arguments import AnyArgs
-from bubbot.ports.middleware import ToolInvocation
+from bubbot.middleware import ToolInvocation
 from bubbot.ports.model import ToolCall
-from bubbot.ports.tool import EffectKind, Repeat, Tool, ToolOutput, digest_call
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.runtime.context.selectors import BLANK_MESSAGE_TEXT
@@ -34,6 +33,7 @@ from bubbot.tape.provenance import Source, most_foreign, source_of
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.view import QueryAnswers
 from bubbot.texts import NOT_RUN, OUTCOME_UNKNOWN
+from bubbot.tool import EffectKind, Repeat, Tool, ToolOutput, digest_call
 
 (EFFECT_BEGIN,) = EffectBegin.EVENTS
 (EFFECT_END,) = EffectEnd.EVENTS

@@ -9,9 +9,9 @@ from typing import Any
 
 from msgspec import UNSET, structs
 
+from bubbot.formatting import clean
 from bubbot.ports.channel import Deletion, Edit, Inbound, Reaction, Role, Sender
 from bubbot.ports.outbox import RECEIPT
-from bubbot.ports.text import clean
 from bubbot.ports.turn import AcceptedInbound, TapeChange, Turn
 from bubbot.records import dataclass
 from bubbot.runtime.attachments import AttachmentResult, list_attachments, unfetched_part

@@ -8,12 +8,11 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import field
 from typing import Any, Literal
 
+from bubbot.arguments.errors import describe_argument
+from bubbot.arguments.fields import AnyArgs
 from bubbot.errors import AnchorNotFound, CommandError, EntryInvalid, EntryNotFound, ToolSignal
-from bubbot.ports.argument_errors import describe_argument
-from bubbot.ports.arguments import AnyArgs
+from bubbot.formatting import clean
 from bubbot.ports.channel import FOREIGN_WORDS, TERMINAL_CHANNEL, Inbound
-from bubbot.ports.text import clean
-from bubbot.ports.tool import ArgumentsInvalid, CommandPlace, RerunModel, Tool, Toolbox
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.runtime.calls import ToolCallRunner
@@ -22,6 +21,7 @@ from bubbot.tape import entry as make
 from bubbot.tape.events import CommandRun
 from bubbot.tape.provenance import Source, most_foreign, stamp_of, track_reads
 from bubbot.texts import COMMAND_PREFIX, Texts
+from bubbot.tool import ArgumentsInvalid, CommandPlace, RerunModel, Tool, Toolbox
 
 log = logging.getLogger(__name__)
 

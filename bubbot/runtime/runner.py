@@ -22,6 +22,8 @@ from bubbot.errors import (
     ModelUnavailable,
     TapeCorrupt,
 )
+from bubbot.formatting import clean, clean_json
+from bubbot.middleware import AroundModel, ModelCall, wrap
 from bubbot.ports.channel import (
     ForeignWordsShown,
     PreviewCallback,
@@ -30,7 +32,6 @@ from bubbot.ports.channel import (
     TextStreamed,
     ignore_preview,
 )
-from bubbot.ports.middleware import AroundModel, ModelCall, wrap
 from bubbot.ports.model import (
     FailedAttempt,
     Lesson,
@@ -44,7 +45,6 @@ from bubbot.ports.model import (
     ToolSpecs,
     Usage,
 )
-from bubbot.ports.text import clean, clean_json
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.records import dataclass
 from bubbot.runtime.answer import PreviewText, route_assistant

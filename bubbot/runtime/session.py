@@ -22,7 +22,9 @@ from bubbot.errors import (
     StoreError,
     TapeCorrupt,
 )
+from bubbot.formatting import clean
 from bubbot.log import bind
+from bubbot.middleware import AroundTurn, wrap
 from bubbot.ports.channel import (
     ButtonSet,
     Inbound,
@@ -37,9 +39,7 @@ from bubbot.ports.channel import (
 )
 from bubbot.ports.inbox import done_entry
 from bubbot.ports.lease import SessionLease
-from bubbot.ports.middleware import AroundTurn, wrap
 from bubbot.ports.outbox import OutboxMessage, intent_entry, outbox_channel, read_intents
-from bubbot.ports.text import clean
 from bubbot.ports.turn import (
     AcceptedInbound,
     Status,

@@ -12,10 +12,10 @@ from typing import Any
 
 from bubbot.errors import ToolFailed
 from bubbot.ports.model import ToolCall, ToolSpec, ToolSpecs
-from bubbot.ports.tool import READS_OWN, Tool, ToolArgs, Toolbox, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.tokens import estimate_size
 from bubbot.tape.entry import encode
+from bubbot.tool import READS_OWN, Tool, ToolArgs, Toolbox, tool
 
 FIND_TOOL = "tool.find"
 USE_TOOL = "tool.use"

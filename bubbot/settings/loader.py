@@ -28,6 +28,7 @@ from pydantic_settings import (
 )
 
 from bubbot.errors import ConfigError
+from bubbot.formatting import did_you_mean
 from bubbot.ports.settings import (
     Keys,
     Name,
@@ -38,7 +39,6 @@ from bubbot.ports.settings import (
     nested_sections,
     quote_value,
 )
-from bubbot.ports.text import did_you_mean
 from bubbot.records import dataclass
 from bubbot.settings.channels import CHANNEL_KINDS, ChannelSettings, GuildSettings
 from bubbot.settings.environment import ENVIRONMENT_PREFIX, SECRET_KEY, read_variables

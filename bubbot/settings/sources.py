@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from bubbot.errors import ConfigError
+from bubbot.formatting import did_you_mean
 from bubbot.ports.settings import Keys
-from bubbot.ports.text import did_you_mean
 from bubbot.records import dataclass
 from bubbot.settings.channels import CHANNEL_KINDS
 from bubbot.settings.environment import SECRET_KEY

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from urllib.parse import unquote, urlsplit
 
+from bubbot.formatting import clean_label
 from bubbot.ports.channel import Attachment, AttachmentKind
-from bubbot.ports.text import clean_label
 from channels.discord.rich_content import component_texts, embed_texts, uploaded_media, write_note
 from channels.platform.json_values import (
     Raw,

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from bubbot.errors import FetchFailed
+from bubbot.formatting import format_bytes
 from bubbot.ports.channel import Attachment
-from bubbot.ports.text import format_bytes
 from channels.discord.api import DiscordApi
 from channels.discord.content import read_attachments
 from channels.discord.errors import DiscordApiError, DiscordUnavailable, to_fetch_failed

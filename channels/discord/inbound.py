@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 from typing import Any, TypeVar
 
+from bubbot.formatting import clean_json, clean_label
 from bubbot.ports.channel import (
     FOREIGN_WORDS,
     OWN_WORDS,
@@ -21,7 +22,6 @@ from bubbot.ports.channel import (
     Sender,
     UnparsedUpdate,
 )
-from bubbot.ports.text import clean_json, clean_label
 from channels.discord.content import (
     describe_command,
     describe_extras,

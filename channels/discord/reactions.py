@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec import structs
 
+from bubbot.formatting import clean_json
 from bubbot.ports.channel import Reaction, Sender, UnparsedUpdate
-from bubbot.ports.text import clean_json
 from channels.discord.content import require_id
 from channels.discord.inbound import MessageScene, read_sender, unparsed_update
 from channels.platform.json_values import Raw, require_text

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from urllib.parse import quote
 
-from bubbot.ports.text import clean_label
+from bubbot.formatting import clean_label
 from channels.platform.json_values import Raw, find_object, require_number, require_objects, require_text
 
 POLL_RESULT_EMBED = "poll_result"

@@ -11,8 +11,8 @@ from typing import Any
 from msgspec import structs
 
 from bubbot.errors import DeliveryFailed
+from bubbot.formatting import format_bytes
 from bubbot.ports.channel import ButtonSet, MessagePart, OutboundFile, Receipt
-from bubbot.ports.text import format_bytes
 from channels.discord.api import DiscordApi, FileUpload
 from channels.discord.duplicates import DuplicateMonitor
 from channels.discord.errors import (

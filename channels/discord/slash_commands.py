@@ -10,8 +10,8 @@ from typing import Any
 
 from msgspec import structs
 
+from bubbot.formatting import clean_json, read_language
 from bubbot.ports.channel import ButtonPress, CommandInfo, Inbound, Sender
-from bubbot.ports.text import clean_json, read_language
 from channels.discord.api import DiscordApi
 from channels.discord.content import require_id
 from channels.discord.errors import DiscordApiError, DiscordUnavailable

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from bubbot.ports.text import clean
+from bubbot.formatting import clean
 
 MarkKind: TypeAlias = Literal["quote", "spoiler", "bold", "italic", "underline", "strike", "link", "code", "pre"]
 _OUTER_FIRST: tuple[MarkKind, ...] = (

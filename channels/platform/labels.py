@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
-from bubbot.ports.text import clean_label, replace_controls
+from bubbot.formatting import clean_label, replace_controls
 
 EMPTY_LABEL = "…"
 """The label of a button without visible words: platforms refuse an empty one."""

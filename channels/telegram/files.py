@@ -12,8 +12,8 @@ from stat import S_ISREG
 from typing import Any, BinaryIO
 
 from bubbot.errors import FetchFailed
+from bubbot.formatting import format_bytes
 from bubbot.ports.channel import Attachment
-from bubbot.ports.text import format_bytes
 from channels.telegram.api import TelegramApi
 from channels.telegram.errors import TelegramApiError, TelegramUnavailable, make_fetch_error
 

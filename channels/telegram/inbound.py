@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from bubbot.formatting import clean, clean_json, read_language
 from bubbot.ports.channel import (
     FOREIGN_WORDS,
     OWN_WORDS,
@@ -22,7 +23,6 @@ from bubbot.ports.channel import (
     Sender,
     UnparsedUpdate,
 )
-from bubbot.ports.text import clean, clean_json, read_language
 from channels.platform.json_values import (
     Raw,
     find_object,

@@ -23,6 +23,7 @@ from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.styles import Style
 
 from bubbot.errors import DeliveryFailed
+from bubbot.formatting import wrap_text
 from bubbot.ports.channel import (
     ChannelOptions,
     Inbound,
@@ -42,7 +43,6 @@ from bubbot.ports.channel import (
     TurnStarted,
     session_folder,
 )
-from bubbot.ports.text import wrap_text
 from channels.platform.saved_files import make_parts, save_file
 from channels.terminal.history import LineHistory
 from channels.terminal.screen import ParkedCursor, ScreenOutput, print_above

@@ -10,14 +10,14 @@ from pydantic import Field
 from bubbot.errors import ConfigError, ToolRetry
 from bubbot.feature import Feature, FeatureFactory, Kernel
 from bubbot.ports.channel import Role
-from bubbot.ports.command import Argument, CommandContext, CommandGroup, CommandResult, command
 from bubbot.ports.settings import SettingsSection, Whole
-from bubbot.ports.tool import INSIDE, READS_PEOPLE, NoArgs, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
+from bubbot.shell_command import Argument, CommandContext, CommandGroup, CommandResult, command
 from bubbot.tape.entry import event
 from bubbot.tape.query import TapeQuery, WholeTape
 from bubbot.tape.references import EntryId
 from bubbot.tape.view import QueryAnswers
+from bubbot.tool import INSIDE, READS_PEOPLE, NoArgs, Tool, ToolArgs, tool
 
 ADDED, BOUGHT = "shopping/added", "shopping/bought"
 

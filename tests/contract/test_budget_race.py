@@ -10,7 +10,7 @@ import pytest
 
 from bubbot.features.budget.budget import BudgetLimits, SpendingLimit
 from bubbot.features.budget.metering import BudgetMeter
-from bubbot.ports.middleware import CallNext, ModelCall
+from bubbot.middleware import CallNext, ModelCall
 from bubbot.ports.model import NANOS_PER_USD, ModelReply
 from bubbot.ports.turn import TurnResult
 from bubbot.stores.sqlite.store import SqliteStore

@@ -13,7 +13,7 @@ from importlib import import_module
 
 import bubbot.cli
 from bubbot.app.own_features import find_parts
-from bubbot.ports.command import CommandGroup, CommandSyntax
+from bubbot.shell_command import CommandGroup, CommandSyntax
 from tests.docs.pages import ROOT
 
 FILE = ROOT / "bubbot" / "app" / "command_table.py"

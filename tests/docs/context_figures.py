@@ -18,16 +18,16 @@ from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.feature import Feature
 from bubbot.features.strategies.facts import ContextRecalled
 from bubbot.features.strategies.recall import recall_for
+from bubbot.middleware import CallNext
 from bubbot.models.scripted import ScriptedModel
-from bubbot.ports.middleware import CallNext
 from bubbot.ports.model import ModelRequest, ModelTraits
-from bubbot.ports.tool import READS_WORLD, ToolArgs, tool
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.runtime.compose import ANSWER_SHARE, ContextPolicy, estimate_fixed_tokens
 from bubbot.runtime.context.strategy import ContextStrategy
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.handle import ids_of
+from bubbot.tool import READS_WORLD, ToolArgs, tool
 from tests.docs.pages import ROOT
 from tests.doubles import SteppingClock
 from tests.turns import Bench, Options, running

@@ -20,7 +20,7 @@ import msgspec
 from bubbot.app.command_table import COMMANDS
 from bubbot.cli.main import load_group
 from bubbot.cli.restore import OPTION_RESULTS
-from bubbot.ports.command import CommandSyntax
+from bubbot.shell_command import CommandSyntax
 from tests.docs.pages import ROOT
 
 PAGE = ROOT / "docs" / "reference" / "json.md"

@@ -44,7 +44,6 @@ from bubbot.features.why.feature import why_feature
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, Sender, UnparsedUpdate
 from bubbot.ports.model import ToolSpecs
-from bubbot.ports.tool import Effect, Tool, Toolbox
 from bubbot.runtime.context.strategy import KERNEL_STRATEGIES
 from bubbot.runtime.context.tokens import estimate_size
 from bubbot.runtime.tool_list import SCHEMA_TOKENS, ToolList
@@ -52,6 +51,7 @@ from bubbot.settings.loader import ModelSettings, Settings, ToolSettings
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.references import walk_fields
+from bubbot.tool import Effect, Tool, Toolbox
 from tests.command_line import own_params, walk
 from tests.docs.names import Written, written
 from tests.docs.pages import ROOT

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import aiohttp
 
-from bubbot.ports.tool import (
+from bubbot.ports.turn import Turn
+from bubbot.tool import (
     READS_WORLD,
     CallPlan,
     Effect,
@@ -22,7 +23,6 @@ from bubbot.ports.tool import (
     ToolArgs,
     tool,
 )
-from bubbot.ports.turn import Turn
 from tests.e2e import forked
 from tests.e2e.hurried import hurry
 from tests.e2e.kill_child import Killer

@@ -16,11 +16,11 @@ from unittest.mock import patch
 
 import aiohttp
 
-from bubbot.ports.middleware import ToolInvocation
+from bubbot.middleware import ToolInvocation
 from bubbot.ports.model import Model, ModelEvent, ModelReply, ModelRequest, ToolCall, Usage
-from bubbot.ports.tool import Effect, Repeat, Tool, ToolArgs, ToolOutput, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.effects import EffectRun
+from bubbot.tool import Effect, Repeat, Tool, ToolArgs, ToolOutput, tool
 from tests.e2e.kill_child import Killer, main
 
 KINDS = [str(once) for once in Repeat]

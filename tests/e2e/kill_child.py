@@ -23,9 +23,9 @@ from bubbot.app.settings import load
 from bubbot.home import Home
 from bubbot.ports.channel import Channel, MessagePart, Receipt
 from bubbot.ports.model import Model, ModelEvent, ModelRequest
-from bubbot.ports.tool import INSIDE, NoArgs, Tool, tool
 from bubbot.ports.turn import Turn
 from bubbot.tape.store import Batch, ResetBatch, TapeStore
+from bubbot.tool import INSIDE, NoArgs, Tool, tool
 
 
 class Killer:

@@ -39,9 +39,9 @@ from bubbot.ports.channel import (
     SupportsEditing,
     SupportsTyping,
 )
-from bubbot.ports.tool import Tool
 from bubbot.server.api import Api
 from bubbot.server.local import serve_socket
+from bubbot.tool import Tool
 from channels.discord.backfill import Backfill
 from tests.e2e import forked
 from tests.e2e.hurried import hurry

@@ -45,7 +45,7 @@ from contextlib import asynccontextmanager
 from bubbot.feature import Feature, FeatureFactory
 from bubbot.ports.checks import Check, Finding
 from bubbot.ports.health import FeatureHealth, HealthRow, MetricSample, MetricSpec
-from bubbot.ports.tool import NoArgs, tool
+from bubbot.tool import NoArgs, tool
 from bubbot.tape.entry import event
 
 TAPE, WATERED = "plants/garden", MetricSpec("bubbot_plants_watered", "How often plants were watered.", "counter")
@@ -93,7 +93,7 @@ BROKEN = """
 import asyncio
 from bubbot.feature import Feature, FeatureFactory
 from bubbot.ports.settings import SettingsSection
-from bubbot.ports.tool import NoArgs, tool
+from bubbot.tool import NoArgs, tool
 
 class OddSettings(SettingsSection):
     days: int = 1

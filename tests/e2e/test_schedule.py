@@ -18,7 +18,7 @@ from bubbot.features.schedule.commands import AddJob
 from bubbot.gateway.inbox import inbox_tape
 from bubbot.gateway.outbox import outbox_tape
 from bubbot.home import Home
-from bubbot.ports.command import CommandContext
+from bubbot.shell_command import CommandContext
 from tests.e2e.bot import run
 from tests.e2e.daemon import Daemon, configured, running, started
 from tests.e2e.kill_harness import KILLED, SCRIPT, damage, entries_of

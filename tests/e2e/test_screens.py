@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bubbot.app.command_table import COMMANDS
-from bubbot.ports.text import cell_width, format_table
+from bubbot.formatting import cell_width, format_table
 from tests.e2e import bot, inside
 from tests.e2e.terminal import Terminal
 from tests.e2e.test_json import used_home

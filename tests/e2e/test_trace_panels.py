@@ -14,7 +14,7 @@ import pytest
 from bubbot.app.panels import load_panels, open_boundary
 from bubbot.features.search import panels as search_panels
 from bubbot.home import Home
-from bubbot.ports.panel import PanelQuery
+from bubbot.panel import PanelQuery
 from bubbot.stores.sqlite.store import SqliteStore, open_readonly
 from bubbot.tape.boundary import OWNER, TapeBoundary, Viewer
 from bubbot.texts import Texts

@@ -19,14 +19,14 @@ from bubbot.feature import Feature
 from bubbot.gateway.admission import AdmissionPolicy, AdmissionSettings
 from bubbot.gateway.channel_runtime import ChannelPolicy
 from bubbot.gateway.outbound import RetryPolicy
+from bubbot.middleware import CallNext, ToolInvocation
 from bubbot.ports.channel import Role
-from bubbot.ports.middleware import CallNext, ToolInvocation
 from bubbot.ports.model import ModelReply, ModelRequest, ModelTraits, TextDelta, Usage
-from bubbot.ports.tool import ToolOutput
 from bubbot.runtime.compose import ContextPolicy
 from bubbot.runtime.prompt import PromptSettings
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import open_store
+from bubbot.tool import ToolOutput
 from tests.docs.pages import ROOT
 from tests.doubles import CountingSalt, SteppingClock
 from tests.gateways import SearchedStage, Stage, failing, rules

@@ -25,11 +25,11 @@ from bubbot.home import Home
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Inbound, MessagePart, Outbound, Receipt, Receive, Sender
 from bubbot.ports.settings import ChangesSettings, SettingsSection
-from bubbot.ports.tool import Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.settings.loader import ModelSettings, Settings
 from bubbot.tape.entry import Kind, timestamp
 from bubbot.tape.query import TapeQuery
+from bubbot.tool import Tool, ToolArgs, tool
 from tests.approving import acting_tools
 from tests.doubles import FixedClock
 from tests.made_settings import make_settings

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from bubbot.ports.arguments import ArgumentField
-from bubbot.ports.tool import Tool
+from bubbot.arguments.fields import ArgumentField
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import session_tape
+from bubbot.tool import Tool
 from tests.privacy.model import INVENT, please
 from tests.privacy.oracle import Place
 from tests.privacy.world import GUEST, PLACES, SPEAKERS, STRANGER, WAIT, World, account_of

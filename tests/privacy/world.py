@@ -23,21 +23,21 @@ from bubbot.app.channel_factory import ChannelFactory
 from bubbot.app.daemon import Daemon, open_daemon
 from bubbot.app.installed import load_features
 from bubbot.app.turns import build_session_deps
+from bubbot.arguments.fields import dump_args
 from bubbot.feature import Feature, FeatureFactory
 from bubbot.features.files.settings import FileSettings
 from bubbot.features.schedule.timer import JobTimer
 from bubbot.gateway import live
 from bubbot.home import Home
-from bubbot.ports.arguments import dump_args
+from bubbot.middleware import CallNext, ModelCall, ToolInvocation
 from bubbot.ports.channel import Inbound, MessagePart, Outbound, Preview, Receipt, Receive, Sender, TextStreamed
-from bubbot.ports.middleware import CallNext, ModelCall, ToolInvocation
 from bubbot.ports.model import ModelReply
-from bubbot.ports.tool import Toolbox, ToolOutput
 from bubbot.ports.turn import Turn
 from bubbot.settings.loader import ModelSettings
 from bubbot.tape.entry import timestamp
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import session_tape
+from bubbot.tool import Toolbox, ToolOutput
 from tests.e2e import inside
 from tests.made_settings import make_settings
 from tests.privacy.model import LeakyModel

@@ -22,13 +22,13 @@ from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import LeaseLost
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall, Usage
-from bubbot.ports.tool import READS_OWN, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import rebuild_request
 from bubbot.stores.sqlite.store import SqliteStore, open_store
 from bubbot.tape.entry import Kind, TapeEntry, encode
 from bubbot.tape.store import TapeStore
 from bubbot.texts import NOT_RUN, OUTCOME_UNKNOWN
+from bubbot.tool import READS_OWN, Tool, ToolArgs, tool
 from tests.doubles import SteppingClock
 from tests.turns import WAIT, Bench, Options, Replying, running
 

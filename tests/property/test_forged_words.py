@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from bubbot.features.memory.block import build_memory_block
 from bubbot.features.memory.views import DailyNote, MemorySnapshot
-from bubbot.ports.text import clean_label
+from bubbot.formatting import clean_label
 from bubbot.runtime.context.attachments import describe_file, describe_image
 from bubbot.runtime.context.selectors import MessageStyle, select_messages
 from bubbot.tape import entry as make

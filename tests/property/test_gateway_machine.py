@@ -20,13 +20,13 @@ from bubbot.gateway.admission import AdmissionPolicy, AdmissionSettings
 from bubbot.gateway.channel_runtime import ChannelPolicy
 from bubbot.ports.channel import MessagePart, Receipt, Role, Sender
 from bubbot.ports.model import ModelReply, ModelRequest, TextDelta, ToolCall, Usage
-from bubbot.ports.tool import NoArgs, Tool, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.queue import Busy
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.shards import shard_tapes
+from bubbot.tool import NoArgs, Tool, tool
 from tests.gateways import Stage, deletion_of, edit_of, reaction_to, rules
 from tests.turns import CHANNEL, Bench, Options, Replying, running
 from tests.virtual import virtual

@@ -14,8 +14,8 @@ from bubbot.app.search import find_entries
 from bubbot.feature import Feature
 from bubbot.features.strategies.recall import recall_for
 from bubbot.features.topics.names import parse_topic
+from bubbot.middleware import CallNext
 from bubbot.ports.channel import Role, Sender
-from bubbot.ports.middleware import CallNext
 from bubbot.ports.model import ModelRequest
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.stores.inmemory import InMemoryStore

@@ -19,7 +19,6 @@ import pytest
 from bubbot.features.memory import zone as memory_zone
 from bubbot.ports.channel import Edit, Quote, Sender
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall
-from bubbot.ports.tool import READS_WEB, Tool, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime import messages
 from bubbot.stores.inmemory import InMemoryStore
@@ -27,6 +26,7 @@ from bubbot.tape import fork as tape_fork
 from bubbot.tape import handle as tape_handle
 from bubbot.tape.fork import ForkedTape
 from bubbot.tape.provenance import Source, most_foreign, source_of
+from bubbot.tool import READS_WEB, Tool, tool
 from tests.provenance import MEMBER, STRANGER, PageArgs, provenance_options
 from tests.turns import Bench, Replying, running
 

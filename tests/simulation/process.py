@@ -25,7 +25,6 @@ from bubbot.gateway.channel_runtime import ChannelPolicy, ChannelRuntime
 from bubbot.gateway.directory import ChannelDirectory
 from bubbot.ports.channel import ChannelEvent, MessagePart, Outbound, Receipt, Receive
 from bubbot.ports.model import ModelReply, ModelRequest, TextDelta, ToolCall, Usage
-from bubbot.ports.tool import CallPlan, GrantKind, GrantTarget, Tool, Toolbox, tool
 from bubbot.ports.turn import Turn
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry
@@ -34,6 +33,7 @@ from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import Batch, ForkedSession, ForkRecord, ResetBatch, TapeSummary
 from bubbot.texts import Texts
+from bubbot.tool import CallPlan, GrantKind, GrantTarget, Tool, Toolbox, tool
 from tests.approving import POSTS, PostArgs
 from tests.doubles import CountingIds, SteppingClock
 from tests.simulation.platform import TOKEN, Platform

@@ -12,15 +12,15 @@ from typing import Annotated, Any, ClassVar, Literal
 import pytest
 from msgspec import Meta, Struct
 
+from bubbot.arguments.fields import ONE_A_LINE, Args
 from bubbot.command import BoundCommand, Caller, Surface, command, find_spec, list_commands, make_group, make_tools
 from bubbot.errors import AccessError, CommandRefused, ConfigError, ConfirmationNeeded, ToolRetry, ValueInvalid
-from bubbot.ports.arguments import ONE_A_LINE, Args
 from bubbot.ports.channel import Role, Sender
-from bubbot.ports.command import CommandContext, CommandFailure, CommandGroup, CommandResult
-from bubbot.ports.tool import ADMINISTERS, READS_OWN, ArgumentsInvalid, CommandHelp, HelpTopic, Tool, validate_args
 from bubbot.ports.turn import Turn
+from bubbot.shell_command import CommandContext, CommandFailure, CommandGroup, CommandResult
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
+from bubbot.tool import ADMINISTERS, READS_OWN, ArgumentsInvalid, CommandHelp, HelpTopic, Tool, validate_args
 from tests.doubles import SteppingClock
 
 SENTENCES = {

@@ -10,16 +10,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any
 
+from bubbot.arguments.fields import Args
 from bubbot.cli.chat.connection import with_chat
 from bubbot.cli.invocation import Invocation
 from bubbot.cli.local_command import local_command
 from bubbot.cli.output import AnswerPrinter, show, show_on_stderr
 from bubbot.cli.quarantine import read_quarantine_notice
 from bubbot.cli.setup import CommandSetup, load_setup, session_id
-from bubbot.ports.arguments import Args
-from bubbot.ports.command import Argument, CommandGroup
 from bubbot.server.chat import ChatConnection
 from bubbot.settings.environment import terminal_style
+from bubbot.shell_command import Argument, CommandGroup
 from bubbot.texts import Texts
 
 SIGNAL_CODE = 128

@@ -8,13 +8,13 @@ from typing import Annotated, Literal
 
 import click
 
+from bubbot.arguments.fields import Args
 from bubbot.cli.completion.shells import write_script
 from bubbot.cli.local_command import local_command
 from bubbot.cli.output import show
 from bubbot.errors import ConfigError
-from bubbot.ports.arguments import Args
-from bubbot.ports.command import Argument, CommandGroup
 from bubbot.settings.environment import user_folder
+from bubbot.shell_command import Argument, CommandGroup
 
 HINTS: Mapping[str, str] = {
     "bash": "New shells load it by the package bash-completion. Without that, add to ~/.bashrc: source {file}",

@@ -33,13 +33,13 @@ from bubbot.gateway.manager import ShutdownTimeouts
 from bubbot.ops.configuration import ConfigEditor
 from bubbot.ops.service.notify import ServiceNotifier
 from bubbot.ops.service.report import ServiceReporter, ServiceTiming, WatchedChannels, open_reporter
-from bubbot.ports.command import CommandGroup
 from bubbot.ports.model import WarmsUp
 from bubbot.ports.settings import ReloadResult
 from bubbot.ports.store import WaitsForRoom
 from bubbot.records import dataclass
 from bubbot.server.address import socket_path
 from bubbot.settings.environment import read_service_manager, runtime_folder
+from bubbot.shell_command import CommandGroup
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
 

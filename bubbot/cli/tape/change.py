@@ -7,10 +7,10 @@ from dataclasses import replace
 from hashlib import sha256
 from io import BytesIO
 
+from bubbot.arguments.fields import Args
 from bubbot.errors import ConfigError, TapeCorrupt
-from bubbot.ports.arguments import Args
-from bubbot.ports.command import Command, CommandContext, CommandResult
 from bubbot.ports.session_names import IMPORTS_TAPE, require_no_open_turn
+from bubbot.shell_command import Command, CommandContext, CommandResult
 from bubbot.stores.jsonl import ImportResult, read_lines
 from bubbot.tape.entry import EMPTY_OBJECT, TapeEntry, timestamp
 from bubbot.tape.events import TapeImported

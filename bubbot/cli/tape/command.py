@@ -11,6 +11,7 @@ from typing import Annotated
 
 from bubbot.app.commands import load_shared
 from bubbot.app.tapes import open_tapes
+from bubbot.arguments.fields import Args
 from bubbot.cli.invocation import Invocation, parse_count, usage_error
 from bubbot.cli.local_command import local_command
 from bubbot.cli.output import show_json, show_line
@@ -19,9 +20,8 @@ from bubbot.cli.tape.commands import STORE_COMMANDS
 from bubbot.cli.tape.files import export_tape, import_tape
 from bubbot.cli.tape.repair import repair_tapes
 from bubbot.cli.tape.results import EntryLine
-from bubbot.ports.arguments import Args
-from bubbot.ports.command import Argument, CommandGroup, CommandSyntax, require_head
 from bubbot.ports.session_names import find_tape
+from bubbot.shell_command import Argument, CommandGroup, CommandSyntax, require_head
 from bubbot.stores.jsonl import line_fields
 from bubbot.tape.entry import THOUGHTS, Kind, TapeEntry, thaw
 from bubbot.tape.query import IdRanges, TapeQuery, date_bounds

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from msgspec.structs import replace
 
 from bubbot.app.settings import has_search_index
+from bubbot.arguments.fields import Args
 from bubbot.cli.tape.results import (
     ArchiveResult,
     GcResult,
@@ -24,11 +25,10 @@ from bubbot.cli.tape.results import (
 from bubbot.command import Caller, command, make_group
 from bubbot.errors import ConfigError, UsageError
 from bubbot.gateway.names import NameBook
-from bubbot.ports.arguments import Args
-from bubbot.ports.command import Argument, CommandContext
 from bubbot.ports.session_names import find_tape, read_session
 from bubbot.ports.store import CountsEntries, KeepsChain, require_chain, require_index, require_sizes
-from bubbot.ports.tool import ADMINISTERS, READS_PEOPLE
+from bubbot.shell_command import Argument, CommandContext
+from bubbot.tool import ADMINISTERS, READS_PEOPLE
 
 MAX_DAYS = 36_500
 

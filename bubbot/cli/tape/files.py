@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from bubbot.app.tapes import now, open_tapes
+from bubbot.arguments.fields import Args
 from bubbot.cli.commands import carry_out
 from bubbot.cli.files import create_file, open_output, read_file_lines
 from bubbot.cli.invocation import Invocation
@@ -19,11 +20,10 @@ from bubbot.cli.setup import CommandSetup, load_setup
 from bubbot.cli.tape.exports import name_export
 from bubbot.cli.tape.results import SkippedLine, TapeImportResult
 from bubbot.errors import ConfigError, TapeConflict, TapeCorrupt
-from bubbot.ports.arguments import Args
-from bubbot.ports.command import Argument
+from bubbot.formatting import escape_json
 from bubbot.ports.progress import REPORT_EVERY, report_each
 from bubbot.ports.session_names import find_tape, parse_session, require_user_tape
-from bubbot.ports.text import escape_json
+from bubbot.shell_command import Argument
 from bubbot.stores.jsonl import ImportProblem, ImportResult, JsonLineWriter, read_lines, to_bub
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.query import IdRanges, TapeQuery

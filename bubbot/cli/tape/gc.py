@@ -17,11 +17,11 @@ from bubbot.app.own_features import quoting_events
 from bubbot.app.tapes import tape_service
 from bubbot.cli.tape.results import CollectedArchive, Collection
 from bubbot.gateway.inbox_views import SessionTraceView
-from bubbot.ports.command import CommandContext
 from bubbot.ports.session_names import read_session
 from bubbot.ports.store import UnreferencedBlobs, require_garbage_collection
 from bubbot.runtime.recovery import merge_orphan
 from bubbot.settings.loader import Settings
+from bubbot.shell_command import CommandContext
 from bubbot.tape.entry import EMPTY_OBJECT, Kind, timestamp
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.events import TapeErased

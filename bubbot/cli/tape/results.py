@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 from msgspec import Struct
 
 from bubbot.command import Caller
+from bubbot.formatting import format_bytes
 from bubbot.log import printable
 from bubbot.ports.store import IndexState
-from bubbot.ports.text import format_bytes
 from bubbot.tape.chain import AuditFinding
 
 EXIT_OK, EXIT_INDEX_BEHIND, EXIT_DAMAGED = 0, 1, 5

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from bubbot.arguments.fields import Args
 from bubbot.ports.access import Audience
-from bubbot.ports.arguments import Args
 
 
 class CodeArgs(Args, frozen=True):

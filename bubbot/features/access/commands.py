@@ -8,6 +8,7 @@ from typing import Annotated, Literal, TypeAlias, get_args
 
 from msgspec import Meta
 
+from bubbot.arguments.fields import Args, NoArguments
 from bubbot.command import Caller, explain_refusals, make_group, make_tools
 from bubbot.errors import ChannelError, ConfigError, ToolRetry
 from bubbot.features.access.arguments import AudienceArgs
@@ -15,17 +16,16 @@ from bubbot.features.access.facts import GroupAudience, LinkCode, RoleGranted
 from bubbot.features.access.results import MAX_NAME_CHARS, format_name, parse_role
 from bubbot.features.access.service import ACCESS_TAPE, LINK_CODE_LIFETIME, AccessService, LinkRefusal
 from bubbot.features.access.state import AccountKey, expires_at
+from bubbot.formatting import clean, clean_label
 from bubbot.identity import is_id
 from bubbot.ports.access import Audience
-from bubbot.ports.arguments import Args, NoArguments
 from bubbot.ports.channel import Button, ButtonSet, Outbound, Role
-from bubbot.ports.command import CommandContext
-from bubbot.ports.text import clean, clean_label
-from bubbot.ports.tool import ADMINISTERS, INSIDE, READS_PEOPLE, CommandHelp, CommandPlace, HelpTopic, Tool, tool
 from bubbot.ports.turn import Turn
+from bubbot.shell_command import CommandContext
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.fact import Cited
 from bubbot.texts import COMMAND_PREFIX, Texts
+from bubbot.tool import ADMINISTERS, INSIDE, READS_PEOPLE, CommandHelp, CommandPlace, HelpTopic, Tool, tool
 
 
 class GroupArgs(Args, frozen=True):

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from msgspec import Struct
 
+from bubbot.formatting import clean, clean_label
 from bubbot.log import printable
 from bubbot.ports.access import Audience
 from bubbot.ports.channel import Role
-from bubbot.ports.text import clean, clean_label
 from bubbot.records import IsoTime
 
 if TYPE_CHECKING:

@@ -75,6 +75,7 @@ from bubbot.features.access.state import (
     expires_at,
     issued_at,
 )
+from bubbot.formatting import clean
 from bubbot.identity import is_id, numeric_id
 from bubbot.ports.access import (
     NO_LISTED_PEOPLE,
@@ -88,13 +89,12 @@ from bubbot.ports.access import (
 )
 from bubbot.ports.channel import Role, Sender
 from bubbot.ports.session_names import keep_session, parse_session, require_user_tape
-from bubbot.ports.text import clean
-from bubbot.ports.tool import ADMINISTERS, READS_PEOPLE, CommandHelp, HelpTopic
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.fact import Cited, Fact
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.query import parse_moment
+from bubbot.tool import ADMINISTERS, READS_PEOPLE, CommandHelp, HelpTopic
 
 log = logging.getLogger(__name__)
 

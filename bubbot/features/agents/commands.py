@@ -6,14 +6,14 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from bubbot.arguments.fields import Args
 from bubbot.command import Caller, command, make_tools
 from bubbot.errors import CommandRefused, ToolFailed
 from bubbot.features.agents.facts import AgentEnded
 from bubbot.features.agents.service import SubTaskService
 from bubbot.features.agents.task import RUN_TOOL, MergeMode
-from bubbot.ports.arguments import Args
-from bubbot.ports.tool import INSIDE, CommandHelp, EffectKind, HelpTopic, Tool
 from bubbot.tape.fact import Cited
+from bubbot.tool import INSIDE, CommandHelp, EffectKind, HelpTopic, Tool
 
 MAX_TASK_CHARS = 20_000
 """Characters of a task at most."""

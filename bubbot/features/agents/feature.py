@@ -10,10 +10,10 @@ from bubbot.features.agents.service import SubTaskService
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.agents.task import SubTask, keep_token_limit
 from bubbot.ports.model import ModelTraits
-from bubbot.ports.tool import Tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.settings.loader import Settings
+from bubbot.tool import Tool
 
 SUBTASK_PROMPT = (
     "You work on one sub-task. Nobody is there to answer questions, and people do not read your messages: your last message "

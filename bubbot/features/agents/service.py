@@ -23,8 +23,7 @@ from bubbot.features.agents.facts import AgentEnded, AgentStarted, TaskUsage
 from bubbot.features.agents.record import AttemptsView, find_cut_off, find_finished
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.agents.task import RUN_TOOL, MergeMode, RunningTasks, SubTask, TaskBudgetExceeded, TaskOrder
-from bubbot.ports.text import clean
-from bubbot.ports.tool import EffectKind, Tool
+from bubbot.formatting import clean
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import detach_step
 from bubbot.runtime.context.strategy import ContextStrategies
@@ -38,6 +37,7 @@ from bubbot.tape.events import STEP_EVENT
 from bubbot.tape.fact import Cited
 from bubbot.tape.fork import ForkedTape
 from bubbot.texts import Texts
+from bubbot.tool import EffectKind, Tool
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from bubbot.errors import ModelError
-from bubbot.ports.middleware import CallNext, ModelCall
+from bubbot.middleware import CallNext, ModelCall
 from bubbot.ports.model import ModelReply
 from bubbot.records import dataclass
 from bubbot.runtime.context.tokens import estimate_tokens

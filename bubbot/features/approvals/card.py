@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from datetime import datetime, tzinfo
 
 from bubbot.features.approvals.facts import ApprovalAsked, ApprovalDecided, ApprovalOpened
+from bubbot.formatting import replace_controls
 from bubbot.ports.channel import Button, ButtonSet, Outbound, OutboundFile, Role
-from bubbot.ports.text import replace_controls
 from bubbot.records import dataclass
 from bubbot.runtime.context.quoting import clean_name
 from bubbot.texts import COMMAND_PREFIX, Texts

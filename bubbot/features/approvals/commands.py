@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from bubbot.arguments.fields import Args
 from bubbot.command import TERMINAL, Caller, command, explain_refusals, make_group, make_tools
 from bubbot.errors import CommandRefused, ValueInvalid
 from bubbot.features.approvals.card import code, format_details, show_details
@@ -18,12 +19,11 @@ from bubbot.features.approvals.facts import Card, Grant, Scope
 from bubbot.features.approvals.results import CardAnswer, CardDetails, CardRow, GrantList, GrantRow
 from bubbot.features.approvals.service import ApprovalService, read_id
 from bubbot.features.approvals.settings import ApprovalSettings
-from bubbot.ports.arguments import Args
 from bubbot.ports.channel import Role
-from bubbot.ports.command import CommandContext
-from bubbot.ports.tool import ADMINISTERS, READS_PEOPLE, CommandHelp, HelpTopic, Tool, tool
 from bubbot.ports.turn import Turn
+from bubbot.shell_command import CommandContext
 from bubbot.texts import Texts
+from bubbot.tool import ADMINISTERS, READS_PEOPLE, CommandHelp, HelpTopic, Tool, tool
 
 MAX_LISTED_VALUE_CHARS = 120
 MAX_LISTED = 30

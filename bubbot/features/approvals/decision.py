@@ -11,10 +11,10 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from bubbot.ports.channel import Role
-from bubbot.ports.tool import Effect, EffectKind, Power
 from bubbot.ports.turn import EntryRef
 from bubbot.records import dataclass
 from bubbot.tape.provenance import Source
+from bubbot.tool import Effect, EffectKind, Power
 
 
 class Verdict(StrEnum):

@@ -9,10 +9,10 @@ from typing import Any, Literal, TypeAlias
 from msgspec import UNSET, Struct, UnsetType
 
 from bubbot.ports.channel import Sender
-from bubbot.ports.tool import GrantKind, GrantTarget
 from bubbot.tape.entry import JsonObject
 from bubbot.tape.fact import Cited, Fact
 from bubbot.tape.references import EntryId, PersonId, SessionId, TapeEntryId
+from bubbot.tool import GrantKind, GrantTarget
 
 Scope: TypeAlias = Literal["once", "chat", "always"]
 """What a yes covers."""

@@ -18,10 +18,10 @@ from bubbot.features.approvals.source import ApprovalTurns
 from bubbot.features.approvals.state import APPROVALS_TAPE
 from bubbot.features.approvals.workspace import WorkspaceGuard
 from bubbot.ports.channel import APPROVAL_ORIGIN, Inbound
-from bubbot.ports.tool import Tool
 from bubbot.settings.loader import Settings
 from bubbot.tape.entry import TapeEntry
 from bubbot.texts import COMMAND_PREFIX
+from bubbot.tool import Tool
 
 
 class ApprovalsFeature:

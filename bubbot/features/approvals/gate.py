@@ -12,6 +12,7 @@ from typing import Protocol, TypeAlias
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from bubbot.arguments.fields import AnyArgs, write_given
 from bubbot.concurrency import run_uninterrupted
 from bubbot.errors import ToolFailed, ToolRefused, ToolSignal
 from bubbot.features.approvals.card import HOUR_SECONDS, MAX_NAMED, ApprovalCard, find_chat
@@ -41,12 +42,10 @@ from bubbot.features.approvals.service import (
     opened_key,
 )
 from bubbot.features.approvals.state import APPROVALS_TAPE, covers
-from bubbot.ports.arguments import AnyArgs, write_given
+from bubbot.formatting import clean
+from bubbot.middleware import CallNext, ToolInvocation
 from bubbot.ports.channel import APPROVAL_ORIGIN, HUMAN_ORIGIN, Outbound, Role
-from bubbot.ports.middleware import CallNext, ToolInvocation
 from bubbot.ports.model import ToolCall
-from bubbot.ports.text import clean
-from bubbot.ports.tool import CallPlan, EffectKind, GrantTarget, Power, Repeat, Tool, ToolOutput, digest_call, plan_call
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.records import dataclass
 from bubbot.runtime.effects import EFFECT_BEGIN, EFFECT_END
@@ -56,6 +55,7 @@ from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.fact import Cited
 from bubbot.tape.provenance import Source, source_of
 from bubbot.tape.query import IdRanges, TapeQuery, WholeTape
+from bubbot.tool import CallPlan, EffectKind, GrantTarget, Power, Repeat, Tool, ToolOutput, digest_call, plan_call
 
 TURN_START = "turn/start"
 MAX_LEFT = 500

@@ -19,7 +19,7 @@ from bubbot.features.approvals.facts import (
 )
 from bubbot.features.approvals.service import asked_key
 from bubbot.features.approvals.state import APPROVALS_PROJECTION, APPROVALS_TAPE, ApprovalState
-from bubbot.ports.panel import Panel, PanelQuery, PanelReader
+from bubbot.panel import Panel, PanelQuery, PanelReader
 from bubbot.tape.boundary import SharedTape
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.handle import TapeHandle

@@ -11,7 +11,7 @@ from bubbot.features.approvals.service import ApprovalService, continued_entry
 from bubbot.features.approvals.settings import ApprovalSettings
 from bubbot.features.approvals.state import APPROVALS_TAPE
 from bubbot.ports.channel import Role
-from bubbot.ports.command import CommandContext
+from bubbot.shell_command import CommandContext
 from bubbot.tape.entry import TapeEntry
 
 REASON = "restored"

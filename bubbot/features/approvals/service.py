@@ -32,7 +32,6 @@ from bubbot.features.approvals.state import APPROVALS_PROJECTION, APPROVALS_TAPE
 from bubbot.gateway.names import name_chat
 from bubbot.gateway.quarantine_view import QuarantineView
 from bubbot.ports.channel import APPROVAL_ORIGIN, Inbound, Outbound, Role
-from bubbot.ports.tool import GrantKind, GrantTarget
 from bubbot.ports.turn import Turn
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.erasure import HOME_TAPE
@@ -44,6 +43,7 @@ from bubbot.tape.provenance import Source, most_foreign
 from bubbot.tape.query import OpeningAnchor, TapeQuery, parse_moment
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
+from bubbot.tool import GrantKind, GrantTarget
 
 if TYPE_CHECKING:
     from bubbot.feature import Kernel

@@ -19,10 +19,10 @@ from bubbot.features.approvals.facts import (
     GrantRevoked,
     ToolGranted,
 )
-from bubbot.ports.tool import GrantKind, GrantTarget
 from bubbot.tape.fact import Cited, Current, FactState
 from bubbot.tape.projection import checkpoint_model, project_facts
 from bubbot.tape.query import parse_moment
+from bubbot.tool import GrantKind, GrantTarget
 
 APPROVALS_TAPE = "bubbot/access"
 GrantKey: TypeAlias = tuple[str, str, str]

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from bubbot.features.approvals.gate import is_job
 from bubbot.features.approvals.service import ApprovalService
+from bubbot.middleware import CallNext, ToolInvocation
 from bubbot.ports.channel import Role
-from bubbot.ports.middleware import CallNext, ToolInvocation
-from bubbot.ports.tool import EffectKind, Tool, ToolOutput
 from bubbot.ports.turn import Turn
+from bubbot.tool import EffectKind, Tool, ToolOutput
 
 
 class WorkspaceGuard:

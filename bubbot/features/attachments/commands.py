@@ -7,13 +7,13 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from bubbot.arguments.fields import Args
 from bubbot.command import Caller, command, make_tools
 from bubbot.errors import CommandRefused, EntryNotFound
-from bubbot.ports.arguments import Args
+from bubbot.formatting import clean, format_bytes
 from bubbot.ports.channel import OutboundFile
-from bubbot.ports.text import clean, format_bytes
-from bubbot.ports.tool import INSIDE, CommandHelp, HelpTopic, Tool
 from bubbot.runtime.attachments import file_name, image_type
+from bubbot.tool import INSIDE, CommandHelp, HelpTopic, Tool
 
 MAX_FILES = 10
 """Files per answer."""

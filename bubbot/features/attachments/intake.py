@@ -18,9 +18,9 @@ from msgspec import Struct
 
 from bubbot.errors import EntryNotFound, FetchFailed, ModelError
 from bubbot.features.attachments.facts import AttachmentFailed, AttachmentTranscribed
+from bubbot.formatting import clean, format_bytes
 from bubbot.ports.channel import Attachment, Inbound
 from bubbot.ports.model import TranscribesAudio, Transcript
-from bubbot.ports.text import clean, format_bytes
 from bubbot.ports.turn import AcceptedInbound
 from bubbot.runtime.attachments import (
     MAX_FILE_NAME_CHARS,

@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 from bubbot.errors import BudgetExceeded, ModelCallDenied, ModelEmptyAnswer, RateLimitExceeded
 from bubbot.features.budget.budget import Budget, MeteredCall
 from bubbot.features.budget.rates import RateLimiter
+from bubbot.formatting import clean
+from bubbot.middleware import AroundModel, CallNext, ModelCall
 from bubbot.ports.channel import Inbound, Outbound
-from bubbot.ports.middleware import AroundModel, CallNext, ModelCall
 from bubbot.ports.model import NANOS_PER_USD, Model, ModelReply, Transcript
-from bubbot.ports.text import clean
 from bubbot.ports.turn import AcceptedInbound, Turn
 from bubbot.ports.usage import BudgetSubject, budget_owner_text, user_key
 from bubbot.runtime.answer import route_assistant

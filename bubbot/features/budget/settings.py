@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field, ValidationError
 
+from bubbot.formatting import did_you_mean
 from bubbot.ports.settings import (
     Label,
     Names,
@@ -18,7 +19,6 @@ from bubbot.ports.settings import (
     quote_value,
     refuse_bool,
 )
-from bubbot.ports.text import did_you_mean
 
 OptionalNumber = Annotated[float | None, BeforeValidator(refuse_bool), BeforeValidator(blank_to_none)]
 

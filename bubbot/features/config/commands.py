@@ -9,11 +9,11 @@ from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta, Struct
 
+from bubbot.arguments.fields import Args
 from bubbot.command import Caller, command, make_tools
-from bubbot.ports.arguments import Args
 from bubbot.ports.channel import Role
 from bubbot.ports.settings import ChangesSettings, EditsSettings, ReloadResult, SettingValue
-from bubbot.ports.tool import ADMINISTERS, CommandHelp, HelpTopic, Tool
+from bubbot.tool import ADMINISTERS, CommandHelp, HelpTopic, Tool
 
 T = TypeVar("T")
 

@@ -9,13 +9,21 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from bubbot.arguments.fields import Args
 from bubbot.command import Caller, command
 from bubbot.errors import CommandRefused, ToolRetry
 from bubbot.features.conversation.help import ALL, CommandExplained, CommandOverview
 from bubbot.features.conversation.tape import COMMANDS as COMMANDS  # noqa: PLC0414 - the words of the shell are found here
-from bubbot.ports.arguments import Args
 from bubbot.ports.channel import Role
-from bubbot.ports.tool import (
+from bubbot.ports.turn import Turn
+from bubbot.runtime.compose import ComposedRequest
+from bubbot.runtime.messages import sender_data
+from bubbot.runtime.router import is_offered, unknown_command_text
+from bubbot.tape.anchor import SESSION_NEW, SESSION_RESUME, recalled_ranges
+from bubbot.tape.entry import Kind, TapeEntry, thaw
+from bubbot.tape.provenance import source_of
+from bubbot.tape.query import IdRanges, TapeQuery, Window, parse_moment
+from bubbot.tool import (
     INSIDE,
     READS_OWN,
     READS_STORED,
@@ -25,14 +33,6 @@ from bubbot.ports.tool import (
     RerunModel,
     Tool,
 )
-from bubbot.ports.turn import Turn
-from bubbot.runtime.compose import ComposedRequest
-from bubbot.runtime.messages import sender_data
-from bubbot.runtime.router import is_offered, unknown_command_text
-from bubbot.tape.anchor import SESSION_NEW, SESSION_RESUME, recalled_ranges
-from bubbot.tape.entry import Kind, TapeEntry, thaw
-from bubbot.tape.provenance import source_of
-from bubbot.tape.query import IdRanges, TapeQuery, Window, parse_moment
 
 ENTRY_ID_DIGITS = 18
 """Longer numbers are not entry ids; a store could not even look for them."""

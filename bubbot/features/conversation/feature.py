@@ -12,10 +12,10 @@ from bubbot.features.conversation.reset import FindTraces, KeepsMemory, ResetCom
 from bubbot.features.conversation.tape import tape_tools
 from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.ports.health import HealthReport
-from bubbot.ports.tool import Tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import ComposedRequest
 from bubbot.runtime.models import SessionModels
+from bubbot.tool import Tool
 
 HANDOFF_RULE = "When a phase is over, call tape_handoff with a summary and next steps: it opens a new window."
 

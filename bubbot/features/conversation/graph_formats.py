@@ -7,7 +7,7 @@ from datetime import tzinfo
 from xml.etree import ElementTree as ET
 
 from bubbot.features.conversation.graph import AnchorGraph, GraphAnchor, GraphLink
-from bubbot.ports.text import cell_width, replace_controls
+from bubbot.formatting import cell_width, replace_controls
 from bubbot.tape.query import format_date
 from bubbot.texts import Texts
 

@@ -8,9 +8,9 @@ from msgspec import Struct
 
 from bubbot.command import Caller
 from bubbot.ports.channel import CommandInfo, Role
-from bubbot.ports.tool import HelpTopic, Tool, Toolbox
 from bubbot.runtime.router import command_usage, format_command
 from bubbot.texts import Texts
+from bubbot.tool import HelpTopic, Tool, Toolbox
 
 ALL = "all"
 """What `,help` is asked for to list every command."""

@@ -6,19 +6,19 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from bubbot.arguments.fields import Args
 from bubbot.command import Caller, command
 from bubbot.errors import CommandRefused, ConfigError, ModelError, ValueInvalid
-from bubbot.ports.arguments import Args
 from bubbot.ports.channel import Role
 from bubbot.ports.health import HealthReport
 from bubbot.ports.model import Model
-from bubbot.ports.tool import ADMINISTERS, INSIDE, READS_OWN, CommandHelp, HelpTopic
 from bubbot.ports.turn import Turn
 from bubbot.runtime.model_choice import SWITCHED
 from bubbot.runtime.models import SessionModels
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_MODEL
 from bubbot.texts import Texts
+from bubbot.tool import ADMINISTERS, INSIDE, READS_OWN, CommandHelp, HelpTopic
 
 MAX_MODEL_NAME = 200
 

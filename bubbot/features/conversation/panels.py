@@ -8,7 +8,7 @@ from types import MappingProxyType
 from msgspec import Struct
 
 from bubbot.features.conversation.graph import AnchorGraph, GraphAnchor, GraphView, LinkKind
-from bubbot.ports.panel import Panel, PanelQuery, PanelReader
+from bubbot.panel import Panel, PanelQuery, PanelReader
 from bubbot.tape.query import format_date
 
 STROKES: Mapping[LinkKind, tuple[str, str]] = MappingProxyType(

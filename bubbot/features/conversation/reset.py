@@ -8,13 +8,13 @@ from typing import Annotated, Literal, Protocol, TypeAlias
 
 from msgspec import Meta, Struct
 
+from bubbot.arguments.fields import Args
 from bubbot.command import Caller, command
 from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.gateway.outbox import abandoned_entry
-from bubbot.ports.arguments import Args
 from bubbot.ports.channel import Role
-from bubbot.ports.tool import INSIDE, CommandHelp, HelpTopic
 from bubbot.ports.turn import Turn
+from bubbot.tool import INSIDE, CommandHelp, HelpTopic
 
 FindTraces: TypeAlias = Callable[[Turn], Awaitable[Sequence[str]]]
 """Return further tapes with texts of a turn's session."""

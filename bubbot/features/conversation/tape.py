@@ -12,19 +12,19 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 from msgspec import Meta, Struct
 from msgspec.structs import astuple
 
+from bubbot.arguments.fields import ONE_A_LINE, Args
 from bubbot.command import Caller, command, make_group, make_tools
 from bubbot.errors import CommandRefused, ConfigError, EntryNotFound, ToolFailed
 from bubbot.features.conversation.anchors import AnchorList, AnchorsView
 from bubbot.features.conversation.graph import DEFAULT_GRAPH_ANCHORS, AnchorGraph, GraphView
 from bubbot.features.conversation.info import InfoView, TapeInfo
-from bubbot.ports.arguments import ONE_A_LINE, Args
 from bubbot.ports.channel import Role
-from bubbot.ports.command import Argument, CommandContext, read_as_of
 from bubbot.ports.session_names import find_tape, read_session
-from bubbot.ports.tool import INSIDE, READS_PEOPLE, READS_STORED, CommandHelp, HelpTopic, Tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.calls import MAX_RESULT_PAGE_CHARS
+from bubbot.shell_command import Argument, CommandContext, read_as_of
 from bubbot.tape.entry import Kind
+from bubbot.tool import INSIDE, READS_PEOPLE, READS_STORED, CommandHelp, HelpTopic, Tool
 
 MAX_CHAT_ANCHORS = 30
 """Anchors that `,graph` draws by default."""

@@ -8,19 +8,19 @@ from urllib.parse import quote
 
 from msgspec import Meta, Struct, UnsetType
 
+from bubbot.arguments.fields import Args
 from bubbot.command import Caller, command, make_group, make_tools
 from bubbot.errors import EntryNotFound
 from bubbot.feature import OpenCopy, ReadSession
 from bubbot.features.explain.facts import EXPLAINED, ExplanationEnded
 from bubbot.features.explain.reading import EXPLAIN_TOOL, explaining_tools
-from bubbot.ports.arguments import Args
 from bubbot.ports.channel import TERMINAL_CHANNEL
-from bubbot.ports.command import Argument, CommandContext, TypedAnswer, write_keyed
 from bubbot.ports.session_names import parse_session
-from bubbot.ports.tool import INSIDE, CommandHelp, HelpTopic, Tool
+from bubbot.shell_command import Argument, CommandContext, TypedAnswer, write_keyed
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.service import session_tape
 from bubbot.texts import Texts
+from bubbot.tool import INSIDE, CommandHelp, HelpTopic, Tool
 
 if TYPE_CHECKING:
     from bubbot.features.explain.service import Explanation

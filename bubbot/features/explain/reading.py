@@ -12,16 +12,16 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from bubbot.arguments.fields import Args
 from bubbot.errors import ToolRetry
-from bubbot.ports.arguments import Args
 from bubbot.ports.outbox import INTENT, OUTBOX_PREFIX, RECEIPT
-from bubbot.ports.tool import READS_PEOPLE, Tool, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.quoting import escape_json
 from bubbot.tape.entry import Kind, TapeEntry, encode
 from bubbot.tape.events import STEP_EVENT, TURN_START
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.query import IdRanges, TapeQuery, format_date
+from bubbot.tool import READS_PEOPLE, Tool, tool
 
 TURN_TOOL, CALLS_TOOL, DELIVERIES_TOOL = "explain.turn", "explain.calls", "explain.deliveries"
 EXPLAIN_TOOL = "session.explain"

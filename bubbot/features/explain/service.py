@@ -32,10 +32,10 @@ from bubbot.features.explain.statements import (
     find_shown,
     parse_answer,
 )
+from bubbot.formatting import clean
 from bubbot.ports.channel import TERMINAL_CHANNEL
 from bubbot.ports.model import ToolCall
 from bubbot.ports.outbox import OUTBOX_PREFIX
-from bubbot.ports.text import clean
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.runtime.context.quoting import escape_tags

@@ -15,8 +15,8 @@ from itertools import accumulate, pairwise
 from msgspec import Struct
 
 from bubbot.features.explain.reading import read_content
+from bubbot.formatting import clean_label
 from bubbot.ports.model import ToolCall
-from bubbot.ports.text import clean_label
 from bubbot.runtime.context.quoting import clean_name
 from bubbot.runtime.context.selectors import OWN_PART_KEY, format_sender, text_of
 from bubbot.runtime.turns import read_calls, read_results

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from bubbot.features.files.facts import FileChanged, FileFailed
 from bubbot.features.files.folder import digest
 from bubbot.features.files.roots import FilePath, on_one_line
-from bubbot.ports.tool import CallPlan, Effect, EffectKind, GrantKind, GrantTarget, Power
 from bubbot.records import dataclass
 from bubbot.tape.entry import Kind
 from bubbot.tape.fact import Cited
 from bubbot.tape.provenance import Source
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.view import QueryAnswers
+from bubbot.tool import CallPlan, Effect, EffectKind, GrantKind, GrantTarget, Power
 
 MAX_CHANGES_READ = 2_000
 """The newest facts about files among which those of one file are looked for."""

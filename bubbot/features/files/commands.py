@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeAlias
 
 from msgspec import Meta, Struct
 
+from bubbot.arguments.fields import Args
 from bubbot.command import Caller, command, explain_refusals, make_tools
 from bubbot.features.files.change import CHANGES_FILES, PlannedChange
 from bubbot.features.files.folder import (
@@ -28,10 +29,9 @@ from bubbot.features.files.service import (
     WriteArgs,
     decode,
 )
-from bubbot.ports.arguments import Args
-from bubbot.ports.text import clean, format_bytes, replace_controls
-from bubbot.ports.tool import READS_STORED, CallPlan, CommandHelp, HelpTopic, Tool
+from bubbot.formatting import clean, format_bytes, replace_controls
 from bubbot.ports.turn import Turn
+from bubbot.tool import READS_STORED, CallPlan, CommandHelp, HelpTopic, Tool
 
 MAX_SHOWN_LINES = 400
 """Lines of a file that are shown at once."""

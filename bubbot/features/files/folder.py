@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from bubbot.errors import CommandRefused
 from bubbot.features.files.roots import FilePath
-from bubbot.ports.text import format_bytes
+from bubbot.formatting import format_bytes
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 MAX_WALKED = 200_000

@@ -7,14 +7,14 @@ from typing import Annotated, TypeAlias
 
 from msgspec import UNSET, Meta
 
+from bubbot.arguments.fields import Args
 from bubbot.errors import CommandRefused, EntryNotFound
 from bubbot.features.files.change import FileHistoryView, PlannedChange
 from bubbot.features.files.facts import FileChanged, FileFailed
 from bubbot.features.files.folder import digest, folder_size, read_file, refuse, refuse_size, replace_file
 from bubbot.features.files.roots import FilePath, FileRoots
 from bubbot.features.files.settings import FileSettings
-from bubbot.ports.arguments import Args
-from bubbot.ports.text import format_bytes
+from bubbot.formatting import format_bytes
 from bubbot.ports.turn import Turn
 
 SHOWN_DIGEST_CHARS = 16

@@ -6,8 +6,8 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, field
 
-from bubbot.ports.arguments import Args
-from bubbot.ports.command import Argument
+from bubbot.arguments.fields import Args
+from bubbot.shell_command import Argument
 
 ScopeName: TypeAlias = Literal["chat", "user", "workspace"]
 

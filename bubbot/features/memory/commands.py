@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace as replace_fields
 
+from bubbot.arguments.fields import NoArguments, write_given
 from bubbot.command import Caller, command, explain_refusals, make_group, make_tools
 from bubbot.errors import (
     CommandRefused,
@@ -70,11 +71,10 @@ from bubbot.features.memory.settings import Scope
 from bubbot.features.memory.shared_zone import AnyZone
 from bubbot.features.memory.views import DailyNote, MemorySnapshot, parse_day
 from bubbot.features.memory.zone import missing_version
-from bubbot.ports.arguments import NoArguments, write_given
-from bubbot.ports.command import CommandContext, ShellInput
-from bubbot.ports.tool import CLEARS_MEMORY, INSIDE, READS_PEOPLE, CallPlan, CommandHelp, HelpTopic, Tool
 from bubbot.ports.turn import Turn
+from bubbot.shell_command import CommandContext, ShellInput
 from bubbot.tape.query import fold_text
+from bubbot.tool import CLEARS_MEMORY, INSIDE, READS_PEOPLE, CallPlan, CommandHelp, HelpTopic, Tool
 
 Act = Callable[[AnyZone], Awaitable[Sequence[str] | None]]
 """Change a memory; return the lines that went, or None if a comparison tells."""

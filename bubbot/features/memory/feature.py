@@ -15,7 +15,7 @@ from bubbot.features.memory.scopes import read_facts
 from bubbot.features.memory.settings import MemorySettings, Scope
 from bubbot.features.memory.shared_zone import SharedZones
 from bubbot.features.memory.views import MemorySnapshot, MemoryView
-from bubbot.ports.middleware import CallNext
+from bubbot.middleware import CallNext
 from bubbot.ports.model import ModelTraits
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.runtime.compose import PromptText

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from bubbot.errors import ConfigError
 from bubbot.features.memory.views import DailyNote, MemorySnapshot, parse_day, unescape_headings
-from bubbot.ports.command import ShellInput
 from bubbot.records import dataclass
+from bubbot.shell_command import ShellInput
 
 FILE_LIMIT = 4_000_000
 """The size of the largest accepted file, in bytes."""

@@ -15,9 +15,9 @@ from bubbot.features.memory.settings import MemorySettings, Scope
 from bubbot.features.memory.shared_zone import AnyZone, SharedZones
 from bubbot.features.memory.zone import MemoryZone
 from bubbot.identity import is_id
-from bubbot.ports.command import CommandContext, read_as_of
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
+from bubbot.shell_command import CommandContext, read_as_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from msgspec import Struct
 from bubbot.features.memory.changes import ZoneChangesView, ZoneState
 from bubbot.features.memory.scopes import WORKSPACE_TAPE, ZONE_TAPES
 from bubbot.features.memory.views import MemorySnapshot, MemoryVersionView, format_memory_page
-from bubbot.ports.panel import Panel, PanelQuery, PanelReader
+from bubbot.panel import Panel, PanelQuery, PanelReader
 from bubbot.tape.anchor import MEMORY_SEAL
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.handle import TapeHandle

@@ -7,8 +7,8 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from bubbot.formatting import clean_json
 from bubbot.ports.model import ToolCall
-from bubbot.ports.text import clean_json
 from bubbot.records import dataclass
 from bubbot.tape.entry import thaw
 

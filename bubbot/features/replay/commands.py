@@ -7,21 +7,21 @@ from typing import Annotated
 
 from msgspec import Meta, field
 
+from bubbot.arguments.fields import Args
 from bubbot.command import Caller, command, make_group
 from bubbot.errors import CommandError, CommandRefused, ValueInvalid
 from bubbot.feature import Kernel
 from bubbot.features.replay.facts import REPLAY_TAPE, ReplayEnded, StepReplay, TurnReplay, replay_key
 from bubbot.features.replay.report import ReplayReport
-from bubbot.ports.arguments import Args
 from bubbot.ports.channel import TERMINAL_CHANNEL, Role
-from bubbot.ports.command import Argument, CommandContext, write_keyed
-from bubbot.ports.tool import INSIDE, CommandHelp, CommandPlace, HelpTopic
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import Recompose
 from bubbot.runtime.context.strategy import ContextStrategies
+from bubbot.shell_command import Argument, CommandContext, write_keyed
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.service import TapeService
+from bubbot.tool import INSIDE, CommandHelp, CommandPlace, HelpTopic
 
 REPLAY_TIMEOUT_SECONDS = 3_600.0
 REPLAY_SESSION = f"{TERMINAL_CHANNEL}:replay"

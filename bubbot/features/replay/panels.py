@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from bubbot.features.replay.facts import RECORDED_SENTENCES, REPLAY_TAPE, REPLAYED, ReplayEnded
-from bubbot.ports.panel import Panel, PanelQuery, PanelReader
+from bubbot.panel import Panel, PanelQuery, PanelReader
 from bubbot.tape.boundary import SharedTape
 from bubbot.tape.entry import Kind
 from bubbot.tape.query import TapeQuery

@@ -9,8 +9,8 @@ from typing import Any
 
 from bubbot.errors import BubbotError, ConfigError, EntryNotFound, LeaseLost, ModelCallDenied, StoreError
 from bubbot.features.replay.facts import RunSummary, TurnReplay
+from bubbot.formatting import clean
 from bubbot.ports.model import ModelReply, ToolCall
-from bubbot.ports.text import clean
 from bubbot.ports.turn import Turn
 from bubbot.runtime.answer import route_assistant
 from bubbot.runtime.compose import embed_images, rebuild_request

@@ -36,13 +36,13 @@ from bubbot.features.schedule.words import describe_rule, describe_schedule, for
 from bubbot.gateway.outbox import outbox_tape
 from bubbot.log import printable
 from bubbot.ports.channel import Role
-from bubbot.ports.command import Argument, Command, CommandContext, CommandGroup, CommandResult, command, described_by
-from bubbot.ports.tool import ToolArgs
 from bubbot.records import json_data
+from bubbot.shell_command import Argument, Command, CommandContext, CommandGroup, CommandResult, command, described_by
 from bubbot.tape.entry import TapeEntry
 from bubbot.texts import Texts
 from bubbot.times.reading import ReadingContext
 from bubbot.times.rules import find_zone, next_instants
+from bubbot.tool import ToolArgs
 
 TERMINAL_CHAT = ChatRef(TERMINAL, TERMINAL)
 WHEN_HELP = "such as 'tomorrow at 9am', 'every weekday at 8', '0 9 * * 1-5', 'every 90m' or '2026-12-24 18:00'"

@@ -21,8 +21,8 @@ from bubbot.features.schedule.state import (
     DeliveryState,
     JobState,
 )
+from bubbot.panel import Panel, PanelQuery, PanelReader
 from bubbot.ports.outbox import OUTBOX_PREFIX
-from bubbot.ports.panel import Panel, PanelQuery, PanelReader
 from bubbot.tape.boundary import SharedTape
 from bubbot.tape.entry import Kind, TapeEntry, timestamp
 from bubbot.tape.projection import read_projection

@@ -10,7 +10,7 @@ from bubbot.features.schedule.firing import fired_entry
 from bubbot.features.schedule.plan import parse_rule
 from bubbot.features.schedule.state import NOT_RUN, OVER, SKIPPED, JobState
 from bubbot.features.schedule.store import ScheduleStore
-from bubbot.ports.command import CommandContext
+from bubbot.shell_command import CommandContext
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.times.cron import format_instant
 from bubbot.times.rules import OneTime, newest_instants

@@ -17,7 +17,11 @@ from bubbot.features.schedule.store import ScheduleStore
 from bubbot.gateway.outbox import outbox_tape
 from bubbot.ports.channel import Role
 from bubbot.ports.session_names import keep_session
-from bubbot.ports.tool import (
+from bubbot.ports.turn import Turn
+from bubbot.tape.provenance import most_foreign, note_source
+from bubbot.times.reading import TimeReading
+from bubbot.times.refusal import build_refusal
+from bubbot.tool import (
     ADMINISTERS,
     CHANGES_JOBS,
     READS_PEOPLE,
@@ -30,10 +34,6 @@ from bubbot.ports.tool import (
     ToolArgs,
     tool,
 )
-from bubbot.ports.turn import Turn
-from bubbot.tape.provenance import most_foreign, note_source
-from bubbot.times.reading import TimeReading
-from bubbot.times.refusal import build_refusal
 
 CONNECTORS = " :,-：，、"
 """What may stand between a time and a text; alone it is no text."""

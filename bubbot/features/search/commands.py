@@ -9,15 +9,15 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 from msgspec import Meta
 from msgspec.structs import asdict
 
+from bubbot.arguments.fields import Args
 from bubbot.command import Caller, command, make_group
 from bubbot.errors import ValueInvalid
 from bubbot.features.search.view import SEARCH_TOOL, SearchHit, SearchResult, SearchView
-from bubbot.ports.arguments import Args
-from bubbot.ports.command import Argument, CommandContext
-from bubbot.ports.tool import READS_PEOPLE, CommandHelp, HelpTopic
 from bubbot.runtime.context.quoting import escape_tags
+from bubbot.shell_command import Argument, CommandContext
 from bubbot.tape.query import date_bounds, format_date
 from bubbot.texts import Texts
+from bubbot.tool import READS_PEOPLE, CommandHelp, HelpTopic
 
 EXIT_OK, EXIT_NO_MATCH = 0, 1
 

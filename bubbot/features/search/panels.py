@@ -10,7 +10,7 @@ from msgspec import Struct
 from bubbot.errors import TapeCorrupt
 from bubbot.features.search.commands import format_remarks
 from bubbot.features.search.view import SearchHit, SearchView
-from bubbot.ports.panel import Panel, PanelQuery, PanelReader
+from bubbot.panel import Panel, PanelQuery, PanelReader
 from bubbot.ports.session_names import read_session
 from bubbot.tape.store import SYSTEM_TAPE_PREFIX
 

@@ -10,16 +10,17 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from bubbot.arguments.fields import Args
 from bubbot.command import Caller, command, explain_refusals, make_tools
 from bubbot.errors import CommandRefused
 from bubbot.features.shell.runner import ProgramEnd
 from bubbot.features.shell.sandbox import Sandbox, SandboxUnusable
 from bubbot.features.shell.service import ProgramResult, ShellJob, ShellService, TooManyJobs
 from bubbot.features.shell.settings import ShellSettings
-from bubbot.ports.arguments import Args
+from bubbot.formatting import replace_controls
 from bubbot.ports.channel import Role
-from bubbot.ports.text import replace_controls
-from bubbot.ports.tool import (
+from bubbot.ports.turn import Turn
+from bubbot.tool import (
     INSIDE,
     READS_STORED,
     CallPlan,
@@ -31,7 +32,6 @@ from bubbot.ports.tool import (
     Tool,
     digest_call,
 )
-from bubbot.ports.turn import Turn
 
 MAX_COMMAND_CHARS = 20_000
 TIMEOUT_MARGIN_SECONDS = 30.0

@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bubbot.arguments.fields import dump_args
 from bubbot.feature import Apply, Feature, Kernel
 from bubbot.features.shell.settings import ShellSettings
-from bubbot.ports.arguments import dump_args
-from bubbot.ports.middleware import CallNext, ToolInvocation
-from bubbot.ports.tool import ToolOutput
+from bubbot.middleware import CallNext, ToolInvocation
 from bubbot.settings.loader import Settings
+from bubbot.tool import ToolOutput
 
 if TYPE_CHECKING:
     from bubbot.features.shell.service import ShellService

@@ -20,8 +20,8 @@ from typing import Any
 
 from bubbot.features.shell.filter import MACHINES, build_filter, find_number
 from bubbot.features.shell.settings import ShellSettings
+from bubbot.formatting import clean, replace_controls
 from bubbot.packages import requirements_command
-from bubbot.ports.text import clean, replace_controls
 from bubbot.records import dataclass
 
 PROBE_TIMEOUT_SECONDS = 10.0

@@ -9,8 +9,8 @@ from msgspec import Struct
 from bubbot.command import Caller
 from bubbot.errors import AnchorNotFound, CommandRefused, ConfigError
 from bubbot.features.strategies.facts import StrategyChosen
+from bubbot.formatting import clean
 from bubbot.ports.settings import AUTO_SELECTOR
-from bubbot.ports.text import clean
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.runtime.context.strategy import ContextStrategies

@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeAlias
 
 from msgspec import Meta
 
+from bubbot.arguments.fields import Args
 from bubbot.command import Caller, command, make_group
 from bubbot.errors import CommandRefused
 from bubbot.features.strategies.choice import StrategyChoice, StrategyInUse
@@ -22,13 +23,12 @@ from bubbot.features.strategies.reader import (
     require_spans,
 )
 from bubbot.features.strategies.summaries import SUMMARY_COMMAND, SummaryRequest
-from bubbot.ports.arguments import Args
 from bubbot.ports.channel import HUMAN_ORIGIN, Role
-from bubbot.ports.command import CommandContext
 from bubbot.ports.session_names import parse_session
-from bubbot.ports.tool import INSIDE, READS_OWN, READS_PEOPLE, CommandHelp, HelpTopic
 from bubbot.ports.turn import Turn
+from bubbot.shell_command import CommandContext
 from bubbot.tape.handle import TapeHandle
+from bubbot.tool import INSIDE, READS_OWN, READS_PEOPLE, CommandHelp, HelpTopic
 
 READ_TOKENS = 2_000
 """Tokens that one call shows by default."""

@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from bubbot.command import Caller
 from bubbot.errors import BubbotError, EntryNotFound
+from bubbot.formatting import format_table
 from bubbot.log import printable
 from bubbot.ports.model import NANOS_PER_USD, ModelPrice, Usage
-from bubbot.ports.text import format_table
 from bubbot.runtime.compose import estimate_fixed_tokens, has_request, parse_tools
 from bubbot.runtime.context.strategy import ContextStrategies, ModelContext
 from bubbot.runtime.context.tokens import estimate_context_tokens

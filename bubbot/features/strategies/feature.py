@@ -13,7 +13,7 @@ from bubbot.features.strategies.retrieval import RETRIEVAL
 from bubbot.features.strategies.settings import ContextSettings
 from bubbot.features.strategies.sizes import ContextSizes
 from bubbot.features.strategies.summaries import SUMMARY_ORIGIN, Summaries
-from bubbot.ports.middleware import CallNext
+from bubbot.middleware import CallNext
 from bubbot.ports.passages import PassageIndex
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.runtime.context.strategy import ContextStrategies

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from bubbot.command import Caller
 from bubbot.errors import CommandRefused
-from bubbot.ports.text import clean_label
+from bubbot.formatting import clean_label
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.runtime.context.attachments import FILE, describe_file, describe_image, is_attached

@@ -8,7 +8,7 @@ from contextlib import suppress
 from bubbot.errors import TapeCorrupt
 from bubbot.features.strategies.compact import compact_messages, find_floor
 from bubbot.features.strategies.facts import CUT, ContextCut, ContextRecalled
-from bubbot.ports.text import clean_label
+from bubbot.formatting import clean_label
 from bubbot.records import dataclass
 from bubbot.runtime.context.quoting import quote_text
 from bubbot.runtime.context.selectors import (

@@ -9,8 +9,8 @@ from typing import Any
 
 from bubbot.errors import ModelOverflow
 from bubbot.features.strategies.facts import CUT
+from bubbot.middleware import CallNext, ModelCall
 from bubbot.ports.channel import Role
-from bubbot.ports.middleware import CallNext, ModelCall
 from bubbot.ports.model import Lesson, Model, ModelReply, ModelRequest, ToolSpecs
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.runtime.lessons import ModelLessons

@@ -14,8 +14,8 @@ from bubbot.errors import BubbotError
 from bubbot.features.strategies.compact import SUMMARY
 from bubbot.features.strategies.reader import EntriesView
 from bubbot.features.strategies.summary import SummaryState, SummaryWriter, reason_of
+from bubbot.middleware import CallNext
 from bubbot.ports.channel import OWN_WORDS, Inbound, Outbound, Role
-from bubbot.ports.middleware import CallNext
 from bubbot.ports.turn import SourcedReply, Turn, TurnOutcome
 from bubbot.records import dataclass
 from bubbot.runtime.compose import PAGE_ENTRIES, PAGE_GROWTH, request_token_limit

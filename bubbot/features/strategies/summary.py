@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from bubbot.errors import BubbotError, FeatureFailed, ModelCallDenied, ModelError, ModelOverflow
 from bubbot.features.strategies.reader import OpenedEntry, clip_text, indent_quotation
-from bubbot.ports.text import clean
+from bubbot.formatting import clean
 from bubbot.ports.turn import Turn
 from bubbot.runtime.answer import route_assistant
 from bubbot.runtime.compose import request_token_limit

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from bubbot.arguments.fields import Args
 from bubbot.command import Caller, command, make_tools
 from bubbot.errors import AccessError, CommandRefused, ConfigError, EntryNotFound
 from bubbot.feature import ReadSession
@@ -23,16 +24,15 @@ from bubbot.features.topics.view import (
     read_state,
     topic_of,
 )
-from bubbot.ports.arguments import Args
+from bubbot.formatting import clean_label
 from bubbot.ports.channel import Button
-from bubbot.ports.text import clean_label
-from bubbot.ports.tool import INSIDE, READS_PEOPLE, CommandHelp, HelpTopic, Tool
 from bubbot.ports.turn import Turn
 from bubbot.tape.anchor import anchor
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.provenance import Source, most_foreign, note_source, stamp_of, track_reads
 from bubbot.tape.query import format_date, union
 from bubbot.texts import Texts
+from bubbot.tool import INSIDE, READS_PEOPLE, CommandHelp, HelpTopic, Tool
 
 MAX_LISTED_TOPICS = 50
 MAX_LISTED_QUESTIONS = 5

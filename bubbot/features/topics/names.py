@@ -6,7 +6,7 @@ import unicodedata
 
 from msgspec import Struct
 
-from bubbot.ports.text import clean_label
+from bubbot.formatting import clean_label
 
 TAKEN_UP = "topic/"
 """The beginning of the name of an anchor that takes up a topic and opens a window."""

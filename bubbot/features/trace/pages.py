@@ -22,8 +22,8 @@ from bubbot.features.trace.turn import find_turn, read_turn
 from bubbot.features.trace.turn_list import TurnList, read_turns
 from bubbot.features.trace.words import TextPage
 from bubbot.gateway.names import NO_NAMES, NameBook
+from bubbot.panel import FeaturePanel, PanelQuery
 from bubbot.ports.pages import LoginForm, PageAnswer, PageRequest, parse_number
-from bubbot.ports.panel import FeaturePanel, PanelQuery
 from bubbot.records import dataclass
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.tape.boundary import TapeBoundary, Viewer

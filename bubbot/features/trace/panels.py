@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from bubbot.features.trace.render import url
 from bubbot.gateway.names import NameBook
-from bubbot.ports.panel import Panel, PanelQuery
+from bubbot.panel import Panel, PanelQuery
 from bubbot.tape.boundary import TapeBoundary
 from bubbot.tape.service import session_tape
 from bubbot.tape.store import SYSTEM_TAPE_PREFIX

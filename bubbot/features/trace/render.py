@@ -16,8 +16,8 @@ from bubbot.features.trace.entries import describe_entry, excerpt_arguments, exc
 from bubbot.features.trace.markdown import draw_markdown
 from bubbot.features.trace.request import compare_lines
 from bubbot.features.trace.words import reveal
-from bubbot.ports.panel import find_template
-from bubbot.ports.text import format_bytes
+from bubbot.formatting import format_bytes
+from bubbot.panel import find_template
 from bubbot.tape.entry import timestamp
 from bubbot.texts import Texts
 

@@ -19,8 +19,8 @@ from msgspec import Struct
 from bubbot.errors import ToolFailed
 from bubbot.features.usage.reporter import Period, UsageReporter, format_heading
 from bubbot.features.usage.spending import SpendingReport, UsageSum
+from bubbot.formatting import replace_controls
 from bubbot.packages import requirements_command
-from bubbot.ports.text import replace_controls
 from bubbot.texts import Texts
 
 MAX_BARS = 12

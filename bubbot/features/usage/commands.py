@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
+from bubbot.arguments.fields import Args
 from bubbot.command import Caller, Surface, command, make_group
 from bubbot.errors import ValueInvalid
 from bubbot.features.usage import chart as charts
@@ -17,14 +18,13 @@ from bubbot.features.usage.chart import DrawnChart
 from bubbot.features.usage.reporter import Period, UsageReporter
 from bubbot.features.usage.spending import SPENDING_DIMENSIONS, SpendingReport, UsageTotals
 from bubbot.gateway.names import NameBook
-from bubbot.ports.arguments import Args
 from bubbot.ports.channel import OutboundFile
-from bubbot.ports.command import Argument, CommandContext
 from bubbot.ports.session_names import read_current_sessions
-from bubbot.ports.tool import READS_OWN, CommandHelp, HelpTopic
 from bubbot.ports.turn import Turn
 from bubbot.ports.usage import BUDGET_TAPE
+from bubbot.shell_command import Argument, CommandContext
 from bubbot.texts import Texts
+from bubbot.tool import READS_OWN, CommandHelp, HelpTopic
 
 MAX_USAGE_ROWS = 20
 """Rows of one table at most; the shell shows all."""

@@ -13,7 +13,7 @@ from bubbot.features.usage.chart import Drawing, build_chart, charts_are_install
 from bubbot.features.usage.reporter import Period, UsageReporter, format_heading, format_period
 from bubbot.features.usage.spending import SPENDING_DIMENSIONS, UsageSum
 from bubbot.gateway.names import NameBook
-from bubbot.ports.panel import Panel, PanelQuery, PanelReader
+from bubbot.panel import Panel, PanelQuery, PanelReader
 from bubbot.ports.usage import BUDGET_TAPE
 from bubbot.tape.boundary import SharedTape
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urljoin, urlsplit
 
 from bubbot.features.web.address import find_site, is_public_text
-from bubbot.ports.text import format_bytes
+from bubbot.formatting import format_bytes
 from bubbot.records import dataclass
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from bubbot.arguments.fields import Args
 from bubbot.command import Caller, command, explain_refusals, make_tools
 from bubbot.errors import CommandRefused
 from bubbot.features.web.address import find_site
@@ -22,11 +23,10 @@ from bubbot.features.web.reading import (
     list_missing_packages,
 )
 from bubbot.features.web.search import SearchEngine, search
-from bubbot.ports.arguments import Args
-from bubbot.ports.text import clean, format_bytes, replace_controls
-from bubbot.ports.tool import READS_WEB, CallPlan, CommandHelp, GrantKind, GrantTarget, HelpTopic, Tool
+from bubbot.formatting import clean, format_bytes, replace_controls
 from bubbot.ports.turn import Turn
 from bubbot.runtime.attachments import image_type
+from bubbot.tool import READS_WEB, CallPlan, CommandHelp, GrantKind, GrantTarget, HelpTopic, Tool
 
 MAX_RESULTS = 10
 MAX_SNIPPET_CHARS = 500

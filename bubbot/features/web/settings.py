@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 
+from bubbot.formatting import did_you_mean
 from bubbot.ports.settings import Names, Number, SettingsSection, Whole, blank_to_none, setting_error, web_address
-from bubbot.ports.text import did_you_mean
 
 ENGINES = ("searxng", "brave", "tavily", "ddgs")
 """The search engines, in the order in which they are asked by default."""

@@ -9,24 +9,24 @@ from urllib.parse import quote
 
 from msgspec import Meta, Struct
 
+from bubbot.arguments.fields import Args
 from bubbot.command import Caller, command, make_group
 from bubbot.errors import CommandRefused, ConfigError, EntryNotFound
 from bubbot.features.why.foreign import ForeignEntry, read_foreign
 from bubbot.features.why.formats import find_checks, format_explanation
 from bubbot.features.why.lineage import Lineage, read_step_lineage
 from bubbot.features.why.view import find_explained
-from bubbot.ports.arguments import Args
 from bubbot.ports.channel import Role
-from bubbot.ports.command import DEFAULT_SESSION, Argument, CommandContext
-from bubbot.ports.tool import INSIDE, READS_STORED, CommandHelp, CommandPlace, HelpTopic
 from bubbot.runtime.compose import has_request, rebuild_sent
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.context.view import CONTEXT_VERSION, records_view
 from bubbot.runtime.turns import StepRecord, TurnRecord
+from bubbot.shell_command import DEFAULT_SESSION, Argument, CommandContext
 from bubbot.tape.entry import JsonObject, TapeEntry, text_field
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.provenance import VOUCHED, Source, source_of
 from bubbot.texts import Texts
+from bubbot.tool import INSIDE, READS_STORED, CommandHelp, CommandPlace, HelpTopic
 
 EXIT_NO_ANSWER = 1
 _TRACE = r"[0-9a-f]{4,32}"

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from bubbot.errors import ConfigError
-from bubbot.ports.text import did_you_mean
+from bubbot.formatting import did_you_mean
 
 _CLASS = r"(?ms)^class LlmProviders\b.*?(?=^\S)"
 _VALUE = r"""(?m)^ {4}\w+ *= *(["'][^"'\n]+["'])"""

@@ -17,9 +17,9 @@ from bubbot.app.stores import (
     unused_clock,
 )
 from bubbot.errors import ConfigError, DatabaseLost, StoreError, StoreTooNew, TapeCorrupt
+from bubbot.formatting import format_bytes
 from bubbot.home import Home
 from bubbot.ports.checks import Finding, edit_command, shell_quote
-from bubbot.ports.text import format_bytes
 from bubbot.settings.sections import StoreSettings
 from bubbot.stores.sqlite.backups import list_backups
 from bubbot.stores.sqlite.check import DatabaseState, check_database

@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from bubbot.formatting import format_bytes
 from bubbot.home import Home
 from bubbot.ports.checks import Finding, Level, shell_quote
-from bubbot.ports.text import format_bytes
 
 LOW_SPACE_BYTES = 1_000_000_000
 MIN_SPACE_BYTES = 100_000_000

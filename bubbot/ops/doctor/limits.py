@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from bubbot.app.models import needs_litellm
+from bubbot.formatting import format_bytes
 from bubbot.ports.checks import Finding
-from bubbot.ports.text import format_bytes
 from bubbot.settings.loader import Settings
 
 MIN_OPEN_FILES = 1024

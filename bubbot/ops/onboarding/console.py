@@ -8,8 +8,8 @@ from contextlib import contextmanager, suppress
 from typing import TextIO, TypeVar
 
 from bubbot.errors import ConfigError
+from bubbot.formatting import wrap_text
 from bubbot.log import printable
-from bubbot.ports.text import wrap_text
 from bubbot.texts import Texts
 
 Answer = TypeVar("Answer")

@@ -2,10 +2,11 @@
 
 An adapter lives in `channels/` (or in another distribution) and is loaded through the entry-point group
 `bubbot.channels`, whose objects are factories `(ChannelOptions) -> Channel`, best a `ChannelAdapter`, which declares
-its settings. It may import this package, `bubbot.ports.settings`, `bubbot.ports.text`, `bubbot.ports.markdown`, `bubbot.errors` and
+its settings. It may import this package, `bubbot.ports.settings`, `bubbot.formatting`, `bubbot.ports.markdown`, `bubbot.errors` and
 `bubbot.concurrency`, nothing else of bubbot. Begin with `port.py`; `capabilities.py` has what a channel may add.
 """
 
+from bubbot.formatting import replace_controls
 from bubbot.ports.channel.capabilities import (
     AcknowledgesInteractions,
     BotIdentity,
@@ -84,7 +85,6 @@ from bubbot.ports.channel.sending import (
     OutboundFile,
     Receipt,
 )
-from bubbot.ports.text import replace_controls
 
 __all__ = [
     "APPROVAL_ORIGIN",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bubbot.ports.text import format_bytes
+from bubbot.formatting import format_bytes
 from bubbot.runtime.context.quoting import clean_field, escape_tags
 from bubbot.tape.entry import JsonObject
 

@@ -12,7 +12,7 @@ import re
 import unicodedata
 from functools import cache
 
-from bubbot.ports.text import ANGLED_SIGNS, SQUARE_SIGNS, clean_label
+from bubbot.formatting import ANGLED_SIGNS, SQUARE_SIGNS, clean_label
 
 MAX_DISPLAY_NAME_CHARS = 64
 """Characters of a display name."""

@@ -8,7 +8,7 @@ from datetime import tzinfo
 from operator import attrgetter
 from typing import Any
 
-from bubbot.ports.text import clean_label
+from bubbot.formatting import clean_label
 from bubbot.records import dataclass
 from bubbot.runtime.context.attachments import (
     MAX_REQUEST_IMAGE_BYTES,

@@ -9,8 +9,8 @@ from itertools import chain
 from operator import attrgetter
 
 from bubbot.errors import ConfigError
+from bubbot.formatting import did_you_mean
 from bubbot.ports.settings import AUTO_SELECTOR
-from bubbot.ports.text import did_you_mean
 from bubbot.records import dataclass
 from bubbot.runtime.context.selectors import ContextMessage, MessageStyle, prepend_opening, select_messages
 from bubbot.tape.entry import JsonObject, TapeEntry

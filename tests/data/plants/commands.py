@@ -9,12 +9,12 @@ from bubbot.features.plants.settings import PlantSettings
 from bubbot.features.plants.state import PLANTS_PROJECTION
 from msgspec import Meta, Struct
 
+from bubbot.arguments.fields import Args
 from bubbot.command import Caller, command, make_group
-from bubbot.ports.arguments import Args
-from bubbot.ports.command import CommandContext
-from bubbot.ports.tool import INSIDE, READS_OWN, CommandHelp, HelpTopic
+from bubbot.shell_command import CommandContext
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.service import TapeService
+from bubbot.tool import INSIDE, READS_OWN, CommandHelp, HelpTopic
 
 
 class WaterArgs(Args, frozen=True):

@@ -19,12 +19,12 @@ from bubbot.features.schedule.store import ScheduleStore
 from bubbot.home import Home
 from bubbot.plugins import FEATURE_GROUP
 from bubbot.ports.channel import Inbound, Role, Sender
-from bubbot.ports.command import Argument, Command, CommandContext, CommandGroup, CommandResult, command
 from bubbot.ports.settings import SettingsSection
-from bubbot.ports.tool import ToolArgs, validate_args
 from bubbot.settings.loader import ModelSettings, Settings
+from bubbot.shell_command import Argument, Command, CommandContext, CommandGroup, CommandResult, command
 from bubbot.tape.entry import message
 from bubbot.tape.query import TapeQuery
+from bubbot.tool import ToolArgs, validate_args
 
 SETTINGS = Settings(model=ModelSettings(name="scripted"))
 

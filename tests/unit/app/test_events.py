@@ -13,8 +13,8 @@ from bubbot.app.tapes import new_id, now
 from bubbot.cli.tape.commands import STORE_COMMANDS, CollectTapesArgs
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, Sender
-from bubbot.ports.command import CommandContext
 from bubbot.settings.loader import ModelSettings, Settings
+from bubbot.shell_command import CommandContext
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import TapeEntry, event, thaw
 from bubbot.tape.service import TapeService

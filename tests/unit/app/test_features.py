@@ -23,13 +23,13 @@ from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.schedule.settings import ScheduleSettings
 from bubbot.gateway.health.snapshot import as_json
 from bubbot.home import Home
+from bubbot.middleware import CallNext, PartDelivery
 from bubbot.ports.channel import Inbound, Receipt, Role, Sender
 from bubbot.ports.checks import HomeReader
 from bubbot.ports.health import FeatureHealth, HealthContext, HealthRow
-from bubbot.ports.middleware import CallNext, PartDelivery
-from bubbot.ports.tool import NoArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.settings.loader import ModelSettings, Settings
+from bubbot.tool import NoArgs, tool
 from tests.made_settings import make_settings
 
 SETTINGS = Settings(model=ModelSettings(name="scripted"))

@@ -17,8 +17,8 @@ from bubbot.app.guard import GuardTimeouts
 from bubbot.app.settings import load
 from bubbot.errors import ConfigError, DeliveryFailed, FeatureFailed
 from bubbot.home import Home
+from bubbot.middleware import PartDelivery
 from bubbot.ports.channel import Inbound, MessagePart, Receipt, Sender
-from bubbot.ports.middleware import PartDelivery
 from bubbot.settings.loader import ModelSettings, Settings
 from tests.installed import install_feature
 from tests.tapes import whole
@@ -32,7 +32,7 @@ from bubbot.errors import *
 from bubbot.feature import Feature, FeatureFactory
 from bubbot.ports.channel import Outbound, Receipt, Role
 from bubbot.ports.settings import SettingsSection
-from bubbot.ports.tool import NoArgs, tool
+from bubbot.tool import NoArgs, tool
 from bubbot.ports.turn import SourcedReply
 from bubbot.runtime.attachments import AttachmentResult
 

@@ -17,7 +17,7 @@ from typing import TypedDict
 from pydantic import Field, SecretStr
 from bubbot.feature import Feature, FeatureFactory
 from bubbot.ports.checks import Check
-from bubbot.ports.panel import Panel
+from bubbot.panel import Panel
 from bubbot.tape.boundary import SharedTape
 from bubbot.ports.settings import SettingsSection
 from bubbot.runtime.context.strategy import ContextStrategy, ModelContext

@@ -14,8 +14,8 @@ from bubbot.cli.adapter import make_click_command
 from bubbot.cli.invocation import Invocation
 from bubbot.cli.local_command import LocalCommand
 from bubbot.cli.tree import describe_usage
-from bubbot.ports.command import Argument, Command, CommandContext, CommandGroup, CommandResult
-from bubbot.ports.tool import ToolArgs
+from bubbot.shell_command import Argument, Command, CommandContext, CommandGroup, CommandResult
+from bubbot.tool import ToolArgs
 
 
 def parse_even(text: str) -> int:

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from bubbot import shell_command as command
 from bubbot.app.command_table import COMMANDS, SHARED
 from bubbot.app.commands import bind_context, find_feature
 from bubbot.app.own_features import find_parts
 from bubbot.app.tapes import new_id, now
 from bubbot.cli.commands import STORE_ACTIONS, STORE_COMMANDS, WRITE_COMMANDS, answer_command
 from bubbot.errors import ConfigError, ConfirmationNeeded, ControlError, EntryNotFound
-from bubbot.ports import command
-from bubbot.ports.command import Command, CommandContext, CommandGroup, no_exclusion
 from bubbot.settings.loader import Settings
+from bubbot.shell_command import Command, CommandContext, CommandGroup, no_exclusion
 from bubbot.stores.sqlite.store import open_store
 from bubbot.tape.provenance import Source, source_of
 from bubbot.tape.query import TapeQuery

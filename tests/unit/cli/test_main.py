@@ -27,8 +27,8 @@ from typing import Annotated, Literal
 
 from bubbot import errors
 from bubbot.cli.local_command import LocalCommand
-from bubbot.ports.arguments import Args
-from bubbot.ports.command import Argument, CommandGroup
+from bubbot.arguments.fields import Args
+from bubbot.shell_command import Argument, CommandGroup
 
 
 async def fail_together(*failures):

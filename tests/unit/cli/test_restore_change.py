@@ -14,8 +14,8 @@ from bubbot.gateway.outbox import Outbox, outbox_tape
 from bubbot.gateway.quarantine import Quarantine
 from bubbot.home import Home
 from bubbot.ports.channel import APPROVAL_ORIGIN, HUMAN_ORIGIN, Inbound, MessagePart, Sender
-from bubbot.ports.command import CommandContext
 from bubbot.settings.loader import Settings
+from bubbot.shell_command import CommandContext
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.store import TapeStore
 from tests.tapes import note, whole

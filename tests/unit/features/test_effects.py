@@ -6,10 +6,10 @@ import pytest
 
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.models.scripted import ScriptedModel
-from bubbot.ports.tool import EffectKind, Tool
 from bubbot.ports.turn import Turn
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.handle import TapeHandle
+from bubbot.tool import EffectKind, Tool
 from tests.turns import Options, calls, running, toolbox
 
 

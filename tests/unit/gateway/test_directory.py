@@ -14,11 +14,11 @@ from bubbot.gateway.migrations import ChatMigrations
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Button, ButtonSet, MessagePart, Outbound, Receipt, Role
 from bubbot.ports.outbox import intent_from, intent_key
-from bubbot.ports.tool import NoArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import event
 from bubbot.texts import Texts
+from bubbot.tool import NoArgs, tool
 from tests.turns import HOME, Bench, Options, running
 
 NOTES = "test/notes"

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from bubbot.formatting import read_language
 from bubbot.gateway.channel_runtime import ChannelPolicy
 from bubbot.gateway.inbox_views import inbound_data, inbound_from
 from bubbot.gateway.owner import OwnerChat
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import ButtonPress, Inbound, Sender
-from bubbot.ports.text import read_language
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
 from tests.gateways import admitting

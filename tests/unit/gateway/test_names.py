@@ -10,7 +10,7 @@ import pytest
 
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.gateway.names import NameBook
-from bubbot.ports.panel import Panel, PanelQuery, PanelReader
+from bubbot.panel import Panel, PanelQuery, PanelReader
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.boundary import OWNER, TapeBoundary, Viewer
 from bubbot.tape.entry import TapeEntry, event, message

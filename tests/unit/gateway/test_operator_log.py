@@ -19,9 +19,9 @@ from bubbot.features.access.arguments import CodeArgs, GrantArgs, PersonArgs
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Sender
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, Usage
-from bubbot.ports.tool import Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.stores.inmemory import InMemoryStore
+from bubbot.tool import Tool, ToolArgs, tool
 from tests.callers import by, refused
 from tests.gateways import Stage, admitting, edit_of
 from tests.turns import Options, Played, Replying, calls, running, says

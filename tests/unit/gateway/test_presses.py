@@ -27,11 +27,11 @@ from bubbot.ports.channel import (
     Sender,
 )
 from bubbot.ports.outbox import intent_entry, intent_from
-from bubbot.ports.tool import NoArgs, Tool, tool
 from bubbot.ports.turn import Turn
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
+from bubbot.tool import NoArgs, Tool, tool
 from tests.doubles import CountingIds, SteppingClock
 from tests.gateways import Stage, admitting
 from tests.turns import HOME, Bench, Options, running

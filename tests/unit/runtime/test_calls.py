@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from bubbot.errors import StoreFull, ToolFailed, ToolRetry
+from bubbot.formatting import clean
 from bubbot.ports.channel import Role
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall
-from bubbot.ports.text import clean
-from bubbot.ports.tool import INSIDE, READS_OWN, Effect, NoArgs, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.calls import MAX_ARGUMENTS_CHARS, PARALLEL_CALLS, ToolLimits, shorten
 from bubbot.runtime.runner import RunnerSettings
@@ -25,6 +24,7 @@ from bubbot.tape.blobs import blob_digest
 from bubbot.tape.entry import Kind
 from bubbot.tape.store import TapeStore
 from bubbot.texts import NOT_RUN, OUTCOME_UNKNOWN
+from bubbot.tool import INSIDE, READS_OWN, Effect, NoArgs, Tool, ToolArgs, tool
 from tests.raw import tamper
 from tests.turns import HOME, WAIT, Bench, Options, Played, Replying, calls, replying, running, says
 

@@ -20,7 +20,6 @@ from bubbot.features.strategies.facts import CUT
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Role, Sender
 from bubbot.ports.model import ModelEvent, ModelRequest, ModelTraits, ToolSpec, ToolSpecs
-from bubbot.ports.tool import NoArgs, tool
 from bubbot.ports.turn import EntryRef, Turn
 from bubbot.runtime.compose import (
     ComposedRequest,
@@ -41,6 +40,7 @@ from bubbot.tape.provenance import Source, stamp_of
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import Batch, TapeStore
+from bubbot.tool import NoArgs, tool
 from tests.doubles import CountingIds, SteppingClock
 from tests.tapes import notes
 from tests.turns import HOME, WAIT, Bench, Options, Played, calls, no_lessons, no_other, running, says

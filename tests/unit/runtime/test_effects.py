@@ -12,11 +12,18 @@ import pytest
 from bubbot.errors import ConfigError, StoreFull, ToolFailed, ToolRefused
 from bubbot.feature import Feature
 from bubbot.features.agents.settings import AgentsSettings
+from bubbot.middleware import CallNext, ToolInvocation
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Inbound
-from bubbot.ports.middleware import CallNext, ToolInvocation
 from bubbot.ports.model import ToolCall
-from bubbot.ports.tool import (
+from bubbot.ports.turn import SourcedReply, Turn, TurnOutcome
+from bubbot.runtime.calls import REFUSAL_LIMIT, ToolLimits
+from bubbot.runtime.effects import EFFECT_BEGIN, EFFECT_END
+from bubbot.stores.inmemory import InMemoryStore
+from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.store import TapeStore
+from bubbot.texts import NOT_RUN, OUTCOME_UNKNOWN
+from bubbot.tool import (
     INSIDE,
     READS_OWN,
     CallPlan,
@@ -28,13 +35,6 @@ from bubbot.ports.tool import (
     digest_call,
     tool,
 )
-from bubbot.ports.turn import SourcedReply, Turn, TurnOutcome
-from bubbot.runtime.calls import REFUSAL_LIMIT, ToolLimits
-from bubbot.runtime.effects import EFFECT_BEGIN, EFFECT_END
-from bubbot.stores.inmemory import InMemoryStore
-from bubbot.tape.entry import Kind, TapeEntry
-from bubbot.tape.store import TapeStore
-from bubbot.texts import NOT_RUN, OUTCOME_UNKNOWN
 from tests.provider_rules import alternation_faults, faults
 from tests.turns import HOME, WAIT, Bench, Options, Played, asked, calls, running, says
 

@@ -13,8 +13,8 @@ from bubbot.feature import Feature
 from bubbot.features.strategies import summaries
 from bubbot.features.strategies.facts import CUT
 from bubbot.features.strategies.recall import recall_for
+from bubbot.middleware import CallNext
 from bubbot.models.scripted import ScriptedModel
-from bubbot.ports.middleware import CallNext
 from bubbot.ports.model import ModelRequest, ModelTraits, TokenCount
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.runtime import compose

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from bubbot.models.scripted import ScriptedModel
-from bubbot.ports.tool import NoArgs, RerunModel, Tool, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.strategy import ModelContext
 from bubbot.runtime.context.view import ContextView
@@ -13,6 +12,7 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry, message
 from bubbot.tape.query import TapeQuery, Window, evaluate
 from bubbot.tape.store import TapeStore
+from bubbot.tool import NoArgs, RerunModel, Tool, tool
 from tests.turns import HOME, Options, Played, asked, calls, running, says
 
 

@@ -18,7 +18,6 @@ from bubbot.ports.channel import (
     Sender,
     TextStreamed,
 )
-from bubbot.ports.tool import READS_OWN, READS_PEOPLE, Effect, tool
 from bubbot.ports.turn import ShownEntries, Turn
 from bubbot.runtime import compose
 from bubbot.runtime.compose import rebuild_request
@@ -28,6 +27,7 @@ from bubbot.tape import entry as make
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.provenance import VOUCHED, Source, find_most_foreign, least_role_of, source_of
 from bubbot.texts import Texts
+from bubbot.tool import READS_OWN, READS_PEOPLE, Effect, tool
 from tests.provenance import MEMBER, OWNER, STRANGER, PageArgs, looking, page_tool, provenance_options, sources
 from tests.turns import HOME, Bench, Played, calls, running, says
 

@@ -15,7 +15,6 @@ from bubbot.gateway.inbox_views import INBOX_CHECKPOINT_INTERVAL, INBOX_PROJECTI
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import MessagePart
 from bubbot.ports.inbox import done_entry
-from bubbot.ports.tool import READS_OWN, NoArgs, Tool, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.queue import QueuePolicy
 from bubbot.runtime.recovery import OpenWork, find_open_work
@@ -26,6 +25,7 @@ from bubbot.tape.fork import MergeResult
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from bubbot.texts import OUTCOME_UNKNOWN, Texts
+from bubbot.tool import READS_OWN, NoArgs, Tool, tool
 from tests.doubles import CountingIds, CountingSalt, SteppingClock
 from tests.gateways import edit_of
 from tests.tapes import note, notes

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bubbot.arguments.fields import dump_given
 from bubbot.errors import CommandError, EntryNotFound, ToolFailed
 from bubbot.features.access.commands import access_tools
 from bubbot.features.conversation.help import list_commands
@@ -19,9 +20,7 @@ from bubbot.features.schedule.tools import schedule_tools
 from bubbot.features.usage.feature import usage_feature
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
-from bubbot.ports.arguments import dump_given
 from bubbot.ports.channel import Inbound, Role, Sender
-from bubbot.ports.tool import CommandPlace, HelpTopic, NoArgs, ToolArgs, Toolbox, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.calls import ToolLimits
 from bubbot.runtime.router import CommandOutcome, command_usage, is_command, is_overtaking, parse_command
@@ -30,6 +29,7 @@ from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.blobs import blob_digest
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
+from bubbot.tool import CommandPlace, HelpTopic, NoArgs, ToolArgs, Toolbox, tool
 from tests.raw import tamper
 from tests.turns import Bench, Options, asked, running, toolbox
 

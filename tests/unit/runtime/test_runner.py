@@ -11,13 +11,13 @@ import pytest
 from bubbot.errors import ModelUnavailable
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.model import FailedAttempt, Finish, ModelEvent, ModelReply, ModelRequest, TextDelta, ToolCall, Usage
-from bubbot.ports.tool import READS_OWN, NoArgs, Tool, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.runner import RunnerSettings
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
+from bubbot.tool import READS_OWN, NoArgs, Tool, tool
 from tests.turns import HOME, Options, Played, Replying, asked, calls, replying, running, says, texts_of
 
 

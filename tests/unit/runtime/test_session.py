@@ -13,13 +13,13 @@ from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
 from bubbot.ports.channel import Quote, Sender
 from bubbot.ports.model import Model, ModelReply
-from bubbot.ports.tool import NoArgs, Tool, tool
 from bubbot.ports.turn import Turn
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import Kind
 from bubbot.tape.store import TapeStore
 from bubbot.texts import DEFECT_IN_ENGLISH, Texts
+from bubbot.tool import NoArgs, Tool, tool
 from tests.turns import HOME, WAIT, Bench, Options, Played, asked, calls, replying, running, says, texts_of
 
 

@@ -14,12 +14,12 @@ from bubbot.features.search.view import SearchView
 from bubbot.features.trace.entries import describe_entry
 from bubbot.ports.channel import Preview, TextDiscarded, TextStreamed
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, TextDelta, ToolCall
-from bubbot.ports.tool import READS_OWN, NoArgs, Tool, tool
 from bubbot.ports.turn import Turn
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape import entry as make
 from bubbot.tape.entry import Kind
 from bubbot.tape.store import TapeStore
+from bubbot.tool import READS_OWN, NoArgs, Tool, tool
 from tests.contract.test_tainted_answers import complete, completing
 from tests.schedules import timed
 from tests.turns import (

@@ -10,12 +10,12 @@ import pytest
 
 from bubbot.ports.channel import Role
 from bubbot.ports.model import ToolCall
-from bubbot.ports.tool import INSIDE, READS_OWN, CallPlan, Effect, Tool, ToolArgs, Toolbox, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.tokens import estimate_size
 from bubbot.runtime.effects import EFFECT_BEGIN
 from bubbot.runtime.tool_list import ToolList, unwrap_call
 from bubbot.stores.inmemory import InMemoryStore
+from bubbot.tool import INSIDE, READS_OWN, CallPlan, Effect, Tool, ToolArgs, Toolbox, tool
 from tests.turns import Options, Played, running, says
 from tests.unit.runtime.test_effects import World, results_of
 

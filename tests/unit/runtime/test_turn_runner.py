@@ -8,14 +8,14 @@ import pytest
 
 from bubbot.errors import ModelOverflow, ModelUnavailable
 from bubbot.feature import Feature
+from bubbot.middleware import CallNext, ModelCall
 from bubbot.ports.channel import Preview, TextStreamed
-from bubbot.ports.middleware import CallNext, ModelCall
 from bubbot.ports.model import ModelReply, ModelRequest, ModelTraits, TokenCount
-from bubbot.ports.tool import NoArgs, Tool, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import rebuild_request
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape import entry as make
+from bubbot.tool import NoArgs, Tool, tool
 from tests.turns import Options, Played, calls, running, says
 
 QUESTION = ({"role": "user", "content": "Sum this up."},)

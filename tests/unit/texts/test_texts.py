@@ -50,7 +50,6 @@ from bubbot.features.usage.feature import usage_feature
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
 from bubbot.ports.channel import Role, UnparsedUpdate
-from bubbot.ports.tool import HelpTopic, Tool
 from bubbot.ports.turn import AcceptedInbound, Status
 from bubbot.runtime.context.strategy import KERNEL_STRATEGIES
 from bubbot.runtime.messages import too_old_text
@@ -63,6 +62,7 @@ from bubbot.texts.catalogue import (
     list_languages,
     read_catalogue,
 )
+from bubbot.tool import HelpTopic, Tool
 from tests.docs.pages import ROOT
 from tests.hand_tools import hand_tools
 from tests.strategy_tools import further_strategy_tools

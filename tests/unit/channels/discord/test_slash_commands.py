@@ -10,10 +10,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bubbot.ports.channel import CommandInfo, Sender
-from bubbot.ports.tool import ToolArgs, Toolbox, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.router import parse_command
 from bubbot.texts import Texts
+from bubbot.tool import ToolArgs, Toolbox, tool
 from channels.discord.slash_commands import build_commands, read_interaction, read_press
 from tests.fakes.discordapi.commands import check
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from bubbot.formatting import clean
 from bubbot.ports.channel import (
     FOREIGN_WORDS,
     OWN_WORDS,
@@ -23,7 +24,6 @@ from bubbot.ports.channel import (
     Sender,
     UnparsedUpdate,
 )
-from bubbot.ports.text import clean
 from channels.telegram.inbound import read_update
 from channels.telegram.inbound_text import TelegramBotUser
 

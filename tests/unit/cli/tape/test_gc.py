@@ -13,10 +13,10 @@ from bubbot.features.replay.facts import REPLAY_TAPE, REPLAYED
 from bubbot.gateway.inbox import Inbox, inbox_tape
 from bubbot.gateway.outbox import Outbox, outbox_tape
 from bubbot.ports.channel import Inbound, MessagePart, Receipt, Sender
-from bubbot.ports.command import CommandContext, CommandResult
 from bubbot.ports.inbox import done_entry
 from bubbot.settings.loader import Settings
 from bubbot.settings.sections import StoreSettings
+from bubbot.shell_command import CommandContext, CommandResult
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.anchor import SESSION_START, anchor
 from bubbot.tape.entry import TapeEntry, event, thaw

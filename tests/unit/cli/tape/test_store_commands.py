@@ -10,8 +10,8 @@ from bubbot.app.tapes import new_id, now
 from bubbot.cli.tape.commands import STORE_COMMANDS
 from bubbot.errors import ConfigError, UsageError
 from bubbot.features.search.settings import SearchSettings
-from bubbot.ports.command import Command, CommandContext, CommandResult, TableResult
 from bubbot.settings.loader import Settings
+from bubbot.shell_command import Command, CommandContext, CommandResult, TableResult
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts

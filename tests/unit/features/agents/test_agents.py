@@ -14,11 +14,10 @@ from bubbot.feature import Feature
 from bubbot.features.agents.feature import SUBTASK_PROMPT
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.budget.metering import budget_subject
+from bubbot.middleware import CallNext, ModelCall
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Preview, Role, StepFinished, TextStreamed, ToolStarted
-from bubbot.ports.middleware import CallNext, ModelCall
 from bubbot.ports.model import ModelReply
-from bubbot.ports.tool import INSIDE, READS_OWN, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.ports.usage import BudgetSubject
 from bubbot.runtime.compose import rebuild_request
@@ -26,6 +25,7 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind, TapeEntry, event
 from bubbot.tape.store import TapeStore
 from bubbot.texts import OUTCOME_UNKNOWN, Texts
+from bubbot.tool import INSIDE, READS_OWN, Tool, ToolArgs, tool
 from tests.turns import HOME, WAIT, Bench, Options, calls, running, says
 
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from bubbot.features.agents.task import SubTask, TaskBudgetExceeded, TaskOrder, keep_token_limit
-from bubbot.ports.middleware import ModelCall
+from bubbot.middleware import ModelCall
 from bubbot.ports.model import ModelReply, Usage
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.tokens import estimate_tokens

@@ -21,8 +21,8 @@ from bubbot.features.approvals import gate
 from bubbot.features.approvals.decision import CallFacts, Decision, EffectRow, Verdict
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall, Usage
-from bubbot.ports.tool import READS_WEB, READS_WORLD, CallPlan, Effect, GrantKind, GrantTarget, Tool, ToolArgs
 from bubbot.ports.turn import Turn
+from bubbot.tool import READS_WEB, READS_WORLD, CallPlan, Effect, GrantKind, GrantTarget, Tool, ToolArgs
 from tests.approving import ApprovalBench, approving
 
 ROOT = Path(__file__).parents[4]

@@ -14,9 +14,9 @@ from bubbot.features.approvals.decision import Decision, EffectRow, Verdict
 from bubbot.features.approvals.gate import WaitingCall, find_card_key
 from bubbot.ports.channel import Role
 from bubbot.ports.model import ModelEvent, ModelRequest
-from bubbot.ports.tool import CallPlan, Effect, NoArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.tape.provenance import Source, source_of
+from bubbot.tool import CallPlan, Effect, NoArgs, tool
 from tests.approval_facts import make_call
 from tests.approving import ApprovalBench, PostArgs, approving
 from tests.turns import Played, calls, says

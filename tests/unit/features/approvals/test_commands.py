@@ -14,12 +14,12 @@ from bubbot.features.approvals.decider import Decider
 from bubbot.features.approvals.facts import ApprovalAsked, CallChecked
 from bubbot.features.approvals.state import ApprovalState
 from bubbot.ports.channel import Inbound, Role, Sender
-from bubbot.ports.command import CommandContext, CommandResult
-from bubbot.ports.tool import GrantKind, GrantTarget
 from bubbot.ports.turn import AcceptedInbound
+from bubbot.shell_command import CommandContext, CommandResult
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import event
 from bubbot.texts import Texts
+from bubbot.tool import GrantKind, GrantTarget
 from tests.approval_facts import ServiceBench, make_asked, make_call, make_grant
 from tests.doubles import CountingIds, SteppingClock
 

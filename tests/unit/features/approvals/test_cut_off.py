@@ -13,9 +13,9 @@ import pytest
 from bubbot.features.shell.commands import shell_tools
 from bubbot.features.shell.service import ShellService
 from bubbot.features.shell.settings import ShellSettings
-from bubbot.ports.tool import READS_OWN, CallPlan, Effect, NoArgs, Tool, tool
 from bubbot.ports.turn import Turn
 from bubbot.tape.provenance import Source
+from bubbot.tool import READS_OWN, CallPlan, Effect, NoArgs, Tool, tool
 from tests.approving import ApprovalBench, approving
 from tests.sandboxes import require
 from tests.turns import Played, calls, says

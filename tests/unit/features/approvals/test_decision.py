@@ -19,8 +19,8 @@ from bubbot.features.approvals.decision import (
     find_row,
 )
 from bubbot.ports.channel import Role
-from bubbot.ports.tool import Effect, EffectKind, Power, Repeat
 from bubbot.tape.provenance import Source
+from bubbot.tool import Effect, EffectKind, Power, Repeat
 
 WORLD = ("chat", 7)
 MEMBER_WORDS = (("chat", 8), Role.MEMBER)

@@ -17,13 +17,13 @@ from bubbot.features.schedule.firing import firing_inbound
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Inbound, Sender
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall, Usage
-from bubbot.ports.tool import Toolbox, digest_call, tool
 from bubbot.ports.turn import AcceptedInbound, Turn
 from bubbot.runtime.calls import ToolCallRunner, ToolLimits
 from bubbot.runtime.effects import AttemptRecord, EffectRun, RecordedCall
 from bubbot.runtime.tool_list import ToolList
 from bubbot.tape.entry import timestamp
 from bubbot.tape.provenance import Source, source_of
+from bubbot.tool import Toolbox, digest_call, tool
 from tests.approving import SANDBOXED, ApprovalBench, PostArgs, acting_tools, approving
 from tests.turns import Played, calls, says
 

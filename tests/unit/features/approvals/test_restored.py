@@ -11,8 +11,8 @@ import pytest
 
 from bubbot.features.approvals.state import APPROVALS_TAPE
 from bubbot.ports.channel import APPROVAL_ORIGIN, Inbound, Sender
-from bubbot.ports.tool import Effect, EffectKind, NoArgs, Power, tool
 from bubbot.ports.turn import Turn
+from bubbot.tool import Effect, EffectKind, NoArgs, Power, tool
 from tests.approving import approving
 from tests.e2e import inside
 from tests.turns import Played, calls, says

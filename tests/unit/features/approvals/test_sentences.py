@@ -17,9 +17,9 @@ from bubbot.features.approvals.results import CardAnswer, CardRow, GrantRow
 from bubbot.features.approvals.service import Rejection
 from bubbot.features.why.formats import format_check
 from bubbot.ports.channel import Role
-from bubbot.ports.tool import GrantKind, GrantTarget
 from bubbot.texts import Texts
 from bubbot.texts.catalogue import list_languages
+from bubbot.tool import GrantKind, GrantTarget
 from tests.approval_facts import EXPIRES, make_asked, make_call, make_opened
 
 AT = datetime(2026, 11, 24, 20, 0, tzinfo=UTC)

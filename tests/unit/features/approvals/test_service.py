@@ -20,10 +20,10 @@ from bubbot.features.approvals.service import (
 from bubbot.features.approvals.settings import ApprovalSettings
 from bubbot.features.approvals.state import APPROVALS_PROJECTION, APPROVALS_TAPE, ApprovalState, covers
 from bubbot.ports.channel import Inbound, Role
-from bubbot.ports.tool import GrantKind, GrantTarget
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.projection import read_projection
+from bubbot.tool import GrantKind, GrantTarget
 from tests.approval_facts import ServiceBench, make_grant, make_opened
 from tests.doubles import SteppingClock
 

@@ -17,16 +17,16 @@ from bubbot.errors import ToolRetry
 from bubbot.features.approvals.commands import ApprovalCommands, approval_tools
 from bubbot.features.approvals.gate import ApprovedCalls
 from bubbot.features.approvals.state import APPROVALS_TAPE
+from bubbot.panel import PanelQuery
 from bubbot.ports.channel import Inbound, Role, Sender
 from bubbot.ports.model import ToolCall
-from bubbot.ports.panel import PanelQuery
-from bubbot.ports.tool import CallPlan, Effect, NoArgs, ToolArgs, tool
 from bubbot.ports.turn import AcceptedInbound, Turn
 from bubbot.settings.loader import Settings
 from bubbot.tape.boundary import OWNER
 from bubbot.tape.entry import timestamp
 from bubbot.tape.query import TapeQuery
 from bubbot.texts import Texts
+from bubbot.tool import CallPlan, Effect, NoArgs, ToolArgs, tool
 from tests.approval_facts import make_asked, make_call
 from tests.approving import approving
 from tests.e2e import inside

@@ -23,11 +23,11 @@ from bubbot.features.shell.sandbox import make_workspace
 from bubbot.features.shell.service import ShellService
 from bubbot.features.shell.settings import ShellSettings
 from bubbot.gateway.directory import ChannelDirectory
+from bubbot.middleware import ToolInvocation
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Role
-from bubbot.ports.middleware import ToolInvocation
-from bubbot.ports.tool import Tool
 from bubbot.ports.turn import ShownEntries
+from bubbot.tool import Tool
 from tests.approving import ApprovalBench, approving
 from tests.turns import Played, calls, says
 

@@ -20,12 +20,12 @@ from bubbot.features.budget.settings import PersonLimitSettings
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Inbound, Outbound, Sender
 from bubbot.ports.model import Model, ModelEvent, ModelReply, ModelRequest, TextDelta, ToolCall, Usage
-from bubbot.ports.tool import NoArgs, tool
 from bubbot.ports.turn import AcceptedInbound, Turn
 from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
+from bubbot.tool import NoArgs, tool
 from tests.budgets import costing, facts, metering, opened, plan
 from tests.doubles import SteppingClock
 from tests.turns import HOME, WAIT, Bench, Options, Played, Replying, asked, calls, replying, running, says, texts_of

@@ -17,13 +17,13 @@ from bubbot.features.conversation.graph import AnchorGraph, GraphLink, GraphView
 from bubbot.features.conversation.graph_formats import format_graph, format_mermaid, format_svg
 from bubbot.features.conversation.tape import COMMANDS as TAPE_COMMANDS
 from bubbot.features.conversation.tape import TapeGraphArgs, parse_positive, tape_tools
-from bubbot.ports.command import CommandContext, CommandResult
-from bubbot.ports.tool import Toolbox
+from bubbot.shell_command import CommandContext, CommandResult
 from bubbot.tape.anchor import MEMORY_OPEN, anchor
 from bubbot.tape.entry import TapeEntry, message
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
+from bubbot.tool import Toolbox
 from tests.doubles import CountingIds, SteppingClock
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -10,11 +10,11 @@ import pytest
 
 from bubbot.errors import ToolRetry
 from bubbot.features.conversation.tape import tape_tools
-from bubbot.ports.tool import Toolbox
 from bubbot.ports.turn import Turn
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL, anchor
 from bubbot.tape.entry import event, message
 from bubbot.tape.service import TapeService
+from bubbot.tool import Toolbox
 
 BOX = Toolbox(tape_tools())
 

@@ -16,8 +16,8 @@ from bubbot.features.files.feature import files_feature
 from bubbot.features.files.folder import digest
 from bubbot.features.files.settings import FileSettings
 from bubbot.ports.channel import Inbound, Role, Sender, session_folder
-from bubbot.ports.tool import GrantKind, GrantTarget, Power, Tool, plan_call
 from bubbot.ports.turn import AcceptedInbound, Turn
+from bubbot.tool import GrantKind, GrantTarget, Power, Tool, plan_call
 
 Begin = Callable[..., Any]
 

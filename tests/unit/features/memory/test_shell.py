@@ -19,7 +19,7 @@ from bubbot.features.memory.arguments import (
 from bubbot.features.memory.commands import COMMANDS as MEMORY_COMMANDS
 from bubbot.features.memory.scopes import MemoryCommandOptions, SeparateAccounts
 from bubbot.features.memory.settings import MemorySettings
-from bubbot.ports.command import CommandContext
+from bubbot.shell_command import CommandContext
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts

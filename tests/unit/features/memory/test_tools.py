@@ -15,10 +15,10 @@ from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.memory.zone import MemoryZone
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Role, Sender
-from bubbot.ports.tool import CLEARS_MEMORY, READS_PEOPLE, Effect, Tool, Toolbox
 from bubbot.ports.turn import Turn
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.service import TapeService
+from bubbot.tool import CLEARS_MEMORY, READS_PEOPLE, Effect, Tool, Toolbox
 from tests.doubles import SteppingClock
 from tests.turns import Options, running
 

@@ -22,10 +22,10 @@ from bubbot.features.otel import names
 from bubbot.features.otel.content import Exposure
 from bubbot.features.otel.names import Name, split_model
 from bubbot.features.otel.spans import TurnSpans, span_id, trace_id
-from bubbot.ports.tool import READS_OWN, Tool, ToolArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.tape.entry import TapeEntry, event, message
 from bubbot.tape.query import TapeQuery
+from bubbot.tool import READS_OWN, Tool, ToolArgs, tool
 from tests.fakes.otlp_server import Receiver, Span, receiver
 from tests.traced import WAIT, say, settings_for, traced, written
 from tests.traced import message as inbound

@@ -21,10 +21,9 @@ from bubbot.features.replay.facts import REPLAY_TAPE
 from bubbot.features.replay.panels import PANELS
 from bubbot.home import Home
 from bubbot.models.scripted import ScriptedModel
+from bubbot.panel import PanelQuery, PanelReader
 from bubbot.ports.channel import Inbound, Sender
 from bubbot.ports.model import Model, ModelEvent, ModelReply, ModelRequest, ModelTraits, TextDelta, ToolCall, Usage
-from bubbot.ports.panel import PanelQuery, PanelReader
-from bubbot.ports.tool import READS_OWN, NoArgs, Tool, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import rebuild_request
 from bubbot.runtime.context.strategy import ContextInput, ContextStrategies, ModelContext
@@ -35,6 +34,7 @@ from bubbot.tape.entry import TapeEntry
 from bubbot.tape.entry import event as tape_event
 from bubbot.tape.query import TapeQuery
 from bubbot.texts import Texts
+from bubbot.tool import READS_OWN, NoArgs, Tool, tool
 from tests.made_settings import make_settings
 
 CHAT = "default"

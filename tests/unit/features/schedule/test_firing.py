@@ -29,7 +29,6 @@ from bubbot.features.schedule.state import Actor, ChatRef, Job, JobAllowance, Jo
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.ports.channel import Inbound, Outbound, Role, Sender
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall
-from bubbot.ports.tool import NoArgs, tool
 from bubbot.ports.turn import AcceptedInbound, SourcedReply, Turn, TurnOutcome
 from bubbot.runtime.queue import QueuePolicy
 from bubbot.stores.inmemory import InMemoryStore
@@ -37,6 +36,7 @@ from bubbot.tape.entry import Kind, event
 from bubbot.tape.provenance import Source
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
+from bubbot.tool import NoArgs, tool
 from tests.callers import by
 from tests.doubles import CountingIds
 from tests.gateways import admitting

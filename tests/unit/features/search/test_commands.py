@@ -12,14 +12,14 @@ import pytest
 from bubbot.errors import ConfigError, ToolRetry
 from bubbot.features.search.commands import COMMANDS as TAPE_COMMANDS
 from bubbot.features.search.feature import create as create_search
-from bubbot.ports.command import CommandContext, CommandResult
-from bubbot.ports.tool import validate_args
 from bubbot.ports.turn import Turn
+from bubbot.shell_command import CommandContext, CommandResult
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL, anchor
 from bubbot.tape.entry import event, message, tool_call, tool_result
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
+from bubbot.tool import validate_args
 from tests.doubles import SteppingClock
 
 (tape_search,) = create_search().tools

@@ -34,10 +34,10 @@ from bubbot.features.shell.sandbox import (
 from bubbot.features.shell.service import ShellService, TooManyJobs
 from bubbot.features.shell.settings import ShellSettings
 from bubbot.ports.channel import Role, session_folder
-from bubbot.ports.tool import ArgumentsInvalid, EffectKind, GrantKind, Repeat, Tool, plan_call
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.provenance import Source
 from bubbot.texts import Texts
+from bubbot.tool import ArgumentsInvalid, EffectKind, GrantKind, Repeat, Tool, plan_call
 from tests.approving import approving
 from tests.e2e import forked
 from tests.sandboxes import require

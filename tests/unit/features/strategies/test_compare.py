@@ -9,11 +9,11 @@ from bubbot.command import Caller
 from bubbot.errors import EntryNotFound
 from bubbot.features.strategies.compare import ComparedStrategy, StrategyComparer
 from bubbot.models.scripted import ScriptedModel
-from bubbot.ports.command import CommandContext
 from bubbot.ports.model import ModelPrice, ModelTraits
 from bubbot.runtime.compose import estimate_fixed_tokens
 from bubbot.runtime.context.strategy import ContextInput, ContextStrategy, ModelContext
 from bubbot.runtime.context.tokens import estimate_tokens
+from bubbot.shell_command import CommandContext
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
 from bubbot.texts.catalogue import list_languages

@@ -19,8 +19,8 @@ from bubbot.features.strategies.feature import StrategiesFeature
 from bubbot.features.strategies.meaning import BATCH_PASSAGES, MeaningSearch
 from bubbot.features.strategies.recall import recall_for
 from bubbot.features.strategies.settings import ContextSettings
+from bubbot.middleware import CallNext
 from bubbot.models.scripted import ScriptedModel
-from bubbot.ports.middleware import CallNext
 from bubbot.ports.model import Model
 from bubbot.ports.passages import Coverage, FoundPassage, Passage
 from bubbot.ports.turn import Turn, TurnOutcome

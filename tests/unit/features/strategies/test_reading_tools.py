@@ -11,7 +11,6 @@ import pytest
 
 from bubbot.errors import ToolRetry
 from bubbot.features.strategies.reader import parse_spans
-from bubbot.ports.tool import Tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.quoting import INDENT
 from bubbot.runtime.context.tokens import estimate_tokens
@@ -20,6 +19,7 @@ from bubbot.tape.entry import event, message, tool_call, tool_result
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
+from bubbot.tool import Tool
 from tests.doubles import CountingIds
 from tests.strategy_tools import make_reading_tools
 

@@ -16,9 +16,9 @@ from bubbot.errors import StoreUnavailable
 from bubbot.feature import Feature
 from bubbot.features.strategies.facts import CUT, ContextRecalled
 from bubbot.features.strategies.recall import MAX_TERMS, FindEntries, find_terms, recall_for
+from bubbot.middleware import CallNext
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Sender
-from bubbot.ports.middleware import CallNext
 from bubbot.ports.model import ModelTraits
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.runtime.compose import ContextPolicy

@@ -17,10 +17,10 @@ from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.strategies.settings import ContextSettings
 from bubbot.features.strategies.summary import SummaryInvalid, parse_summary
 from bubbot.home import Home
+from bubbot.middleware import CallNext, ModelCall
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
 from bubbot.ports.channel import Deletion, Inbound, Sender
-from bubbot.ports.middleware import CallNext, ModelCall
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest
 from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.settings.sections import ModelSettings

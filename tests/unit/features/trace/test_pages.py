@@ -22,8 +22,8 @@ from bubbot.features.trace.export import MAX_EXPORT_ENTRIES
 from bubbot.features.trace.pages import SESSIONS_PER_PAGE, TracePages
 from bubbot.features.trace.render import PageRenderer
 from bubbot.features.trace.timeline import PAGE_ENTRIES
+from bubbot.panel import FeaturePanel, Panel, PanelQuery, PanelReader
 from bubbot.ports.pages import LoginForm, PageRequest
-from bubbot.ports.panel import FeaturePanel, Panel, PanelQuery, PanelReader
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore, open_readonly
 from bubbot.tape.anchor import anchor

@@ -8,8 +8,8 @@ from wcwidth import wcswidth
 from bubbot.features.usage.commands import COMMANDS as USAGE_COMMANDS
 from bubbot.features.usage.commands import UsageReportArgs
 from bubbot.features.usage.reporter import MAX_BAR_WIDTH, UsageReporter
-from bubbot.ports.command import CommandContext
 from bubbot.ports.usage import BudgetSubject
+from bubbot.shell_command import CommandContext
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
 from tests.budgets import opened, plan, spend

@@ -25,11 +25,11 @@ from bubbot.features.usage.feature import usage_feature
 from bubbot.features.usage.reporter import UsageReporter
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Role
-from bubbot.ports.tool import validate_args
 from bubbot.ports.usage import BudgetSubject
 from bubbot.runtime.attachments import image_type
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
+from bubbot.tool import validate_args
 from tests.budgets import budget_tape, opened, plan, spend
 from tests.doubles import SteppingClock
 from tests.turns import Bench, KeptChannel, Options, running

@@ -28,9 +28,9 @@ from bubbot.features.web.search import (
 )
 from bubbot.features.web.settings import WebSettings
 from bubbot.models.scripted import ScriptedModel
-from bubbot.ports.tool import GrantKind, GrantTarget, Tool, plan_call
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.provenance import Source
+from bubbot.tool import GrantKind, GrantTarget, Tool, plan_call
 from tests.approving import approving
 from tests.e2e.test_images import PNG
 from tests.pdfs import pdf

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bubbot.features.why.commands import COMMANDS as WHY_COMMANDS
 from bubbot.features.why.commands import WhySessionArgs
-from bubbot.ports.command import CommandContext
+from bubbot.shell_command import CommandContext
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import event, message
 from bubbot.tape.service import TapeService

@@ -15,7 +15,7 @@ from bubbot.features.why.lineage import (
 )
 from bubbot.features.why.view import find_explained
 from bubbot.models.scripted import ScriptedModel
-from bubbot.ports.command import CommandContext
+from bubbot.shell_command import CommandContext
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, event, message

@@ -14,14 +14,14 @@ from bubbot.features.why.commands import WhyArgs, WhySessionArgs
 from bubbot.features.why.view import find_explained
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
-from bubbot.ports.command import CommandContext, CommandResult
-from bubbot.ports.tool import validate_args
 from bubbot.runtime.context import selectors
 from bubbot.runtime.context import view as context
+from bubbot.shell_command import CommandContext, CommandResult
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry, event
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
+from bubbot.tool import validate_args
 from tests.doubles import SteppingClock
 from tests.turns import Bench, Played, calls, running, says
 from tests.unit.runtime.test_recovery import cut_off

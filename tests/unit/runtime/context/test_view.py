@@ -15,7 +15,6 @@ from bubbot.features.memory.zone import MemoryZone
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Role
 from bubbot.ports.model import ModelRequest, ModelTraits
-from bubbot.ports.tool import NoArgs, tool
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import ContextPolicy
 from bubbot.runtime.context.selectors import MessageStyle
@@ -24,6 +23,7 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import Kind, TapeEntry, message, tool_call, tool_result
 from bubbot.tape.service import TapeService
+from bubbot.tool import NoArgs, tool
 from tests.doubles import SteppingClock
 from tests.turns import Bench, Options, Played, asked, calls, running, says
 

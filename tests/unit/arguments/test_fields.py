@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import pytest
 from msgspec import Meta
 
-from bubbot.ports.argument_schema import build_schema
-from bubbot.ports.arguments import Args
-from bubbot.ports.tool import ArgumentsInvalid, validate_args
+from bubbot.arguments.fields import Args
+from bubbot.arguments.schema import build_schema
+from bubbot.tool import ArgumentsInvalid, validate_args
 
 
 class TeaArgs(Args, frozen=True):

@@ -8,11 +8,11 @@ import pytest
 from msgspec import Meta
 from pydantic import Field, field_validator
 
-from bubbot.ports.argument_errors import describe_argument
-from bubbot.ports.arguments import Args
-from bubbot.ports.tool import ArgumentsInvalid, Tool, ToolArgs, tool
+from bubbot.arguments.errors import describe_argument
+from bubbot.arguments.fields import Args
 from bubbot.ports.turn import Turn
 from bubbot.texts import Texts
+from bubbot.tool import ArgumentsInvalid, Tool, ToolArgs, tool
 
 
 class OlderArgs(ToolArgs):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bubbot.ports.text import (
+from bubbot.formatting import (
     cell_width,
     clean,
     clean_json,

@@ -8,9 +8,8 @@ from typing import Any, ClassVar, TypeAlias, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from bubbot.errors import ConfigError, ToolError, ToolRetry
-from bubbot.ports.argument_errors import describe_argument
-from bubbot.ports.arguments import (
+from bubbot.arguments.errors import describe_argument
+from bubbot.arguments.fields import (
     AnyArgs,
     Args,
     ArgumentField,
@@ -22,6 +21,7 @@ from bubbot.ports.arguments import (
     parse_args,
     write_given,
 )
+from bubbot.errors import ConfigError, ToolError, ToolRetry
 from bubbot.ports.channel import Role
 from bubbot.ports.model import ToolSpec
 from bubbot.ports.turn import Turn
@@ -323,7 +323,7 @@ class Tool:
     def spec(self) -> ToolSpec:
         """Build the tool's spec as a provider sees it."""
         # Imported here: most commands of the shell describe no tool to a model.
-        from bubbot.ports.argument_schema import build_schema
+        from bubbot.arguments.schema import build_schema
 
         return ToolSpec(self.provider_name, self.summary, build_schema(self.args))
 

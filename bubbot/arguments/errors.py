@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from bubbot.ports.arguments import ArgumentField, ArgumentProblem
+from bubbot.arguments.fields import ArgumentField, ArgumentProblem
 from bubbot.texts import Texts
 
 MAX_VALUE_CHARS = 60

@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticUndefined
 
-from bubbot.ports.arguments import AnyArgs, Args, fields_of
+from bubbot.arguments.fields import AnyArgs, Args, fields_of
 from bubbot.tape.entry import JsonObject
 
 _PLAIN_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}

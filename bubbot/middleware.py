@@ -11,12 +11,12 @@ from dataclasses import field
 from functools import partial
 from typing import TypeAlias, TypeVar
 
-from bubbot.ports.arguments import AnyArgs
+from bubbot.arguments.fields import AnyArgs
 from bubbot.ports.channel import MessagePart, Receipt
 from bubbot.ports.model import Model, ModelReply, ModelRequest, TextDelta, ToolCall
-from bubbot.ports.tool import CallPlan, Tool, ToolOutput
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.records import dataclass
+from bubbot.tool import CallPlan, Tool, ToolOutput
 
 V = TypeVar("V")
 R = TypeVar("R")

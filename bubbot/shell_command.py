@@ -18,8 +18,8 @@ from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 from typing_extensions import TypeVar
 
+from bubbot.arguments.fields import AnyArgs, ArgumentField, fields_of, form_fields
 from bubbot.errors import CommandError, ConfigError, EntryNotFound
-from bubbot.ports.arguments import AnyArgs, ArgumentField, fields_of, form_fields
 from bubbot.ports.channel import Role
 from bubbot.ports.progress import OnProgress, ignore_progress
 from bubbot.ports.session_names import (
@@ -30,13 +30,13 @@ from bubbot.ports.session_names import (
     require_no_open_turn,
     require_user_tape,
 )
-from bubbot.ports.tool import CommandHelp, Effect, NoArgs, ToolArgs
 from bubbot.ports.turn import Turn
 from bubbot.records import dataclass
 from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.service import NewId, TapeService, session_tape
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
+from bubbot.tool import CommandHelp, Effect, NoArgs, ToolArgs
 
 WRITE_TIMEOUT_SECONDS = 300.0
 """The longest time a command waits for the running turn of its session."""

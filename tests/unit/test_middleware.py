@@ -12,13 +12,13 @@ from msgspec import structs
 
 from bubbot.errors import DeliveryFailed, ModelUnavailable, ToolFailed
 from bubbot.feature import Feature
+from bubbot.middleware import CallNext, Middleware, ModelCall, PartDelivery, ToolInvocation, wrap
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Receipt
-from bubbot.ports.middleware import CallNext, Middleware, ModelCall, PartDelivery, ToolInvocation, wrap
 from bubbot.ports.model import ModelReply, TextDelta
-from bubbot.ports.tool import NoArgs, ToolOutput, tool
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.stores.inmemory import InMemoryStore
+from bubbot.tool import NoArgs, ToolOutput, tool
 from tests.turns import HOME, WAIT, Bench, Options, Played, calls, running, says, texts_of
 
 Around = Callable[[Any, Any], Awaitable[Any]]

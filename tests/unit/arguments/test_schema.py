@@ -9,10 +9,10 @@ import pytest
 from annotated_types import MultipleOf
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
+from bubbot.arguments.fields import Args
+from bubbot.arguments.schema import build_schema, describe_by_pydantic, describe_fields
 from bubbot.models.scripted import ScriptedModel
-from bubbot.ports.argument_schema import build_schema, describe_by_pydantic, describe_fields
-from bubbot.ports.arguments import Args
-from bubbot.ports.tool import ToolArgs
+from bubbot.tool import ToolArgs
 from tests.turns import toolbox
 
 

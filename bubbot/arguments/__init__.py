@@ -1,0 +1,1 @@
+"""The arguments of commands and tools: their fields, what is wrong with a value, and their JSON schema."""
