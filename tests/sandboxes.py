@@ -10,7 +10,6 @@ from importlib.util import find_spec
 
 import pytest
 
-from bubbot.features.shell.rules import MIN_ABI
 from bubbot.features.shell.sandbox import LANDLOCK_PACKAGE, SEARCH_PATH
 
 LANDLOCK_CREATE_RULESET, WITH_VERSION = 444, 1
@@ -34,7 +33,7 @@ def find_obstacle(name: str) -> str:
     if find_spec(LANDLOCK_PACKAGE) is None:
         return f"the package {LANDLOCK_PACKAGE} is missing"
     version = ctypes.CDLL(None).syscall(LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), WITH_VERSION)
-    return "" if version >= MIN_ABI else f"Landlock has version {version}"
+    return "" if version >= 6 else f"Landlock has version {version}"
 
 
 def _find_obstacle_to_namespaces() -> str:

@@ -2,9 +2,10 @@
 
 `bubbot.features.shell.sandbox` starts it as `python -I -S confine.py OPTIONS PROGRAM ARGUMENT…`. It imports nothing of bubbot, and
 as little as it can of anything else: each program waits for it. OPTIONS is JSON: `limits` (those of `resource.setrlimit`, by
-name), `processes`, `landlock`: null, or what `rules.py` printed, and `paths`: for `reading`, `writing` and `device` those that
-have these rights; `filter`: null, or what `filter.py` built, in hexadecimal, and `keyctl`: the number of this call. The exit status is
-that of the program, 128 and the signal that ended it, or 125 if the sandbox could not be made, with the reason on standard error.
+name), `processes`, `landlock`: null, or `library` (the folder of the package landlockpy), `network` (whether programs may use it) and
+the paths that programs may use for `reading`, `writing` and `device`; `filter`: null, or what `filter.py` built, in
+hexadecimal, and `keyctl`: the number of this call. The exit status is that of the program, 128 and the signal that ended it, or
+125 if the sandbox could not be made, with the reason on standard error.
 If OPTIONS has only the last two, PROGRAM is bubblewrap: this process becomes it, and it applies the filter to what it starts.
 
 What the program leaves behind is given to this process (`PR_SET_CHILD_SUBREAPER`), which ends it, also if it is in a session
@@ -34,21 +35,12 @@ PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 
 SECCOMP_MODE_FILTER = 2
 KEYCTL_JOIN_SESSION_KEYRING = 1
 CAPABILITY_VERSION = 0x20080522
-LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 446
-"""These numbers are the same on every machine."""
-LANDLOCK_RULE_PATH_BENEATH = 1
+MIN_LANDLOCK_ABI = 6
+"""Landlock before this version (Linux 6.12) does not keep a program from sending signals to the bot."""
 FILTER_STEP_BYTES = 8
 SANDBOX_FAILED, NOT_FOUND, NOT_RUNNABLE = 125, 127, 126
 LIBC = ctypes.CDLL(None, use_errno=True)
 LIBC.syscall.restype = ctypes.c_long
-
-
-class PathRule(ctypes.Structure):
-    """`struct landlock_path_beneath_attr`"""
-
-    _pack_ = 1
-    _layout_ = "ms"
-    _fields_ = (("allowed_access", ctypes.c_uint64), ("parent_fd", ctypes.c_int32))
 
 
 class FilterProgram(ctypes.Structure):
@@ -68,6 +60,11 @@ def main() -> None:
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     if os.getppid() != parent:
         sys.exit(SANDBOX_FAILED)  # the bot has ended meanwhile
+    if options["landlock"] is not None:
+        try:
+            _load_landlock(options["landlock"]["library"])
+        except Exception as error:  # noqa: BLE001 - nothing may run without these rules
+            _fail(error)
     program = os.fork()
     if program == 0:
         _become(options, sys.argv[2:])
@@ -86,13 +83,13 @@ def _become(options: dict[str, Any], argv: list[str]) -> None:
     try:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         _set_limits(options)
-        if (rules := options["landlock"]) is not None:
+        if (files := options["landlock"]) is not None:
             steps = bytes.fromhex(options["filter"])
             _leave_keys(options["keyctl"])
             _check(LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
             # Of root, too, which does not get them back without new privileges.
             _check(LIBC.capset((ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0), (ctypes.c_uint32 * 6)()))
-            _restrict_files(rules)
+            _restrict_files(files)
             _restrict_calls(steps)
     except BaseException as error:  # noqa: BLE001 - nothing may run without its limits
         _fail(error)
@@ -161,21 +158,31 @@ def _set_limit(kind: int, limit: int) -> None:
     resource.setrlimit(kind, (lower, lower))
 
 
-def _restrict_files(rules: dict[str, Any]) -> None:
-    """Refuse all rights that are handled, but those that paths have."""
-    handled = (ctypes.c_uint64 * 3)(*rules["handled"])
-    ruleset = _check(LIBC.syscall(LANDLOCK_CREATE_RULESET, handled, ctypes.c_size_t(ctypes.sizeof(handled)), 0))
-    for kind, paths in rules["paths"].items():
-        for path in paths:
-            try:
-                place = os.open(path, os.O_PATH | os.O_CLOEXEC)
-            except FileNotFoundError:
-                continue
-            access = rules[kind] if os.path.isdir(path) else rules[kind] & rules["file"]
-            rule = PathRule(access, place)
-            _check(LIBC.syscall(LANDLOCK_ADD_RULE, ruleset, LANDLOCK_RULE_PATH_BENEATH, ctypes.byref(rule), 0))
-            os.close(place)
-    _check(LIBC.syscall(LANDLOCK_RESTRICT_SELF, ruleset, 0))  # the program does not inherit it: exec closes it
+def _load_landlock(library: str) -> None:
+    """Load the package, which starts `ldconfig`, while this process has no limits. Raise `OSError` if the kernel is too old."""
+    sys.path.append(library)
+    from landlockpy import abi_version
+
+    if (version := abi_version()) < MIN_LANDLOCK_ABI:
+        raise OSError(f"Landlock has version {version} here, and {MIN_LANDLOCK_ABI} is needed")
+
+
+def _restrict_files(options: dict[str, Any]) -> None:
+    """Refuse all rights that this kernel knows, but those that paths have."""
+    from landlockpy import AccessFS, AccessNet, Ruleset, Scope
+
+    of_files = AccessFS.READ_FILE | AccessFS.EXECUTE | AccessFS.WRITE_FILE | AccessFS.TRUNCATE | AccessFS.IOCTL_DEV
+    rights = {
+        "reading": AccessFS.READ_FILE | AccessFS.READ_DIR | AccessFS.EXECUTE,
+        "writing": ~(AccessFS.MAKE_CHAR | AccessFS.MAKE_BLOCK),
+        "device": AccessFS.READ_FILE | AccessFS.WRITE_FILE,
+    }
+    network = AccessNet.NONE if options["network"] else None  # None: every right there is
+    with Ruleset(handled_net=network, scoped=Scope.SIGNAL | Scope.ABSTRACT_UNIX_SOCKET) as ruleset:
+        for kind, access in rights.items():
+            for path in filter(os.path.exists, options[kind]):
+                ruleset.allow_path(path, access if os.path.isdir(path) else access & of_files)
+        ruleset.restrict()
 
 
 def _restrict_calls(program: bytes) -> None:

@@ -42,8 +42,6 @@ DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 PROC_FILES = ("/proc/cpuinfo", "/proc/meminfo", "/proc/filesystems", "/proc/sys/kernel/random")
 CONFINE_FILE = Path(__file__).with_name("confine.py")
 """The program of the child process, which becomes bubblewrap, or does without."""
-RULES_FILE = Path(__file__).with_name("rules.py")
-"""The program that works out what the former applies."""
 LANDLOCK_PACKAGE = "landlockpy"
 _BLOCK_BYTES = 512
 # Shells disagree on the letter for processes. Nothing runs if a limit cannot be set.
@@ -151,26 +149,30 @@ class ConfinedSandbox(Sandbox):
 
     ends_by_kill = False
 
-    def __init__(
-        self, *, has_network: bool, readable: Sequence[str] = (), rules: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, *, has_network: bool, readable: Sequence[str] = (), has_rules: bool = True) -> None:
         """Set what programs may do.
 
         Args:
             has_network: programs may use the network.
             readable: further folders that they may read.
-            rules: what `rules.py` has printed; None for no rules at all.
+            has_rules: false for a program that may do whatever the bot may.
         """
-        self.name = "none" if rules is None else "landlock"
-        self.has_network = has_network or rules is None
-        self._calls = {} if rules is None else _filter_options(has_network=has_network, has_namespaces=False)
+        self.name = "landlock" if has_rules else "none"
+        self.has_network = has_network or not has_rules
+        self._calls = _filter_options(has_network=has_network, has_namespaces=False) if has_rules else {}
         self._readable = readable
-        self._rules = rules
+        self._has_rules = has_rules
 
     def build_command(self, argv: Sequence[str], workspace: Path, limits: ProgramLimits) -> list[str]:
         """See `Sandbox.build_command`."""
         readable = [*SYSTEM_FOLDERS, *PROC_FILES, *_list_readable_files(self._readable, has_network=self.has_network)]
-        paths = {"reading": readable, "writing": [str(workspace)], "device": DEVICES}
+        files = {
+            "library": _find_library_folder(),
+            "network": self.has_network,
+            "reading": readable,
+            "writing": [str(workspace)],
+            "device": DEVICES,
+        }
         numbers = {
             "RLIMIT_CPU": limits.seconds,
             "RLIMIT_AS": limits.memory_bytes,
@@ -180,7 +182,7 @@ class ConfinedSandbox(Sandbox):
         options = {
             "limits": numbers,
             "processes": limits.processes,
-            "landlock": None if self._rules is None else {**self._rules, "paths": paths},
+            "landlock": files if self._has_rules else None,
             **self._calls,
         }
         return [*_front_command(options), *argv]
@@ -267,7 +269,7 @@ async def choose_sandbox(settings: ShellSettings) -> Sandbox:
     """Return the sandbox of the settings once it has run a program. Raise `SandboxUnusable`."""
     match settings.sandbox:
         case "none":
-            sandbox: Sandbox = ConfinedSandbox(has_network=True)
+            sandbox: Sandbox = ConfinedSandbox(has_network=True, has_rules=False)
             await probe(sandbox)
             return sandbox
         case "bwrap":
@@ -295,53 +297,35 @@ async def _usable_bubblewrap(settings: ShellSettings) -> Sandbox:
 async def _usable_landlock(settings: ShellSettings) -> Sandbox:
     if not has_landlock_package():
         raise SandboxUnusable(f"landlock needs the package {LANDLOCK_PACKAGE}")
-    rules = await _work_out_rules(has_network=settings.network)
-    sandbox = ConfinedSandbox(has_network=settings.network, readable=settings.readable, rules=rules)
+    sandbox = ConfinedSandbox(has_network=settings.network, readable=settings.readable)
     await probe(sandbox)
     return sandbox
 
 
-async def _work_out_rules(*, has_network: bool) -> Mapping[str, Any]:
-    """Run `rules.py`, so that the bot never loads its library. Raise `SandboxUnusable`."""
-    options = json.dumps({"library": _find_library_folder(), "network": has_network})
-    command = [sys.executable, "-I", "-S", str(RULES_FILE), options]
-    output = await _run_once("landlock", command, PROBE_TIMEOUT_SECONDS, env={})
-    rules: Mapping[str, Any] = json.loads(output)
-    return rules
-
-
 async def probe(sandbox: Sandbox, timeout: float = PROBE_TIMEOUT_SECONDS) -> None:
     """Run `true` in a sandbox. Raise `SandboxUnusable` if that fails: many systems have a sandbox and forbid its use."""
-    with TemporaryDirectory(prefix="bubbot-sandbox-") as name:
-        folder = Path(name)
-        command = sandbox.build_command(["true"], folder, PROBE_LIMITS)
-        await _run_once(sandbox.name, command, timeout, cwd=folder, env=program_environment(folder))
-
-
-async def _run_once(
-    name: str, command: Sequence[str], timeout: float, *, env: Mapping[str, str], cwd: Path | None = None
-) -> bytes:
-    """Return the output of a command. Raise `SandboxUnusable` of the sandbox of this name."""
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            cwd=cwd,
-            env=env,
-            start_new_session=True,
-        )
-        async with asyncio.timeout(timeout):
-            output, errors = await process.communicate()
-    except TimeoutError:
-        os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
-        raise SandboxUnusable(f"{name} did not answer within {timeout:g} seconds") from None
-    except OSError as error:
-        raise SandboxUnusable(f"{name} cannot be started: {error.strerror}") from None
+    name = sandbox.name
+    with TemporaryDirectory(prefix="bubbot-sandbox-") as temporary:
+        folder = Path(temporary)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *sandbox.build_command(["true"], folder, PROBE_LIMITS),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.PIPE,
+                cwd=folder,
+                env=program_environment(folder),
+                start_new_session=True,
+            )
+            async with asyncio.timeout(timeout):
+                _, errors = await process.communicate()
+        except TimeoutError:
+            os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+            raise SandboxUnusable(f"{name} did not answer within {timeout:g} seconds") from None
+        except OSError as error:
+            raise SandboxUnusable(f"{name} cannot be started: {error.strerror}") from None
     if process.returncode:
         lines = replace_controls(clean(errors.decode(errors="replace"))).strip().splitlines()
         reason = lines[-1][:300] if lines else f"exit status {process.returncode}"
         raise SandboxUnusable(f"{name} does not work here: {reason}")
-    return output

@@ -306,8 +306,9 @@ class GroupCommitWriter:
             await transaction.commit()
         except (sqlite3.Error, _JobLeftTraces) as failure:
             await conn.rollback()
-            if len(jobs) == 1:
-                return [_JobOutcome(jobs[0], error=_translate(failure.__cause__ or failure))]
+            if len(jobs) == 1 or _is_locked(failure):  # each further attempt would wait as long again
+                error = _translate(failure.__cause__ or failure)
+                return [_JobOutcome(job, error=error) for job in jobs]
         except BaseException:
             with suppress(ValueError):  # closed, at the end of the event loop
                 await conn.rollback()
@@ -378,6 +379,11 @@ async def _run_job(transaction: Transaction, job: _WriteJob) -> _JobOutcome:
         if transaction.changes != changes:
             raise _JobLeftTraces from error
         return _JobOutcome(job, error=_translate(error))
+
+
+def _is_locked(error: Exception) -> bool:
+    """Return true if another program holds the database."""
+    return (getattr(error, "sqlite_errorname", None) or "").startswith("SQLITE_BUSY")
 
 
 def _translate(error: BaseException) -> BaseException:

@@ -458,19 +458,22 @@ async def test_the_choice_is_bubblewrap_then_landlock_then_nothing(path: Path, m
         await choose_sandbox(settings(sandbox="auto"))
 
 
-NO_RULES = {"handled": [0, 0, 0], "reading": 0, "writing": 0, "device": 0, "file": 0}
-
-
 @pytest.mark.parametrize(
-    ("rules", "wrong"), [(None, "RLIMIT_CPU"), (NO_RULES, ""), (NO_RULES | {"handled": [1, 0, 0]}, "")]
+    ("has_rules", "right", "wrong"),
+    [
+        (False, '"RLIMIT_CPU": 10', '"RLIMIT_CPU": "ten"'),
+        (True, '"writing": [', '"writing": [null, '),
+        (True, '"library": "', '"library": "/nowhere'),
+    ],
 )
 async def test_nothing_runs_if_a_limit_or_a_rule_cannot_be_set(
-    tmp_path: Path, rules: dict[str, Any] | None, wrong: str
+    tmp_path: Path, has_rules: bool, right: str, wrong: str
 ) -> None:
     make_workspace(tmp_path / "work")
-    made = ConfinedSandbox(has_network=False, rules=rules)
+    made = ConfinedSandbox(has_network=False, has_rules=has_rules)
     command = made.build_command(["echo", "ran"], tmp_path / "work", sandboxes.ProgramLimits(10, 2**30, 16))
-    command[4] = command[4].replace('"RLIMIT_CPU": 10', '"RLIMIT_CPU": "ten"') if wrong else command[4]
+    assert right in command[4]
+    command[4] = command[4].replace(right, wrong)
     done = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     output, errors = await done.communicate()
     assert (done.returncode, output) == (125, b"")
@@ -510,7 +513,7 @@ def test_bubblewrap_is_given_the_limits_in_the_units_of_a_shell() -> None:
 @pytest.mark.parametrize("has_network", [True, False])
 def test_what_names_servers_is_readable_only_with_the_network(has_network: bool) -> None:
     limits = sandboxes.ProgramLimits(10, 2**30, 16)
-    for made in (BubblewrapSandbox(has_network=has_network), ConfinedSandbox(has_network=has_network, rules=NO_RULES)):
+    for made in (BubblewrapSandbox(has_network=has_network), ConfinedSandbox(has_network=has_network)):
         command = " ".join(made.build_command(["true"], Path("/work"), limits))
         assert "/etc/passwd" in command
         assert ("/etc/resolv.conf" in command) is has_network
@@ -518,12 +521,14 @@ def test_what_names_servers_is_readable_only_with_the_network(has_network: bool)
 
 @pytest.mark.proof
 @pytest.mark.parametrize("name", ["bwrap", "landlock"])
-async def test_a_sandbox_adds_less_than_40_ms(tmp_path: Path, name: str, request: pytest.FixtureRequest) -> None:
+async def test_a_sandbox_adds_less_than_a_tenth_of_a_second(
+    tmp_path: Path, name: str, request: pytest.FixtureRequest
+) -> None:
     require(name, request)
     made = await choose_sandbox(settings(sandbox=name))
     make_workspace(tmp_path)
     sandboxed = made.build_command(["true"], tmp_path, sandboxes.ProgramLimits(10, 2**30, 16))
-    assert measure_seconds(sandboxed, tmp_path) - measure_seconds(["true"], tmp_path) < 0.04
+    assert measure_seconds(sandboxed, tmp_path) - measure_seconds(["true"], tmp_path) < 0.1
 
 
 def measure_seconds(command: list[str], folder: Path) -> float:
