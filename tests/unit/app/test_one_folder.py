@@ -8,11 +8,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from urllib.request import HTTPCookieProcessor, build_opener
 
 import pytest
 
 ROOT = Path(__file__).parents[3]
 PLANTS = ROOT / "tests" / "data" / "plants"
+CALL = {"calls": [{"name": "plants_water", "arguments": {"plant": "palm", "litres": 3}}]}
 
 
 class Copy:
@@ -37,17 +39,37 @@ class Copy:
         assert old in text
         self.list.write_text(text.replace(old, new), encoding="utf-8")
 
-    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        environment = {"BUBBOT_MODEL__NAME": "scripted", "BUBBOT_HOME": str(self.home), "PYTHONPATH": str(self.folder)}
+    @property
+    def environment(self) -> dict[str, str]:
+        ours = {"BUBBOT_MODEL__NAME": "scripted", "BUBBOT_HOME": str(self.home), "PYTHONPATH": str(self.folder)}
+        return {**os.environ, **ours}
+
+    def run(self, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", *words],
-            cwd=self.folder, env={**os.environ, **environment}, capture_output=True, text=True, check=False, timeout=120,
+            cwd=self.folder, env=self.environment | environment, capture_output=True, text=True, check=False, timeout=120,
         )  # fmt: skip
 
-    def bubbot(self, *words: str) -> str:
-        done = self.run("bubbot", *words)
+    def bubbot(self, *words: str, **environment: str) -> str:
+        done = self.run("bubbot", *words, **environment)
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+    def trace_page(self, path: str) -> str:
+        """A page of the trace page, as a browser gets it."""
+        command = [sys.executable, "-m", "bubbot", "trace", "--no-browser"]
+        with subprocess.Popen(
+            command, cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as server:
+            try:
+                assert server.stdout is not None
+                address, _, token = server.stdout.readline().strip().partition("/?token=")
+                browser = build_opener(HTTPCookieProcessor())
+                browser.open(f"{address}/?token={token}", timeout=60).read()
+                page: bytes = browser.open(f"{address}/{path}", timeout=60).read()
+            finally:
+                server.terminate()
+        return page.decode()
 
 
 @pytest.fixture
@@ -69,6 +91,10 @@ def test_a_feature_that_is_put_in_works_on_every_surface(copy: Copy) -> None:
     assert [(row["plant"], row["litres"]) for row in listed] == [("fern", 0.25), ("ivy", 2.0)]
     assert "fern: 0.25 l" in copy.bubbot("ask", ",plants")
     assert "Water a plant" in copy.bubbot("ask", ",help all")
+    script = copy.home / "script.json"
+    script.write_text(json.dumps({"default": [CALL, {"text": "Done."}]}))
+    assert copy.bubbot("ask", "please water the palm", BUBBOT_MODEL__SCRIPT=str(script)).strip() == "Done."
+    assert "<bdi>palm</bdi>: 3.0 l" in copy.trace_page("panel/garden")
     (copy.home / "config.toml").write_text("[plants]\nlitre = 1\n")
     refused = copy.run("bubbot", "ask", "hello")
     assert refused.returncode == 2
