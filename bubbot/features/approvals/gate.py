@@ -699,8 +699,7 @@ def find_place(turn: Turn) -> Place:
         return Place.SUBTASK
     if is_job(turn):
         return Place.JOB
-    is_direct = all(accepted.inbound.direct for accepted in turn.inbounds)
-    return Place.DIRECT if is_direct else Place.GROUP
+    return Place.DIRECT if turn.is_direct else Place.GROUP
 
 
 def is_job(turn: Turn) -> bool:
