@@ -23,9 +23,13 @@ from bubbot.arguments.fields import Args, NoArguments, form_fields
 from bubbot.concurrency import run_uninterrupted
 from bubbot.errors import (
     AccessError,
+    BubbotError,
+    CommandError,
+    CommandFailed,
     CommandRefused,
     ConfigError,
     ConfirmationNeeded,
+    ToolFailed,
     ToolRetry,
     ValueInvalid,
 )
@@ -90,7 +94,7 @@ class Caller:
             id=TERMINAL if channel == TERMINAL_CHANNEL else f"{channel}:{turn.sender.id}",
             role=turn.role,
             surface=Surface.CHAT if turn.runs_command else Surface.MODEL,
-            is_direct=all(accepted.inbound.direct for accepted in turn.inbounds),
+            is_direct=turn.is_direct,
             has_power=turn.has_power_over_other_chats,
             has_confirmed=has_confirmed,
             pressed_value=press.value if press else "",
@@ -395,13 +399,19 @@ def make_tool(spec: CommandSpec[Any, Any, Any], service: type, find: Callable[[]
 
 @contextmanager
 def explain_refusals(turn: Turn, command_name: str) -> Iterator[None]:
-    """Tell the person or the model why a command, by its name with the comma, is refused. Raises `ToolRetry`."""
+    """Tell the person or the model why a command, by its name with the comma, is refused or fails.
+
+    Raises:
+        ToolRetry: it is refused.
+        ToolFailed: it cannot do its work.
+    """
     try:
         yield
     except CommandRefused as error:
         surface = Surface.CHAT if turn.runs_command else Surface.MODEL
         name = turn.result_texts.format_commands(command_name)
-        raise ToolRetry(explain(error, name, turn.result_texts, surface)) from error
+        signal = ToolFailed if isinstance(error, CommandFailed) else ToolRetry
+        raise signal(explain(error, name, turn.result_texts, surface)) from error
     except (AccessError, ConfigError) as error:
         raise ToolRetry(turn.texts.reason(error)) from error
 
@@ -510,11 +520,12 @@ def _to_json(spec: CommandSpec[Any, Any, Any], result: Any) -> Any:
 @contextmanager
 def _report(spec: CommandSpec[Any, Any, Any], caller: Caller) -> Iterator[None]:
     """Turn a refusal into the error that a shell reports: of usage for a value that names nothing here."""
+    kinds: Mapping[type[CommandRefused], type[BubbotError]] = {ValueInvalid: ConfigError, CommandFailed: CommandError}
     try:
         yield
     except CommandRefused as error:
         text = printable(explain(error, f"bubbot {spec.name}", caller.texts, caller.surface))
-        raise (ConfigError if isinstance(error, ValueInvalid) else AccessError)(text) from error
+        raise kinds.get(type(error), AccessError)(text) from error
 
 
 def make_group(

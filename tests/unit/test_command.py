@@ -15,8 +15,8 @@ from msgspec import Meta, Struct
 from bubbot.arguments.fields import ONE_A_LINE, Args
 from bubbot.command import BoundCommand, Caller, Surface, command, find_spec, list_commands, make_group, make_tools
 from bubbot.errors import AccessError, CommandRefused, ConfigError, ConfirmationNeeded, ToolRetry, ValueInvalid
-from bubbot.ports.channel import Role, Sender
-from bubbot.ports.turn import Turn
+from bubbot.ports.channel import Inbound, Role, Sender
+from bubbot.ports.turn import AcceptedInbound, Turn
 from bubbot.shell_command import CommandContext, CommandFailure, CommandGroup, CommandResult
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
@@ -148,7 +148,8 @@ def lamps() -> Lamps:
 def bare_turn(role: Role, texts: Texts) -> Turn:
     """Return a turn of one person in a direct chat; no command of the lamps looks at its tape."""
     unused: Any = None
-    return Turn("t", "test:1", unused, Sender("1"), role, SteppingClock(), UTC, texts=texts)
+    sent = AcceptedInbound(1, Inbound("test", "1", "1", Sender("1"), "", "2026-11-24T10:00:00Z", direct=True))
+    return Turn("t", "test:1", unused, Sender("1"), role, SteppingClock(), UTC, texts=texts, inbounds=[sent])
 
 
 class Chat:
@@ -289,6 +290,12 @@ class TestChat:
     async def test_a_role_that_is_too_low_is_said(self, chat: Chat) -> None:
         with pytest.raises(ToolRetry, match=",light is for the admin, and you are member"):
             await chat.say("lamp.light", role=Role.MEMBER, room="hall")
+
+    async def test_a_turn_without_the_messages_that_it_answers_is_not_direct(self, texts: Texts) -> None:
+        turn = bare_turn(Role.OWNER, texts)
+        assert [Caller.of_turn(turn).is_direct, Caller.of_turn(turn).has_power] == [True, True]
+        turn.inbounds = []
+        assert [Caller.of_turn(turn).is_direct, Caller.of_turn(turn).has_power] == [False, False]
 
     async def test_a_question_is_the_answer(self, chat: Chat, lamps: Lamps) -> None:
         await chat.say("lamp.light", room="hall")

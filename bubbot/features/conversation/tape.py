@@ -14,7 +14,7 @@ from msgspec.structs import astuple
 
 from bubbot.arguments.fields import ONE_A_LINE, Args
 from bubbot.command import Caller, command, make_group, make_tools
-from bubbot.errors import CommandRefused, ConfigError, EntryNotFound, ToolFailed
+from bubbot.errors import CommandFailed, CommandRefused, ConfigError, EntryNotFound
 from bubbot.features.conversation.anchors import AnchorList, AnchorsView
 from bubbot.features.conversation.graph import DEFAULT_GRAPH_ANCHORS, AnchorGraph, GraphView
 from bubbot.features.conversation.info import InfoView, TapeInfo
@@ -294,7 +294,7 @@ class TapeCommands:
         except EntryNotFound:
             raise CommandRefused("result_unknown", handle=args.handle) from None
         except UnicodeDecodeError:
-            raise ToolFailed(caller.result_texts.say("result_not_text")) from None
+            raise CommandFailed("result_not_text") from None
         end = args.offset + args.limit
         return ResultPage(text[args.offset : end], end, len(text) - end, args.limit)
 
