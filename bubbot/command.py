@@ -40,7 +40,7 @@ from bubbot.records import dataclass
 from bubbot.shell_command import Command, CommandContext, CommandFailure, CommandGroup, CommandResult, TableResult
 from bubbot.tape.entry import thaw
 from bubbot.texts import COMMAND_PREFIX, Texts
-from bubbot.tool import CommandHelp, CommandPlace, Effect, EffectKind, RerunModel, Tool, ToolOutput
+from bubbot.tool import CallPlan, CommandHelp, CommandPlace, Effect, EffectKind, PlanCall, RerunModel, Tool, ToolOutput
 
 TERMINAL = "terminal"
 """The caller in a terminal: the operating system's user, who is an owner."""
@@ -368,12 +368,12 @@ def make_tool(spec: CommandSpec[Any, Any, Any], service: type, find: Callable[[]
         spec: the command.
         service: the class that declares it.
         find: returns the service of the running bot.
-        **options: further fields of `Tool`, for what only a call of a model needs.
+        **options: further fields of `Tool`, for what only a call of a model needs. A `plan` is refused as the command is.
     """
+    name = COMMAND_PREFIX + spec.typed_name
 
     async def run(turn: Turn, args: Any) -> ToolOutput:
         caller = Caller.of_turn(turn, has_confirmed=getattr(args, "confirm", False) or not turn.runs_command)
-        name = COMMAND_PREFIX + spec.typed_name
         with explain_refusals(turn, name):
             try:
                 result = await BoundCommand(spec, find())(caller, args)
@@ -381,6 +381,8 @@ def make_tool(spec: CommandSpec[Any, Any, Any], service: type, find: Callable[[]
                 return explain(question, turn.texts.format_commands(name), turn.texts, caller.surface)
         return result if isinstance(result, RerunModel) else describe(spec, service, result, caller)
 
+    if plan := options.get("plan"):
+        options["plan"] = _explained(plan, name)
     about = replace(spec.help, place=CommandPlace.DIRECT) if spec.is_direct else spec.help
     return Tool(
         spec.chat[0],
@@ -395,6 +397,14 @@ def make_tool(spec: CommandSpec[Any, Any, Any], service: type, find: Callable[[]
         form=spec.form,
         **options,
     )
+
+
+def _explained(plan: PlanCall[Any], command_name: str) -> PlanCall[Any]:
+    async def plan_call(turn: Turn, args: Any) -> CallPlan:
+        with explain_refusals(turn, command_name):
+            return await plan(turn, args)
+
+    return plan_call
 
 
 @contextmanager

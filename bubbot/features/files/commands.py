@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeAlias
 from msgspec import Meta, Struct
 
 from bubbot.arguments.fields import Args
-from bubbot.command import Caller, command, explain_refusals, make_tools
+from bubbot.command import Caller, command, make_tools
 from bubbot.features.files.change import CHANGES_FILES, PlannedChange
 from bubbot.features.files.folder import (
     FolderItem,
@@ -277,8 +277,7 @@ def file_tools(service: FileService) -> list[Tool]:
 
     def plan(make: Callable[[FileService], Callable[[Turn, Any], Awaitable[PlannedChange]]]) -> dict[str, Any]:
         async def plan_call(turn: Turn, args: Any) -> CallPlan:
-            with explain_refusals(turn, ",file"):
-                return (await make(service)(turn, args)).plan()
+            return (await make(service)(turn, args)).plan()
 
         return {"plan": plan_call}
 

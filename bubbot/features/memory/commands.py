@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace as replace_fields
 
 from bubbot.arguments.fields import NoArguments, write_given
-from bubbot.command import Caller, command, explain_refusals, make_group, make_tools
+from bubbot.command import Caller, command, make_group, make_tools
 from bubbot.errors import (
     CommandRefused,
     ConfigError,
@@ -404,9 +404,8 @@ def memory_tools(memories: Memories) -> list[Tool]:
 
     async def plan_loss(turn: Turn, args: ScopedArgs, find_lost: Callable[[MemorySnapshot], Sequence[str]]) -> CallPlan:
         """Say which lines a call would take away; one that takes none only adds."""
-        with explain_refusals(turn, ",memory"):
-            async with opener.open_to_write(Caller.of_turn(turn), args, only_asks=True) as opened:
-                lost = find_lost(await opened.zone.read())
+        async with opener.open_to_write(Caller.of_turn(turn), args, only_asks=True) as opened:
+            lost = find_lost(await opened.zone.read())
         details = write_given(args, indent=2)
         if not lost:
             return CallPlan(INSIDE, details)
