@@ -17,7 +17,7 @@ from bubbot.concurrency import run_uninterrupted
 from bubbot.errors import ToolFailed, ToolRefused, ToolSignal
 from bubbot.features.approvals.card import HOUR_SECONDS, MAX_NAMED, ApprovalCard, find_chat
 from bubbot.features.approvals.decision import (
-    Caller,
+    CallerColumn,
     CallFacts,
     Decision,
     EffectRow,
@@ -131,7 +131,7 @@ def make_waiting(
         used_before: see `ToolInvocation`.
         is_cut_off: see `WaitingCall`.
     """
-    row, is_alone = decision.row, Caller.NOBODY in decision.callers
+    row, is_alone = decision.row, CallerColumn.NOBODY in decision.callers
     # It reads what was shown, and the choice would tell more than the window may.
     is_over_budget = row is EffectRow.READS_WORLD and bool(decision.tainted_by) and not is_alone
     reason = "choice" if is_over_budget else row.value

@@ -16,7 +16,7 @@ from bubbot.features.explain.facts import EXPLAINED, ExplanationEnded
 from bubbot.features.explain.reading import EXPLAIN_TOOL, explaining_tools
 from bubbot.ports.channel import TERMINAL_CHANNEL
 from bubbot.ports.session_names import parse_session
-from bubbot.shell_command import Argument, CommandContext, TypedAnswer, write_keyed
+from bubbot.shell_command import EXIT_NO_ANSWER, Argument, CommandContext, TypedAnswer, write_keyed
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.service import session_tape
 from bubbot.texts import Texts
@@ -32,7 +32,6 @@ MAX_NAMED = 40
 """Entries that an answer names at most as those that were read."""
 OTHER_CHATS_SESSION = f"{TERMINAL_CHANNEL}:explain"
 """The session in which questions about chats of other channels are asked: these chats are only read."""
-EXIT_NO_ANSWER = 1
 
 
 class ExplainArgs(Args, frozen=True):

@@ -21,14 +21,13 @@ from bubbot.runtime.compose import has_request, rebuild_sent
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.context.view import CONTEXT_VERSION, records_view
 from bubbot.runtime.turns import StepRecord, TurnRecord
-from bubbot.shell_command import DEFAULT_SESSION, Argument, CommandContext
+from bubbot.shell_command import DEFAULT_SESSION, EXIT_NO_ANSWER, Argument, CommandContext
 from bubbot.tape.entry import JsonObject, TapeEntry, text_field
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.provenance import VOUCHED, Source, source_of
 from bubbot.texts import Texts
 from bubbot.tool import INSIDE, READS_STORED, CommandHelp, CommandPlace, HelpTopic
 
-EXIT_NO_ANSWER = 1
 _TRACE = r"[0-9a-f]{4,32}"
 
 
