@@ -133,10 +133,6 @@ class SessionIdle(Struct, frozen=True):
 class NothingToStop(Struct, frozen=True):
     """A chat in which no answer is under way."""
 
-    def describe(self, caller: Caller) -> str:
-        """Say it as the gate does."""
-        return caller.texts.say("nothing_to_stop")
-
 
 class ModelCommands:
     """The commands about what answers in a chat, for the turns of a bot."""

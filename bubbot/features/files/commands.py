@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any, TypeAlias
 
 from msgspec import Meta, Struct
@@ -154,10 +154,9 @@ class FileVersion(Struct, frozen=True):
     digest: str
     entry: int = 0
 
-    def describe(self, caller: Caller) -> str:
-        """Say it, and how it is taken back."""
-        values = {"path": self.path, "size": format_bytes(self.size), "digest": self.digest, "entry": self.entry}
-        return caller.result_texts.say(f"FileVersion.{self.variant}", **values)
+    def values(self, _caller: Caller) -> Mapping[str, object]:
+        """Return the size as its sentences write it."""
+        return {"size": format_bytes(self.size)}
 
 
 class FileCommands:
