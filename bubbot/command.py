@@ -541,7 +541,7 @@ def _report(spec: CommandSpec[Any, Any, Any], caller: Caller) -> Iterator[None]:
 def make_group(
     word: str,
     service: type,
-    open_service: OpenService,
+    open_service: OpenService | None,
     description: str,
     further: Sequence[Command] = (),
     *,
@@ -554,15 +554,24 @@ def make_group(
     Args:
         word: the word of the group.
         service: the class.
-        open_service: returns a service.
+        open_service: returns a service; None for one that is built without arguments.
         description: the beginning of the help of the group.
         further: commands that only a shell has, after the others.
         help_line: the line of the group in `bubbot --help`.
         section: the heading that it stands under there.
         **options: those of `make_command`, by the last word of a command with underscores for hyphens.
     """
+
+    async def build_service(_context: CommandContext) -> Any:
+        return service()
+
     commands = [
-        make_command(spec, service, open_service, **options.get(spec.name.rpartition(" ")[2].replace("-", "_"), {}))
+        make_command(
+            spec,
+            service,
+            open_service or build_service,
+            **options.get(spec.name.rpartition(" ")[2].replace("-", "_"), {}),
+        )
         for spec in list_commands(service)
         if spec.in_shell
     ]

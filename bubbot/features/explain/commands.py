@@ -246,14 +246,10 @@ def explain_tools(commands: ExplainCommands) -> list[Tool]:
     return [*made, *explaining_tools()]
 
 
-async def _open_commands(_context: CommandContext) -> ExplainCommands:
-    return ExplainCommands()
-
-
 COMMANDS = make_group(
     "explain",
     ExplainCommands,
-    _open_commands,
+    None,
     "Ask what happened in a chat. The model reads the record of the chat with tools that change nothing and answers with "
     "entries and their words; who said them and when comes from the record, and an answer that quotes what does not stand "
     "there is not given. `bubbot tape show CHAT` prints the entries. The exit code is 1 without an answer.",

@@ -72,7 +72,7 @@ from bubbot.features.memory.shared_zone import AnyZone
 from bubbot.features.memory.views import DailyNote, MemorySnapshot, parse_day
 from bubbot.features.memory.zone import missing_version
 from bubbot.ports.turn import Turn
-from bubbot.shell_command import CommandContext, ShellInput
+from bubbot.shell_command import ShellInput
 from bubbot.tape.query import fold_text
 from bubbot.tool import CLEARS_MEMORY, INSIDE, READS_PEOPLE, CallPlan, CommandHelp, HelpTopic, Tool
 
@@ -506,10 +506,6 @@ def read_files(args: ImportFilesArgs, files: ShellInput) -> ImportArgs:
     )
 
 
-async def _open_commands(_context: CommandContext) -> MemoryCommands:
-    return MemoryCommands()
-
-
 def _shell_help(text: str, **more: Any) -> dict[str, Any]:
     return {"help": f"{text[:1].lower()}{text[1:-1]}", "description": text, **more}
 
@@ -528,7 +524,7 @@ _OPTIONS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 _MADE = make_group(
     "memory",
     MemoryCommands,
-    _open_commands,
+    None,
     "Show and change the memory of a session, of a person or of the workspace. `show` and `export` are read-only and work while the bot runs. "
     "Every change is a new version; older versions stay.",
     (),

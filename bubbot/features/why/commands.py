@@ -21,7 +21,7 @@ from bubbot.runtime.compose import has_request, rebuild_sent
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.context.view import CONTEXT_VERSION, records_view
 from bubbot.runtime.turns import StepRecord, TurnRecord
-from bubbot.shell_command import DEFAULT_SESSION, EXIT_NO_ANSWER, Argument, CommandContext
+from bubbot.shell_command import DEFAULT_SESSION, EXIT_NO_ANSWER, Argument
 from bubbot.tape.entry import JsonObject, TapeEntry, text_field
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.provenance import VOUCHED, Source, source_of
@@ -305,14 +305,10 @@ def _find_requested(turn: TurnRecord) -> JsonObject | None:
     return steps[-1].data if steps else None
 
 
-async def _open_commands(_context: CommandContext) -> WhyCommands:
-    return WhyCommands()
-
-
 COMMANDS = make_group(
     "why",
     WhyCommands,
-    _open_commands,
+    None,
     "Explain the last answer of a session without asking a model: the entries that the model was shown, the window and "
     "where it comes from, tools, tokens and time. Read-only; works while the bot runs.",
     section="Look",
