@@ -13,7 +13,7 @@ from bubbot.arguments.fields import Args
 from bubbot.command import Caller, command, make_group
 from bubbot.errors import CommandRefused, ConfigError, EntryNotFound
 from bubbot.features.why.foreign import ForeignEntry, read_foreign
-from bubbot.features.why.formats import find_checks, format_explanation
+from bubbot.features.why.formats import CheckedCall, find_checks, format_explanation
 from bubbot.features.why.lineage import Lineage, read_step_lineage
 from bubbot.features.why.view import find_explained
 from bubbot.ports.channel import Role
@@ -22,7 +22,7 @@ from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.context.view import CONTEXT_VERSION, records_view
 from bubbot.runtime.turns import StepRecord, TurnRecord
 from bubbot.shell_command import DEFAULT_SESSION, EXIT_NO_ANSWER, Argument
-from bubbot.tape.entry import JsonObject, TapeEntry, text_field
+from bubbot.tape.entry import JsonObject, text_field
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.provenance import VOUCHED, Source, source_of
 from bubbot.texts import Texts
@@ -119,20 +119,11 @@ class CallCheck(Struct, frozen=True):
     approval: str | None = None
 
     @classmethod
-    def of(cls, check: TapeEntry) -> CallCheck:
-        """Read the fact on which it was decided."""
-        data = check.data
-        tainted_by = tuple([entry for _, entry in data["tainted_by"]])
+    def of(cls, entry: int, call: CheckedCall) -> CallCheck:
+        """Read the fact on which it was decided, by its id."""
+        tainted_by = tuple([tainting for _, tainting in call.tainted_by])
         return cls(
-            check.id,
-            data["tool"],
-            data["verdict"],
-            data["effect"],
-            data["role"],
-            data["place"],
-            tainted_by,
-            data.get("grant"),
-            data.get("approval"),
+            entry, call.tool, call.verdict, call.effect, call.role, call.place, tainted_by, call.grant, call.approval
         )
 
 
@@ -253,7 +244,7 @@ class WhyCommands:
             record.answer.id if record.answer else None,
             tuple(map(StepLine.of, record.steps)),
             tuple([ToolRun(entry, call.name) for entry, call in record.calls]),
-            tuple(map(CallCheck.of, find_checks(record))),
+            tuple(CallCheck.of(entry, call) for entry, call in find_checks(record)),
             lineage,
             foreign,
             text=text,
