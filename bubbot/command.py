@@ -23,9 +23,13 @@ from bubbot.arguments.fields import Args, NoArguments, form_fields
 from bubbot.concurrency import run_uninterrupted
 from bubbot.errors import (
     AccessError,
+    BubbotError,
+    CommandError,
+    CommandFailed,
     CommandRefused,
     ConfigError,
     ConfirmationNeeded,
+    ToolFailed,
     ToolRetry,
     ValueInvalid,
 )
@@ -36,7 +40,7 @@ from bubbot.records import dataclass
 from bubbot.shell_command import Command, CommandContext, CommandFailure, CommandGroup, CommandResult, TableResult
 from bubbot.tape.entry import thaw
 from bubbot.texts import COMMAND_PREFIX, Texts
-from bubbot.tool import CommandHelp, CommandPlace, Effect, EffectKind, RerunModel, Tool, ToolOutput
+from bubbot.tool import CallPlan, CommandHelp, CommandPlace, Effect, EffectKind, PlanCall, RerunModel, Tool, ToolOutput
 
 TERMINAL = "terminal"
 """The caller in a terminal: the operating system's user, who is an owner."""
@@ -90,7 +94,7 @@ class Caller:
             id=TERMINAL if channel == TERMINAL_CHANNEL else f"{channel}:{turn.sender.id}",
             role=turn.role,
             surface=Surface.CHAT if turn.runs_command else Surface.MODEL,
-            is_direct=all(accepted.inbound.direct for accepted in turn.inbounds),
+            is_direct=turn.is_direct,
             has_power=turn.has_power_over_other_chats,
             has_confirmed=has_confirmed,
             pressed_value=press.value if press else "",
@@ -364,12 +368,12 @@ def make_tool(spec: CommandSpec[Any, Any, Any], service: type, find: Callable[[]
         spec: the command.
         service: the class that declares it.
         find: returns the service of the running bot.
-        **options: further fields of `Tool`, for what only a call of a model needs.
+        **options: further fields of `Tool`, for what only a call of a model needs. A `plan` is refused as the command is.
     """
+    name = COMMAND_PREFIX + spec.typed_name
 
     async def run(turn: Turn, args: Any) -> ToolOutput:
         caller = Caller.of_turn(turn, has_confirmed=getattr(args, "confirm", False) or not turn.runs_command)
-        name = COMMAND_PREFIX + spec.typed_name
         with explain_refusals(turn, name):
             try:
                 result = await BoundCommand(spec, find())(caller, args)
@@ -377,6 +381,8 @@ def make_tool(spec: CommandSpec[Any, Any, Any], service: type, find: Callable[[]
                 return explain(question, turn.texts.format_commands(name), turn.texts, caller.surface)
         return result if isinstance(result, RerunModel) else describe(spec, service, result, caller)
 
+    if plan := options.get("plan"):
+        options["plan"] = _explained(plan, name)
     about = replace(spec.help, place=CommandPlace.DIRECT) if spec.is_direct else spec.help
     return Tool(
         spec.chat[0],
@@ -393,15 +399,29 @@ def make_tool(spec: CommandSpec[Any, Any, Any], service: type, find: Callable[[]
     )
 
 
+def _explained(plan: PlanCall[Any], command_name: str) -> PlanCall[Any]:
+    async def plan_call(turn: Turn, args: Any) -> CallPlan:
+        with explain_refusals(turn, command_name):
+            return await plan(turn, args)
+
+    return plan_call
+
+
 @contextmanager
 def explain_refusals(turn: Turn, command_name: str) -> Iterator[None]:
-    """Tell the person or the model why a command, by its name with the comma, is refused. Raises `ToolRetry`."""
+    """Tell the person or the model why a command, by its name with the comma, is refused or fails.
+
+    Raises:
+        ToolRetry: it is refused.
+        ToolFailed: it cannot do its work.
+    """
     try:
         yield
     except CommandRefused as error:
         surface = Surface.CHAT if turn.runs_command else Surface.MODEL
         name = turn.result_texts.format_commands(command_name)
-        raise ToolRetry(explain(error, name, turn.result_texts, surface)) from error
+        signal = ToolFailed if isinstance(error, CommandFailed) else ToolRetry
+        raise signal(explain(error, name, turn.result_texts, surface)) from error
     except (AccessError, ConfigError) as error:
         raise ToolRetry(turn.texts.reason(error)) from error
 
@@ -510,17 +530,18 @@ def _to_json(spec: CommandSpec[Any, Any, Any], result: Any) -> Any:
 @contextmanager
 def _report(spec: CommandSpec[Any, Any, Any], caller: Caller) -> Iterator[None]:
     """Turn a refusal into the error that a shell reports: of usage for a value that names nothing here."""
+    kinds: Mapping[type[CommandRefused], type[BubbotError]] = {ValueInvalid: ConfigError, CommandFailed: CommandError}
     try:
         yield
     except CommandRefused as error:
         text = printable(explain(error, f"bubbot {spec.name}", caller.texts, caller.surface))
-        raise (ConfigError if isinstance(error, ValueInvalid) else AccessError)(text) from error
+        raise kinds.get(type(error), AccessError)(text) from error
 
 
 def make_group(
     word: str,
     service: type,
-    open_service: OpenService,
+    open_service: OpenService | None,
     description: str,
     further: Sequence[Command] = (),
     *,
@@ -533,15 +554,24 @@ def make_group(
     Args:
         word: the word of the group.
         service: the class.
-        open_service: returns a service.
+        open_service: returns a service; None for one that is built without arguments.
         description: the beginning of the help of the group.
         further: commands that only a shell has, after the others.
         help_line: the line of the group in `bubbot --help`.
         section: the heading that it stands under there.
         **options: those of `make_command`, by the last word of a command with underscores for hyphens.
     """
+
+    async def build_service(_context: CommandContext) -> Any:
+        return service()
+
     commands = [
-        make_command(spec, service, open_service, **options.get(spec.name.rpartition(" ")[2].replace("-", "_"), {}))
+        make_command(
+            spec,
+            service,
+            open_service or build_service,
+            **options.get(spec.name.rpartition(" ")[2].replace("-", "_"), {}),
+        )
         for spec in list_commands(service)
         if spec.in_shell
     ]

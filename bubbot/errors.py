@@ -39,6 +39,7 @@ BubbotError
 │   └── CommandError           a comma command that cannot be understood; its text is the answer
 ├── CommandRefused             a command that cannot be carried out; `code` names its sentence, `values` are in it
 │   ├── ValueInvalid           a value of the right type that names nothing here
+│   ├── CommandFailed          its work cannot be done, whatever its arguments
 │   └── ConfirmationNeeded     the person has to say yes first
 ├── AccessError                a code that does not work, or a grant that its giver may not give
 ├── MemoryTooLarge             a text that is too large for memory, since every version stores it again
@@ -435,6 +436,12 @@ class ValueInvalid(CommandRefused):
     """A value has the right type, but names nothing here."""
 
     kind = "value_invalid"
+
+
+class CommandFailed(CommandRefused):
+    """A command cannot do its work, whatever its arguments: a model gets it as `ToolFailed`."""
+
+    kind = "command_failed"
 
 
 class ConfirmationNeeded(CommandRefused):

@@ -40,6 +40,8 @@ from bubbot.tool import CommandHelp, Effect, NoArgs, ToolArgs
 
 WRITE_TIMEOUT_SECONDS = 300.0
 """The longest time a command waits for the running turn of its session."""
+EXIT_NO_ANSWER = 1
+"""The exit code of a command that ran, and has no answer."""
 DEFAULT_SESSION = "default"
 """The session of a shell command that names none."""
 T = TypeVar("T")

@@ -48,5 +48,6 @@ class ConfigView:
         """Keep the newest value of each key."""
         values: dict[str, Any] = {}
         for entry in answers[0]:
-            values |= ConfigLoaded.of(entry).changed
+            if loaded := ConfigLoaded.try_of(entry):
+                values |= loaded.changed
         return {key: value for key, value in values.items() if value is not None}

@@ -498,7 +498,7 @@ class InboundGate:
         inbound = accepted.inbound
         texts = self._texts_for(inbound.sender)
         if inbound.text.strip() == STOP:
-            text = "" if self._runtime.stop(inbound.session) else texts.say("nothing_to_stop")
+            text = "" if self._runtime.stop(inbound.session) else texts.say("NothingToStop")
         else:
             doing = describe_activity(texts, self._activity.get(inbound.session) if self._activity else None)
             if not running:

@@ -311,6 +311,7 @@ class Deliverer:
 
     async def resume(self, session: str | None = None, *, queued: bool = False) -> int:
         """Deliver what an earlier process left open, of one session or of all; return the number of messages."""
+        await self._outbox.end_unreadable()
         pending = [each for each in await self._outbox.pending() if session is None or each.session == session]
         if pending:
             await self._outbox.write_checkpoint()  # fails before anything is sent again if the store takes no receipts

@@ -6,6 +6,7 @@ One tape per channel instance, `bubbot/outbox/<channel>`, or a shard of it for t
 from __future__ import annotations
 
 import heapq
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -32,13 +33,18 @@ from bubbot.ports.outbox import (
     PartReceipt,
     intent_entry,
     intent_from,
-    read_intents,
+    try_intent_from,
 )
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.handle import spans_of
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.service import TapeService
+
+log = logging.getLogger(__name__)
+
+UNREADABLE = "unreadable"
+"""The reason for which a message ends that nobody can read."""
 
 
 def outbox_tape(channel: str) -> str:
@@ -126,11 +132,11 @@ class Outbox:
         return intent_from((await tape.append([entry], if_absent=True, other_tapes=also))[0])
 
     async def find_intent(self, key: str) -> OutboxMessage | None:
-        """Return the intent with this key, as it was intended; None if there is none, or if it was erased."""
+        """Return the intent with this key, as it was intended; None if there is none that can be read."""
         for tape in self._tape.shards():
             entries = (await tape.fetch([TapeQuery(tape.name, keys=(key,))]))[0]
-            if entries and not entries[0].erased and entries[0].name == INTENT:
-                return intent_from(entries[0])
+            if entries and entries[0].name == INTENT:
+                return try_intent_from(entries[0])
         return None
 
     async def receipt_of(self, intent: OutboxMessage, place: int) -> str | None:
@@ -181,13 +187,36 @@ class Outbox:
         return any([await tape.read(view) for tape, view in views])
 
     async def pending(self) -> tuple[OutboxMessage, ...]:
-        """Return the intents with parts that have no receipt, oldest first."""
-        found: list[list[OutboxMessage]] = []
+        """Return the intents with parts that have no receipt, oldest first, without those that cannot be read."""
+        by_tape: dict[str, list[OutboxMessage]] = {}
+        for tape, _, message in await self._read_pending():
+            if message is not None:
+                by_tape.setdefault(tape.name, []).append(message)
+        return tuple(heapq.merge(*by_tape.values(), key=lambda message: message.date))
+
+    async def end_unreadable(self) -> None:
+        """Record the end of pending intents that cannot be read, and log each once: nobody can deliver them."""
+        for tape, entry, message in await self._read_pending():
+            if message is None:
+                log.error(
+                    "entry #%d of %s is a message that cannot be read; it is not sent",
+                    entry.id,
+                    tape.name,
+                    extra={"action": "outbox.unreadable"},
+                )
+                await tape.append([abandoned_entry(entry.id, UNREADABLE)], if_absent=True)
+
+    async def _read_pending(self) -> list[tuple[TapeService, TapeEntry, OutboxMessage | None]]:
+        """Read the pending intents, those of a tape oldest first, each with its message; None if that cannot be read."""
+        found: list[tuple[TapeService, TapeEntry, OutboxMessage | None]] = []
         for tape, projected in zip(self._tape.shards(), self._pending.values(), strict=True):
             if messages := await projected.catch_up():
                 (entries,) = await tape.fetch([TapeQuery(tape.name, IdRanges(tuple(spans_of(list(messages)))))])
-                found.append([replace(each, sent=messages[each.id].sent) for each in read_intents(entries)])
-        return tuple(heapq.merge(*found, key=lambda message: message.date))
+                for entry in entries:
+                    message = try_intent_from(entry)
+                    sent = message and replace(message, sent=messages[entry.id].sent)
+                    found += [] if entry.erased else [(tape, entry, sent)]
+        return found
 
     async def refresh(self, message: OutboxMessage) -> OutboxMessage:
         """Return a message with the parts that have a receipt by now; without parts if it is not pending any more."""

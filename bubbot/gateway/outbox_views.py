@@ -180,8 +180,8 @@ def _apply_messages(messages: Mapping[int, OpenMessage], entries: Sequence[TapeE
     for entry in entries:
         data = entry.payload["data"]
         if entry.name == INTENT:
-            if data["parts"]:
-                result[entry.id] = OpenMessage(len(data["parts"]))
+            if count := _count_parts(entry):
+                result[entry.id] = OpenMessage(count)
         elif entry.name == DELIVERY_ABANDONED:
             result.pop(data["intent"], None)
         elif (message := result.get(data["intent"])) is not None:
@@ -193,13 +193,19 @@ def _apply_messages(messages: Mapping[int, OpenMessage], entries: Sequence[TapeE
     return result
 
 
+def _count_parts(intent: TapeEntry) -> int:
+    """Count the parts of an intent: one for what cannot be read, so that it is pending until somebody ends it."""
+    parts = intent.data.get("parts")
+    return len(parts) if isinstance(parts, (list, tuple)) else 1
+
+
 def _encode_messages(messages: Mapping[int, OpenMessage]) -> JsonObject:
     found = [OpenIntent(intent, tuple(sorted(message.sent))) for intent, message in messages.items()]
     return encode_state(OutboxState(tuple(found)))
 
 
 def _decode_messages(saved: JsonObject, cited: Sequence[TapeEntry]) -> Mapping[int, OpenMessage]:
-    parts = {entry.id: len(entry.payload["data"]["parts"]) for entry in cited}
+    parts = {entry.id: _count_parts(entry) for entry in cited}
     return {
         item.id: OpenMessage(parts[item.id], frozenset(item.sent)) for item in msgspec.convert(saved, OutboxState).open
     }

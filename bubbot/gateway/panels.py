@@ -10,7 +10,7 @@ from msgspec import Struct
 from bubbot.gateway.outbox import receipt_key
 from bubbot.gateway.outbox_views import DELIVERY_ABANDONED
 from bubbot.panel import Panel, PanelQuery, PanelReader
-from bubbot.ports.outbox import INTENT, OUTBOX_PREFIX, RECEIPT, intent_key
+from bubbot.ports.outbox import INTENT, OUTBOX_PREFIX, RECEIPT, intent_key, try_intent_from
 from bubbot.tape.boundary import SharedTape
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.events import TURN_START
@@ -92,7 +92,7 @@ async def _find_intents(reader: PanelReader, tape: TapeHandle, query: PanelQuery
 
 
 def _belongs(entry: TapeEntry, session: str) -> bool:
-    return not entry.erased and entry.data["session"] == session
+    return entry.data.get("session") == session and try_intent_from(entry) is not None
 
 
 async def _read_answers(tape: TapeHandle, intents: Sequence[TapeEntry]) -> Mapping[str, TapeEntry]:

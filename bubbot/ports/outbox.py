@@ -87,9 +87,19 @@ def intent_from(entry: TapeEntry) -> OutboxMessage:
     )
 
 
+def try_intent_from(entry: TapeEntry) -> OutboxMessage | None:
+    """Read an intent that an adapter of somebody else's may have filled; None if it cannot be read, or was erased."""
+    try:
+        return None if entry.erased else intent_from(entry)
+    except TapeCorrupt:
+        return None
+
+
 def _read_loosely(entry: TapeEntry) -> OutboxMessage:
     data = entry.data
     try:
+        if not isinstance(data["session"], str) or not isinstance(data["turn"], str):
+            raise TypeError("session or turn is no text")
         parts = tuple(build_part(part) for part in data["parts"])
         return OutboxMessage(
             entry.id, data["session"], data["turn"], parts, inbound=data.get("inbound", 0), date=entry.date or ""

@@ -344,14 +344,18 @@ class Turn:
         return self.allowed_tools is None or tool in self.allowed_tools
 
     @property
+    def is_direct(self) -> bool:
+        """True if nobody else reads along: never without the messages that it answers."""
+        return bool(self.inbounds) and all(accepted.inbound.direct for accepted in self.inbounds)
+
+    @property
     def has_power_over_other_chats(self) -> bool:
         """True if an owner asks in person, in a direct chat.
 
         Elsewhere others read along, and their messages reach the model that calls the tools.
         """
-        inbounds = (accepted.inbound for accepted in self.inbounds)
-        is_private = all(inbound.direct and inbound.is_answered_by_person for inbound in inbounds)
-        return self.role.at_least(Role.OWNER) and is_private
+        is_by_person = all(accepted.inbound.is_answered_by_person for accepted in self.inbounds)
+        return self.role.at_least(Role.OWNER) and self.is_direct and is_by_person
 
     def alert(self, sentence: str) -> None:
         """Tell people a sentence with the answer, or without one, if a model did what it says; a command says it itself."""

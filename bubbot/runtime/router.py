@@ -201,7 +201,7 @@ def is_offered(tool: Tool, turn: Turn) -> bool:
 
 def _is_place(place: CommandPlace, turn: Turn) -> bool:
     if place is CommandPlace.DIRECT:
-        return all(accepted.inbound.direct for accepted in turn.inbounds)
+        return turn.is_direct
     return place is CommandPlace.ANYWHERE or turn.session.partition(":")[0] == TERMINAL_CHANNEL
 
 

@@ -13,7 +13,7 @@ from bubbot.records import dataclass
 from bubbot.tape import entry as make
 from bubbot.tape.anchor import SESSION_START
 from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, Kind, TapeEntry, encode, objects_of, text_field
-from bubbot.tape.events import STEP_EVENT, TURN_END, TURN_ENDS, TURN_INTERRUPTED, TURN_START
+from bubbot.tape.events import STEP_EVENT, TURN_END, TURN_ENDS, TURN_INTERRUPTED, TURN_START, TurnEnd
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.view import QueryAnswers
 
@@ -44,11 +44,13 @@ class LastTurnView:
     def fold(self, answers: QueryAnswers) -> LastTurn | None:
         """Return the turn; None if the entries do not belong to one."""
         end, start, opening = (part[0] if part else None for part in answers)
-        if end is None or start is None or end.erased or end.meta.get("turn") != start.meta.get("turn"):
+        if end is None or start is None or end.meta.get("turn") != start.meta.get("turn"):
+            return None
+        if (ended := TurnEnd.try_of(end)) is None:  # erased, or imported
             return None
         turn = end.meta.get("turn")
         first = opening.id if opening and opening.meta.get("turn") == turn else start.id
-        return LastTurn(str(turn), str(end.data["status"]), (min(first, start.id), end.id))
+        return LastTurn(str(turn), ended.status, (min(first, start.id), end.id))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 Later sources win: the file, then credentials, then the environment.
 """
 
+import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -68,6 +69,7 @@ from bubbot.settings.values import Language, OptionalPath, Zone
 
 FEATURE_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 """The names of features and of their sections: variables hold them, in capitals, before two underscores."""
+LIBRARY_LOGGER = "pydantic_settings"
 MIN_TOKEN_CHARS = 16
 """Characters of the owner's token; a shorter one can be guessed."""
 S = TypeVar("S", bound=SettingsSection)
@@ -167,6 +169,8 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Return the sources of `load`, the strongest first; without it only the arguments."""
+        # With PYDANTIC_SETTINGS_DEBUG in the environment the library would log what each source holds, secrets included.
+        logging.getLogger(LIBRARY_LOGGER).setLevel(logging.WARNING)
         make_sources = init_settings().get("_make_sources")
         return make_sources(settings_cls) if make_sources else (init_settings,)
 

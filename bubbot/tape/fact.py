@@ -126,6 +126,14 @@ class Cited(Generic[F]):
         is_revoked = entry.name in kind.EVENTS[1:]
         return cls(kind.of(entry), entry.id, entry.date, source_of(entry), is_revoked=is_revoked)
 
+    @classmethod
+    def try_of(cls, kind: type[F], entry: TapeEntry) -> Cited[F] | None:
+        """Read an entry that anybody may have written; None as `Fact.try_of` does."""
+        try:
+            return cls.of(kind, entry)
+        except TapeCorrupt:
+            return None
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Cited) and (self.id, self.date, self.fact) == (other.id, other.date, other.fact)
 

@@ -14,6 +14,7 @@ import pytest
 
 from bubbot.app.tapes import open_tapes
 from bubbot.errors import StoreUnavailable
+from bubbot.features.usage import chart
 from bubbot.home import Home
 from bubbot.ports.usage import BUDGET_TAPE
 from bubbot.tape.query import TapeQuery
@@ -175,6 +176,23 @@ def test_a_chart_in_a_file(tmp_path: Path) -> None:
         assert (refused.returncode, refused.stdout) == (2, b"")
         assert error in refused.stderr.decode()
         assert refused.stderr.count(b"\n") == 1
+
+
+def test_a_chart_that_cannot_be_drawn_is_a_failure_that_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = at_home(tmp_path, PRICES)
+    inside.said(home, "one")
+    program = tmp_path / "draw.py"
+    program.write_text("raise SystemExit('no paint')")
+    monkeypatch.setattr(chart, "DRAWING_FILE", program)
+    target = tmp_path / "spent.svg"
+    failed = inside.run(home, "usage", "--chart", str(target))
+    assert (failed.returncode, failed.stdout) == (1, b"")
+    assert failed.stderr == b"bubbot: The chart could not be drawn: no paint\n"
+    failed = inside.run(home, "usage", "--chart", str(target), "--json")
+    assert json.loads(failed.stderr)["error"]["exit_code"] == 1
+    assert not target.exists()
 
 
 @pytest.mark.proof

@@ -35,7 +35,7 @@ async def test_a_run_with_every_kind_of_failure_shows_no_token(tmp_path: Path) -
         for number in range(4):
             room.say(f"my text is {number}")
         room.document(b"some bytes", "notes.txt")
-        env = {"BUBBOT_MODEL__API_KEY": KEY}
+        env = {"BUBBOT_MODEL__API_KEY": KEY, "PYDANTIC_SETTINGS_DEBUG": "1"}
         async with running(home, env=env) as daemon:
             said = room.chat.messages
             await server.until(lambda: sum(one["from"]["is_bot"] for one in said.values()) >= 5, 40)

@@ -13,14 +13,44 @@ import pytest
 from msgspec import Meta, Struct
 
 from bubbot.arguments.fields import ONE_A_LINE, Args
-from bubbot.command import BoundCommand, Caller, Surface, command, find_spec, list_commands, make_group, make_tools
-from bubbot.errors import AccessError, CommandRefused, ConfigError, ConfirmationNeeded, ToolRetry, ValueInvalid
-from bubbot.ports.channel import Role, Sender
-from bubbot.ports.turn import Turn
+from bubbot.command import (
+    BoundCommand,
+    Caller,
+    Surface,
+    command,
+    find_spec,
+    list_commands,
+    make_group,
+    make_tool,
+    make_tools,
+)
+from bubbot.errors import (
+    AccessError,
+    CommandError,
+    CommandFailed,
+    CommandRefused,
+    ConfigError,
+    ConfirmationNeeded,
+    ToolFailed,
+    ToolRetry,
+    ValueInvalid,
+)
+from bubbot.ports.channel import Inbound, Role, Sender
+from bubbot.ports.turn import AcceptedInbound, Turn
 from bubbot.shell_command import CommandContext, CommandFailure, CommandGroup, CommandResult
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
-from bubbot.tool import ADMINISTERS, READS_OWN, ArgumentsInvalid, CommandHelp, HelpTopic, Tool, validate_args
+from bubbot.tool import (
+    ADMINISTERS,
+    READS_OWN,
+    ArgumentsInvalid,
+    CallPlan,
+    CommandHelp,
+    HelpTopic,
+    Tool,
+    plan_call,
+    validate_args,
+)
 from tests.doubles import SteppingClock
 
 SENTENCES = {
@@ -91,6 +121,8 @@ class Lamps:
             raise ValueInvalid("room_unknown", room=args.room)
         if args.room == "cellar":
             raise CommandRefused("no_lamp", room=args.room)
+        if args.room == "roof":
+            raise CommandFailed("no_lamp", room=args.room)
         if self.gate is not None:
             await self.gate.wait()
         self.lights[args.room] = args.colour
@@ -148,7 +180,8 @@ def lamps() -> Lamps:
 def bare_turn(role: Role, texts: Texts) -> Turn:
     """Return a turn of one person in a direct chat; no command of the lamps looks at its tape."""
     unused: Any = None
-    return Turn("t", "test:1", unused, Sender("1"), role, SteppingClock(), UTC, texts=texts)
+    sent = AcceptedInbound(1, Inbound("test", "1", "1", Sender("1"), "", "2026-11-24T10:00:00Z", direct=True))
+    return Turn("t", "test:1", unused, Sender("1"), role, SteppingClock(), UTC, texts=texts, inbounds=[sent])
 
 
 class Chat:
@@ -290,6 +323,26 @@ class TestChat:
         with pytest.raises(ToolRetry, match=",light is for the admin, and you are member"):
             await chat.say("lamp.light", role=Role.MEMBER, room="hall")
 
+    async def test_a_turn_without_the_messages_that_it_answers_is_not_direct(self, texts: Texts) -> None:
+        turn = bare_turn(Role.OWNER, texts)
+        assert [Caller.of_turn(turn).is_direct, Caller.of_turn(turn).has_power] == [True, True]
+        turn.inbounds = []
+        assert [Caller.of_turn(turn).is_direct, Caller.of_turn(turn).has_power] == [False, False]
+
+    @pytest.mark.parametrize(("room", "signal"), [("cellar", ToolRetry), ("roof", ToolFailed)])
+    async def test_a_plan_is_refused_as_its_command_is(
+        self, lamps: Lamps, texts: Texts, room: str, signal: type[Exception]
+    ) -> None:
+        async def plan(turn: Turn, args: LampArgs) -> CallPlan:
+            await lamps.light(Caller.of_turn(turn), args)
+            return CallPlan(ADMINISTERS, "light")
+
+        light = make_tool(find_spec(Lamps, "lamp light"), Lamps, lambda: lamps, plan=plan)
+        turn, args = bare_turn(Role.OWNER, texts), light.validate({"room": room})
+        for call in (light.run(turn, args), plan_call(turn, light, args)):
+            with pytest.raises(signal, match=f"^there is no lamp in {room}: ,light lists them"):
+                await call
+
     async def test_a_question_is_the_answer(self, chat: Chat, lamps: Lamps) -> None:
         await chat.say("lamp.light", room="hall")
         assert await chat.say("lamp.dark", room="hall") == "Leave hall in the dark?"
@@ -339,7 +392,7 @@ class TestShell:
         assert result.text == "\nGood night.\n"
         assert result.data == {"lamps": [{"room": "hall", "colour": "red"}, {"room": "a\x1b[2J", "colour": "blue"}]}
 
-    @pytest.mark.parametrize(("room", "kind"), [("cellar", AccessError), ("moon", ConfigError)])
+    @pytest.mark.parametrize(("room", "kind"), [("cellar", AccessError), ("moon", ConfigError), ("roof", CommandError)])
     async def test_a_refusal_is_an_error_of_the_shell(self, shell: Shell, room: str, kind: type[Exception]) -> None:
         with pytest.raises(kind, match=room):
             await shell.run("lamp light", room=room)

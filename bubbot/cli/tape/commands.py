@@ -212,15 +212,11 @@ async def _read_index(context: CommandContext) -> IndexResult:
     return IndexResult(state is not None and state.fresh, rebuilding=False, state=state)
 
 
-async def _open_commands(_context: CommandContext) -> StoreCommands:
-    return StoreCommands()
-
-
 _NEEDS_HOME: Mapping[str, Any] = MappingProxyType({"is_answered_without_home": False})
 STORE_COMMANDS = make_group(
     "tape",
     StoreCommands,
-    _open_commands,
+    None,
     "",
     list=_NEEDS_HOME,
     verify=_NEEDS_HOME,

@@ -6,11 +6,11 @@ import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, Literal, TypeAlias, get_args
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from bubbot.arguments.fields import Args, NoArguments
-from bubbot.command import Caller, explain_refusals, make_group, make_tools
-from bubbot.errors import ChannelError, ConfigError, ToolRetry
+from bubbot.command import Caller, command, explain_refusals, make_group, make_tools
+from bubbot.errors import ChannelError, CommandRefused, ConfigError, ToolRetry
 from bubbot.features.access.arguments import AudienceArgs
 from bubbot.features.access.facts import GroupAudience, LinkCode, RoleGranted
 from bubbot.features.access.results import MAX_NAME_CHARS, format_name, parse_role
@@ -107,11 +107,12 @@ def access_tools(
         )
         return "\n".join([*lines, texts.say("access_how")])
 
+    links = LinkCommands(find_access, send)
     return (
         access_list,
         _group_tool(find_access, leave),
         *make_tools(AccessService, find_access),
-        *_link_tools(find_access, send),
+        *make_tools(LinkCommands, lambda: links),
     )
 
 
@@ -170,76 +171,111 @@ def _describe_group(group: GroupAudience, texts: Texts) -> str:
     )
 
 
-def _link_tools(find_access: Callable[[], AccessService], send: SendMessage) -> tuple[Tool, ...]:
-    """Build the commands with which people link their accounts."""
+class LinkAnswer(Struct, frozen=True):
+    """What came of a link between two accounts of a person.
 
-    @tool(
-        "access.link",
+    Attributes:
+        variant: `code` if one was made, `asks` if the other account asked for this one, `claimed` if the other one is asked,
+            `done`, or `declined`.
+        other: the other account; empty for a code.
+        code: the code; empty without one.
+        name: what the other account is called; empty in its own chat.
+        count: the minutes for which the code works; 0 without one.
+    """
+
+    variant: Literal["code", "asks", "claimed", "done", "declined"]
+    other: str = ""
+    code: str = ""
+    name: str = ""
+    count: int = 0
+
+
+class Unlinked(Struct, frozen=True):
+    """The accounts that a person's account was linked with."""
+
+    others: tuple[AccountKey, ...]
+
+    def values(self, caller: Caller) -> Mapping[str, object]:
+        """Return them as the sentence lists them."""
+        return {"others": caller.texts.say("list_comma").join(map(_account_label, self.others))}
+
+
+class LinkCommands:
+    """The commands with which people link their accounts."""
+
+    def __init__(self, find_access: Callable[[], AccessService], send: SendMessage) -> None:
+        """Build them; see `access_tools`."""
+        self._find_access = find_access
+        self._send = send
+
+    @command(
+        "access link",
+        chat=("access.link", "link"),
+        in_shell=False,
+        is_direct=True,
         effect=INSIDE,
-        commands=("link",),
-        for_model=False,
         help=CommandHelp(
             HelpTopic.MEMORY,
             "Link your accounts to share your memory",
             (",link", ",link 7KQ2M9XB", ",link yes"),
-            place=CommandPlace.DIRECT,
         ),
     )
-    async def access_link(turn: Turn, args: LinkArgs) -> str:
+    async def link(self, caller: Caller, args: LinkArgs) -> LinkAnswer:
         """Link two accounts of yours, so that your own memory is the same on both. It gives neither any rights."""
-        access, account, word = find_access(), _own_account(turn), args.code.strip()
+        turn, access, word = caller.required_turn, self._find_access(), args.code.strip()
+        account = _own_account(turn)
         if word.casefold() in ("yes", "no"):
             is_yes = word.casefold() == "yes"
             answer = await (access.confirm_link(account) if is_yes else access.decline_link(account))
             if isinstance(answer, str):
-                raise ToolRetry(turn.texts.say(f"link_{answer}"))
-            return turn.texts.say("link_done" if is_yes else "link_declined", other=_account_label(answer))
+                raise CommandRefused(f"link_{answer}")
+            return LinkAnswer("done" if is_yes else "declined", _account_label(answer))
         if word:
-            return await _claim_link(turn, access, account, word, send)
+            return await self._claim(turn, account, word)
         if (code := access.pending_claim(account)) is not None and code.claimant is not None:
             turn.buttons.append(_link_buttons(turn.texts))
-            return turn.texts.say("link_asks", other=_account_label(code.claimant), name="")
+            return LinkAnswer("asks", _account_label(code.claimant))
         text = await access.create_link_code(account, turn.session)
         if text in get_args(LinkRefusal):
-            raise ToolRetry(turn.texts.say(f"link_{text}"))
-        return turn.texts.say("link_code", code=text, count=LINK_CODE_LIFETIME.seconds // 60)
+            raise CommandRefused(f"link_{text}")
+        return LinkAnswer("code", code=text, count=LINK_CODE_LIFETIME.seconds // 60)
 
-    @tool(
-        "access.unlink",
+    @command(
+        "access unlink",
+        chat=("access.unlink", "unlink"),
+        in_shell=False,
+        is_direct=True,
         effect=INSIDE,
-        commands=("unlink",),
-        for_model=False,
-        help=CommandHelp(HelpTopic.MEMORY, "Unlink this account", (",unlink",), place=CommandPlace.DIRECT),
+        help=CommandHelp(HelpTopic.MEMORY, "Unlink this account", (",unlink",)),
     )
-    async def access_unlink(turn: Turn, args: NoArguments) -> str:
+    async def unlink(self, caller: Caller) -> Unlinked:
         """Take this account out of your linked ones: it has its own memory again."""
-        others = await find_access().unlink(_own_account(turn))
+        others = await self._find_access().unlink(_own_account(caller.required_turn))
         if isinstance(others, str):
-            raise ToolRetry(turn.texts.say(f"link_{others}"))
-        return turn.texts.say("unlinked", others=turn.texts.say("list_comma").join(map(_account_label, others)))
+            raise CommandRefused(f"link_{others}")
+        return Unlinked(others)
 
-    return access_link, access_unlink
+    async def _claim(self, turn: Turn, account: AccountKey, word: str) -> LinkAnswer:
+        """Claim the code of another account, and ask that account in its own chat."""
 
+        async def ask(code: Cited[LinkCode], fact: TapeEntry) -> None:
+            channel, _, place = code.fact.session.partition(":")
+            chat, _, thread = place.partition(":")
+            name = format_name(turn.sender.name)
+            text = turn.texts.say("LinkAnswer.asks", other=_account_label(account), name=name)
+            buttons = ButtonSet(
+                _link_buttons(turn.texts), person=code.fact.id, lifetime_seconds=LINK_CODE_LIFETIME.seconds
+            )
+            question = Outbound(channel, chat, text, thread, buttons=buttons)
+            await self._send(code.fact.session, f"link:{code.id}", question, {ACCESS_TAPE: [fact]})
 
-async def _claim_link(turn: Turn, access: AccessService, account: AccountKey, word: str, send: SendMessage) -> str:
-    """Claim the code of another account, and ask that account in its own chat."""
-
-    async def ask(code: Cited[LinkCode], fact: TapeEntry) -> None:
-        channel, _, place = code.fact.session.partition(":")
-        chat, _, thread = place.partition(":")
-        name = format_name(turn.sender.name)
-        text = turn.texts.say("link_asks", other=_account_label(account), name=name)
-        buttons = ButtonSet(_link_buttons(turn.texts), person=code.fact.id, lifetime_seconds=LINK_CODE_LIFETIME.seconds)
-        question = Outbound(channel, chat, text, thread, buttons=buttons)
-        await send(code.fact.session, f"link:{code.id}", question, {ACCESS_TAPE: [fact]})
-
-    try:
-        claimed = await access.claim_link(word, account, ask)
-    except ConfigError as error:  # the channel of the other account does not run
-        raise ToolRetry(turn.texts.say("link_unreachable")) from error
-    if isinstance(claimed, str):
-        raise ToolRetry(turn.texts.say(f"link_{claimed}"))
-    return turn.texts.say("link_claimed", other=_account_label(claimed.fact.account))
+        try:
+            claimed = await self._find_access().claim_link(word, account, ask)
+        except ConfigError as error:  # the channel of the other account does not run
+            raise CommandRefused("link_unreachable") from error
+        if isinstance(claimed, str):
+            raise CommandRefused(f"link_{claimed}")
+        return LinkAnswer("claimed", _account_label(claimed.fact.account))
 
 
 def _link_buttons(texts: Texts) -> tuple[Button, ...]:
@@ -250,10 +286,10 @@ def _link_buttons(texts: Texts) -> tuple[Button, ...]:
 
 
 def _own_account(turn: Turn) -> AccountKey:
-    """Return the account of the one person who typed the command. Raise `ToolRetry` if there is none."""
+    """Return the account of the one person who typed the command. Raise `CommandRefused` if there is none."""
     people = {turn.sender.id, *(accepted.inbound.sender.id for accepted in turn.inbounds)}
     if turn.sender.bot or len(people) > 1 or not is_id(turn.sender.id) or not turn.is_typed:
-        raise ToolRetry(turn.texts.say("link_bot"))
+        raise CommandRefused("link_bot")
     return turn.session.partition(":")[0], turn.sender.id
 
 

@@ -36,9 +36,11 @@ class AttemptsView:
         attempts: dict[str, Attempt] = {}
         for entry in sorted(answers[0], key=lambda entry: entry.id):
             if entry.data.get("order") == self.order and entry.meta.get("turn") in self.turns:
-                is_end = entry.name in AgentEnded.EVENTS
-                attempt = Cited.of(AgentEnded, entry) if is_end else Cited.of(AgentStarted, entry)
-                attempts[attempt.fact.fork] = attempt
+                attempt: Attempt | None = Cited.try_of(AgentStarted, entry)
+                if entry.name in AgentEnded.EVENTS:
+                    attempt = Cited.try_of(AgentEnded, entry)
+                if attempt:
+                    attempts[attempt.fact.fork] = attempt
         return tuple(attempts.values())
 
 

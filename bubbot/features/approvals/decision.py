@@ -68,7 +68,7 @@ class EffectRow(StrEnum):
     OUTSIDE = "outside"
 
 
-class Caller(StrEnum):
+class CallerColumn(StrEnum):
     """A column of the table."""
 
     OWNER = "owner"
@@ -100,9 +100,9 @@ MAX_BITS = 16.0
 """What the unasked reads of a tainted window may tell others, by which of the shown addresses and words they choose."""
 
 
-RULES: Mapping[EffectRow, Mapping[Caller, Rule]] = MappingProxyType(
+RULES: Mapping[EffectRow, Mapping[CallerColumn, Rule]] = MappingProxyType(
     {
-        row: MappingProxyType(dict(zip(Caller, rules, strict=True)))
+        row: MappingProxyType(dict(zip(CallerColumn, rules, strict=True)))
         for row, rules in {
             #                         owner              tainted            member                   nobody is there
             EffectRow.READS_OWN: (Rule.RUN, Rule.RUN, Rule.RUN, Rule.RUN),
@@ -192,7 +192,7 @@ class Decision:
 
     verdict: Verdict
     row: EffectRow
-    callers: tuple[Caller, ...]
+    callers: tuple[CallerColumn, ...]
     tainted_by: tuple[EntryRef, ...] = ()
     grant: int | None = None
 
@@ -202,10 +202,10 @@ def decide(facts: CallFacts) -> Decision:
     row = find_row(facts.effect, is_composed=facts.is_composed)
     tainted_by = _find_taint(facts, row)
     if not facts.role.at_least(facts.tool_role) or facts.role is Role.STRANGER:
-        return Decision(Verdict.REFUSE, row, (Caller.MEMBER,), tainted_by)
+        return Decision(Verdict.REFUSE, row, (CallerColumn.MEMBER,), tainted_by)
     asker = _asker_column(facts.role, is_tainted=bool(tainted_by))
     verdict, grant = _apply(RULES[row][asker], facts, is_tainted=bool(tainted_by))
-    callers: tuple[Caller, ...] = (asker,)
+    callers: tuple[CallerColumn, ...] = (asker,)
     if facts.place.has_nobody:
         callers, verdict, grant = _decide_alone(facts, row, asker, verdict, is_tainted=bool(tainted_by))
     elif row is EffectRow.ADMINISTRATION and facts.place is Place.GROUP:
@@ -247,31 +247,31 @@ def _find_taint(facts: CallFacts, row: EffectRow) -> tuple[EntryRef, ...]:
     found = [] if facts.world is None else [facts.world]
     if facts.people is not None:
         entry, role = facts.people
-        rule = RULES[row][Caller.OWNER if role is Role.OWNER else Caller.MEMBER]
+        rule = RULES[row][CallerColumn.OWNER if role is Role.OWNER else CallerColumn.MEMBER]
         is_allowed = role.at_least(facts.tool_role) and rule not in (Rule.ASK, Rule.REFUSE)
         if role is Role.STRANGER or not is_allowed:
             found.append(entry)
     return tuple(found)
 
 
-def _asker_column(role: Role, *, is_tainted: bool) -> Caller:
+def _asker_column(role: Role, *, is_tainted: bool) -> CallerColumn:
     if role is not Role.OWNER:
-        return Caller.MEMBER
-    return Caller.TAINTED if is_tainted else Caller.OWNER
+        return CallerColumn.MEMBER
+    return CallerColumn.TAINTED if is_tainted else CallerColumn.OWNER
 
 
 def _decide_alone(
-    facts: CallFacts, row: EffectRow, asker: Caller, of_asker: Verdict, *, is_tainted: bool
-) -> tuple[tuple[Caller, ...], Verdict, MatchedGrant | None]:
+    facts: CallFacts, row: EffectRow, asker: CallerColumn, of_asker: Verdict, *, is_tainted: bool
+) -> tuple[tuple[CallerColumn, ...], Verdict, MatchedGrant | None]:
     """Decide where nobody is there: as the table says, and never more than the person might do.
 
     What a job of an owner was allowed was decided when it was added, whatever it reads; a sub-task inherits what its turn
     was shown.
     """
-    verdict, grant = _apply(RULES[row][Caller.NOBODY], facts, is_tainted=is_tainted)
-    callers: tuple[Caller, ...] = (Caller.NOBODY,)
+    verdict, grant = _apply(RULES[row][CallerColumn.NOBODY], facts, is_tainted=is_tainted)
+    callers: tuple[CallerColumn, ...] = (CallerColumn.NOBODY,)
     if facts.place is Place.SUBTASK or facts.role is not Role.OWNER:
-        callers, verdict = (asker, Caller.NOBODY), verdict.stricter(of_asker)
+        callers, verdict = (asker, CallerColumn.NOBODY), verdict.stricter(of_asker)
     if verdict in (Verdict.RUN, Verdict.REFUSE) and not (verdict is Verdict.REFUSE and facts.may_park):
         return callers, verdict, grant
     could_ask = of_asker is not Verdict.REFUSE and row is not EffectRow.ADMINISTRATION

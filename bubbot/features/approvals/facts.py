@@ -130,8 +130,8 @@ class ApprovalAsked(Fact):
     @classmethod
     def upgrade(cls, data: JsonObject) -> JsonObject:
         """Drop targets of a kind that this version does not know: what they mean cannot be checked here."""
-        calls = data.get("calls", ())
-        if all(_is_known(call) for call in calls):
+        calls = data.get("calls")
+        if not isinstance(calls, (list, tuple)) or all(_is_known(call) for call in calls):
             return data
         return {**data, "calls": [call if _is_known(call) else {**call, "target": None} for call in calls]}
 
@@ -149,7 +149,8 @@ class ApprovalAsked(Fact):
 
 def _is_known(call: Any) -> bool:
     target = call.get("target") if isinstance(call, Mapping) else None
-    return not isinstance(target, Mapping) or target.get("kind") in KNOWN_KINDS
+    kind = target.get("kind") if isinstance(target, Mapping) else None
+    return not isinstance(kind, str) or kind in KNOWN_KINDS
 
 
 class ApprovalOpened(Fact):

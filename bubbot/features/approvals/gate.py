@@ -17,7 +17,7 @@ from bubbot.concurrency import run_uninterrupted
 from bubbot.errors import ToolFailed, ToolRefused, ToolSignal
 from bubbot.features.approvals.card import HOUR_SECONDS, MAX_NAMED, ApprovalCard, find_chat
 from bubbot.features.approvals.decision import (
-    Caller,
+    CallerColumn,
     CallFacts,
     Decision,
     EffectRow,
@@ -52,6 +52,7 @@ from bubbot.runtime.effects import EFFECT_BEGIN, EFFECT_END
 from bubbot.runtime.session import MAX_ATTEMPTS
 from bubbot.runtime.tool_list import unwrap_call
 from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.events import EffectBegin, EffectEnd
 from bubbot.tape.fact import Cited
 from bubbot.tape.provenance import Source, source_of
 from bubbot.tape.query import IdRanges, TapeQuery, WholeTape
@@ -130,7 +131,7 @@ def make_waiting(
         used_before: see `ToolInvocation`.
         is_cut_off: see `WaitingCall`.
     """
-    row, is_alone = decision.row, Caller.NOBODY in decision.callers
+    row, is_alone = decision.row, CallerColumn.NOBODY in decision.callers
     # It reads what was shown, and the choice would tell more than the window may.
     is_over_budget = row is EffectRow.READS_WORLD and bool(decision.tainted_by) and not is_alone
     reason = "choice" if is_over_budget else row.value
@@ -547,10 +548,12 @@ class CallGate:
         card they did not come to write, with what this attempt asks."""
         if not facts or turn.role is Role.STRANGER:
             return
-        ended = {fact.data["call"] for fact in facts if fact.name == EFFECT_END}
+        ends = [EffectEnd.try_of(fact) for fact in facts if fact.name == EFFECT_END]
+        ended = {end.call for end in ends if end}
         for fact in facts:
             waiting, number = None, ""
-            if fact.name == EFFECT_BEGIN and fact.data["call"] not in ended and fact.data["once"] == Repeat.NEVER:
+            begin = _read_begin(fact)
+            if begin and begin.call not in ended and begin.once == Repeat.NEVER:
                 decision = Decision(Verdict.ASK, EffectRow.OUTSIDE, ())
                 waiting = await self._find_left(turn, fact, decision, is_cut_off=True)
             elif (check := _read_check(fact)) and await self._is_unwritten(turn, check):
@@ -635,7 +638,8 @@ async def _read_window_checks(turn: Turn) -> list[Cited[CallChecked]]:
     anchors = (await tape.fetch([query]))[0]
     start = next((each.id for each in anchors if _opens_clean_window(each)), 0)
     checks = TapeQuery(tape.name, IdRanges(((start + 1, None),)), kinds=(Kind.EVENT,), names=CallChecked.EVENTS)
-    return [Cited.of(CallChecked, entry) for entry in (await tape.fetch([checks]))[0] if not entry.erased]
+    found = [Cited.try_of(CallChecked, entry) for entry in (await tape.fetch([checks]))[0] if not entry.erased]
+    return [check for check in found if check]
 
 
 def _opens_clean_window(anchor: TapeEntry) -> bool:
@@ -655,7 +659,11 @@ async def _find_made(turn: Turn, fact: TapeEntry) -> ToolCall | None:
 
 
 def _read_check(entry: TapeEntry) -> CallChecked | None:
-    return CallChecked.of(entry) if entry.name in CallChecked.EVENTS else None
+    return CallChecked.try_of(entry) if entry.name in CallChecked.EVENTS else None
+
+
+def _read_begin(entry: TapeEntry) -> EffectBegin | None:
+    return EffectBegin.try_of(entry) if entry.name == EFFECT_BEGIN else None
 
 
 def _find_begun(facts: Sequence[TapeEntry]) -> set[str]:
@@ -663,7 +671,7 @@ def _find_begun(facts: Sequence[TapeEntry]) -> set[str]:
     checks = filter(None, map(_read_check, facts))
     allowed = [check for check in checks if check.verdict == Verdict.RUN]
     inside = {check.call for check in allowed if not check.effect.startswith(EffectKind.OUTSIDE)}
-    return inside | {fact.data["call"] for fact in facts if fact.name == EFFECT_BEGIN}
+    return inside | {begin.call for begin in map(_read_begin, facts) if begin}
 
 
 def _end_text(turn: Turn, approved: ApprovedCalls, reason: str) -> str:
@@ -691,8 +699,7 @@ def find_place(turn: Turn) -> Place:
         return Place.SUBTASK
     if is_job(turn):
         return Place.JOB
-    is_direct = all(accepted.inbound.direct for accepted in turn.inbounds)
-    return Place.DIRECT if is_direct else Place.GROUP
+    return Place.DIRECT if turn.is_direct else Place.GROUP
 
 
 def is_job(turn: Turn) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -22,6 +23,8 @@ from bubbot.features.approvals.state import APPROVALS_PROJECTION, APPROVALS_TAPE
 from bubbot.panel import Panel, PanelQuery, PanelReader
 from bubbot.tape.boundary import SharedTape
 from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.events import EffectBegin, EffectEnd
+from bubbot.tape.fact import Fact
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.projection import read_projection
 from bubbot.tape.query import IdRanges, TapeQuery
@@ -34,8 +37,10 @@ ANSWERS = (
     *GrantRevoked.EVENTS,
 )
 APPROVALS = SharedTape(APPROVALS_TAPE, facts=ANSWERS)
-EFFECT_BEGIN, EFFECT_END = "effect.begin", "effect.end"
+(EFFECT_BEGIN,) = EffectBegin.EVENTS
+(EFFECT_END,) = EffectEnd.EVENTS
 MAX_ENDS_READ = 2_000
+F = TypeVar("F", bound=Fact)
 
 
 class EffectFact(Struct, frozen=True):
@@ -73,7 +78,8 @@ async def read_effects(reader: PanelReader, query: PanelQuery) -> Effects:
     tape = reader.tapes.open_tape(query.tape, query.session)
     facts, more = await query.read_page(tape, *CallChecked.EVENTS, *ApprovalAsked.EVENTS, EFFECT_BEGIN)
     ends = await _read_ends(tape, facts)
-    return Effects(query.tape, tuple(_describe(entry, ends) for entry in facts), more)
+    described = [_describe(entry, ends) for entry in facts]
+    return Effects(query.tape, tuple(fact for fact in described if fact), more)
 
 
 async def _read_ends(tape: TapeHandle, facts: Sequence[TapeEntry]) -> Mapping[str, str]:
@@ -91,19 +97,23 @@ def _call(entry: TapeEntry) -> str:
     return str(entry.data.get("call", ""))
 
 
-def _describe(entry: TapeEntry, ends: Mapping[str, str]) -> EffectFact:
-    if entry.name == EFFECT_BEGIN:
-        call, data = _call(entry), entry.data
-        tool, result, why = str(data["tool"]), ends.get(call, ""), str(data["once"])
-        return EffectFact(EFFECT_BEGIN, entry.id, entry.date, tool, result, why, is_unknown=call not in ends)
-    if entry.name in ApprovalAsked.EVENTS:
-        asked = ApprovalAsked.of(entry)
+def _describe(entry: TapeEntry, ends: Mapping[str, str]) -> EffectFact | None:
+    """Return the line of a fact; None if it cannot be read."""
+    if begin := _try_of(EffectBegin, entry):
+        result, is_unknown = ends.get(begin.call, ""), begin.call not in ends
+        return EffectFact(EFFECT_BEGIN, entry.id, entry.date, begin.tool, result, begin.once, is_unknown=is_unknown)
+    if asked := _try_of(ApprovalAsked, entry):
         tool = ", ".join(call.tool for call in asked.calls)
         result, why = f"{asked.id}: {asked.verdict}", " ".join(asked.why)
-    else:
-        check = CallChecked.of(entry)
+    elif check := _try_of(CallChecked, entry):
         tool, result, why = check.tool, check.verdict, " ".join((check.effect, check.row, *check.columns))
+    else:
+        return None
     return EffectFact(entry.name or "", entry.id, entry.date, tool, result, why)
+
+
+def _try_of(kind: type[F], entry: TapeEntry) -> F | None:
+    return kind.try_of(entry) if entry.name in kind.EVENTS else None
 
 
 async def read_approvals(reader: PanelReader, query: PanelQuery) -> Approvals:

@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 
 from bubbot.arguments.fields import Args
 from bubbot.command import Caller, command, make_tools
+from bubbot.concurrency import run_uninterrupted
 from bubbot.ports.channel import Role
 from bubbot.ports.settings import ChangesSettings, EditsSettings, ReloadResult, SettingValue
 from bubbot.tool import ADMINISTERS, CommandHelp, HelpTopic, Tool
@@ -72,8 +73,9 @@ class SettingChange(Struct, frozen=True):
 
 
 _OF_OWNERS: Mapping[str, Any] = MappingProxyType(
-    {"effect": ADMINISTERS, "role": Role.OWNER, "is_direct": True, "in_shell": False}
+    {"effect": ADMINISTERS, "role": Role.OWNER, "is_direct": True, "in_shell": False, "writes": False}
 )
+"""They may be interrupted: a reload asks platforms, and makes only what it applies uninterrupted itself."""
 
 
 def _help(brief: str, *examples: str) -> CommandHelp:
@@ -127,7 +129,7 @@ class ConfigCommands:
             change(editor)
             return before, editor.find_override(key)
 
-        before, variable = await self._edit(write)
+        before, variable = await run_uninterrupted(self._edit(write))
         result = await self._settings.reload()
         return SettingChange(before, await self._edit(lambda editor: editor.read(key)), variable, result)
 

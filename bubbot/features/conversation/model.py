@@ -75,7 +75,7 @@ class ModelChoice(Struct, frozen=True):
         return "\n".join(lines)
 
 
-class ModelSwitched(Struct, frozen=True):
+class ModelSwitch(Struct, frozen=True):
     """The model of a chat after a switch.
 
     Attributes:
@@ -93,9 +93,9 @@ class ModelSwitched(Struct, frozen=True):
     def describe(self, caller: Caller) -> str:
         """Say what answers from now on."""
         if not self.changed:
-            return caller.texts.say("ModelSwitched.same", name=self.name)
-        answer = caller.texts.say("ModelSwitched", name=self.name)
-        answer += caller.texts.say("ModelSwitched.window", entry=self.entry) if self.entry else ""
+            return caller.texts.say("ModelSwitch.same", name=self.name)
+        answer = caller.texts.say("ModelSwitch", name=self.name)
+        answer += caller.texts.say("ModelSwitch.window", entry=self.entry) if self.entry else ""
         return f"{answer} {self.notice}" if self.notice else answer
 
 
@@ -133,10 +133,6 @@ class SessionIdle(Struct, frozen=True):
 class NothingToStop(Struct, frozen=True):
     """A chat in which no answer is under way."""
 
-    def describe(self, caller: Caller) -> str:
-        """Say it as the gate does."""
-        return caller.texts.say("nothing_to_stop")
-
 
 class ModelCommands:
     """The commands about what answers in a chat, for the turns of a bot."""
@@ -164,7 +160,7 @@ class ModelCommands:
             words=("settings",),
         ),
     )
-    async def model(self, caller: Caller, args: ModelArgs) -> ModelChoice | ModelSwitched:
+    async def model(self, caller: Caller, args: ModelArgs) -> ModelChoice | ModelSwitch:
         """Say which model answers here, or switch this conversation to another one."""
         turn, name, names = caller.required_turn, args.name.strip(), self._models.list_names()
         if not name:
@@ -234,16 +230,16 @@ class ModelCommands:
         known = self._models.lessons.find_known(name) if name else ()
         return tuple(lesson.rule for lesson in known if lesson.find_tokens("context") or not lesson.is_about_size)
 
-    async def _switch(self, turn: Turn, after: Model) -> ModelSwitched:
+    async def _switch(self, turn: Turn, after: Model) -> ModelSwitch:
         """Write the switch to the tape; open a new window if the new model needs the conversation in another form."""
         try:
             before: Model | None = await self._models.model_for_turn(turn)
         except ModelError:
             before = None
         if before is after:
-            return ModelSwitched(after.name, changed=False)
+            return ModelSwitch(after.name, changed=False)
         await turn.tape.append([make.event(SWITCHED, {"model": after.name, "before": before.name if before else ""})])
         entry = 0
         if before and before.traits.short_prompt != after.traits.short_prompt:
             entry = (await turn.tape.handoff(SESSION_MODEL, {"owner": "human", "model": after.name})).id
-        return ModelSwitched(after.name, entry=entry, notice=after.traits.notice)
+        return ModelSwitch(after.name, entry=entry, notice=after.traits.notice)

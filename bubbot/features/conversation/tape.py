@@ -14,7 +14,7 @@ from msgspec.structs import astuple
 
 from bubbot.arguments.fields import ONE_A_LINE, Args
 from bubbot.command import Caller, command, make_group, make_tools
-from bubbot.errors import CommandRefused, ConfigError, EntryNotFound, ToolFailed
+from bubbot.errors import CommandFailed, CommandRefused, ConfigError, EntryNotFound
 from bubbot.features.conversation.anchors import AnchorList, AnchorsView
 from bubbot.features.conversation.graph import DEFAULT_GRAPH_ANCHORS, AnchorGraph, GraphView
 from bubbot.features.conversation.info import InfoView, TapeInfo
@@ -22,7 +22,7 @@ from bubbot.ports.channel import Role
 from bubbot.ports.session_names import find_tape, read_session
 from bubbot.ports.turn import Turn
 from bubbot.runtime.calls import MAX_RESULT_PAGE_CHARS
-from bubbot.shell_command import Argument, CommandContext, read_as_of
+from bubbot.shell_command import Argument, read_as_of
 from bubbot.tape.entry import Kind
 from bubbot.tool import INSIDE, READS_PEOPLE, READS_STORED, CommandHelp, HelpTopic, Tool
 
@@ -294,7 +294,7 @@ class TapeCommands:
         except EntryNotFound:
             raise CommandRefused("result_unknown", handle=args.handle) from None
         except UnicodeDecodeError:
-            raise ToolFailed(caller.result_texts.say("result_not_text")) from None
+            raise CommandFailed("result_not_text") from None
         end = args.offset + args.limit
         return ResultPage(text[args.offset : end], end, len(text) - end, args.limit)
 
@@ -312,10 +312,6 @@ def tape_tools(reserved_names: Sequence[str] = ()) -> list[Tool]:
     return make_tools(TapeCommands, lambda: commands, tape_info=is_rare, tape_anchors=is_rare, tape_handoff=is_rare)
 
 
-async def _open_commands(_context: CommandContext) -> TapeCommands:
-    return TapeCommands()
-
-
 _OPTIONS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "anchors": {"help": "the anchors of a tape, newest first", "is_answered_without_home": False},
@@ -328,4 +324,4 @@ _OPTIONS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     }
 )
 """What only a shell has: the words for chats and models speak of one chat."""
-COMMANDS = make_group("tape", TapeCommands, _open_commands, "", (), help_line="", section="Change", **_OPTIONS)
+COMMANDS = make_group("tape", TapeCommands, None, "", (), help_line="", section="Change", **_OPTIONS)

@@ -16,7 +16,7 @@ from bubbot.features.explain.facts import EXPLAINED, ExplanationEnded
 from bubbot.features.explain.reading import EXPLAIN_TOOL, explaining_tools
 from bubbot.ports.channel import TERMINAL_CHANNEL
 from bubbot.ports.session_names import parse_session
-from bubbot.shell_command import Argument, CommandContext, TypedAnswer, write_keyed
+from bubbot.shell_command import EXIT_NO_ANSWER, Argument, CommandContext, TypedAnswer, write_keyed
 from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.tape.service import session_tape
 from bubbot.texts import Texts
@@ -32,7 +32,6 @@ MAX_NAMED = 40
 """Entries that an answer names at most as those that were read."""
 OTHER_CHATS_SESSION = f"{TERMINAL_CHANNEL}:explain"
 """The session in which questions about chats of other channels are asked: these chats are only read."""
-EXIT_NO_ANSWER = 1
 
 
 class ExplainArgs(Args, frozen=True):
@@ -247,14 +246,10 @@ def explain_tools(commands: ExplainCommands) -> list[Tool]:
     return [*made, *explaining_tools()]
 
 
-async def _open_commands(_context: CommandContext) -> ExplainCommands:
-    return ExplainCommands()
-
-
 COMMANDS = make_group(
     "explain",
     ExplainCommands,
-    _open_commands,
+    None,
     "Ask what happened in a chat. The model reads the record of the chat with tools that change nothing and answers with "
     "entries and their words; who said them and when comes from the record, and an answer that quotes what does not stand "
     "there is not given. `bubbot tape show CHAT` prints the entries. The exit code is 1 without an answer.",

@@ -65,15 +65,16 @@ class FileHistoryView:
         return (TapeQuery(tape, kinds=(Kind.EVENT,), names=names, newest=True, limit=MAX_CHANGES_READ),)
 
     def fold(self, answers: QueryAnswers) -> Sequence[Cited[FileChanged]]:
-        """Leave out the changes that failed, and those of other files."""
+        """Leave out the changes that failed, those of other files, and what cannot be read as a change."""
         failed: set[int] = set()
         changes = []
         for entry in answers[0]:
-            if entry.erased:
-                continue
             if entry.name in FileFailed.EVENTS:
-                failed.add(FileFailed.of(entry).change)
-            elif entry.id not in failed and (change := Cited.of(FileChanged, entry)).fact.path == self.path:
+                if failure := FileFailed.try_of(entry):
+                    failed.add(failure.change)
+                continue
+            is_about_file = entry.data.get("path") == self.path and entry.id not in failed
+            if is_about_file and (change := Cited.try_of(FileChanged, entry)):
                 changes.append(change)
         return changes
 

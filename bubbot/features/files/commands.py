@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any, TypeAlias
 
 from msgspec import Meta, Struct
 
 from bubbot.arguments.fields import Args
-from bubbot.command import Caller, command, explain_refusals, make_tools
+from bubbot.command import Caller, command, make_tools
 from bubbot.features.files.change import CHANGES_FILES, PlannedChange
 from bubbot.features.files.folder import (
     FolderItem,
@@ -154,10 +154,9 @@ class FileVersion(Struct, frozen=True):
     digest: str
     entry: int = 0
 
-    def describe(self, caller: Caller) -> str:
-        """Say it, and how it is taken back."""
-        values = {"path": self.path, "size": format_bytes(self.size), "digest": self.digest, "entry": self.entry}
-        return caller.result_texts.say(f"FileVersion.{self.variant}", **values)
+    def values(self, _caller: Caller) -> Mapping[str, object]:
+        """Return the size as its sentences write it."""
+        return {"size": format_bytes(self.size)}
 
 
 class FileCommands:
@@ -277,8 +276,7 @@ def file_tools(service: FileService) -> list[Tool]:
 
     def plan(make: Callable[[FileService], Callable[[Turn, Any], Awaitable[PlannedChange]]]) -> dict[str, Any]:
         async def plan_call(turn: Turn, args: Any) -> CallPlan:
-            with explain_refusals(turn, ",file"):
-                return (await make(service)(turn, args)).plan()
+            return (await make(service)(turn, args)).plan()
 
         return {"plan": plan_call}
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace as replace_fields
 
 from bubbot.arguments.fields import NoArguments, write_given
-from bubbot.command import Caller, command, explain_refusals, make_group, make_tools
+from bubbot.command import Caller, command, make_group, make_tools
 from bubbot.errors import (
     CommandRefused,
     ConfigError,
@@ -72,7 +72,7 @@ from bubbot.features.memory.shared_zone import AnyZone
 from bubbot.features.memory.views import DailyNote, MemorySnapshot, parse_day
 from bubbot.features.memory.zone import missing_version
 from bubbot.ports.turn import Turn
-from bubbot.shell_command import CommandContext, ShellInput
+from bubbot.shell_command import ShellInput
 from bubbot.tape.query import fold_text
 from bubbot.tool import CLEARS_MEMORY, INSIDE, READS_PEOPLE, CallPlan, CommandHelp, HelpTopic, Tool
 
@@ -404,9 +404,8 @@ def memory_tools(memories: Memories) -> list[Tool]:
 
     async def plan_loss(turn: Turn, args: ScopedArgs, find_lost: Callable[[MemorySnapshot], Sequence[str]]) -> CallPlan:
         """Say which lines a call would take away; one that takes none only adds."""
-        with explain_refusals(turn, ",memory"):
-            async with opener.open_to_write(Caller.of_turn(turn), args, only_asks=True) as opened:
-                lost = find_lost(await opened.zone.read())
+        async with opener.open_to_write(Caller.of_turn(turn), args, only_asks=True) as opened:
+            lost = find_lost(await opened.zone.read())
         details = write_given(args, indent=2)
         if not lost:
             return CallPlan(INSIDE, details)
@@ -507,10 +506,6 @@ def read_files(args: ImportFilesArgs, files: ShellInput) -> ImportArgs:
     )
 
 
-async def _open_commands(_context: CommandContext) -> MemoryCommands:
-    return MemoryCommands()
-
-
 def _shell_help(text: str, **more: Any) -> dict[str, Any]:
     return {"help": f"{text[:1].lower()}{text[1:-1]}", "description": text, **more}
 
@@ -529,7 +524,7 @@ _OPTIONS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 _MADE = make_group(
     "memory",
     MemoryCommands,
-    _open_commands,
+    None,
     "Show and change the memory of a session, of a person or of the workspace. `show` and `export` are read-only and work while the bot runs. "
     "Every change is a new version; older versions stay.",
     (),

@@ -62,10 +62,11 @@ async def check_refusals(home: HomeReader) -> list[Finding]:
     try:
         async with home.open_tape(OTEL_TAPE) as tape:
             answers, refused = await tape.fetch([sent, refusals])
-        exported = [Cited.of(TurnsExported, entry) for entry in answers]
-        status = f" ({TurnRefused.of(refused[0]).status})" if refused else ""
     except (StoreError, TapeCorrupt):
         return []  # the check of the database reports it
+    exported = [cited for entry in answers if (cited := Cited.try_of(TurnsExported, entry))]
+    refusal = TurnRefused.try_of(refused[0]) if refused else None
+    status = f" ({refusal.status})" if refusal else ""
     lost = list(takewhile(lambda each: each.fact.is_refused, (each for each in exported if each.fact.spans)))
     if not lost:
         return []

@@ -154,14 +154,10 @@ async def _read_entry(tape: TapeService, entry: int) -> Sequence[TapeEntry]:
     return (await tape.fetch([TapeQuery(tape.name, IdRanges(((entry, entry),)))]))[0]
 
 
-async def _open_commands(_context: CommandContext) -> ReplayCommands:
-    return ReplayCommands()
-
-
 COMMANDS = make_group(
     "replay",
     ReplayCommands,
-    _open_commands,
+    None,
     "Build the recorded requests of a chat again from the facts, check each against its recorded digest, and say which "
     "part of it this version would build otherwise. With --model the turns run again in forks that are thrown away: "
     "tools answer from the record, nothing else runs, and budgets apply. The exit code is 1 if anything differs, or "

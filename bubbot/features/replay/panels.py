@@ -34,8 +34,9 @@ async def read_replays(reader: PanelReader, query: PanelQuery) -> Replays:
     if wanted := query.params.get("replay"):
         facts = TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(REPLAYED,), newest=True, limit=MAX_SEARCHED)
         searched = (await tape.fetch([facts]))[0]
-        chosen = next((ReplayEnded.of(entry) for entry in searched if entry.data.get("id") == wanted), None)
-    return Replays(tuple((entry.date, ReplayEnded.of(entry)) for entry in page), more, chosen)
+        chosen = next((ReplayEnded.try_of(entry) for entry in searched if entry.data.get("id") == wanted), None)
+    replays = [(entry.date, ReplayEnded.try_of(entry)) for entry in page]
+    return Replays(tuple((date, replay) for date, replay in replays if replay), more, chosen)
 
 
 PANELS = (Panel("replays", "Replays", "deployment", read_replays, "bubbot.features.replay:replays.html", (REPLAYS,)),)

@@ -17,8 +17,9 @@ from bubbot.runtime.compose import Recompose, find_recorded_part, rebuild_sent
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.shown import parse_role
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, canonical
-from bubbot.tape.events import STEP_EVENT, TURN_START
+from bubbot.tape.events import STEP_EVENT, TURN_START, TurnJoined, TurnStart
 from bubbot.tape.query import IdRanges, Span, TapeQuery, parse_moment
+from bubbot.tape.references import TapeEntryId
 from bubbot.tape.service import TapeService
 
 PARTS = ("prompt", "tools", "messages")
@@ -76,7 +77,7 @@ async def _build_turn(host: Turn, tape: TapeService, entry: TapeEntry) -> tuple[
         tape.name,
         IdRanges(((1, entry.id),)),
         kinds=(Kind.EVENT,),
-        names=(TURN_START, "turn/joined"),
+        names=(TURN_START, *TurnJoined.EVENTS),
         newest=True,
         limit=50,
     )
@@ -85,7 +86,7 @@ async def _build_turn(host: Turn, tape: TapeService, entry: TapeEntry) -> tuple[
         (str(name), int(number))
         for event in reversed(events)
         if not event.erased and event.meta.get("turn") == entry.meta.get("turn")
-        for name, number in event.data["inbounds"]
+        for name, number in _read_inbounds(event)
     ]
     inbounds: list[AcceptedInbound] = []
     for name, number in named:
@@ -108,6 +109,12 @@ async def _build_turn(host: Turn, tape: TapeService, entry: TapeEntry) -> tuple[
         metadata={},
     )
     return turn, len(inbounds) == len(named) > 0
+
+
+def _read_inbounds(event: TapeEntry) -> Sequence[TapeEntryId]:
+    """Return the inbounds that a turn began with, or that joined it; none if an import wrote something else."""
+    fact = TurnStart.try_of(event) or TurnJoined.try_of(event)
+    return fact.inbounds if fact else ()
 
 
 async def _find_role(tape: TapeService, entry: TapeEntry, first: Inbound | None) -> Role:

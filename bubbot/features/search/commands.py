@@ -14,7 +14,7 @@ from bubbot.command import Caller, command, make_group
 from bubbot.errors import ValueInvalid
 from bubbot.features.search.view import SEARCH_TOOL, SearchHit, SearchResult, SearchView
 from bubbot.runtime.context.quoting import escape_tags
-from bubbot.shell_command import Argument, CommandContext
+from bubbot.shell_command import Argument
 from bubbot.tape.query import date_bounds, format_date
 from bubbot.texts import Texts
 from bubbot.tool import READS_PEOPLE, CommandHelp, HelpTopic
@@ -177,14 +177,10 @@ def format_hit(hit: SearchHit, zone: tzinfo, texts: Texts) -> str:
     return texts.say("search_hit", entry=hit.id, date=date, kind=hit.kind, marks=marks, snippet=snippet)
 
 
-async def _open_search(_context: CommandContext) -> SearchCommands:
-    return SearchCommands()
-
-
 COMMANDS = make_group(
     "tape",
     SearchCommands,
-    _open_search,
+    None,
     "",
     search={
         "description": "Finds words anywhere on a tape: exactly in any script, then with spelling mistakes; newest first. "

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from bubbot.arguments.fields import Args
-from bubbot.command import Caller, command, explain_refusals, make_tools
+from bubbot.command import Caller, command, make_tools
 from bubbot.errors import CommandRefused
 from bubbot.features.shell.runner import ProgramEnd
 from bubbot.features.shell.sandbox import Sandbox, SandboxUnusable
@@ -183,8 +183,7 @@ class ShellCommands:
             digest: of the call.
         """
         texts, service = turn.result_texts, self.service
-        with explain_refusals(turn, ",shell.run"):
-            sandbox = await self._find_sandbox()
+        sandbox = await self._find_sandbox()
         network = texts.say("shell_with_network" if sandbox.has_network else "shell_without_network")
         conditions = texts.say(
             "shell_conditions", folder=service.find_workspace(turn.session), sandbox=sandbox.name, network=network

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC
 from itertools import accumulate, pairwise
 from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from bubbot.errors import TapeCorrupt
 from bubbot.features.strategies.facts import CUT, ContextCut
 from bubbot.records import dataclass
 from bubbot.runtime.calls import move_pointer
@@ -99,10 +97,9 @@ def read_cut(opening: TapeEntry | None, entries: Sequence[TapeEntry]) -> Context
     first = 0 if opening is None else opening.id
     for entry in reversed(entries):
         if entry.name == CUT and entry.id > first:
-            with suppress(TapeCorrupt):
-                cut = ContextCut.of(entry)
-                if cut.start is None or 0 < cut.start < entry.id:
-                    return cut
+            cut = ContextCut.try_of(entry)
+            if cut and (cut.start is None or 0 < cut.start < entry.id):
+                return cut
     return ContextCut(results=())
 
 

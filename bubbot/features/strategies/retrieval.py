@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 
-from bubbot.errors import TapeCorrupt
 from bubbot.features.strategies.compact import compact_messages, find_floor
 from bubbot.features.strategies.facts import CUT, ContextCut, ContextRecalled
 from bubbot.formatting import clean_label
@@ -36,10 +34,9 @@ def find_recalls(entries: Sequence[TapeEntry]) -> Iterator[tuple[TapeEntry, Cont
     """Yield the facts among the entries that recall something, each with its entry."""
     for entry in entries:
         if entry.kind == Kind.EVENT and entry.name in ContextRecalled.EVENTS:
-            with suppress(TapeCorrupt):  # imports
-                recalled = ContextRecalled.of(entry)
-                if recalled.entries:
-                    yield entry, recalled
+            recalled = ContextRecalled.try_of(entry)
+            if recalled and recalled.entries:
+                yield entry, recalled
 
 
 def read_evidence(tape: str, entries: Sequence[TapeEntry]) -> tuple[TapeQuery, ...]:

@@ -164,8 +164,8 @@ class BoundTopicView:
         current = CurrentTopicView().fold(answers[:1])
         name = None if current is None else topic_of(current)
         for entry in answers[1]:
-            if name is not None and entry.data.get("topic") == name.key:
-                return str(entry.data.get("session", "")), name
+            if name is not None and entry.data.get("topic") == name.key and (bound := TopicBound.try_of(entry)):
+                return bound.session, name
         return None
 
 

@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from bubbot.errors import ToolFailed
+from bubbot.errors import CommandFailed
 from bubbot.features.usage.reporter import Period, UsageReporter, format_heading
 from bubbot.features.usage.spending import SpendingReport, UsageSum
 from bubbot.formatting import replace_controls
@@ -181,14 +181,14 @@ def _shorten(name: str) -> str:
     return name if len(name) <= MAX_LABEL_CHARS else f"{name[: MAX_LABEL_CHARS - 1]}…"
 
 
-async def draw_chart(texts: Texts, drawing: Drawing) -> DrawnChart:
-    """Draw a chart in a child process that ends. Raise `ToolFailed`, in the language of `texts`."""
+async def draw_chart(drawing: Drawing) -> DrawnChart:
+    """Draw a chart in a child process that ends. Raise `CommandFailed`."""
     # Fonts are listed in a folder that is gone afterwards: a service may write nowhere else.
     with TemporaryDirectory(prefix="bubbot-chart-") as folder:
         try:
             output = await _run_drawing(msgspec.json.encode(drawing), folder)
         except OSError as error:  # TimeoutError and ChildProcessError are among them
-            raise ToolFailed(texts.say("usage_chart_failed", reason=str(error) or type(error).__name__)) from error
+            raise CommandFailed("usage_chart_failed", reason=str(error) or type(error).__name__) from error
     head, _, image = output.partition(b"\n")
     return DrawnChart(image, json.loads(head)["numbered"])
 

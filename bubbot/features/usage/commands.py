@@ -242,7 +242,7 @@ class UsageCommands:
         spending, by = report.spending, [*report.by]
         drawing = charts.build_chart(self.reporter, texts, report.period, spending, by=by, chat=report.chat)
         async with self.drawing:
-            return await charts.draw_chart(texts, replace(drawing, format=image_format))
+            return await charts.draw_chart(replace(drawing, format=image_format))
 
 
 def _without_day(tables: Sequence[str], period: Period) -> list[str]:

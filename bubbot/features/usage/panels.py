@@ -8,7 +8,7 @@ from typing import cast, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bubbot.errors import ToolFailed
+from bubbot.errors import CommandFailed
 from bubbot.features.usage.chart import Drawing, build_chart, charts_are_installed, draw_chart
 from bubbot.features.usage.reporter import Period, UsageReporter, format_heading, format_period
 from bubbot.features.usage.spending import SPENDING_DIMENSIONS, UsageSum
@@ -96,9 +96,9 @@ async def read_usage(reader: PanelReader, query: PanelQuery) -> UsagePage:
     if not page.can_draw or query.params.get("drawn") != "yes":
         return page
     try:
-        drawn = await draw_chart(texts, replace(drawing, format="svg"))
-    except ToolFailed as error:
-        return replace(page, can_draw=False, problem=str(error))
+        drawn = await draw_chart(replace(drawing, format="svg"))
+    except CommandFailed as error:
+        return replace(page, can_draw=False, problem=texts.say(error.code, **error.values))
     picture = f"data:image/svg+xml;base64,{b64encode(drawn.image).decode()}"
     return replace(page, can_draw=False, picture=picture, notes=tuple(drawn.format_numbered(texts)))
 

@@ -10,7 +10,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from bubbot.arguments.fields import Args
-from bubbot.command import Caller, command, explain_refusals, make_tools
+from bubbot.command import Caller, command, make_tools
 from bubbot.errors import CommandRefused
 from bubbot.features.web.address import find_site
 from bubbot.features.web.client import HTTP_ERROR, WebClient, WebError, WebResponse
@@ -165,13 +165,12 @@ class WebCommands:
             raise CommandRefused("web_failed", what=query, reason=str(error)) from None
         return WebResults(answer.engine, caller.required_turn.now(), tuple(answer.results[: args.limit]))
 
-    async def plan_fetch(self, turn: Turn, args: FetchArgs) -> CallPlan:
+    async def plan_fetch(self, _turn: Turn, args: FetchArgs) -> CallPlan:
         """Name the host that a call asks, and the address as it stands in the call."""
-        with explain_refusals(turn, ",web.fetch"):
-            try:
-                address = self._client.check(args.url)
-            except WebError as error:
-                raise CommandRefused("web_failed", what=args.url, reason=str(error)) from None
+        try:
+            address = self._client.check(args.url)
+        except WebError as error:
+            raise CommandRefused("web_failed", what=args.url, reason=str(error)) from None
         target = GrantTarget(GrantKind.DOMAIN, address.host)
         return CallPlan(READS_WEB, f"GET {address.url}", target, address=args.url, site=find_site(address.host))
 

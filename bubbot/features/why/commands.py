@@ -13,7 +13,7 @@ from bubbot.arguments.fields import Args
 from bubbot.command import Caller, command, make_group
 from bubbot.errors import CommandRefused, ConfigError, EntryNotFound
 from bubbot.features.why.foreign import ForeignEntry, read_foreign
-from bubbot.features.why.formats import find_checks, format_explanation
+from bubbot.features.why.formats import CheckedCall, find_checks, format_explanation
 from bubbot.features.why.lineage import Lineage, read_step_lineage
 from bubbot.features.why.view import find_explained
 from bubbot.ports.channel import Role
@@ -21,14 +21,13 @@ from bubbot.runtime.compose import has_request, rebuild_sent
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.context.view import CONTEXT_VERSION, records_view
 from bubbot.runtime.turns import StepRecord, TurnRecord
-from bubbot.shell_command import DEFAULT_SESSION, Argument, CommandContext
-from bubbot.tape.entry import JsonObject, TapeEntry, text_field
+from bubbot.shell_command import DEFAULT_SESSION, EXIT_NO_ANSWER, Argument
+from bubbot.tape.entry import JsonObject, text_field
 from bubbot.tape.handle import TapeHandle
 from bubbot.tape.provenance import VOUCHED, Source, source_of
 from bubbot.texts import Texts
 from bubbot.tool import INSIDE, READS_STORED, CommandHelp, CommandPlace, HelpTopic
 
-EXIT_NO_ANSWER = 1
 _TRACE = r"[0-9a-f]{4,32}"
 
 
@@ -120,20 +119,11 @@ class CallCheck(Struct, frozen=True):
     approval: str | None = None
 
     @classmethod
-    def of(cls, check: TapeEntry) -> CallCheck:
-        """Read the fact on which it was decided."""
-        data = check.data
-        tainted_by = tuple([entry for _, entry in data["tainted_by"]])
+    def of(cls, entry: int, call: CheckedCall) -> CallCheck:
+        """Read the fact on which it was decided, by its id."""
+        tainted_by = tuple([tainting for _, tainting in call.tainted_by])
         return cls(
-            check.id,
-            data["tool"],
-            data["verdict"],
-            data["effect"],
-            data["role"],
-            data["place"],
-            tainted_by,
-            data.get("grant"),
-            data.get("approval"),
+            entry, call.tool, call.verdict, call.effect, call.role, call.place, tainted_by, call.grant, call.approval
         )
 
 
@@ -254,7 +244,7 @@ class WhyCommands:
             record.answer.id if record.answer else None,
             tuple(map(StepLine.of, record.steps)),
             tuple([ToolRun(entry, call.name) for entry, call in record.calls]),
-            tuple(map(CallCheck.of, find_checks(record))),
+            tuple(CallCheck.of(entry, call) for entry, call in find_checks(record)),
             lineage,
             foreign,
             text=text,
@@ -306,14 +296,10 @@ def _find_requested(turn: TurnRecord) -> JsonObject | None:
     return steps[-1].data if steps else None
 
 
-async def _open_commands(_context: CommandContext) -> WhyCommands:
-    return WhyCommands()
-
-
 COMMANDS = make_group(
     "why",
     WhyCommands,
-    _open_commands,
+    None,
     "Explain the last answer of a session without asking a model: the entries that the model was shown, the window and "
     "where it comes from, tools, tokens and time. Read-only; works while the bot runs.",
     section="Look",

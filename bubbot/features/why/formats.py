@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
 
 from bubbot.features.why.foreign import ForeignEntry
 from bubbot.features.why.lineage import Lineage, LineageAnchor
 from bubbot.ports.channel import Role
 from bubbot.runtime.turns import StepRecord, TurnRecord
 from bubbot.tape.anchor import SESSION_START
-from bubbot.tape.entry import JsonObject, TapeEntry, int_field, text_field
+from bubbot.tape.entry import JsonObject, int_field, text_field
 from bubbot.tape.provenance import Source
 from bubbot.texts import Texts
 
@@ -42,7 +46,7 @@ def format_explanation(
         lines += _format_lineage(lineage, texts)
     lines += [_format_foreign(each, texts) for each in foreign]
     lines += [texts.say("why_tool", name=call.name, entry=entry_id) for entry_id, call in turn.calls]
-    lines += [format_check(check.data, texts) for check in find_checks(turn)]
+    lines += [format_check(check, texts) for _, check in find_checks(turn)]
     lines += [
         texts.say(
             "why_error",
@@ -65,36 +69,60 @@ def _format_foreign(each: ForeignEntry, texts: Texts) -> str:
     return texts.say("why_foreign_world" if each.source == Source.WORLD else "why_foreign_people", entry=entry)
 
 
-def find_checks(turn: TurnRecord) -> list[TapeEntry]:
-    """Find the facts on which it was decided whether the calls of a turn run."""
-    return [entry for entry in turn.entries if entry.name == CALL_CHECKED]
+class CheckedCall(Struct, frozen=True, kw_only=True):
+    """Whether a call ran, and what that rests on, as the fact about it says."""
+
+    tool: str
+    verdict: Literal["run", "confirm", "ask", "refuse"]
+    effect: str
+    row: str
+    role: Role
+    place: Literal["direct", "group", "job", "subtask"]
+    tainted_by: tuple[tuple[str, int], ...]
+    quote: tuple[str, int] | None = None
+    bits: float | None = None
+    spent: float = 0.0
+    grant: int | None = None
+    used_before: bool = False
+    approval: str | None = None
 
 
-def format_check(data: JsonObject, texts: Texts) -> str:
+def find_checks(turn: TurnRecord) -> list[tuple[int, CheckedCall]]:
+    """Read the facts on which it was decided whether the calls of a turn run, with their ids; an odd one is left out."""
+    found = []
+    for entry in turn.entries:
+        if entry.name == CALL_CHECKED:
+            with suppress(msgspec.ValidationError):
+                found.append((entry.id, msgspec.convert(entry.data, CheckedCall)))
+    return found
+
+
+def format_check(check: CheckedCall, texts: Texts) -> str:
     """Say what happened to a call, and what that rests on."""
-    say, tainted = texts.say, ", ".join(_format_entry(entry) for entry in data["tainted_by"])
+    say, tainted = texts.say, ", ".join(f"#{entry}" for _, entry in check.tainted_by)
     facts = [
-        texts.role(Role(data["role"])),
-        say(f"why_call_place_{data['place']}"),
+        texts.role(check.role),
+        say(f"why_call_place_{check.place}"),
         say("why_call_tainted", entries=tainted) if tainted else say("why_call_clean"),
     ]
-    if data.get("quote"):
-        facts.append(say("why_call_quote", entry=_format_entry(data["quote"])))
-    if "bits" in data:
-        facts.append(say("why_call_bits", bits=f"{data['bits']:.1f}", spent=f"{data['spent']:.1f}"))
-    if "grant" in data:
-        facts.append(say("why_call_grant", number=data["grant"]) if data["grant"] else say("why_call_job_grant"))
-    if data.get("used_before"):
+    if check.quote:
+        facts.append(say("why_call_quote", entry=f"#{check.quote[1]}"))
+    if check.bits is not None:
+        facts.append(say("why_call_bits", bits=f"{check.bits:.1f}", spent=f"{check.spent:.1f}"))
+    if check.grant is not None:
+        facts.append(say("why_call_grant", number=check.grant) if check.grant else say("why_call_job_grant"))
+    if check.used_before:
         facts.append(say("why_call_used_before"))
-    number, verdict = data.get("approval", ""), data["verdict"]
+    number, verdict = check.approval, check.verdict
     if number and verdict == "run":
         facts.append(say("why_call_allowed", id=number))
-    values = {"tool": data["tool"], "row": say(f"why_row_{data['row']}"), "facts": say("list_comma").join(facts)}
+    row = f"why_row_{check.row}"
+    values = {
+        "tool": check.tool,
+        "row": say(row) if row in texts else check.row,
+        "facts": say("list_comma").join(facts),
+    }
     return say(f"why_call_{verdict}", **values, **({"id": number} if verdict in ("ask", "confirm") else {}))
-
-
-def _format_entry(entry: Sequence[Any]) -> str:
-    return f"#{entry[1]}"
 
 
 def _format_step(step: StepRecord, texts: Texts) -> list[str]:

@@ -71,8 +71,8 @@ _STAGED = (
 """The statements that are put together, in the order in which they run."""
 
 
-class TapeEnd(NamedTuple):
-    """The end of a tape: its number, newest id and chain value, and the name it had before it became an archive."""
+class StoredEnd(NamedTuple):
+    """The end of a tape in the database: its number, newest id and chain value, and the name it had before it became an archive."""
 
     tape: int
     head: int
@@ -93,23 +93,23 @@ class _Plan:
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
-        self.ends: dict[str, TapeEnd] = {}
+        self.ends: dict[str, StoredEnd] = {}
         self.keys: dict[tuple[str, str], TapeEntry] = {}
         self.seq, self.last_tape = transaction.seq, transaction.last_tape
         self.tapes: list[Row] = []
         self.entries: list[Row] = []
 
-    def find_end(self, name: str) -> TapeEnd | None:
+    def find_end(self, name: str) -> StoredEnd | None:
         """Return the end of a tape; None if there is none."""
         return self.ends.get(name) or self._transaction.ends[name]
 
-    def writable_end(self, name: str) -> TapeEnd:
+    def writable_end(self, name: str) -> StoredEnd:
         """Return the end of a tape, which begins here if there is none. Raises `TapeConflict` for an archive."""
         end = self.find_end(name)
         if end is None:
             self.last_tape += 1
             self.tapes.append((self.last_tape, name))
-            end = self.ends[name] = TapeEnd(self.last_tape, 0, genesis(name))
+            end = self.ends[name] = StoredEnd(self.last_tape, 0, genesis(name))
         elif end.archived_from is not None:
             raise TapeConflict(f"{name} is an archive, and takes nothing more: write to {end.archived_from}")
         return end
@@ -143,7 +143,7 @@ class Transaction:
 
     def _forget(self) -> None:
         """Ask again for everything, after a statement that may have changed it."""
-        self.ends: dict[str, TapeEnd | None] = {}
+        self.ends: dict[str, StoredEnd | None] = {}
         self.keys: dict[tuple[str, str], Row | TapeEntry | None] = {}
         self.seq = self.last_tape = 0
         self._epochs: dict[str, int] = {}
@@ -205,7 +205,7 @@ class Transaction:
     async def _load_ends(self, names: Sequence[Row]) -> None:
         sql = _SELECT_ENDS.format(values=", ".join(["(?)"] * len(names)))
         for name, tape, archived_from, head, chain, epoch, seq, last_tape in await self._ask(sql, names):
-            end = None if tape is None else TapeEnd(tape, head or 0, chain or genesis(name), archived_from)
+            end = None if tape is None else StoredEnd(tape, head or 0, chain or genesis(name), archived_from)
             self.ends.setdefault(name, end)
             self._epochs.setdefault(name, epoch or 0)
             self.seq, self.last_tape = max(self.seq, seq), max(self.last_tape, last_tape)
@@ -220,7 +220,7 @@ class Transaction:
         values = [value for row in rows for value in row]
         return list(await self._conn.execute_fetchall(sql, values))  # type: ignore[arg-type]  # rows are plain tuples
 
-    async def find_tape(self, name: str) -> TapeEnd | None:
+    async def find_tape(self, name: str) -> StoredEnd | None:
         """Return the end of a tape; None if there is none."""
         await self.load((), name)
         return self.ends[name]
@@ -269,7 +269,7 @@ class Transaction:
                 plan.seq += 1
                 row = to_row(placed, content, seq=plan.seq, tape=tape, previous=chain)
                 plan.entries.append(row)
-                plan.ends[batch.tape] = TapeEnd(tape, placed.id, row[-1])
+                plan.ends[batch.tape] = StoredEnd(tape, placed.id, row[-1])
                 if key is not None:
                     plan.keys[batch.tape, key] = placed
                 yield placed

@@ -266,7 +266,7 @@ class TestOvertaking:
                 await bench.gate.receive(bench.inbound(command))
                 await bench.quiet()
                 (told,) = bench.channel.texts
-                assert told == SAY("nothing_to_stop") if command == ",stop" else told.startswith("I am listening.")
+                assert told == SAY("NothingToStop") if command == ",stop" else told.startswith("I am listening.")
 
         test()
 
@@ -299,7 +299,7 @@ class TestOvertaking:
         async with admitted(store, life="second") as bench:
             await bench.resume()
             await bench.quiet()
-            assert bench.channel.texts == [SAY("nothing_to_stop")]
+            assert bench.channel.texts == [SAY("NothingToStop")]
 
     @virtual
     async def test_the_platforms_own_stop_finds_a_chat_that_moved(self) -> None:

@@ -15,9 +15,10 @@ from bubbot.gateway.outbound import SEND_TIMEOUT_SECONDS
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import MessagePart, Outbound, Receipt
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.tape.entry import TapeEntry
+from bubbot.tape.entry import TapeEntry, event
+from bubbot.tape.service import TapeService
 from bubbot.tape.store import Batch, TapeStore
-from tests.doubles import SteppingClock
+from tests.doubles import CountingIds, SteppingClock
 from tests.gateways import Stage, failing, rules
 from tests.turns import HOME, Bench, KeptChannel, Options, running
 from tests.virtual import virtual
@@ -172,6 +173,24 @@ async def test_a_later_process_goes_on_in_order_and_new_answers_come_after() -> 
         await bench.quiet()
         assert in_chat(stage, "home") == ["one", "two", "three"]
         assert [data.get("resumed") for data in await bench.events("outbox/receipt", OUTBOX)] == [True, True, None]
+
+
+@virtual
+async def test_a_later_process_ends_what_cannot_be_read_and_delivers_the_rest() -> None:
+    store, stage = InMemoryStore(), Stage()
+    stage.fail = lambda _: OFFLINE
+    async with delivering(stage, store) as bench:
+        await TapeService(store, OUTBOX, now=SteppingClock(), new_id=CountingIds()).append(
+            [event("outbox/intent", {"parts": 7})]
+        )
+        await said(bench, "one")
+    stage.fail = lambda _: None
+    for name in ("second", "third"):
+        async with delivering(stage, store, name) as bench:
+            await bench.resume()
+            await bench.quiet()
+            assert in_chat(stage, "home") == ["one"]
+            assert [data["reason"] for data in await bench.events("outbox/ended", OUTBOX)] == ["unreadable"]
 
 
 @virtual

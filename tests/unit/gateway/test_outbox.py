@@ -14,6 +14,7 @@ from bubbot.gateway.outbox_views import OUTBOX_CHECKPOINT_INTERVAL, LiveMessage
 from bubbot.ports.channel import MessagePart, Receipt
 from bubbot.ports.outbox import OutboxMessage, intent_entry, intent_from
 from bubbot.stores.inmemory import InMemoryStore
+from bubbot.tape.entry import event
 from bubbot.tape.store import TapeStore
 from tests.tapes import whole
 from tests.unit.gateway.test_inbox import CountingStore, home, service
@@ -75,6 +76,40 @@ async def test_an_intent_that_is_given_up_is_open_no_more(outbox: Outbox, store:
         "intent": made.id,
         "reason": "the chat is gone",
     }
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {},
+        {"session": 7, "turn": "t", "parts": [{"chat": "home", "text": "hi"}]},
+        {"session": "test:home", "turn": "t", "parts": 7},
+        {"session": "test:home", "turn": "t", "parts": [7]},
+        {"session": "test:home", "turn": "t", "parts": [{"chat": "home", "text": "hi", "file": 7}]},
+    ],
+    ids=str,
+)
+async def test_an_intent_that_cannot_be_read_ends_once_and_holds_up_no_other(
+    outbox: Outbox, store: TapeStore, caplog: pytest.LogCaptureFixture, odd: dict[str, Any]
+) -> None:
+    (bad,) = await home(store, TAPE).append([event("outbox/intent", odd, key="bad:0")])
+    good = await intended(store, "t2")
+    assert await outbox.pending() == (good,)
+    assert await outbox.find_intent("bad:0") is None
+    assert caplog.records == []
+    await outbox.write_checkpoint()
+    for process in (outbox, Outbox(service(store, TAPE))):
+        await process.end_unreadable()
+        await process.write_checkpoint()
+        assert await process.pending() == (good,)
+    (record,) = caplog.records
+    assert record.getMessage().startswith(
+        f"entry #{bad.id} of {home(store, TAPE).name} is a message that cannot be read"
+    )
+    ends = [entry.data for entry in await whole(store, home(store, TAPE).name) if entry.name == "outbox/ended"]
+    assert ends == [{"intent": bad.id, "reason": "unreadable"}]
+    await outbox.record_receipt(good, 0, Receipt("p1"))
+    assert await Outbox(service(store, TAPE)).pending() == ()
 
 
 async def test_giving_it_up_twice_keeps_the_first_reason(outbox: Outbox, store: TapeStore) -> None:

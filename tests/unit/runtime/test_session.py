@@ -328,7 +328,7 @@ class TestStopAndStatus:
                     await bench.gate.receive(bench.inbound(line))
             await bench.quiet()
             assert len(bench.channel.texts) == 2
-            assert Texts().say("nothing_to_stop") in bench.channel.texts
+            assert Texts().say("NothingToStop") in bench.channel.texts
             assert any(text.startswith("I am listening.") for text in bench.channel.texts)
 
     async def test_the_message_behind_the_status_is_stopped(self, memory_store: InMemoryStore) -> None:

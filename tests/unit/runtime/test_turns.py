@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from bubbot.runtime.turns import TurnRecord, discarded_steps, read_calls
+from typing import Any
+
+import pytest
+
+from bubbot.runtime.turns import LastTurn, LastTurnView, TurnRecord, discarded_steps, read_calls
+from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape import entry as make
 from bubbot.tape.entry import Kind, TapeEntry
+from bubbot.tape.service import TapeService
+from tests.doubles import CountingIds, SteppingClock
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "note", "arguments": '{"text": "hi"}'}}
 STEP = {"step": 1, "status": "ok", "model": "small", "usage": {"input_tokens": 7, "output_tokens": 2, "cost": 0.5}}
@@ -52,6 +59,14 @@ def test_equal_ids_of_calls_in_a_sub_task_are_told_apart() -> None:
     assert [step.calls[0].is_error for step in turn.steps] == [False, True]
     assert [step.label for step in turn.steps] == ["", "agent:scout"]
     assert [step.id for step in turn.answering_steps] == [2]
+
+
+@pytest.mark.parametrize("data", [{}, {"status": 5}, {"status": "answered"}], ids=str)
+async def test_an_end_that_cannot_be_read_is_not_the_end_of_a_turn(data: dict[str, Any]) -> None:
+    tape = TapeService(InMemoryStore(), "t", now=SteppingClock(), new_id=CountingIds())
+    await tape.append([make.event("turn/start", {}, turn="x"), make.event("turn/end", data, turn="x")])
+    ended = LastTurn("x", "answered", (1, 2)) if data.get("status") == "answered" else None
+    assert await tape.read(LastTurnView()) == ended
 
 
 def test_what_has_another_form_counts_as_missing() -> None:

@@ -417,3 +417,22 @@ def test_a_section_within_a_section_is_read_from_every_source(tmp_path: Path, mo
 def test_a_wrong_section_within_a_section_is_named(tmp_path: Path, text: str, sentence: str) -> None:
     written(tmp_path, text)
     assert sentence in refused(tmp_path)
+
+
+@pytest.mark.parametrize("debugs", ["1", "true"])
+def test_no_source_is_logged_whatever_the_library_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, debugs: str
+) -> None:
+    monkeypatch.setenv("PYDANTIC_SETTINGS_DEBUG", debugs)
+    monkeypatch.setenv("BUBBOT_CHANNELS__TELEGRAM__TOKEN", CANARY)
+    written(tmp_path, f'[model]\napi_key = "{CANARY}"\n')
+    credentials = tmp_path / "credentials"
+    credentials.mkdir()
+    (credentials / "server.token").write_text(CANARY)
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(credentials))
+    for logger in (None, "pydantic_settings"):
+        caplog.set_level("DEBUG", logger)
+    assert CANARY in load(home=tmp_path).secrets()
+    Settings(channels={"telegram": {"token": CANARY}})
+    assert CANARY not in caplog.text
+    assert "sources" not in caplog.text

@@ -210,3 +210,21 @@ def test_every_registered_model_can_be_resolved() -> None:
 
 def test_references_are_those_of_the_types() -> None:
     assert declared_references(Guest) == EventReferences(entries=("invited",), sessions=("room",), people=("id",))
+
+
+ODD_VALUES: tuple[Any, ...] = (5, -0.5, True, None, "odd", [], [5], ["odd"], [[5]], [{"odd": 5}], {}, {"odd": [5]})
+
+
+@pytest.mark.parametrize(
+    "name", sorted(name for name, model in OWN_REFERENCES.events.items() if issubclass(model, Fact))
+)
+def test_a_record_of_any_shape_can_be_tried(name: str) -> None:
+    model: Any = OWN_REFERENCES.events[name]
+    fields = [field.encode_name for field in msgspec.structs.fields(model)]
+    usual = dict.fromkeys(fields, "odd")
+    payloads: list[dict[str, Any]] = [{}, usual]
+    payloads += [{**usual, field: value} for field in fields for value in ODD_VALUES]
+    for data in payloads:
+        found = model.try_of(event(name, data))
+        assert found is None or isinstance(found, model)
+        assert (Cited.try_of(model, event(name, data)) is None) is (found is None)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bubbot.features.approvals.decision import (
     MAX_BITS,
-    Caller,
+    CallerColumn,
     CallFacts,
     Decision,
     EffectRow,
@@ -114,7 +114,9 @@ def test_a_grant_lets_run_what_it_covers_and_from_a_tainted_turn_only_what_it_na
 class TestTaint:
     def test_words_of_a_member_taint_what_a_member_may_not_do(self) -> None:
         facts = CallFacts(NETWORK, Role.OWNER, Place.GROUP, people=MEMBER_WORDS, grant=MatchedGrant(3, is_exact=False))
-        assert decide(facts) == Decision(Verdict.ASK, EffectRow.OUTSIDE, (Caller.TAINTED,), (MEMBER_WORDS[0],), None)
+        assert decide(facts) == Decision(
+            Verdict.ASK, EffectRow.OUTSIDE, (CallerColumn.TAINTED,), (MEMBER_WORDS[0],), None
+        )
 
     def test_words_of_a_member_do_not_taint_what_a_member_may_do(self) -> None:
         assert decide(CallFacts(JOBS, Role.OWNER, Place.GROUP, people=MEMBER_WORDS)).verdict is Verdict.RUN

@@ -6,7 +6,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, get_args
 
+import msgspec
 import pytest
+from msgspec import structs
 
 from bubbot.command import Caller, Surface, describe, find_spec
 from bubbot.features.approvals.card import ApprovalCard, show_details
@@ -15,7 +17,7 @@ from bubbot.features.approvals.decision import EffectRow, Place, Verdict
 from bubbot.features.approvals.facts import Answer, ApprovalDecided, Scope, StoredCall
 from bubbot.features.approvals.results import CardAnswer, CardRow, GrantRow
 from bubbot.features.approvals.service import Rejection
-from bubbot.features.why.formats import format_check
+from bubbot.features.why.formats import CheckedCall, format_check
 from bubbot.ports.channel import Role
 from bubbot.texts import Texts
 from bubbot.texts.catalogue import list_languages
@@ -92,10 +94,12 @@ class TestEverySentence:
             data = {
                 "tool": "page.read", "row": row.value, "verdict": verdict.value, "role": Role.OWNER.value, "place": place.value,
                 "tainted_by": [["chat", 7]], "quote": ["chat", 8], "grant": 9, "approval": "7KQ2M", "used_before": True,
+                "effect": "outside",
             }  # fmt: skip
-            said = format_check(data, texts)
+            check = msgspec.convert(data, CheckedCall)
+            said = format_check(check, texts)
             assert all(word in said for word in ("page.read", "#7", "#8", "9"))
-            assert format_check({**data, "grant": 0, "tainted_by": []}, texts) != said
+            assert format_check(structs.replace(check, grant=0, tainted_by=()), texts) != said
 
 
 class TestForgery:

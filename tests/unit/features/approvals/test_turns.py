@@ -65,6 +65,15 @@ class TestAsking:
             names = [entry.name or str(entry.kind) for entry in (await tape.fetch([TapeQuery(tape.name)]))[0]]
             assert names[-2:] == ["approval.asked", "turn/end"]
 
+    async def test_a_check_that_cannot_be_read_holds_up_no_call(self, tmp_path: Path) -> None:
+        pages = ["https://one.example/a", "https://two.example/b"]
+        model = Played(*(play for page in pages for play in (calls("page_read", address=page), says("I read it."))))
+        async with approving(tmp_path, model) as bench:
+            for page in pages:
+                await bench.say(f"read {page}")
+                await bench.app.tape("stdin:default").append_event("approval.checked", {"call": 5})
+            assert bench.done == [("page.read", page) for page in pages]
+
     @pytest.mark.law("T21")
     async def test_a_yes_runs_the_stored_call_and_the_model_goes_on_from_its_result(self, tmp_path: Path) -> None:
         model = Played(POST, says("I asked."), says("It is sent."))

@@ -10,6 +10,7 @@ import pytest
 
 from bubbot.errors import ToolRetry
 from bubbot.features.conversation.tape import tape_tools
+from bubbot.ports.channel import Role
 from bubbot.ports.turn import Turn
 from bubbot.tape.anchor import MEMORY_OPEN, MEMORY_SEAL, anchor
 from bubbot.tape.entry import event, message
@@ -88,7 +89,7 @@ async def test_a_handoff_says_who_owns_the_next_phase(begin: Callable[..., Any],
 
 async def test_a_handoff_typed_as_text(chat: TapeService, begin: Callable[..., Any]) -> None:
     await chat.append([message("user", "a"), message("user", "b"), anchor("one"), anchor("two", window=False)])
-    turn = await begin(runs_command=True)
+    turn = await begin(runs_command=True, role=Role.ADMIN)
     await use(turn, "handoff", name="phase/b", source_ids="1, 2", next_steps="go\nrest", phase="b", parents="3, 4")
     state = {"phase": "b", "next_steps": ["go", "rest"], "source_ids": [1, 2], "parents": [3, 4], "owner": "human"}
     assert turn.pending_handoffs == [("phase/b", state)]

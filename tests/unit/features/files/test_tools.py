@@ -288,6 +288,18 @@ class TestChanges:
         await use(undo, turn, path="a", entry=first)
         assert "\n1" in await use(tools["file.read"], turn, path="a")
 
+    @pytest.mark.parametrize("odd", [{"path": "b"}, {"path": "a"}, {"path": 5}, {"change": "x"}, {}], ids=str)
+    @pytest.mark.parametrize("name", ["file/changed", "file/failed"])
+    async def test_undo_passes_over_records_that_cannot_be_read(
+        self, begin: Begin, tools: dict[str, Tool], odd: dict[str, Any], name: str
+    ) -> None:
+        turn = await begin()
+        await use(tools["file.write"], turn, path="a", content="1")
+        await use(tools["file.write"], turn, path="a", content="2", digest=shown_digest("1"))
+        await turn.tape.append_event(name, odd)
+        await use(tools["file.undo"], turn, path="a")
+        assert "\n1" in await use(tools["file.read"], turn, path="a")
+
     async def test_a_lost_file_comes_back_from_the_tape(self, begin: Begin, tools: dict[str, Tool], home: Path) -> None:
         turn = await begin()
         await use(tools["file.write"], turn, path="a", content="1")

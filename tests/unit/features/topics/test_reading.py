@@ -185,6 +185,8 @@ class TestThreads:
             ]
             await bench.say("and the hotel?", **where)
             assert '"bound_to":"test:room"' in str(bench.requests[-1].messages[0]["content"])
+            await bench.tape("test:room:7").append_event("topics/bound", {"topic": "trip", "session": 5})
+            assert "rome it is" in (await bench.say(",chat.read", **where)).text
 
     async def test_the_chat_does_not_read_its_thread_nor_one_thread_another(
         self, memory_store: InMemoryStore, reader: ReadSession

@@ -140,9 +140,9 @@ async def test_many_names_end_in_the_sum_of_the_rest(memory_store: InMemoryStore
 @pytest.mark.proof
 async def test_an_svg_drawn_twice_has_the_same_bytes(memory_store: InMemoryStore) -> None:
     chart = replace(await built(await spent(memory_store, "test:home")), format="svg")
-    first = (await draw_chart(Texts(), chart)).image
+    first = (await draw_chart(chart)).image
     assert ET.fromstring(first).tag.endswith("}svg")
-    assert first == (await draw_chart(Texts(), chart)).image
+    assert first == (await draw_chart(chart)).image
 
 
 @pytest.mark.proof
@@ -236,7 +236,7 @@ async def test_a_member_gets_a_chart_of_their_chat_alone(
     reporter = await spent(memory_store, "test:home", "test:far")
     charts: list[Drawing] = []
 
-    async def noted(texts: Texts, chart: Drawing) -> DrawnChart:
+    async def noted(chart: Drawing) -> DrawnChart:
         charts.append(chart)
         return DrawnChart(b"", {})  # other tests draw
 
@@ -289,7 +289,7 @@ async def test_a_child_that_fails_is_named_and_one_that_is_stopped_is_gone(
     program.write_text(
         f"file = open({str(pipe)!r}, 'w'); print(1, file=file, flush=True); import time; time.sleep(600)"
     )
-    drawing = asyncio.create_task(draw_chart(Texts(), Drawing(("", ""), ())))
+    drawing = asyncio.create_task(draw_chart(Drawing(("", ""), ())))
     async with asyncio.timeout(DRAWING_SECONDS):
         with await asyncio.to_thread(pipe.open) as said:
             assert await asyncio.to_thread(said.readline) == "1\n"
