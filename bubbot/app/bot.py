@@ -71,14 +71,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PortWrappers:
-    """Wrappers to put around ports before they are used: how a deployment, or a test, changes a turn.
+    """Wrappers around ports, with which a deployment or a test changes a turn.
 
     Attributes:
         store: wraps the store.
         model: wraps each model.
         channel: wraps each adapter.
-        tools: tools to add to those of the features.
-        timeouts: how long the code of installed features may take.
+        tools: tools in addition to those of the features.
+        timeouts: time limits for the code of installed features.
     """
 
     store: Callable[[TapeStore], TapeStore] = lambda store: store
@@ -94,19 +94,13 @@ class Bot:
 
     Attributes:
         store: the store, wrapped.
-        base_store: the store itself, without wrappers.
+        base_store: the store without wrappers.
         model_sets: its models; the last set is in use.
-        runtime: runs the turns.
         channel_runtimes: its channels, by name.
         workspace: the label of its home in the store.
-        commands: those that people may type.
+        commands: the commands that people may type.
         group: owns every long-lived task.
-        channel_factory: builds further channels.
-        turn_services: what turns use.
-        features: its features.
-        directory: finds its channels.
-        wrappers: the wrappers of its ports.
-        health_collector: collects its health.
+        turn_services: the services of turns.
     """
 
     store: TapeStore
@@ -126,7 +120,6 @@ class Bot:
 
     @property
     def models(self) -> SessionModels:
-        """The models of each session."""
         return self.model_sets[-1].sessions
 
     @property
@@ -136,7 +129,7 @@ class Bot:
 
     @property
     def channel_runtime(self) -> ChannelRuntime:
-        """The only channel, of a bot in a terminal or a pipe."""
+        """The only channel; for a bot in a terminal or a pipe."""
         (line,) = self.channel_runtimes.values()
         return line
 
@@ -147,17 +140,14 @@ class Bot:
 
     @property
     def channel(self) -> Channel:
-        """The adapter of the only channel."""
         return self.channel_runtime.channel
 
     @property
     def gate(self) -> InboundGate:
-        """The gate of the only channel."""
         return self.channel_runtime.gate
 
     @property
     def deliverer(self) -> Deliverer:
-        """The deliverer of the only channel."""
         return self.channel_runtime.deliverer
 
     @property
@@ -166,7 +156,7 @@ class Bot:
         return self.channel_runtime.held_messages if self.channel_runtime.held_messages is not None else []
 
     def check_model(self, name: str) -> None:
-        """Raise `ConfigError` if no model of this name can be used for a single question."""
+        """Raise `ConfigError` if this model cannot be used for a single question."""
         try:
             self.models.get_model(name)
         except ConfigError as error:
@@ -180,11 +170,10 @@ class Bot:
                 model.warm()
 
     def tape(self, session: str) -> TapeService:
-        """Return the tape of a session."""
         return _session_tape(self.store, self.channel_factory.references, self.workspace, session)
 
     async def recover(self, session: str, *, deliver: bool = True) -> list[asyncio.Future[TurnResult]]:
-        """Take up a session, deliver its pending messages, and queue its turns.
+        """Take up a session, deliver its pending messages and queue its open inbounds.
 
         Other sessions of the channel wait until they are opened.
         """
@@ -196,7 +185,7 @@ class Bot:
         return self.channel_runtime.resume(open_work, session)
 
     async def recover_all(self) -> int:
-        """Resume everything an earlier process left open on these channels; return the number of messages."""
+        """Resume everything that an earlier process left open on these channels; return the number of messages."""
         open_work = await self._find_open_work()
         for channel_runtime in self.channel_runtimes.values():
             await channel_runtime.deliverer.resume(queued=True)
@@ -216,7 +205,7 @@ class Bot:
         return open_work
 
     def join(self, channel_runtime: ChannelRuntime) -> None:
-        """Make a channel known to the others, in its current state, and to the features."""
+        """Connect a channel to the others and to the features."""
         self.directory.join(channel_runtime, self.features.on_chat_unreachable)
 
     async def ask(self, inbound: Inbound) -> TurnResult:
@@ -238,16 +227,13 @@ async def open_app(
     features: Collection[str] = FEATURES,
     address: str = "",
 ) -> AsyncIterator[Bot]:
-    """Open a bot that talks on standard input and output, holding the home's lock until the block ends.
+    """Open a bot on standard input and output; hold the home's lock until the block ends.
 
     Args:
-        settings: the settings of the bot.
-        home: its home.
         channel_settings: override the adapter's settings.
         hold: keep answers in `Bot.held_messages` instead of delivering them.
-        wrappers: wrappers of its ports.
-        features: the names of the features it has, among `FEATURES`.
-        address: where other processes of this home reach it; empty: nowhere.
+        features: a subset of `FEATURES`.
+        address: its control socket for other processes of this home; empty: none.
 
     Raises:
         HomeLocked: another process holds the lock.
@@ -292,18 +278,14 @@ async def open_bot(
     is_daemon: bool = False,
     may_read: Callable[[str, str], bool] = lambda _reader, _source: False,
 ) -> AsyncIterator[Bot]:
-    """Open a bot with these channels, holding the home's lock until the block ends.
+    """Open a bot with these channels; hold the home's lock until the block ends.
 
     Args:
-        settings: the settings of the bot.
-        home: its home.
-        build_channels: builds the channels.
-        wrappers: wrappers of its ports.
-        address: where other processes of this home reach it; empty: nowhere.
+        address: its control socket for other processes of this home; empty: none.
         room_retry: see `open_store`.
-        features: the names of the features it has, among `FEATURES`.
+        features: a subset of `FEATURES`.
         is_daemon: see `CommandContext`.
-        may_read: returns true if one session was granted to read another one.
+        may_read: returns true if the first session was granted to read the second one.
     """
     async with AsyncExitStack() as stack:
         home.ensure()
@@ -478,7 +460,7 @@ def _session_tape(store: TapeStore, references: ReferenceRegistry, workspace: st
 
 
 def menu_languages(channel_runtimes: Mapping[str, ChannelRuntime]) -> dict[str, Texts]:
-    """Return the languages of the menus of commands; none if no platform here has such a menu."""
+    """Return the languages of command menus; empty if no platform here has such a menu."""
     if not any(isinstance(each.channel, HasCommandPrefix) for each in channel_runtimes.values()):
         return {}
     return {tag: Texts(tag) for tag in list_languages(Texts.package)}

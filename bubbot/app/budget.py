@@ -1,4 +1,4 @@
-"""What budgets know of the configured models."""
+"""The facts about configured models for budgets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bubbot.settings.loader import Settings
 
 
 def model_facts(settings: Settings) -> ModelFacts:
-    """Return the facts about models that these settings give; prices come from litellm's list."""
+    """Return the facts about models in these settings; prices come from litellm's list."""
     return ModelFacts(
         lambda name: sizes.find_price(name, own_address=settings.model.has_own_address(name)),
         sizes.find_output_limit,

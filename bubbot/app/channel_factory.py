@@ -46,19 +46,17 @@ class ChannelFactory:
     """Builds the channels of a bot.
 
     Attributes:
-        store: holds their tapes.
-        home: the home of the bot.
+        store: holds the channels' tapes.
         wrap: wraps each adapter.
-        group: runs their background tasks.
+        group: runs the channels' background tasks.
         workspace: the label of the home in the store.
         commands: returns the commands that people may type.
-        deps: clock and ids.
         zone: the time zone of the deployment.
-        restore_fact: the backup the home was restored from, while it is in quarantine; else None.
+        restore_fact: the backup from which the home was restored, while it is in quarantine; else None.
         wait_for_room: waits while the disk is full.
-        around_delivery: wraps each part of a message that is sent.
-        projections: the states that follow from the tapes.
-        references: what the entries of tapes name.
+        around_delivery: wraps the sending of each part of a message.
+        projections: the projections of this process.
+        references: the declared references of entries.
         leases: the leases of this process; None if nothing is sent.
     """
 
@@ -84,7 +82,6 @@ class ChannelFactory:
         )
 
     async def first_session(self, session: str) -> str:
-        """See `Kernel.first_session`."""
         return await first_session(self.store, session)
 
     def build_adapter(
@@ -98,9 +95,8 @@ class ChannelFactory:
         """Build the adapter of a channel.
 
         Args:
-            name: that of the channel.
-            table: its settings; the adapter gets those that not every channel has.
-            people: returns the ids of those who may speak.
+            table: its settings; the adapter gets those that are not common to all channels.
+            people: returns the ids of people who may speak.
             overhears: see `ChannelOptions`.
         """
         settings = {key: value for key, value in table.items() if key not in ChannelSettings.model_fields}
@@ -129,12 +125,12 @@ class ChannelFactory:
         return channel
 
     def blob_reader(self, name: str) -> Callable[[str], Awaitable[bytes]]:
-        """Return a function that reads the files which this channel is to send."""
+        """Return the function that reads the files to send on this channel."""
         outbox = Outbox(self.open_tape(outbox_tape(name)), self.projections)
         return outgoing_blob_reader(self.store, outbox, lambda session: session_tape(self.workspace, session))
 
     async def build_runtime(self, channel: Channel, policy: ChannelPolicy, *, hold: bool = False) -> ChannelRuntime:
-        """Build the runtime of a channel; `hold` keeps its answers back."""
+        """Build the runtime of a channel; `hold` withholds its answers."""
         wrapped = self.wrap(channel)
         inbox = Inbox(self.open_tape(inbox_tape(wrapped.name)), self.deps.new_id, self.projections)
         outbox = Outbox(self.open_tape(outbox_tape(wrapped.name)), self.projections, self.leases)

@@ -1,4 +1,4 @@
-"""Read each channel's settings: if it is started, who may speak there, how deliveries are retried."""
+"""Read each channel's settings: if it starts, who may speak there, and the retries of deliveries."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ log = logging.getLogger(__name__)
 
 STDIN = TERMINAL_CHANNEL
 RETRY_DELAYS_SECONDS = (1.0, 2.0, 4.0, 8.0, 12.0)
-"""Seconds between tries of a delivery; the last one repeats: it is the longest wait after an outage ends."""
+"""Seconds between attempts of a delivery; the last one repeats, so it is the longest wait after an outage."""
 ChannelTable = tuple[ChannelSettings, Mapping[str, Any]]
-"""The settings that every channel has, and those that only its adapter knows."""
+"""The common settings of a channel, and those for its adapter."""
 
 
 def channel_tables(settings: Settings) -> dict[str, tuple[ChannelSettings, Mapping[str, Any]]]:
-    """Return the channels to start. Raise `ConfigError` with a sentence for each problem."""
+    """Return the settings of the channels to start. Raise `ConfigError` with a sentence for each problem."""
     tables: dict[str, tuple[ChannelSettings, Mapping[str, Any]]] = {}
     problems: list[str] = []
     tokens: dict[tuple[str, str], str] = {}
@@ -46,7 +46,7 @@ def channel_tables(settings: Settings) -> dict[str, tuple[ChannelSettings, Mappi
             problems.append(str(error))
             continue
         if common.kind in LINE_BUFFERED_KINDS or name == STDIN:
-            continue  # the terminal is connected through the control socket, whatever its adapter
+            continue  # terminals connect through the control socket, whatever their adapter
         if common.kind in KINDS_REQUIRING_TOKEN and not adapter_settings.get("token"):
             log.warning(
                 "[channels.%s] has no token and is not started; `bubbot init` asks for one",
@@ -54,9 +54,9 @@ def channel_tables(settings: Settings) -> dict[str, tuple[ChannelSettings, Mappi
                 extra={"action": "channel.off"},
             )
             continue
-        first = tokens.setdefault((common.kind, str(adapter_settings.get("token") or name)), name)  # of any type as yet
+        first = tokens.setdefault((common.kind, str(adapter_settings.get("token") or name)), name)  # not validated yet
         if first != name:
-            # Each would see the other as a second program, and both would stop after a while.
+            # Each would take the other for a second program, and both would stop after a while.
             problems.append(f"[channels.{name}] token is that of [channels.{first}]: a bot can be on one channel only.")
         tables[name] = (common, adapter_settings)
     if problems:

@@ -1,4 +1,4 @@
-"""The commands of features and of installed packages: which there are, and what they run on."""
+"""The commands of features and installed packages: find them and bind them to their context."""
 
 from __future__ import annotations
 
@@ -31,32 +31,32 @@ _FEATURE = re.compile(r"bubbot\.features\.(\w+)\.commands")
 
 
 def find_feature(name: str) -> str:
-    """Return the feature of bubbot that has the command of this whole name; empty for any other command."""
+    """Return the feature of bubbot with the command of this full name; empty for other commands."""
     row = COMMANDS.get(name.partition(" ")[0])
     found = _FEATURE.fullmatch(row.module) if row else None
     return SHARED.get(name) or (found[1] if found else "")
 
 
 def load_shared(word: str) -> Sequence[Command]:
-    """Import the commands of features behind a word of the command line, in the order of the table."""
+    """Import the features' commands that begin with a word of the command line, in the order of the table."""
     found = (find_command(name) for name in SHARED if name.startswith(f"{word} "))
     return [command for command in found if command is not None]
 
 
 def find_command(name: str) -> Command | None:
-    """Find a command of a feature by its whole name; None if there is none. Raise `ConfigError` for a broken package."""
+    """Find a command of a feature by its full name, if any. Raise `ConfigError` for a broken package."""
     if feature := find_feature(name):
         group: CommandGroup = find_part(feature, "commands", "COMMANDS")
         return group.find(name)
     word = name.partition(" ")[0]
-    # Imported here, as below: features of packages may need all of the kernel, and few homes have any.
+    # Imported here, as below: features of packages may load the whole kernel, and few homes have any.
     from bubbot.app.installed import COMMAND_GROUP, load_command_group
 
     return load_command_group(word).find(name) if word in plugins.list_names(COMMAND_GROUP) else None
 
 
 def bind_context(context: CommandContext, name: str, settings: Settings) -> CommandContext:
-    """Return the context with what the command of this name gets of the settings."""
+    """Return the context with the settings for the command with this name."""
     feature = find_feature(name)
     section = feature_settings(feature, settings) if feature else _package_section(name.partition(" ")[0], settings)
     return replace(context, settings=section, zone=ZoneInfo(settings.bot.timezone), texts=Texts(settings.bot.language))
@@ -70,9 +70,9 @@ def _package_section(word: str, settings: Settings) -> SettingsSection | None:
 
 
 def typed_tools(features: Sequence[Feature], context: CommandContext, settings: Settings) -> list[Tool]:
-    """Make comma commands of the features' commands that have typed names.
+    """Make comma commands of the features' commands with typed names.
 
-    One whose name another tool has is left out with a warning: a package must not keep the bot from starting.
+    Skip, with a warning, a command whose name is taken: a package must not keep the bot from starting.
     """
     names = {name for feature in features for tool in feature.tools for name in (tool.name, *tool.commands)}
     tools: list[Tool] = []
@@ -95,7 +95,7 @@ def _typed_tool(command: Command, context: CommandContext) -> Tool:
     async def run(turn: Turn, args: ToolArgs) -> str:
         try:
             return (await command.run(replace(context, turn=turn), args)).text.rstrip("\n")
-        except ConfigError as error:  # what a shell would report
+        except ConfigError as error:  # a shell would report it
             raise ToolRetry(str(error)) from error
 
     name = command.name.replace(" ", ".")

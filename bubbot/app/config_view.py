@@ -33,19 +33,18 @@ class ConfigRefused(Fact):
 
 @dataclass(frozen=True, slots=True)
 class ConfigView:
-    """All values that are not the default, by `section.key`, without secrets."""
+    """All values that differ from the default, by `section.key`, without secrets."""
 
     @property
     def heavy(self) -> bool:
-        """False: settings are seldom changed."""
+        """False: settings rarely change."""
         return False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Read all changes."""
         return (TapeQuery(tape, kinds=(Kind.EVENT,), names=ConfigLoaded.EVENTS, missing="empty"),)
 
     def fold(self, answers: QueryAnswers) -> Mapping[str, Any]:
-        """Keep the newest value of each key."""
+        """Keep the newest value of each key that differs from the default."""
         values: dict[str, Any] = {}
         for entry in answers[0]:
             if loaded := ConfigLoaded.try_of(entry):

@@ -43,21 +43,20 @@ COLLECTION_THRESHOLDS = (5_000, 3, 60)
 """New objects before the garbage collector looks at them, and how many collections of one generation come before one of
 the next.
 
-A turn leaves it nothing to find, so a collection only stops the event loop for as long as it takes: those of the first
-two generations have to be short, and of all objects they have to be rare.
+A turn leaves no garbage, so a collection only blocks the event loop: those of the first two generations must be short,
+and full ones must be rare.
 """
 
 
 @dataclass
 class Daemon:
-    """A running bot of many channels.
+    """A running bot with many channels.
 
     Attributes:
-        bot: the bot.
-        access: the people of its channels.
+        access: knows the people of its channels.
         manager: runs the channels.
-        remote: the channel of the terminals, which connect to the control socket.
-        quarantine: the backup the home was restored from, while it is in quarantine.
+        remote: the channel of terminals that connect to the control socket.
+        quarantine: the backup from which the home was restored, while it is in quarantine.
         has_webhook_server: true if the HTTP server for webhooks is open.
         on_reload: called after each reload, which may have replaced channels.
     """
@@ -71,7 +70,7 @@ class Daemon:
     on_reload: list[Callable[[], None]] = field(default_factory=list)
 
     def webhook_channels(self) -> dict[str, SupportsWebhook]:
-        """Return the channels that their platforms call."""
+        """Return the channels whose platforms call webhooks."""
         return {
             name: channel_runtime.channel
             for name, channel_runtime in self.bot.channel_runtimes.items()
@@ -79,7 +78,7 @@ class Daemon:
         }
 
     def start_features(self) -> list[asyncio.Task[None]]:
-        """Start the background work of the features; cancel it before the channels end. In quarantine there is none."""
+        """Start the background work of the features, none in quarantine. Cancel it before the channels end."""
         if self.quarantine is not None:
             return []
         return [
@@ -89,7 +88,7 @@ class Daemon:
         ]
 
     def start_daily_digest(self, zone: str) -> list[asyncio.Task[None]]:
-        """Start logging the deployment head, now and each midnight, if the store has one; cancel it at the end."""
+        """Start logging the deployment head, now and each midnight, if the store has one. Cancel it at the end."""
         if not isinstance(self.bot.base_store, KeepsChain):
             return []
         digest = DailyDigest(self.bot.health_collector.deployment_head, ZoneInfo(zone), now)
@@ -105,14 +104,11 @@ async def open_daemon(
     wrappers: PortWrappers | None = None,
     running: ChangesSettings | None = None,
 ) -> AsyncIterator[Daemon]:
-    """Open a bot with every configured channel, holding the home's lock until the block ends. Nothing is received yet.
+    """Open a bot with every configured channel; hold the home's lock until the block ends. It receives nothing yet.
 
     Args:
-        settings: the settings of the bot.
-        home: its home.
         address: its control socket; empty: none.
-        wrappers: wrappers of its ports.
-        running: changes its settings, for owners who do it in a chat; None: they cannot.
+        running: lets owners change its settings in a chat; None: they cannot.
 
     Raises:
         HomeLocked: another process holds the lock.
@@ -183,7 +179,7 @@ async def open_daemon(
         address,
         room_retry=ROOM_RETRY_SECONDS,
         is_daemon=True,
-        may_read=lambda reader, source: access_services[0].may_read(reader, source),  # noqa: PLW0108 - made by then
+        may_read=lambda reader, source: access_services[0].may_read(reader, source),  # noqa: PLW0108 - it exists by then
     ) as app:
         directories.append(app.directory)
         app.turn_services.texts.read_all()
@@ -200,7 +196,7 @@ async def open_daemon(
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Let the garbage collector run less often within the block, and pass over the objects that are there already."""
+    """Let the garbage collector run less often within the block and ignore already existing objects."""
     before = gc.get_threshold()
     gc.set_threshold(*COLLECTION_THRESHOLDS)
     gc.freeze()

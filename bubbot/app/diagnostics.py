@@ -1,4 +1,4 @@
-"""What features tell of a home without a bot: their health, from the tapes, and their checks for the doctor."""
+"""Diagnostics of features without a running bot: their health, read from the tapes, and their checks."""
 
 from __future__ import annotations
 
@@ -23,19 +23,18 @@ from bubbot.settings.loader import Settings
 log = logging.getLogger(__name__)
 
 PACKAGE_TIMEOUT_SECONDS = 10.0
-"""The time for a check, or for the health, of an installed feature."""
+"""Seconds for a check or the health of an installed feature."""
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnostics:
-    """What one feature tells.
+    """The diagnostics of one feature.
 
     Attributes:
-        name: that of the feature.
-        pick: takes its settings from those of the bot.
-        health: reports its health; None if it reports none.
-        checks: its checks.
-        package: the package that offers the feature; empty if it is one of bubbot's own.
+        name: the feature.
+        pick: picks its settings from those of the bot.
+        health: reports its health; None if it has no report.
+        package: the package that offers the feature; empty for bubbot's own.
     """
 
     name: str
@@ -50,7 +49,7 @@ def _list_own(module: str, name: str) -> list[tuple[str, Callable[[Settings], An
 
 
 def list_checks() -> list[Diagnostics]:
-    """Return the features with checks, in the order of their findings: bubbot's own, and installed ones that can be loaded."""
+    """Return the features with checks in the order of their findings: bubbot's own, then loadable installed ones."""
     # Imported here: `bubbot status` runs no checks.
     from bubbot.gateway.quarantine import QUARANTINE_CHECKS
 
@@ -77,7 +76,7 @@ def _installed_diagnostics() -> list[Diagnostics]:
 
 
 async def read_health(home: HomeReader, settings: Settings, context: HealthContext) -> tuple[FeatureHealth, ...]:
-    """Return the health of every feature while no bot runs. Raise a `StoreError` if the tapes cannot be read."""
+    """Return the health of all features while no bot runs. Raise a `StoreError` if the tapes are unreadable."""
     reports = []
     own = [Diagnostics(name, pick, health) for name, pick, health in _list_own("health", "read_health")]
     for diagnostics in (*own, *_installed_diagnostics()):
@@ -96,14 +95,14 @@ async def read_health(home: HomeReader, settings: Settings, context: HealthConte
 
 
 def check_health(report: object) -> FeatureHealth:
-    """Return the report of a package's feature, if it can be sent and printed. Raise an error that says why not."""
+    """Return the report of a package's feature if it can be encoded. Raise an error with the reason otherwise."""
     if not isinstance(report, FeatureHealth):
         raise TypeError(f"it is {type(report).__name__}, not a FeatureHealth")
     return decode(json.loads(json.dumps(encode(report))), FeatureHealth)
 
 
 def failed_health(name: str, error: Exception) -> FeatureHealth:
-    """Log that a package's feature failed to report its health, and return a report that says so."""
+    """Log that a package's feature failed to report its health; return a report that says so."""
     log.warning(
         "feature health check failed: %s: %s: %s",
         name,

@@ -11,4 +11,4 @@ from bubbot.tape.fact import models_of
 OWN_REFERENCES = GATEWAY_REFERENCES.with_events(
     {**models_of(ConfigLoaded, ConfigRefused), **own_events(), **SCHEDULE_EVENTS}
 )
-"""What bubbot's own entries name, those of its features included."""
+"""The references of bubbot's own entries, features included."""

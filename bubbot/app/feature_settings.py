@@ -1,4 +1,4 @@
-"""What features, their commands, checks and panels take of the settings: their section, or what needs more than that."""
+"""The settings for features, their commands, checks and panels: their section, or a value built from several."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def configured_people(settings: Settings) -> dict[str, ListedPeople]:
-    """Return the people that the configuration lists, by channel. Raises `ConfigError`."""
+    """Return the people that the configuration lists, by channel. Raise `ConfigError`."""
     channels = {name: split_channel_settings(name, table)[0] for name, table in settings.channels.items()}
     return {
         name: ListedPeople(
@@ -38,7 +38,7 @@ def configured_people(settings: Settings) -> dict[str, ListedPeople]:
 
 
 def _usage_reporter(settings: Settings) -> Callable[..., UsageReporter]:
-    """Return what builds the reporter of a budget tape."""
+    """Return the function that builds the reporter of a budget tape."""
     # Imported here: prices and budgets are for one command of many.
     from bubbot.app.budget import model_facts
     from bubbot.features.budget.limits import budget_limits
@@ -72,7 +72,7 @@ def _strategy_comparer(settings: Settings) -> StrategyComparer:
 
 
 def _memory_options(settings: Settings) -> MemoryCommandOptions:
-    """Return the settings of memory, and what knows the accounts of a person."""
+    """Return the settings of memory with the directory of people's accounts."""
     from bubbot.features.access.links import AccountLinks
     from bubbot.features.access.state import ACCESS_PROJECTION
     from bubbot.features.memory.scopes import MemoryCommandOptions
@@ -86,7 +86,7 @@ def _memory_options(settings: Settings) -> MemoryCommandOptions:
 
 
 def budget_settings(settings: Settings) -> tuple[BudgetSettings, ModelFacts]:
-    """Return the limits, and what is known of the configured models."""
+    """Return the limits and the facts about the configured models."""
     from bubbot.app.budget import model_facts
     from bubbot.features.budget.settings import BudgetSettings
 
@@ -103,11 +103,11 @@ _SOURCES: Mapping[str, Callable[[Settings], Any]] = MappingProxyType(
         "usage": _usage_reporter,
     }
 )
-"""What gives a feature more of the settings than its section."""
+"""The builders for features that need more of the settings than their section."""
 
 
 def feature_settings(feature: str, settings: Settings) -> Any:
-    """Return what a feature takes of the settings; None if it has none."""
+    """Return the settings for a feature; None if it has none."""
     if feature in _SOURCES:
         return _SOURCES[feature](settings)
     sections = find_part(feature, "settings", "SECTIONS")

@@ -1,4 +1,4 @@
-"""The features of a bot, by name: the one place that knows them all."""
+"""The features of a bot by name: the only place that knows them all."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ if TYPE_CHECKING:
 
 
 class PdfReader:
-    """Reads PDFs that people send, with the child process that reads those of the web."""
+    """Reads PDFs that people send, in the child process that reads PDFs of the web."""
 
     def __init__(self) -> None:
         self._reader: PageReader | None = None
 
     async def read_pdf(self, data: bytes) -> PdfText:
-        """Read the text of a PDF, or say why there is none."""
-        # Imported here: a bot that is sent no PDF loads nothing of it.
+        """Read the text of a PDF, or the reason why there is none."""
+        # Imported here: a bot without PDFs does not load it.
         from bubbot.features.web.client import WebError
         from bubbot.features.web.reading import MAX_PDF_PAGES, PageReader, PdfLocked
 
@@ -85,7 +85,7 @@ class PdfReader:
             return PdfText(fault="locked", reason=str(error))
         except WebError as error:
             return PdfText(fault="failed", reason=str(error))
-        except OSError:  # no process or pipe can be had, as a machine without memory
+        except OSError:  # no process or pipe is available, for example without memory
             return PdfText(fault="failed", reason="no process could be started to read it")
         return PdfText(page.text, page.pages, min(page.pages, MAX_PDF_PAGES))
 
@@ -94,13 +94,12 @@ class BotFeatures:
     """The features of one bot.
 
     Attributes:
-        schedule: the schedules; None without them.
-        approvals: which calls of models need a yes; None without them: then each runs.
-        budget: the budgets; None without them.
-        memory: the memory; None without it.
-        strategies: the context strategies.
-        problems: what is wrong with the features of installed packages.
-        around_model: middleware around each model call, under the settings in force.
+        schedule: None without schedules.
+        approvals: decide which calls of models need a yes; None: all calls run.
+        budget: None without budgets.
+        memory: None without memory.
+        problems: the problems of installed features.
+        around_model: middleware around each model call, under the current settings.
     """
 
     def __init__(
@@ -119,21 +118,12 @@ class BotFeatures:
         references: ReferenceRegistry = OWN_REFERENCES,
         timeouts: GuardTimeouts = GuardTimeouts(),  # noqa: B008 - frozen
     ) -> None:
-        """Build the features that last.
+        """Build the features that last across reloads.
 
         Args:
-            kernel: what they may use.
-            settings: the settings.
-            home: the home of the bot.
-            load_model: returns a model by its name.
-            find_model: returns the model of a turn.
-            lessons: what refusals taught about models.
-            notify_owner: notifies the owner.
-            names: those of `FEATURES` that the bot has.
+            names: a subset of `FEATURES`.
             factories: the features of installed packages.
-            strategies: the context strategies.
-            references: what the entries of tapes name.
-            timeouts: how long the code of packages may take.
+            timeouts: time limits for the code of packages.
 
         Raises:
             ConfigError: a setting cannot be used.
@@ -177,7 +167,7 @@ class BotFeatures:
         for factory in factories:
             guard = FeatureGuard(factory.name, self.problems, timeouts)
             section = feature_section(factory, settings)
-            # Its projections are its own: one that fails must not stop those of others on the same tape.
+            # It gets its own projections: a failing one must not stop others on the same tape.
             feature = guard.build(partial(factory.build, replace(kernel, projections=ProjectionRunner()), section))
             if feature is not None:
                 self._lasting[factory.name] = feature
@@ -206,28 +196,27 @@ class BotFeatures:
         self._lasting |= {name: create(kernel, settings) for name, create in lasting if name in names}
 
     def list_tools(self) -> Sequence[Tool]:
-        """Return all tools under the settings in force; none while the bot is being built."""
+        """Return all tools under the current settings; none while the bot is being built."""
         return self._list_tools()
 
     @property
     def lasting(self) -> Iterator[Feature]:
-        """The features that stay when the settings change, without those that are left out."""
+        """The features that stay when the settings change, without left-out ones."""
         return (feature for name, feature in self._lasting.items() if not self.problems.is_left_out(name))
 
     @property
     def reporting(self) -> list[Feature]:
-        """The features that stay and report something: bubbot's own, in their order, then those of packages."""
+        """The lasting features in the order of reports: bubbot's own in their order, then those of packages."""
         order = {name: index for index, name in enumerate(FEATURES)}
         return sorted(self.lasting, key=lambda feature: order.get(feature.name, len(order)))
 
     @property
     def metrics(self) -> list[MetricSpec]:
-        """The metrics that the features declare."""
         return [spec for feature in self.reporting for spec in feature.metrics]
 
     @property
     def around_delivery(self) -> list[AroundDelivery]:
-        """Middleware around deliveries, of the features that stay: channels keep it when the settings change."""
+        """Middleware around deliveries of the lasting features: channels keep it when the settings change."""
         return [around for feature in self.lasting for around in feature.around_delivery]
 
     def build(
@@ -241,15 +230,12 @@ class BotFeatures:
         report: HealthReport,
         channel_tapes: Sequence[str],
     ) -> list[Feature]:
-        """Build all features under these settings, those of packages first, then in the order of `FEATURES`.
+        """Build all features under these settings: those of packages first, then in the order of `FEATURES`.
 
         Args:
-            settings: the settings.
-            models: the models.
             compose: builds the next request of a turn.
-            recompose: builds the request of a recorded step as this code would.
+            recompose: builds the request of a recorded step with the current code.
             list_tools: returns all tools.
-            report: reports the health of the bot.
             channel_tapes: the inbox and outbox tapes.
         """
         self._list_tools = list_tools
@@ -300,7 +286,7 @@ class BotFeatures:
         return build
 
     def _leave_out_clashes(self, own: Sequence[Feature]) -> None:
-        """Leave out the packages whose tools or sources have a name that is taken; among packages the first has it."""
+        """Leave out packages whose tools or sources have a taken name; among packages the first one keeps it."""
         names = {name for feature in own for tool in feature.tools for name in tool.names}
         origins = {HUMAN_ORIGIN, "system", *(origin for feature in own for origin in feature.sources)}
         for feature in [feature for feature in self.lasting if feature.name not in FEATURES]:
@@ -317,12 +303,12 @@ class BotFeatures:
 
     @property
     def fixed_sections(self) -> list[str]:
-        """The sections of features that take no new settings while the bot runs."""
+        """The sections of features that cannot change while the bot runs."""
         return [name for name, feature in self._lasting.items() if feature.prepare is None]
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
-        """Enter the lifespans of the features, in order; leave them in reverse."""
+        """Enter the lifespans of the features in order; leave them in reverse."""
         async with AsyncExitStack() as stack:
             for feature in self.lasting:
                 if feature.lifespan is not None:
@@ -330,22 +316,22 @@ class BotFeatures:
             yield
 
     async def on_recovered(self) -> None:
-        """Tell the features that a start has found what an earlier process left open."""
+        """Notify the features that the start has found the work an earlier process left open."""
         for feature in self.lasting:
             if feature.on_recovered is not None:
                 await feature.on_recovered()
 
     async def decide_press(self, inbound: Inbound, facts: Mapping[str, Sequence[TapeEntry]]) -> str | None:
-        """Answer a card that was pressed; None if the button is no answer to one. See `DecidePress`."""
+        """Answer a pressed approval card; None if the button does not belong to one. See `DecidePress`."""
         return await self.approvals.decide_press(inbound, facts) if self.approvals else None
 
     async def on_chat_unreachable(self, channel: str, chat: str, reason: str) -> None:
-        """End what waits for a chat that can no longer be reached."""
+        """End the jobs of an unreachable chat."""
         if self.schedule:
             await self.schedule.end_jobs_of_chat(channel, chat, reason)
 
     async def prepare(self, settings: Settings) -> Apply:
-        """Check new settings in every feature; return what puts them into force. Raise `ConfigError`."""
+        """Check new settings in every feature; return the function that applies them. Raise `ConfigError`."""
         self._check_selector(settings)
         applies: list[Apply] = []
         sections = dict(self._sections)
@@ -353,7 +339,7 @@ class BotFeatures:
             if name in sections:
                 section = feature_section(self._factories[name], settings)
                 if section == sections[name] or self.problems.is_left_out(name):
-                    continue  # a package is asked only if its section has changed
+                    continue  # ask a package only if its section has changed
                 sections[name] = section
                 applies.append(await _prepare(name, feature, section))
             else:
@@ -367,7 +353,7 @@ class BotFeatures:
         return apply
 
     def _check_selector(self, settings: Settings) -> None:
-        """Raise `ConfigError` if no context strategy has the configured name, or if it cannot be loaded."""
+        """Raise `ConfigError` if the configured context strategy is unknown or cannot be loaded."""
         if settings.section(ContextSettings).selector != AUTO_SELECTOR:
             self.strategies.find(settings.section(ContextSettings).selector)
 
@@ -376,17 +362,17 @@ class BotFeatures:
         return UsageReporter(kernel.open_tape(BUDGET_TAPE), kernel.now, kernel.zone, limits)
 
     async def _find_traces(self, turn: Turn) -> list[str]:
-        """List the tapes with texts of a turn's session besides those of its features: of its person."""
+        """List the person's tapes with texts of a turn's session."""
         return list(await self.memory.shared.find_traces(turn)) if self.memory and self.memory.shared else []
 
     def _remove_files(self, session: str) -> None:
-        """Remove the files that channels keep of a session."""
+        """Remove the files that channels store for a session."""
         with suppress(FileNotFoundError):
             shutil.rmtree(session_folder(self._home.path, session))
 
 
 async def _prepare(name: str, feature: Feature, settings: Any) -> Apply:
-    """Let a feature check new settings. Raise `ConfigError`, also if its code fails: the bot goes on as it was."""
+    """Let a feature check new settings. Raise `ConfigError`, also if its code fails: the bot keeps the old ones."""
     if feature.prepare is None:
         return lambda: None
     try:
@@ -398,7 +384,7 @@ async def _prepare(name: str, feature: Feature, settings: Any) -> Apply:
 
 
 def _list_session_events(factories: Sequence[FeatureFactory]) -> list[str]:
-    """List the events of packages that name sessions; an erasure of a session reaches those on their `traces`."""
+    """List the packages' events that name sessions; an erasure of a session reaches those on their `traces`."""
     return [
         name for factory in factories for name, model in factory.events.items() if declared_references(model).sessions
     ]

@@ -1,9 +1,9 @@
-"""What stands between a bot and the features of installed packages, whose code may raise, hang or return anything.
+"""The guard between a bot and installed features, whose code may raise, hang or return anything.
 
-A `FeatureGuard` wraps all that a feature gives. Nothing of it ends the bot: a failure is recorded and logged, and either
-passed over or turned into a `FeatureFailed`, which fails the turn with a sentence that names the feature.
-`guard_strategy` does the same for a context strategy. `docs/howto/add-a-feature.md` has the table. Errors of bubbot itself,
-such as a full store, pass through a turn as always.
+A `FeatureGuard` wraps everything that a feature provides. No failure ends the bot: the guard records and logs it, and
+either ignores it or raises a `FeatureFailed`, which fails the turn with a sentence that names the feature.
+`guard_strategy` does the same for a context strategy. `docs/howto/add-a-feature.md` has the table. Errors of bubbot
+itself, such as a full store, pass unchanged.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class GuardTimeouts:
-    """How long the code of a package may take, in seconds.
+    """Time limits for the code of a package, in seconds.
 
     Attributes:
-        build: to build the feature.
-        lifespan: to enter its lifespan, and to leave it.
-        hook: one call of a hook; of middleware what it does itself, without what it wraps.
+        build: building the feature.
+        lifespan: entering and leaving its lifespan, each.
+        hook: one call of a hook; for middleware, its own time without the wrapped call.
     """
 
     build: float = 30.0
@@ -71,27 +71,27 @@ class GuardTimeouts:
 
 
 class FeatureProblems:
-    """What is wrong with installed features, for the log and the health of the bot: the newest of each feature."""
+    """The newest problem of each installed feature, for the log and the health of the bot."""
 
     def __init__(self, now: Clock) -> None:
         self._now = now
         self._problems: dict[str, FeatureProblem] = {}
 
     def __iter__(self) -> Iterator[FeatureProblem]:
-        """Iterate over the problems in the order of their features."""
+        """Iterate over the problems by feature name."""
         return iter([self._problems[name] for name in sorted(self._problems)])
 
     def is_left_out(self, name: str) -> bool:
-        """Return true if the bot goes on without this feature."""
+        """Return true if the bot runs without this feature."""
         return name in self._problems and self._problems[name].is_left_out
 
     def leave_out(self, name: str, reason: str, error: BaseException | None = None) -> None:
-        """Record that the bot goes on without a feature, with all it has."""
+        """Record that the bot runs without a feature and all its parts."""
         self._problems[name] = FeatureProblem(name, redact(reason), timestamp(self._now()), is_left_out=True)
         log.warning("feature %s left out: %s", name, reason, exc_info=error, extra={"action": "plugin.broken"})
 
     def record_strategy(self, selector: str, error: BubbotError) -> None:
-        """Record that a context strategy failed. Each request asks it again: what it says again is not logged again."""
+        """Record that a context strategy failed. Each request may repeat the failure: log equal ones only once."""
         name, reason = (
             f"context strategy {selector}",
             error.problem if isinstance(error, StrategyFailed) else str(error),
@@ -114,8 +114,8 @@ class FeatureGuard:
     """Guards the code of one feature.
 
     Attributes:
-        name: that of the feature.
-        timeouts: how long its code may take.
+        name: the feature.
+        timeouts: time limits for its code.
     """
 
     def __init__(self, name: str, problems: FeatureProblems, timeouts: GuardTimeouts) -> None:
@@ -129,7 +129,7 @@ class FeatureGuard:
             return self._wrap(check_feature(_run_in_thread(build, self.timeouts.build), self.name))
         except ConfigError:
             raise
-        except (Exception, SystemExit) as error:  # a package is someone else's code
+        except (Exception, SystemExit) as error:  # a package is third-party code
             self._problems.leave_out(self.name, _describe(error), error)
             return None
 
@@ -155,18 +155,18 @@ class FeatureGuard:
         )
 
     def fail(self, where: str, problem: str, error: BaseException | None = None) -> FeatureFailed:
-        """Record a failure; return the error that tells it."""
+        """Record a failure; return it as an error."""
         failure = FeatureFailed(self.name, f"{where}: {problem}")
         self._problems.record(self.name, failure.problem, error)
         return failure
 
     async def call(self, where: str, timeout: float, hook: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """Call a hook. Raise `FeatureFailed` for whatever is no error of bubbot, and if it takes too long."""
+        """Call a hook. Raise `FeatureFailed` if it takes too long or raises anything but an error of bubbot."""
         limit = asyncio.timeout(timeout)
         try:
             async with limit:
                 return await hook(*args)
-        except BaseException as error:  # a package is someone else's code
+        except BaseException as error:  # a package is third-party code
             self._raise(where, error, timeout if limit.expired() else None)
 
     def _raise(self, where: str, error: BaseException, timeout: float | None) -> NoReturn:
@@ -174,7 +174,7 @@ class FeatureGuard:
         raise failure from (error.__cause__ if failure is error else error)
 
     def _translate(self, where: str, error: BaseException, timeout: float | None) -> BaseException:
-        """Return the error that stands for what the code of the package raised: itself if it is not its defect."""
+        """Translate an error of the package's code; return errors unchanged that are not its defect."""
         if isinstance(error, BubbotError | ToolSignal):
             return error
         if isinstance(error, asyncio.CancelledError):
@@ -184,19 +184,19 @@ class FeatureGuard:
         return self.fail(where, _describe(error), error) if isinstance(error, Exception | SystemExit) else error
 
     async def notify(self, where: str, hook: Callable[..., Awaitable[None]], *args: Any) -> None:
-        """Call a hook whose failure changes nothing for anybody else."""
+        """Call a hook; record its failure and continue."""
         try:
             await self.call(where, self.timeouts.hook, hook, *args)
         except (BubbotError, ToolSignal) as error:
             self.pass_over(where, error)
 
     def pass_over(self, where: str, error: BubbotError | ToolSignal) -> None:
-        """Record a failure after which the bot goes on as if nothing had been asked."""
-        if not isinstance(error, FeatureFailed):  # else it is recorded
+        """Record a failure that the bot ignores."""
+        if not isinstance(error, FeatureFailed):  # which is recorded already
             self.fail(where, _describe(error), error)
 
     def _tool(self, tool: Tool) -> Tool:
-        """Guard a tool: what it raises is its result, but not even an exit may be more than that."""
+        """Guard a tool: an error is its result, and so is an exit."""
 
         def guard(work: Callable[[Turn, Any], Awaitable[Any]]) -> Callable[[Turn, Any], Awaitable[Any]]:
             async def run(turn: Turn, args: Any) -> Any:
@@ -224,7 +224,7 @@ class FeatureGuard:
         return build
 
     def _around(self, where: str, around: Middleware[V, R], *kinds: type) -> Middleware[V, R]:
-        """Guard middleware: its failures are told from those of what it wraps, and its own time from theirs."""
+        """Guard middleware: distinguish its own failures and time from those of the wrapped call."""
         seconds = self.timeouts.hook
 
         async def guarded(value: V, call_next: CallNext[V, R]) -> R:
@@ -244,7 +244,7 @@ class FeatureGuard:
             try:
                 async with limit:
                     result: R = await around(value, call_inner)
-            except BaseException as error:  # a package is someone else's code
+            except BaseException as error:  # a package is third-party code
                 if any(error is inner for inner in passed):
                     raise
                 self._raise(where, error, seconds if limit.expired() else None)
@@ -255,7 +255,7 @@ class FeatureGuard:
         return guarded
 
     def _delivery(self, around: AroundDelivery) -> AroundDelivery:
-        """Guard middleware around a delivery: its failure neither loses a part nor sends it twice."""
+        """Guard middleware around a delivery: its failure must neither lose a part nor send it twice."""
         guarded = self._around("around_delivery", around, Receipt)
 
         async def deliver(delivery: PartDelivery, call_next: CallNext[PartDelivery, Receipt]) -> Receipt:
@@ -271,7 +271,7 @@ class FeatureGuard:
                         raise
                 return receipts[0]
 
-            if self._problems.is_left_out(self.name):  # channels keep it
+            if self._problems.is_left_out(self.name):  # channels keep its middleware
                 return await call_next(delivery)
             try:
                 return await guarded(delivery, send)
@@ -288,7 +288,7 @@ class FeatureGuard:
 
     @asynccontextmanager
     async def _lifespan(self, lifespan: Callable[[], AbstractAsyncContextManager[None]]) -> AsyncIterator[None]:
-        """Enter and leave the lifespan; a feature that cannot be entered is left out."""
+        """Enter and leave the lifespan; leave the feature out if entering fails."""
 
         async def enter() -> AbstractAsyncContextManager[None]:
             block = lifespan()
@@ -311,18 +311,18 @@ class FeatureGuard:
                 self.pass_over("lifespan", error)
 
     async def _background(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
-        """Run work until it ends; its supervisor starts it again after a failure, an exit included."""
+        """Run work until it ends; its supervisor restarts it after a failure or an exit."""
         try:
             await run()
-        except (Exception, SystemExit) as error:  # a package is someone else's code
+        except (Exception, SystemExit) as error:  # a package is third-party code
             problem = f"background {name}: {_describe(error)}"
             self._problems.record(
                 self.name, problem, error, level=logging.DEBUG
-            )  # the supervisor logs it, and its wait
+            )  # the supervisor logs it with the wait
             raise FeatureFailed(self.name, problem) from error
 
     async def _prepare(self, prepare: Callable[[Any], Awaitable[Apply]], settings: Any) -> Apply:
-        """Let the feature check its settings. Raise `ConfigError` if it refuses them, or fails."""
+        """Let the feature check its settings. Raise `ConfigError` if it refuses them or fails."""
         try:
             apply: object = await self.call("prepare", self.timeouts.hook, prepare, settings)
         except ConfigError:
@@ -336,48 +336,48 @@ class FeatureGuard:
         def apply_safely() -> None:
             try:
                 apply()
-            except (Exception, SystemExit) as error:  # the others apply theirs all the same
+            except (Exception, SystemExit) as error:  # the others still apply theirs
                 self.fail("prepare", _describe(error), error)
 
         return apply_safely
 
 
 class GuardedSource:
-    """The source of turns of a package. See `TurnSource`."""
+    """A package's source of turns. See `TurnSource`."""
 
     def __init__(self, guard: FeatureGuard, source: TurnSource) -> None:
         self._guard = guard
         self._source = source
 
     def prepare(self, turn: Turn, inbound: Inbound) -> None:
-        """Set the role and limits of a turn. Raise `FeatureFailed`, which ends its messages as failed."""
+        """Set the role and limits of a turn. Raise `FeatureFailed`, which fails its messages."""
         try:
             self._source.prepare(turn, inbound)
-        except (Exception, SystemExit) as error:  # a package is someone else's code
+        except (Exception, SystemExit) as error:  # a package is third-party code
             raise self._guard.fail("sources", _describe(error), error) from error
 
     def build_reply(self, turn: Turn, inbound: Inbound, outcome: TurnOutcome) -> SourcedReply:
-        """Build the reply; if that fails, it is the outcome, for the chat of the inbound."""
+        """Build the reply; if that fails, reply with the outcome to the inbound's chat."""
         try:
             reply = self._source.build_reply(turn, inbound, outcome)
             if isinstance(reply, SourcedReply):
                 return reply
             self._guard.fail("sources", f"it returned a {type(reply).__name__}")
-        except (Exception, SystemExit) as error:  # a package is someone else's code
+        except (Exception, SystemExit) as error:  # a package is third-party code
             self._guard.fail("sources", _describe(error), error)
         return SourcedReply(outcome.text, Outbound(inbound.channel, inbound.chat, "", inbound.thread))
 
     def failure_entries(self, inbound: Inbound, reason: str) -> Mapping[str, Sequence[TapeEntry]]:
-        """Build the facts about an inbound from which no turn can be made; none if that fails."""
+        """Build the facts about an inbound that cannot become a turn; none if that fails."""
         try:
             return {tape: tuple(facts) for tape, facts in self._source.failure_entries(inbound, reason).items()}
-        except (Exception, SystemExit) as error:  # a package is someone else's code
+        except (Exception, SystemExit) as error:  # a package is third-party code
             self._guard.fail("sources", _describe(error), error)
             return {}
 
 
 def check_feature(feature: object, name: str) -> Feature:
-    """Return what a package built. Raise `TypeError` if it is no feature of this name, or holds what it may not."""
+    """Return a package's feature. Raise `TypeError` if it is not a feature with this name or has invalid parts."""
     if not isinstance(feature, Feature):
         raise TypeError(f"it is {type(feature).__name__}, not a Feature")
     if feature.name != name:
@@ -428,7 +428,7 @@ def _check_items(field: str, items: Any, is_right: Callable[[Any], bool]) -> Non
 
 
 def _run_in_thread(work: Callable[[], object], timeout: float) -> object:
-    """Return what the work returns. Raise what it raises, or `TimeoutError`: then nobody waits for it any more."""
+    """Run work in a thread and return its result. Raise its error, or `TimeoutError`: then the work is abandoned."""
     results: list[object] = []
     errors: list[BaseException] = []
 
@@ -449,7 +449,9 @@ def _run_in_thread(work: Callable[[], object], timeout: float) -> object:
 
 
 def guard_strategy(strategy: ContextStrategy) -> ContextStrategy:
-    """Let the context strategy of a package raise nothing but `StrategyFailed`, which names it, and return what can be used."""
+    """Wrap a package's context strategy, so that it raises only `StrategyFailed`, which names it, or returns a usable
+    context.
+    """
 
     def guard(hook: str, call: Callable[..., T], check: Callable[..., str]) -> Callable[..., T]:
         def guarded(*arguments: Any) -> T:
@@ -493,7 +495,7 @@ def guard_strategy(strategy: ContextStrategy) -> ContextStrategy:
 
 
 def _find_fault(context: ModelContext, source: ContextInput) -> str:
-    """Describe what no request can be made of in a context of somebody else's strategy; empty if nothing is wrong."""
+    """Describe why a third-party strategy's context cannot become a request; empty if it can."""
     known = {entry.id for entry in chain(source.entries, *source.further)}
     if source.opening is not None:
         known.add(source.opening.id)
@@ -560,6 +562,6 @@ def _describe(error: BaseException) -> str:
 
 
 def _reschedule(limit: asyncio.Timeout, seconds: float | None) -> None:
-    """Give a running timeout so many seconds from now on; None: no limit."""
-    with suppress(RuntimeError):  # it is over: the package calls on in a task of its own
+    """Set a running timeout to so many seconds from now; None: no limit."""
+    with suppress(RuntimeError):  # the timeout is over: the package continues in its own task
         limit.reschedule(None if seconds is None else asyncio.get_running_loop().time() + seconds)

@@ -1,4 +1,4 @@
-"""Collect the health of a running bot into one value, for people and for programs."""
+"""Collect the health of a running bot into one value for people and programs."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ from bubbot.texts import Texts
 log = logging.getLogger(__name__)
 
 ChannelStates: TypeAlias = Callable[[], tuple[Mapping[str, ChannelStatus], Mapping[str, str]]]
-"""Return the state of each configured channel, empty before it was started, and the reason of each refused one."""
+"""Return the state of each configured channel (empty before its start) and the reason of each refused one."""
 
 
 @dataclass(frozen=True, slots=True)
 class HealthSources:
-    """The parts of a running bot that report something. `loading_models`: the names of models that are still loading."""
+    """The parts of a running bot that report their health. `loading_models` returns names."""
 
     channel_runtimes: Mapping[str, ChannelRuntime]
     runtime: AppRuntime
@@ -60,15 +60,13 @@ class HealthSources:
 
 
 class HealthCollector:
-    """Collects the health of a running bot, each time it is asked.
+    """Collects the health of a running bot on request.
 
     Attributes:
-        store: the tapes.
-        quarantine: the backup the home was restored from, if it has no channels for that reason. A release counts from
+        quarantine: the backup from which the home was restored, if it therefore has no channels. A release applies from
             the next start on.
-        sources: the parts of the bot.
-        channel_states: returns the states of the configured channels; None for a bot of one channel, whose user sees it.
-        settings: the current settings.
+        channel_states: returns the states of the configured channels; None for a bot with one channel, whose user sees
+            it.
     """
 
     def __init__(
@@ -94,7 +92,6 @@ class HealthCollector:
 
     @property
     def runtime(self) -> AppRuntime:
-        """Runs the turns."""
         return self.sources.runtime
 
     def channels(self) -> tuple[ChannelState, ...]:
@@ -117,12 +114,12 @@ class HealthCollector:
             try:
                 if feature.health is not None:
                     reports.append(check_health(feature.health(context)))
-            except Exception as error:  # noqa: BLE001 - it may be someone else's code; the others report
+            except Exception as error:  # noqa: BLE001 - it may be third-party code; the others still report
                 reports.append(failed_health(feature.name, error))
         return tuple(reports)
 
     def readiness(self) -> dict[str, Any]:
-        """Return what models that load and features add to the answer of `/ready`, without I/O."""
+        """Return what features and loading models add to the answer of `/ready`, without I/O."""
         context, values = self._context(Texts()), dict[str, Any]()
         if budget := self.sources.features.budget:
             values |= budget.readiness(context)
@@ -134,7 +131,7 @@ class HealthCollector:
         return HealthContext(texts, timestamp(self._now()), self.settings.bot.timezone, role)
 
     def disk_problem(self) -> DiskProblem:
-        """Return why writing waits; empty if it does not."""
+        """Return the reason why writing waits; empty if it does not."""
         if not (isinstance(self.store, WaitsForRoom) and self.store.is_full):
             return ""
         return "read-only" if os.statvfs(self._home.path).f_flag & os.ST_RDONLY else "full"
@@ -144,11 +141,13 @@ class HealthCollector:
         return isinstance(self.store, NoticesReplacement) and self.store.is_replaced
 
     def commit_count(self) -> int:
-        """Return how many transactions were committed; 0 if the store does not count."""
+        """Return the number of committed transactions; 0 if the store does not count."""
         return self.store.commit_count if isinstance(self.store, CountsEntries) else 0
 
     async def snapshot(self, texts: Texts | None = None, role: Role = Role.OWNER) -> HealthSnapshot:
-        """Return the current health for a reader, in English by default. Raise a `StoreError` if the database cannot be read."""
+        """Return the current health for a reader, by default in English. Raise a `StoreError` if the database is
+        unreadable.
+        """
         log_summary, sources, disk = recent_warnings(), self.sources, self.disk_problem()
         pending = [
             pending_deliveries(name, await channel_runtime.outbox.pending())
@@ -181,15 +180,15 @@ class HealthCollector:
         )
 
     async def deployment_head(self) -> DeploymentHead:
-        """Return the head for the daily digest. Raise a `StoreError` if the database cannot be read."""
+        """Return the head for the daily digest. Raise a `StoreError` if the database is unreadable."""
         database = await measure_database(self._home, self.store)
         head = await require_chain(self.store).deployment_head()
         return DeploymentHead(head, database.entries, database.size)
 
     async def report(self, role: Role, *, direct: bool, own: int = 0, texts: Texts | None = None) -> Sequence[str]:
-        """See `HealthReport`. If something cannot be read, the answer says so: a chat's status is always answered."""
+        """See `HealthReport`. If the database is unreadable, say so: a chat's status always gets an answer."""
         texts = texts or self._texts
-        if not role.at_least(Role.ADMIN):  # the rest is not for them, so nothing is read
+        if not role.at_least(Role.ADMIN):  # others may not see the rest, so do not read it
             blank = blank_snapshot(self.settings, self._home, self._now)
             formatter = HealthFormatter(texts, structs.replace(blank, reports=self.features(texts, role)))
             return formatter.in_chat(role, direct=direct)
@@ -202,11 +201,11 @@ class HealthCollector:
 
 
 def _health(channel: Channel, state: ChannelStatus) -> ChannelHealth:
-    """Return the health of a channel's connection; one that does not report is ready while it runs."""
+    """Return the health of a channel's connection; without a report it is ready while it runs."""
     if not isinstance(channel, ReportsHealth):
         return ChannelHealth(is_ready=state == "running")
     try:
         return channel.health()
-    except Exception as error:  # the adapter is someone else's code; its defect must not hide the rest
+    except Exception as error:  # the adapter may be third-party code; its defect must not hide the rest
         log.exception("channel health check failed", extra={"action": "health.defect", "channel": channel.name})
         return ChannelHealth(is_ready=False, note=type(error).__name__)

@@ -1,4 +1,4 @@
-"""What installed packages add to a bot: features, commands of the shell and context strategies."""
+"""Extensions by installed packages: features, commands of the shell and context strategies."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class InstalledFeatures:
     """The features of installed packages.
 
     Attributes:
-        factories: those that can be built.
-        broken: a sentence about each of the others, by name.
-        references: what their entries name, and what those of bubbot name.
+        factories: the features that can be built.
+        broken: a sentence about each other feature, by name.
+        references: the references of their entries and of bubbot's.
     """
 
     factories: tuple[FeatureFactory, ...] = ()
@@ -42,13 +42,13 @@ class InstalledFeatures:
     references: ReferenceRegistry = OWN_REFERENCES
 
     def sections(self) -> dict[str, type[SettingsSection] | None]:
-        """Return the sections they add to the settings; None for those that cannot be built."""
+        """Return the sections that they add to the settings; None for a broken feature."""
         found: dict[str, type[SettingsSection] | None] = dict.fromkeys(self.broken)
         return found | {factory.name: factory.settings for factory in self.factories if factory.settings is not None}
 
 
 def load_features() -> InstalledFeatures:
-    """Load the features that installed packages offer; one that cannot be used is named among the broken ones."""
+    """Load the features that installed packages offer; list unusable ones in `broken`."""
     factories, broken, references = [], {}, OWN_REFERENCES
     for name in plugins.list_names(FEATURE_GROUP):
         try:
@@ -65,7 +65,7 @@ def _label(name: str) -> str:
 
 
 def load_feature(name: str) -> FeatureFactory:
-    """Load the feature that a package offers under this name. Raise `ConfigError` if it cannot be used."""
+    """Load the feature that a package offers under this name. Raise `ConfigError` if it is unusable."""
     label = _label(name)
     factory = plugins.load_object(FEATURE_GROUP, name)
     if not isinstance(factory, FeatureFactory):
@@ -87,7 +87,7 @@ def load_feature(name: str) -> FeatureFactory:
             factory.settings()
         except ValueError:
             raise ConfigError(f"{label} has a setting without a default.") from None
-        except Exception as error:  # a package is someone else's code
+        except Exception as error:  # a package is third-party code
             raise ConfigError(f"{label} has settings that fail: {type(error).__name__}: {error}") from error
     _check_events(factory, label)
     _check_panels(factory, label)
@@ -95,19 +95,21 @@ def load_feature(name: str) -> FeatureFactory:
 
 
 def _check_events(factory: FeatureFactory, label: str) -> None:
-    """Raise `ConfigError` if the events are no mapping from names to payload models that can be read."""
+    """Raise `ConfigError` unless the events map names to readable payload models."""
     events: object = factory.events
     if not isinstance(events, Mapping):
         raise ConfigError(f"{label} has events that are {type(events).__name__}, not payload models by name.")
     for event, model in events.items():
         try:
             declared_references(model)
-        except (EntryInvalid, TypeError) as error:  # a value without a hash is no class
+        except (EntryInvalid, TypeError) as error:  # an unhashable value is not a class
             raise ConfigError(f"{label} has the event {event!r}, whose references cannot be read: {error}.") from error
 
 
 def _check_panels(factory: FeatureFactory, label: str) -> None:
-    """Raise `ConfigError` if the panels are no sequence of Panel with templates, or let auditors see tapes of other features."""
+    """Raise `ConfigError` if the panels are not a sequence of `Panel` with templates, or let auditors see tapes of
+    others.
+    """
     panels: object = factory.panels
     if panels == ():
         return
@@ -132,12 +134,12 @@ def _check_panels(factory: FeatureFactory, label: str) -> None:
 
 
 def load_strategies() -> ContextStrategies:
-    """Return our context strategies with those of installed packages, which are loaded if they are asked for."""
+    """Return bubbot's context strategies and those of installed packages, which load on first use."""
     return OWN_STRATEGIES.extend(plugins.list_names(STRATEGY_GROUP), load_strategy)
 
 
 def load_strategy(name: str) -> ContextStrategy:
-    """Load the context strategy that a package offers under this name. Raise `ConfigError` if it cannot be used."""
+    """Load the context strategy that a package offers under this name. Raise `ConfigError` if it is unusable."""
     label = f"The plugin {name!r} of {STRATEGY_GROUP}"
     strategy = plugins.load_object(STRATEGY_GROUP, name)
     if not isinstance(strategy, ContextStrategy):
@@ -148,7 +150,7 @@ def load_strategy(name: str) -> ContextStrategy:
 
 
 def load_command_group(name: str) -> CommandGroup:
-    """Load the commands that a package offers under this name. Raise `ConfigError` if they cannot be used."""
+    """Load the commands that a package offers under this name. Raise `ConfigError` if they are unusable."""
     label = f"The plugin {name!r} of {COMMAND_GROUP}"
     if name in COMMANDS:
         raise ConfigError(f"{label} has a name that bubbot uses itself.")
@@ -161,7 +163,7 @@ def load_command_group(name: str) -> CommandGroup:
 
 
 def feature_section(factory: FeatureFactory, settings: Settings) -> SettingsSection | None:
-    """Return the settings of a package's feature: its section, which is loaded only if it is written, or its defaults."""
+    """Return the settings of a package's feature: its section, or the defaults if there is none."""
     if factory.settings is None:
         return None
     return settings.section(factory.settings)

@@ -1,6 +1,6 @@
-"""Choose the model for a name: a plugin's own, or any `provider/model`, loaded when needed.
+"""Choose the model for a name: a plugin's, or any `provider/model`, loaded on first use.
 
-Providers that speak the OpenAI chat protocol are called directly, the others through litellm.
+Providers with the OpenAI chat protocol are called directly, the others through litellm.
 """
 
 from __future__ import annotations
@@ -29,31 +29,30 @@ from bubbot.texts import Texts
 LITELLM = "litellm"
 """The model plugin for every `provider/model` that has no plugin."""
 OWN_MODELS = ("local", "scripted")
-"""The models of bubbot itself: they send nothing."""
+"""bubbot's own models, which send nothing."""
 ADDRESS_VARIABLE = f"{ENVIRONMENT_PREFIX}MODEL__API_BASE"
-"""The variable of the environment with the address of the model."""
+"""The environment variable with the model's address."""
 MAX_CONCURRENT_TURNS = 64
-"""Turns of different sessions at once: each mostly waits for a provider, and holds little but its chat's window."""
+"""Concurrent turns of different sessions: each mostly waits for a provider and holds only its chat's window."""
 MAX_CONCURRENT_LOCAL_TURNS = 8
 """The same for a model on this machine, which answers one turn after another: a turn that waits longer than a model
 call may take would fail."""
 
 
 def model_names() -> list[str]:
-    """Return the names of the available models; for a provider, their form."""
+    """Return the names of the available models; for providers the form `provider/model`."""
     forms = {name: name for name in plugins.list_names("bubbot.models") if name != "local" or local.is_available()}
     return list((forms | {LITELLM: "provider/model"}).values())
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSet:
-    """The models of a bot: those that answer, and the one that transcribes voice messages, or None."""
+    """The models of a bot: those that answer, and the one that transcribes voice messages, if any."""
 
     sessions: SessionModels
     transcriber: LazyModel | None
 
     def loading_names(self) -> list[str]:
-        """Return the names of the models that are still loading."""
         transcriber = [self.transcriber.name] if self.transcriber is not None and self.transcriber.is_loading else []
         return [*self.sessions.loading_names(), *transcriber]
 
@@ -75,10 +74,7 @@ def choose_models(
     """Return the configured models. Raise `ConfigError` for bad names.
 
     Args:
-        settings: the settings of the bot.
-        home: its home.
         wrap: wraps each model that answers.
-        lessons: what refusals taught about them.
         is_quarantined: see `choose_model`.
     """
 
@@ -97,17 +93,14 @@ def choose_model(
     lessons: KnowsLessons = NoLessons(),  # noqa: B008 - it has no state
     is_quarantined: bool = False,
 ) -> Model:
-    """Return the model of this name, else the configured one; if there is none, the demonstration model, if installed.
+    """Return the model with this name, else the configured one, else the demonstration model if installed.
 
     Args:
-        settings: the settings of the bot.
-        home: its home.
-        name: the name; empty for the configured one.
-        lessons: what refusals taught.
-        is_quarantined: call no address that came with the backup.
+        name: empty for the configured one.
+        is_quarantined: do not call addresses from the backup.
 
     Raises:
-        ConfigError: no model can have this name.
+        ConfigError: no such model.
     """
     name = name or settings.model.name
     if not name:
@@ -156,9 +149,9 @@ def choose_model(
 
 
 def has_address_of_backup(settings: Settings, name: str) -> bool:
-    """Return true if calls of this model may go to an address that came with the backup of a restored home.
+    """Return true if calls of this model may go to an address from the backup of a restored home.
 
-    What the environment names is from here, and bubbot's own models call nobody.
+    An address in the environment is local, and bubbot's own models make no calls.
     """
     is_from_here = any(variable.upper() == ADDRESS_VARIABLE for variable in read_variables())
     return settings.model.has_own_address(name) and name not in OWN_MODELS and not is_from_here
@@ -171,9 +164,10 @@ def _load_later(
     traits: ModelTraits,
     lessons: KnowsLessons = NoLessons(),  # noqa: B008 - it has no state
 ) -> LazyModel:
-    """Return the model of a provider, which loads when it is called.
+    """Return a provider's model, which loads when it is called.
 
-    It gets the values of `[model]` with the name of the provider whose key and address they hold: it may be another one.
+    It gets the values of `[model]` and the name of the provider that their key and address belong to, which may be
+    another one.
     """
     provider = settings.model.provider
     server = _find_server(settings, name)
@@ -186,7 +180,7 @@ def _load_later(
         model: Model = plugins.load("bubbot.models", LITELLM)(options)
         return model
 
-    # A configured size counts, whatever a server said of it before.
+    # A configured size overrides what a server reported before.
     return LazyModel(name, traits, load, lessons if settings.model.context_tokens is None else NoLessons())
 
 
@@ -199,7 +193,7 @@ def _find_server(settings: Settings, name: str) -> str:
 
 
 def needs_litellm(settings: Settings, name: str) -> bool:
-    """Return true if litellm calls this `provider/model`: it takes some 190 MB of memory. It reads litellm's list."""
+    """Return true if litellm calls this `provider/model`, by litellm's list. It takes about 190 MB of memory."""
     # Imported here: a model that is no provider's needs no list of them.
     from bubbot.models.openai.providers import is_direct
 
@@ -209,14 +203,14 @@ def needs_litellm(settings: Settings, name: str) -> bool:
 
 
 def _load_direct(options: ModelOptions) -> Model:
-    """Load the client of the OpenAI chat protocol; aiohttp takes a tenth of a second."""
+    """Load the client of the OpenAI chat protocol; loading aiohttp takes a tenth of a second."""
     from bubbot.models.openai.model import make_model
 
     return make_model(options, read_variables())
 
 
 def _check_address(settings: Settings, provider: str) -> None:
-    """Raise `ConfigError` if `api_base` holds credentials that would go into the same header as the key."""
+    """Raise `ConfigError` if `api_base` has credentials, which would use the same header as the key."""
     address, has_key = urlsplit(settings.model.api_base or ""), settings.model.api_key is not None
     if (
         (address.username or address.password)
@@ -230,9 +224,9 @@ def _check_address(settings: Settings, provider: str) -> None:
 
 
 def keyless_models(settings: Settings, environment: Mapping[str, str], name: str = "") -> dict[str, tuple[str, ...]]:
-    """Return the models that may be called, `name` (else the configured one) and its fallbacks, whose keys are missing.
+    """Return the models without a key among `name` (else the configured one) and its fallbacks.
 
-    Each with the variables that could hold its key. Models of plugins need none, as far as we know.
+    Each comes with the variables that could hold its key. Models of plugins are assumed to need none.
     """
     first, plugin_names = name or settings.model.name, {*plugins.list_names("bubbot.models")} - {LITELLM}
     candidates = [each for each in (first, *settings.model.fallback) if each.partition("/")[0] not in plugin_names]
@@ -243,18 +237,18 @@ def keyless_models(settings: Settings, environment: Mapping[str, str], name: str
 
 
 def turns_at_once(settings: Settings) -> int:
-    """Return how many turns of different sessions run at once: the setting, else a value for the configured model."""
+    """Return the number of concurrent turns of different sessions: the setting, else a value for the configured model."""
     is_local = settings.model.name.partition("/")[0] in ("", "local")
     return settings.bot.turns_at_once or (MAX_CONCURRENT_LOCAL_TURNS if is_local else MAX_CONCURRENT_TURNS)
 
 
 def choose_transcriber(settings: Settings, home: Home, *, is_quarantined: bool = False) -> LazyModel | None:
-    """Return the model that transcribes voice messages; None if none is configured, or may be called yet.
+    """Return the model that transcribes voice messages; None if none is configured or it may not be called yet.
 
-    Address and key of `[model]` are for models of the same provider.
+    It gets address and key of `[model]` only if the provider is the same.
 
     Raises:
-        ConfigError: no model can have this name.
+        ConfigError: no such model.
     """
     name = settings.section(AttachmentSettings).transcription
     if not name or (is_quarantined and has_address_of_backup(settings, name)):
@@ -268,9 +262,9 @@ def choose_transcriber(settings: Settings, home: Home, *, is_quarantined: bool =
 
 
 def _model_values(settings: Settings, provider: str) -> dict[str, Any]:
-    """Return the values of `[model]` for a model of this provider: all but its name.
+    """Return the values of `[model]`, except the name, for a model of this provider.
 
-    The key and the address belong to the provider of the configured model; no other gets them.
+    Only the provider of the configured model gets the key and the address.
     """
     foreign = set() if provider == settings.model.provider else {"api_key", "api_base"}
     values = settings.model.model_dump(exclude={"name", "timeout", "max_steps"} | foreign, exclude_none=True)

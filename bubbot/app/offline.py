@@ -1,4 +1,4 @@
-"""The health of a home whose bot does not run; and what can be told of a home, running or not."""
+"""Offline status: the health of a home whose bot does not run, and facts about a home in any state."""
 
 from __future__ import annotations
 
@@ -54,14 +54,11 @@ async def offline_snapshot(
     config: Path | None = None,
     texts: Texts | None = None,
 ) -> HealthSnapshot:
-    """Return the snapshot of a home whose bot does not run, from the database alone.
+    """Return the snapshot of a home whose bot does not run, using only the database.
 
     Args:
         store: the tapes; None if there is no database.
-        home: the home.
-        settings: its settings.
-        now: the clock.
-        config: the file with the settings, if not the one in the home.
+        config: the settings file, if not the one in the home.
         texts: the language of the reader; None for English.
     """
     if store is None:
@@ -109,7 +106,7 @@ async def offline_snapshot(
 
 
 async def has_grant(channel: str, home: Home, store_settings: StoreSettings) -> bool:
-    """Return true if somebody has a role on this channel, or if a fault, reported elsewhere, hides that."""
+    """Return true if somebody has a role on this channel, or if a fault (reported elsewhere) hides it."""
     if store_settings.kind == SQLITE_STORE and not home.has_database:
         return False
     try:
@@ -121,7 +118,7 @@ async def has_grant(channel: str, home: Home, store_settings: StoreSettings) -> 
 
 
 def blank_snapshot(settings: Settings, home: Home, now: Clock) -> HealthSnapshot:
-    """Return what is known of a home without reading it."""
+    """Return the snapshot of a home without reading it."""
     return HealthSnapshot(__version__, str(home.path), settings.bot.timezone, timestamp(now()))
 
 
@@ -136,25 +133,25 @@ def unowned_sections(settings: Settings) -> tuple[FeatureProblem, ...]:
 
 
 def describe_backup(restored: Cited[HomeRestored] | None) -> BackupStatus | None:
-    """Return the backup that a home was restored from."""
+    """Return the backup from which a home was restored, if any."""
     return None if restored is None else BackupStatus(restored.fact.backup, restored.fact.created)
 
 
 def newest_backup(home: Home) -> BackupStatus | None:
-    """Return the newest complete backup in the default folder; None if there is none."""
+    """Return the newest complete backup in the default folder; None without one."""
     if not home.backups.is_dir():
         return None
-    # Imported here: a bot that answers one question looks for no backups.
+    # Imported here: a bot that answers one question needs no backups.
     from bubbot.stores.sqlite.backups import list_backups
 
     complete = []
-    with suppress(OSError):  # the folder is not readable, or is being removed
+    with suppress(OSError):  # the folder is unreadable or is being removed
         complete = list_backups(home.path)
     return BackupStatus(complete[-1].path.name, timestamp(complete[-1].created)) if complete else None
 
 
 async def measure_database(home: Home, store: TapeStore) -> DatabaseStatus:
-    """Measure the database of a home. Raise a `StoreError` if it cannot be read."""
+    """Measure the database of a home. Raise a `StoreError` if it is unreadable."""
     if isinstance(store, CountsEntries):
         entries = await store.count_entries()
     else:
@@ -164,7 +161,7 @@ async def measure_database(home: Home, store: TapeStore) -> DatabaseStatus:
 
 
 def _sizes(home: Home) -> tuple[int, int, int]:
-    """Return the bytes of the database, of its log, and free on its disk. Opening a file would drop SQLite's locks."""
+    """Return bytes: of the database, of its log, free on its disk. It opens no file: that would drop SQLite's locks."""
 
     def size(path: Path) -> int:
         try:

@@ -1,4 +1,4 @@
-"""The features of bubbot: the one list. What a feature declares is found in its folder, and imported when it is asked for.
+"""The list of bubbot's features. Each declares its parts in its folder; they are imported on first use.
 
 A feature is a folder of `bubbot.features`. It may have these modules, each with the constant or function named here:
 
@@ -31,19 +31,19 @@ FEATURES = (
     "access", "conversation", "search", "topics", "why", "explain", "replay", "memory", "strategies", "usage", "attachments", "files", "schedule",
     "agents", "budget", "web", "shell", "otel", "trace", "config", "approvals",
 )  # fmt: skip
-"""The features of bubbot, in the order of their tools, prompts and middleware. Those of packages come before.
+"""The features of bubbot, in the order of their tools, prompts and middleware. Those of packages come first.
 
-Approvals are last: whatever others change in a call, it is decided as it will run."""
+Approvals are last, so that they decide a call in its final form."""
 
 
 def find_part(feature: str, module: str, name: str) -> Any:
-    """Return what a feature declares in one of its modules; None if it has no such module, or no such name there."""
+    """Return a feature's declaration by module and name; None if it has none."""
     path = f"bubbot.features.{feature}.{module}"
     return getattr(import_module(path), name, None) if find_spec(path) else None
 
 
 def find_parts(module: str, name: str) -> Iterator[tuple[str, Any]]:
-    """Yield what the features that declare it have under a name in one of their modules, in the order of the list."""
+    """Yield the features that have a declaration under this module and name, with it, in the order of the list."""
     for feature in FEATURES:
         if (part := find_part(feature, module, name)) is not None:
             yield feature, part
@@ -70,11 +70,11 @@ def own_events() -> Mapping[str, type]:
 
 @cache
 def session_events() -> tuple[str, ...]:
-    """Return the events on tapes of features that an erasure of the session they name reaches."""
+    """Return the events on features' tapes that an erasure of their session reaches."""
     return tuple(name for _, names in find_parts("facts", "SESSION_EVENTS") for name in names)
 
 
 @cache
 def quoting_events() -> Mapping[str, tuple[str, ...]]:
-    """Return the facts that quote a tape, with its name in `tape` and its session in `session`, by the tape they stand on."""
+    """Return the names of facts that quote a tape (fields `tape` and `session`), by the tape on which they stand."""
     return {tape: names for _, quotes in find_parts("facts", "QUOTES") for tape, names in quotes.items()}

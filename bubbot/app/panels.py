@@ -1,4 +1,4 @@
-"""The panels of the trace page, and the boundary that they read through. No feature is built for them."""
+"""The panels of the trace page and the boundary through which they read. It builds no features."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bubbot.tape.store import TapeStore
 
 
 def load_panels(settings: Settings, installed: InstalledFeatures = InstalledFeatures()) -> tuple[FeaturePanel, ...]:  # noqa: B008 - frozen
-    """Load the panels of all features, in the order of the page; those of packages come last."""
+    """Load the panels of all features in the order of the page; those of packages come last."""
     panels = [
         FeaturePanel(name, panel, feature_settings(name, settings))
         for name, own in find_parts("panels", "PANELS")
@@ -35,6 +35,6 @@ def open_boundary(
     panels: Sequence[FeaturePanel],
     installed: InstalledFeatures = InstalledFeatures(),  # noqa: B008 - frozen
 ) -> TapeBoundary:
-    """Put the boundary of a viewer in front of a store that was opened for reading."""
+    """Put the boundary of a viewer in front of a store opened for reading."""
     shared = dict.fromkeys(shared for each in panels for shared in each.panel.shared)
     return TapeBoundary(store, viewer, workspace=workspace, references=installed.references, shared=tuple(shared))

@@ -1,4 +1,4 @@
-"""Which chat may read which: the rule behind `Kernel.read_session`."""
+"""The rule behind `Kernel.read_session`: which chat may read which."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def session_reader(
     """Build a reader of other sessions.
 
     Args:
-        open_tape: opens the tape of a session by its id; never one of the system, whose names no session has.
-        may_read: returns true if one session was granted to read another one; asked at each reading.
+        open_tape: opens the tape of a session by its id; it cannot open system tapes, since no session has their names.
+        may_read: returns true if the first session was granted to read the second one; called at each read.
         find_first: see `Kernel.first_session`.
     """
 
@@ -42,13 +42,13 @@ def session_reader(
 
 
 def _is_thread_of(turn: Turn, session: str) -> bool:
-    """Return true if the turn is one of a thread in this chat: whoever reads the thread can read the chat."""
+    """Return true if the turn belongs to a thread in this chat: its readers can also read the chat."""
     places = [accepted.inbound for accepted in turn.inbounds]
     return bool(places) and all(place.thread and session == f"{place.channel}:{place.chat}" for place in places)
 
 
 def copy_opener(store: TapeStore, workspace: str, references: ReferenceRegistry) -> OpenCopy:
-    """Build what opens tapes for work that is thrown away: its forks are never stored."""
+    """Build a function that opens tapes for discarded work: its forks are never stored."""
 
     async def open_copy(reference: str) -> TapeService:
         # Imported here: few bots copy anything.

@@ -1,7 +1,7 @@
-"""Apply changed settings while the bot runs: checked first, then all at once, each change recorded.
+"""Apply changed settings while the bot runs: check them first, apply all at once, and record each change.
 
-Turns under way end as they began. A channel is restarted if its adapter's own settings changed; who may speak, and
-everything that belongs to no channel, changes under the running one.
+Running turns keep the old settings. A channel restarts if its adapter's own settings changed. Admission and settings
+outside of channels change without a restart.
 """
 
 from __future__ import annotations
@@ -45,22 +45,21 @@ from bubbot.tool import Toolbox
 log = logging.getLogger(__name__)
 
 VERIFY_TIMEOUT_SECONDS = 10.0
-"""Seconds a platform has to accept a new token; one that cannot be reached is asked again when the channel runs."""
+"""Seconds for a platform to accept a new token; an unreachable platform is asked again when the channel runs."""
 CHANNEL_CLOSE_SECONDS = 2.0
-"""Seconds that the adapter which verified a token has to close."""
+"""Seconds for the adapter that verified a token to close."""
 
 
 @dataclass
 class ReloadPlan:
-    """Everything new, built and checked; the running bot is not touched before the plan is complete.
+    """Everything new, built and checked; the running bot changes only after the plan is complete.
 
     Attributes:
-        settings: the new settings.
         tables: the settings of each channel.
-        models: None: the models stay.
+        models: None: keep the current ones.
         ended: channels to end.
-        apply_features: puts the settings of the features into force.
-        started: channels to start, or to restart.
+        apply_features: applies the settings of the features.
+        started: channels to start or restart.
     """
 
     settings: Settings
@@ -72,7 +71,7 @@ class ReloadPlan:
 
 
 class Reloader:
-    """Applies the settings that `load` reads, one reload after another. `current` are the settings in force."""
+    """Applies the settings that `load` reads, one reload after another. `current` holds the current settings."""
 
     def __init__(
         self,
@@ -92,7 +91,7 @@ class Reloader:
         self._is_ending = False
 
     async def record_changes(self) -> None:
-        """Record what has changed since the bot ran last."""
+        """Record the changes since the bot last ran."""
         before, after = await self._tape.read(ConfigView()), redacted_values(self.current)
         changed = {
             key: after.get(key) for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)
@@ -101,10 +100,10 @@ class Reloader:
             await self._tape.append([ConfigLoaded("start", changed, ()).to_entry()])
 
     async def reload(self, how: str) -> ReloadResult:
-        """Read the settings again and apply them. The fact records `how` the reload was requested.
+        """Read the settings again and apply them. `how` names the origin of the request in the fact.
 
         Raises:
-            ConfigError: they cannot be used; everything stays as it was.
+            ConfigError: they are unusable; everything stays as it was.
         """
         async with self._lock:
             if self._is_ending:
@@ -119,7 +118,7 @@ class Reloader:
                 raise
 
     async def stop(self, timeout: float) -> None:
-        """Refuse further reloads; give one that is under way `timeout` seconds."""
+        """Refuse further reloads; wait up to `timeout` seconds for a running one."""
         self._is_ending = True
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout), self._lock:
@@ -127,8 +126,8 @@ class Reloader:
 
     async def _reload(self, how: str) -> ReloadResult:
         new_settings = self._load()
-        new_settings.check_server()  # the next start would refuse it
-        logs.reconfigure(self.current.log.level, new_settings.secrets())  # errors about them are logged without secrets
+        new_settings.check_server()  # a start would refuse it
+        logs.reconfigure(self.current.log.level, new_settings.secrets())  # so that errors about them hide secrets
         fixed = self._daemon.bot.features.fixed_sections
         diff = compare(self.current, new_settings, fixed)
         if not diff:
@@ -139,10 +138,10 @@ class Reloader:
         changed = {key: new.get(key) for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)}
         changed |= {key: "[secret]" for key in diff.reloadable if key not in changed}
         with self._daemon.manager.replacing():
-            await run_uninterrupted(  # half a reload would leave channels that nobody runs or closes
+            await run_uninterrupted(  # half a reload would leave channels neither running nor closed
                 self._apply_and_record(plan, ConfigLoaded(how, changed, tuple(diff.restart_required)).to_entry())
             )
-        for channel_runtime in self._daemon.bot.channel_runtimes.values():  # the lists may have new people
+        for channel_runtime in self._daemon.bot.channel_runtimes.values():  # the lists may contain new people
             await channel_runtime.gate.admit()
         names = ", ".join(diff.reloadable)
         log.info(
@@ -153,7 +152,7 @@ class Reloader:
         return ReloadResult(diff.reloadable, diff.restart_required, tuple(plan.started), tuple(plan.ended))
 
     async def _plan(self, settings: Settings) -> ReloadPlan:
-        """Build the plan. Raise `ConfigError` for the first error, with nothing left open."""
+        """Build the plan. Raise `ConfigError` for the first error and leave nothing open."""
         app, tables = self._daemon.bot, self._channels(settings)
         settings.bot.read_persona()
         models_changed = settings.model != self.current.model or settings.section(
@@ -193,7 +192,7 @@ class Reloader:
         return tables if self._daemon.quarantine is None else {}
 
     def _needs_restart(self, name: str, table: ChannelTable) -> bool:
-        """Return true if the adapter, or how it shows answers, changed, or if the channel does not run."""
+        """Return true if the adapter or its previews changed, or if the channel does not run."""
         if name not in self._tables or self._daemon.manager.states.get(name) != "running":
             return True
         (old, old_adapter), (new, new_adapter) = self._tables[name], table
@@ -202,7 +201,7 @@ class Reloader:
         )
 
     def _check_webhooks(self, plan: ReloadPlan) -> None:
-        """Check that webhooks find the HTTP server open, which only a start opens, and that each has its own path."""
+        """Check that the HTTP server for webhooks is open (only a start opens it) and that each has its own path."""
         running = {name: channel for name, channel in self._daemon.webhook_channels().items() if name in plan.tables}
         fresh = {
             name: channel_runtime.channel
@@ -234,13 +233,13 @@ class Reloader:
             )
         except ConfigError:
             raise
-        except Exception as error:  # the adapter is someone else's code; its defect must not end the running bot
+        except Exception as error:  # the adapter may be third-party code; its defect must not end the running bot
             raise _defect(name, error) from error
 
     async def _verify(self, name: str, table: ChannelTable) -> str:
-        """Return a sentence about what is wrong if the platform rejects the new settings, else an empty text.
+        """Return a sentence if the platform rejects the new settings, else an empty text.
 
-        A separate adapter asks: one that has verified its credentials is not run.
+        A separate adapter verifies: one that has verified its credentials must not run.
         """
         channel = self._build_adapter(name, table)
         try:
@@ -270,7 +269,7 @@ class Reloader:
         await self._tape.append([fact])
 
     async def _replace_channels(self, plan: ReloadPlan) -> None:
-        """End the channels that have to end, and replace others by new ones, which do not run yet."""
+        """End channels and replace others by new ones, which do not run yet."""
         app, manager = self._daemon.bot, self._daemon.manager
         for name in plan.ended:
             await manager.stop_channel(name, self._grace.deliveries)
@@ -314,7 +313,7 @@ class Reloader:
             self._close_later(old_models)
 
     def _update_commands(self, names: Iterable[str]) -> None:
-        """Let running channels show the commands as they are now, which a platform may take its time for."""
+        """Update the command menus of running channels, which may take a platform some time."""
 
         async def update(name: str, channel: HasCommandMenu) -> None:
             try:
@@ -328,7 +327,7 @@ class Reloader:
                 self._run_later(update(name, channel))
 
     async def _renew_sessions(self, settings: Settings) -> Toolbox:
-        """Give every session the new settings from its next turn on."""
+        """Apply the new settings to every session from its next turn on."""
         app = self._daemon.bot
         for channel_runtime in app.channel_runtimes.values():
             app.join(channel_runtime)
@@ -347,10 +346,12 @@ class Reloader:
         return toolbox
 
     async def _start_channel(self, name: str, *, added: bool) -> None:
-        """Start a channel and resume its pending messages; for an added one also what an earlier process left open."""
+        """Start a channel and resume its pending messages; for an added one also work that an earlier process left
+        open.
+        """
         try:
             await self._resume_channel(name, added=added)
-        except StoreError as error:  # the channel runs all the same; pending messages wait for the next start
+        except StoreError as error:  # the channel still runs; pending messages wait for the next start
             log.error("pending messages of channel %s not resumed: %s", name, error, extra={"action": "config.owed"})  # noqa: TRY400
         self._daemon.manager.start_channel(name, self._daemon.bot.group.create_task)
 
@@ -371,7 +372,7 @@ class Reloader:
         await channel_runtime.deliverer.resume(queued=True)
 
     def _close_later(self, models: ModelSet) -> None:
-        """Close models when the turns that began with them have ended."""
+        """Close models after the turns that began with them have ended."""
 
         async def close() -> None:
             await self._daemon.bot.runtime.wait_turns_ended()
@@ -381,7 +382,7 @@ class Reloader:
         self._run_later(close())
 
     def _run_later(self, work: Coroutine[object, object, None]) -> None:
-        """Let work go on after the reload."""
+        """Continue work after the reload."""
         task = self._daemon.bot.group.create_task(work)
         self._later.add(task)
         task.add_done_callback(self._later.discard)

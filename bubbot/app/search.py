@@ -1,4 +1,4 @@
-"""Search for the rest of a bot: its index, and a protocol for features that look for entries."""
+"""Search for other parts of a bot: the index, and a function for features that look for entries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bubbot.tape.store import TapeStore
 async def open_indexing(store: TapeStore, settings: SearchSettings, group: asyncio.TaskGroup) -> AsyncIterator[None]:
     """Fill the index until the block ends, if the store has one.
 
-    Errors are logged and the work is tried again; they affect nothing else.
+    Errors are logged and the work is retried; they affect nothing else.
     """
     if not isinstance(store, IndexesTexts):
         yield
@@ -44,5 +44,5 @@ async def open_indexing(store: TapeStore, settings: SearchSettings, group: async
 async def find_entries(
     tape: ForkedTape, words: Sequence[str], until: datetime | None, limit: int
 ) -> Sequence[Sequence[int]]:
-    """Find the entries that hold each word, as search does. See `FindEntries` of the strategies."""
+    """Find the entries with each word, like search. See `FindEntries` of the strategies."""
     return await tape.read(WordsView(tuple(words), EVIDENCE_KINDS, until, limit))

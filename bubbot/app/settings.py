@@ -1,4 +1,4 @@
-"""The settings of bubbot with those of its features, and of the features of installed packages."""
+"""The settings of bubbot, its features, and the features of installed packages."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def describe_settings() -> Iterator[SettingDescription]:
 def load(*, home: Path, config: Path | None = None) -> Settings:
     """Load the settings of the home folder `home`, or of the file `config`, which must then exist.
 
-    Raise `ConfigError` with one line for each problem. Read files; write nothing.
+    Raise `ConfigError` with one line for each problem. It only reads files.
     """
     return loader.load(home=home, config=config, extensions=_extensions())
 
 
 def load_with_missing_secrets(*, home: Path, config: Path | None = None, credentials: Path | None = None) -> Settings:
-    """Load the same settings without the secrets whose files cannot be used, for work that needs no secret.
+    """Load the settings like `load`, but without secrets whose files are unusable, for work that needs no secret.
 
     `Settings.missing_secrets` names them. `credentials`: systemd's folder, if the environment names none. Raise
     `ConfigError` for every other problem.
@@ -55,7 +55,7 @@ def find_strategy(settings: Settings) -> str:
 
 
 def uses_embeddings(settings: Settings) -> bool:
-    """Return true if recalling by meaning is switched on."""
+    """Return true if recall by meaning is enabled."""
     return settings.section(ContextSettings).embeddings
 
 
@@ -65,12 +65,12 @@ def has_search_index(settings: Settings) -> bool:
 
 
 def find_attachment_limit(settings: Settings) -> int:
-    """Return the bytes that one attachment may have."""
+    """Return the maximum bytes of one attachment."""
     return settings.section(AttachmentSettings).max_bytes
 
 
 def find_transcriber(settings: Settings) -> str:
-    """Return the name of the model that writes down voice messages; empty if there is none."""
+    """Return the name of the model that transcribes voice messages; empty if none."""
     return settings.section(AttachmentSettings).transcription or ""
 
 
@@ -81,7 +81,7 @@ def _find_problems(settings: Settings) -> Iterator[SettingProblem]:
 
 
 def _describe_unknown_selector(name: str) -> str:
-    """Return why no context strategy has the name, to follow "selector is"; empty if one has it."""
+    """Return why the name of a context strategy is wrong, to follow "selector is"; empty if it is right."""
     if name == AUTO_SELECTOR:
         return ""
     # Imported here: every command reads the settings, and few homes name a strategy.

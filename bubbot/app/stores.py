@@ -1,4 +1,4 @@
-"""The store of a home: SQLite, or one of an installed package."""
+"""The store of a home: SQLite, or a store of an installed package."""
 
 from __future__ import annotations
 
@@ -27,17 +27,14 @@ STORE_GROUP = "bubbot.stores"
 async def open_home_store(
     settings: StoreSettings, home: Home, *, now: Clock, readonly: bool = False, room_retry: float | None = None
 ) -> TapeStore:
-    """Open the store of a home. A writer holds the home's lock.
+    """Open the store of a home. A writer must hold the home's lock.
 
     Args:
-        settings: which store it is.
-        home: the home.
-        now: the clock.
         readonly: also works while a bot is running.
         room_retry: see `open_store`.
 
     Raises:
-        ConfigError: no package offers the store, or it cannot be used.
+        ConfigError: no package offers the store, or it is unusable.
         DatabaseLost: the home had a database, which is missing, empty, or without its newest entries.
         StoreError: it cannot be opened.
     """
@@ -59,7 +56,7 @@ async def open_home_store(
         return await factory(StoreOptions(home.path, address, readonly, now))
     except BubbotError:
         raise
-    except Exception as error:  # a package is someone else's code
+    except Exception as error:  # a package is third-party code
         raise ConfigError(
             f"[store] kind: the store {settings.kind!r} could not be opened: {type(error).__name__}: {error}"
         ) from error
@@ -67,7 +64,7 @@ async def open_home_store(
 
 @asynccontextmanager
 async def open_home_tape(settings: StoreSettings, home: Home, name: str) -> AsyncIterator[TapeService]:
-    """Open a tape that belongs to no session, to read it. Raise as `open_home_store` does."""
+    """Open a tape that belongs to no session, to read it. Raise the errors of `open_home_store`."""
     store = await open_home_store(settings, home, now=unused_clock, readonly=True)
     try:
         yield TapeService(store, name, now=unused_clock, new_id=str, session="")
@@ -81,12 +78,12 @@ def unused_clock() -> datetime:
 
 
 def refuse_unusable_database(home: Home) -> None:
-    """Refuse to open a database that is none, or that is gone.
+    """Raise an error if the home's database is not a file or is lost.
 
     Raises:
-        StoreUnavailable: something else than a file has its name.
-        DatabaseLost: the home had an SQLite database, which is missing, empty, or without its newest entries: no other
-            one takes its place unasked.
+        StoreUnavailable: something other than a file has its name.
+        DatabaseLost: the home had an SQLite database, which is missing, empty, or without its newest entries: it must
+            not be replaced unasked.
     """
     if special_file := find_special_file(home):
         kind = "a folder" if special_file.is_dir() else "not a regular file"
@@ -119,10 +116,10 @@ def refuse_unusable_database(home: Home) -> None:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseLoss:
-    """What is wrong with a database that a home had.
+    """The loss of a database that a home had.
 
     Attributes:
-        state: what it is now, for people.
+        state: its current state, for people.
         newest: the position of its newest entry; 0 if nothing is left.
     """
 
@@ -131,9 +128,9 @@ class DatabaseLoss:
 
 
 def find_loss(home: Home) -> DatabaseLoss | None:
-    """Find out whether the SQLite database lacks what this home had: all of it, or its newest entries; None if not.
+    """Return the loss if the SQLite database lacks all or the newest entries that this home had; None otherwise.
 
-    A database that cannot be read has lost nothing as far as is known.
+    An unreadable database counts as complete.
     """
     has_file = home.has_database
     if home.has_lost_database:
@@ -156,29 +153,29 @@ def find_loss(home: Home) -> DatabaseLoss | None:
 
 
 def find_special_file(home: Home) -> Path | None:
-    """Find a folder, pipe or device in place of the database or of a file beside it; None if there is none.
+    """Find a folder, pipe or device in place of the database or one of its files; None if there is none.
 
-    SQLite would wait for a pipe for ever, and call a folder a failing disk. A container makes such a folder where it is to
-    mount a file that does not exist.
+    SQLite would wait for a pipe for ever and report a folder as a failing disk. Containers create such a folder if a
+    file to mount does not exist.
     """
     path = home.database
     files = (path, Path(f"{path}-wal"), Path(f"{path}-shm"))
     for file in files:
-        with suppress(OSError):  # there is none, or whoever opens it reports why
+        with suppress(OSError):  # there is none, or the code that opens it reports why
             if not stat.S_ISREG(file.stat().st_mode):
                 return file
     return None
 
 
 def move_away(file: Path) -> str:
-    """Return the command that puts a file aside."""
+    """Return the shell command that moves a file aside."""
     from bubbot.ports.checks import shell_quote  # few homes need it
 
     return f"mv {shell_quote(file)} {shell_quote(f'{file}.old')}"
 
 
 def database_file(settings: StoreSettings, home: Home, action: str) -> Path:
-    """Return the SQLite database of a home. Raise `ConfigError` if its tapes are elsewhere; `action` is for them only."""
+    """Return the SQLite database of a home. Raise `ConfigError`, which names `action`, if its tapes are elsewhere."""
     if settings.kind != SQLITE_STORE:
         raise ConfigError(
             f"{action} is for SQLite databases; the tapes of this home are in the store {settings.kind!r}."
@@ -187,11 +184,11 @@ def database_file(settings: StoreSettings, home: Home, action: str) -> Path:
 
 
 async def find_workspace(store: TapeStore, home: Home) -> str:
-    """Return the label in the names of tapes: the one that the store keeps, else the path of the home."""
+    """Return the label in the names of tapes: the one in the store, else the path of the home."""
     path = str(home.path.resolve())
     return await store.workspace(path) if isinstance(store, LabelsWorkspace) else path
 
 
 def room_waiter(store: TapeStore) -> Callable[[], Awaitable[None]]:
-    """Return what waits for room on the store's disk; nothing to wait for if it does not tell."""
+    """Return the function that waits for room on the store's disk; it returns at once if the store cannot tell."""
     return store.wait_for_room if isinstance(store, WaitsForRoom) else no_wait_for_room

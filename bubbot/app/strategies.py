@@ -13,4 +13,4 @@ OWN_STRATEGIES = replace(
 )
 """bubbot's own strategies."""
 SELECTORS = OWN_STRATEGIES.selectors
-"""How they are written in the settings."""
+"""Their selectors as written in the settings."""

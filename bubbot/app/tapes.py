@@ -1,4 +1,4 @@
-"""The tapes of a home, for commands that need no bot: they import little, since people wait for them."""
+"""The tapes of a home for commands without a bot. It imports little, since people wait for commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bubbot.tape.store import TapeStore
 
 def now() -> datetime:
     """Return the current time, in UTC."""
-    return datetime.now(UTC)  # noqa: TID251 - the one clock
+    return datetime.now(UTC)  # noqa: TID251 - the only clock
 
 
 def new_id() -> str:
@@ -28,9 +28,9 @@ def new_id() -> str:
 def tape_service(
     store: TapeStore, name: str, session: str = "", *, references: ReferenceRegistry | None = None
 ) -> TapeService:
-    """Make the service of a tape; one that merges forks gives what the entries of installed features name."""
+    """Make the service of a tape. To merge forks, pass the `references` of installed features, too."""
     if references is None:
-        # Imported here: the events of all features take a fiftieth of a command that makes no service.
+        # Imported here: loading the events of all features takes a fiftieth of a command's time.
         from bubbot.app.events import OWN_REFERENCES
 
         references = OWN_REFERENCES
@@ -44,7 +44,7 @@ async def open_tapes(
     *,
     write: bool = False,
 ) -> AsyncIterator[tuple[TapeStore, str]]:
-    """Open the store and return it with the workspace label. Reading works while a bot is running."""
+    """Open the store and return it with the workspace label. Reading also works while a bot is running."""
     async with AsyncExitStack() as stack:
         if write:
             home.ensure()

@@ -1,4 +1,4 @@
-"""The trace page of a home: its pages over the tapes, opened for reading only, and who may look at them."""
+"""The trace page of a home: its pages over the read-only tapes, and its viewers."""
 
 from __future__ import annotations
 
@@ -32,8 +32,7 @@ class OpenTrace:
     """The open trace page of a home.
 
     Attributes:
-        pages: the pages.
-        auditors: who may see some sessions.
+        auditors: knows who may see which sessions.
     """
 
     pages: TracePages
@@ -42,7 +41,7 @@ class OpenTrace:
 
 @asynccontextmanager
 async def open_trace(settings: Settings, home: Home) -> AsyncIterator[OpenTrace]:
-    """Open the pages of a home, also while its bot runs. Raise a `StoreError` if there is nothing to read."""
+    """Open the pages of a home, also while its bot runs. Raise a `StoreError` if there is no database."""
     store = await open_home_store(settings.store, home, now=unused_clock, readonly=True)
     try:
         workspace = await find_workspace(store, home)
@@ -60,24 +59,26 @@ async def open_trace(settings: Settings, home: Home) -> AsyncIterator[OpenTrace]
 
 
 def trace_tokens(home: Home) -> TraceTokens:
-    """Return what makes and checks the tokens of a home. Raise `ConfigError` if its key cannot be used."""
+    """Return the maker and checker of a home's tokens. Raise `ConfigError` if its key is unusable."""
     return TraceTokens(read_key(home.path, os.urandom), lambda: now().timestamp())
 
 
 def issue_token(home: Home, account: str, seconds: int) -> tuple[str, str]:
-    """Make a token for an account; return the person's name, and the token. Raise `ValueInvalid` if it is no account."""
+    """Make a token for an account; return the person's name and the token. Raise `ValueInvalid` if it is not an
+    account.
+    """
     person = ":".join(filter(None, parse_auditor(account)))
     home.ensure()
     return person, trace_tokens(home).issue(person, seconds)
 
 
 def end_tokens(home: Home) -> None:
-    """End all tokens of a home: the running bot has the old key until it is started again."""
+    """End all tokens of a home. A running bot keeps the old key until it restarts."""
     forget_key(home.path)
 
 
 def admit_owner(token: str) -> AdmitViewer:
-    """Admit whoever has this token, as the user of this process: the owner."""
+    """Admit the holder of this token as the owner, the user of this process."""
 
     async def admit(given: str) -> Admission | None:
         return Admission(OWNER) if compare_digest(given.encode(), token.encode()) else None
@@ -86,12 +87,11 @@ def admit_owner(token: str) -> AdmitViewer:
 
 
 def admit_people(tokens: TraceTokens, role_of: Callable[[str, str], Role], auditors: AuditorDirectory) -> AdmitViewer:
-    """Admit people with tokens of this home, each to what they may see now.
+    """Admit people with tokens of this home, with their current rights.
 
     Args:
-        tokens: check the tokens.
         role_of: returns the role of an account, by channel and id.
-        auditors: who may see some sessions.
+        auditors: knows who may see which sessions.
     """
 
     async def admit(given: str) -> Admission | None:
@@ -108,7 +108,7 @@ def admit_people(tokens: TraceTokens, role_of: Callable[[str, str], Role], audit
 
 
 def pages_address(settings: TraceSettings, *, host: str | None = None, port: int | None = None) -> PagesAddress:
-    """Return where the pages are served."""
+    """Return the address at which the pages are served."""
     name = urlsplit(settings.url).hostname if settings.url else None
     hosts = [*settings.hosts, *([name] if name else [])]
     is_https = bool(settings.url and settings.url.startswith("https:"))

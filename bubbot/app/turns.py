@@ -1,4 +1,4 @@
-"""Build what a turn needs from the settings; build it again when they change."""
+"""Build the dependencies of turns from the settings, again after each change."""
 
 from __future__ import annotations
 
@@ -47,16 +47,13 @@ class TurnServices:
     Attributes:
         channel_runtimes: the current channels, by name.
         texts: the bot's own sentences.
-        features: the features of the bot.
-        directory: finds channels.
-        turn_limiter: limits the turns at once.
-        deps: clock and ids.
-        activity: tracks what turns do.
+        turn_limiter: limits concurrent turns.
+        activity: tracks the activity of turns.
         report: reports the health of the bot.
         leases: the leases of this process.
-        command_context: what commands work on.
-        tools: tools to add to those of the features.
-        is_quarantined: the home is a copy, whose original may have acted.
+        command_context: the context of commands.
+        tools: tools in addition to those of the features.
+        is_quarantined: the home is a copy; the original bot may have acted since.
     """
 
     channel_runtimes: Mapping[str, ChannelRuntime]
@@ -74,7 +71,7 @@ class TurnServices:
 
 
 def build_session_deps(settings: Settings, services: TurnServices, models: ModelSet) -> tuple[SessionDeps, Toolbox]:
-    """Build the dependencies of every session from these settings. Raise `ConfigError` for bad ones."""
+    """Build the dependencies of all sessions from these settings. Raise `ConfigError` for bad ones."""
     runtimes, activity = services.channel_runtimes, services.activity
     activity.show = PreviewSink(
         {name: runtime.previews for name, runtime in runtimes.items() if runtime.previews is not None}
@@ -82,7 +79,7 @@ def build_session_deps(settings: Settings, services: TurnServices, models: Model
     features = services.features.build(
         settings,
         models,
-        compose=lambda turn: composer.compose(turn),  # noqa: PLW0108 - made of the features
+        compose=lambda turn: composer.compose(turn),  # noqa: PLW0108 - it is built from the features
         recompose=lambda turn, step: composer.recompose(turn, step),  # noqa: PLW0108
         list_tools=lambda: tuple(toolbox),
         report=services.report,
@@ -105,7 +102,7 @@ def build_session_deps(settings: Settings, services: TurnServices, models: Model
     loop = _build_loop(settings, services, features, toolbox=toolbox, tools=tools, composer=composer, models=models)
 
     async def deliver(channel: str, message: OutboxMessage) -> None:
-        # A reload may have removed the channel in the middle of the turn; the message is durable.
+        # A reload may have removed the channel during the turn; the message is durable.
         if runtime := runtimes.get(channel):
             await runtime.deliver(message)
 
@@ -166,7 +163,7 @@ def _build_loop(
         time.monotonic,
         show,
         lessons=models.sessions.lessons,
-        list_around_model=lambda: services.features.around_model,  # a limit counts in turns under way, too
+        list_around_model=lambda: services.features.around_model,  # a changed limit also applies to running turns
     )
 
     async def has_model(turn: Turn) -> bool:

@@ -1,4 +1,4 @@
-"""Commands of click, made of what commands declare: their words, options and help, and how their arguments are read."""
+"""Click commands made from declared commands: their words, options and help, and the reading of arguments."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from bubbot.tool import validate_args
 
 EXAMPLE = "example: "
 PRINTS_JSON, IS_CONFIRMED = "option_json", "option_yes"
-"""Where click puts `--json` and `--yes`; no argument has such a name."""
+"""The names under which click stores `--json` and `--yes`; no argument has such a name."""
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
 def make_click_command(group: CommandGroup[CommandSyntax]) -> click.Command:
-    """Make the command of a word, or the group of the commands behind it."""
+    """Make the click command of a word, or the click group of its commands."""
     only = group.commands[0]
     if not only.action:
         return _make_leaf(
@@ -84,7 +84,7 @@ def _refuse_surplus(ctx: click.Context) -> None:
 
 
 def _make_params(command: CommandSyntax) -> Iterator[click.Parameter]:
-    """Make the words and options. click reads texts only: what is missing or wrong is for `read_arguments` to say."""
+    """Make the words and options. Click only reads texts; `read_arguments` reports missing and wrong ones."""
     words, fields = command.words, command.fields
     for name in list_names(command):
         field = fields[name]
@@ -119,18 +119,18 @@ def _make_params(command: CommandSyntax) -> Iterator[click.Parameter]:
 
 
 def list_names(command: CommandSyntax) -> list[str]:
-    """List its arguments: a form has the order of the words, which may not be that of the class."""
+    """List the argument names: first the words in the order of the form, which may differ from the class."""
     return [*dict.fromkeys([*(command.words if command.form else ()), *command.fields])]
 
 
 def find_mark(field: ArgumentField) -> Argument:
-    """Return how an argument is typed, with its line of help."""
+    """Return the declaration of an argument with its line of help."""
     mark = next((mark for mark in field.marks if isinstance(mark, Argument)), None) or Argument()
     return mark if mark.help else replace(mark, help=field.description)
 
 
 def format_option(name: str) -> str:
-    """Return the option of an argument that is not typed as a word."""
+    """Return the option for an argument that is not a word."""
     return f"--{name.rstrip('_').replace('_', '-')}"
 
 
@@ -139,7 +139,7 @@ def _join_choices(field: ArgumentField) -> str:
 
 
 def find_completion(command: CommandSyntax, name: str, field: ArgumentField) -> Complete | None:
-    """Return what completes the value of an argument, by its name as it is typed; None for a value that nobody can guess."""
+    """Return the function that completes an argument's value, by its typed name; None for free values."""
     if field.choices:
         return partial(_complete_choice, field.choices)
     if strip_optional(field.annotation) is Path or name.endswith("-file"):
@@ -160,7 +160,7 @@ def _complete_choice(
 
 
 def read_arguments(command: CommandSyntax, typed: Mapping[str, Any], ctx: click.Context) -> AnyArgs:
-    """Read the arguments that were typed. Raise click's `UsageError` with everything that is missing or wrong."""
+    """Read the typed arguments. Raise click's `UsageError` with everything that is missing or wrong."""
     words, fields = command.words, {name: command.fields[name] for name in list_names(command)}
     given = {name: value for name, value in typed.items() if value not in (None, ())}
     missing = [_label(name, field, words) for name, field in fields.items() if _is_missing(command, name, given)]
@@ -175,7 +175,7 @@ def read_arguments(command: CommandSyntax, typed: Mapping[str, Any], ctx: click.
     if problems:
         raise click.UsageError("; ".join(problems), ctx)
     try:
-        # What was not typed is absent: the model knows the defaults, and which fields were set.
+        # Arguments that were not typed are absent: the model knows the defaults and which fields are set.
         return validate_args(command.name, command.args, values)
     except ToolRetry as error:
         raise click.UsageError(str(error), ctx) from error
@@ -191,7 +191,7 @@ def _label(name: str, field: ArgumentField, words: tuple[str, ...]) -> str:
 
 
 def _read_value(typed: Any, field: ArgumentField, label: str) -> Any:
-    """Make the value of an argument. Raise `ValueError` with a sentence."""
+    """Convert a typed argument. Raise `ValueError` with a sentence."""
     if isinstance(typed, bool):
         return typed
     mark = find_mark(field)
@@ -209,7 +209,7 @@ def _read_text(typed: str, field: ArgumentField, label: str) -> Any:
             raise ValueError(f"{label}: {error}") from error
         return decode_text(value, label) if isinstance(value, str) else value
     if kind is Path:
-        return Path(unmark(typed))  # its name may be no UTF-8
+        return Path(unmark(typed))  # its name may not be UTF-8
     text = decode_text(unmark(typed), label)
     if choices and text not in choices:
         *others, last = map(str, choices)

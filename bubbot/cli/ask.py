@@ -34,7 +34,7 @@ from bubbot.tape.entry import timestamp
 
 STDIN = "-"
 SAID_BY_ASK = ("bubbot.gateway.outbound", "bubbot.runtime.session")
-"""The loggers whose warnings this command says in its own words."""
+"""The loggers whose warnings this command replaces by its own sentences."""
 DEFAULT_WAIT_SECONDS = 120.0
 MAX_WAIT_SECONDS = 86_400.0
 MAX_INPUT_BYTES = 16 * 2**20
@@ -42,14 +42,14 @@ MAX_INPUT_BYTES = 16 * 2**20
 MAX_NAME_CHARS = 200
 """Characters of a model's name."""
 SILENT_DISK_SECONDS, DISK_POLL_SECONDS = 3.0, 15.0
-"""Seconds until a person learns that the bot cannot write, and between later looks at that."""
+"""Seconds until a person learns that the bot cannot write, and between later checks."""
 SILENT_INPUT_SECONDS = 3.0
 """Seconds until a person learns that the command waits for standard input."""
 
 
 @dataclass(frozen=True, slots=True)
 class SentFile:
-    """A file that goes with the question."""
+    """A file sent with the question."""
 
     attachment: Attachment
     data: bytes
@@ -86,12 +86,12 @@ def parse_wait(text: str) -> float:
 
 
 def decoder(subject: str) -> Callable[[str], str]:
-    """Make what reads an argument as UTF-8, whatever the locale. It raises `ConfigError` with the subject."""
+    """Make a function that decodes an argument as UTF-8 in every locale. It raises `ConfigError` with the subject."""
     return lambda text: _decode(text.encode("utf-8", "surrogateescape"), subject)
 
 
 def parse_attachment(text: str) -> Path:
-    """Parse the path of a file to send. Raise `UsageError` if it is none."""
+    """Parse the path of a file to send. Raise `UsageError` if it is not one."""
     if not text:
         raise usage_error("bubbot ask", "-a is empty; name a file, or - for standard input")
     if text.lower().startswith(("http://", "https://", "ftp://", "file://")):
@@ -167,7 +167,7 @@ def _run_turn(
 
 
 def _read_message(text: str | None, *, is_stdin_file: bool) -> str:
-    """Join the text piped in and the one typed, in this order. Raise `ConfigError` if there is none, or it is not UTF-8."""
+    """Join the piped and the typed text, in this order. Raise `ConfigError` if there is none or it is not UTF-8."""
     pieces = []
     if text in (None, STDIN) or (_is_piped() and not is_stdin_file):
         pieces.append(_decode(_read_stdin(MAX_INPUT_BYTES), "standard input"))
@@ -188,7 +188,7 @@ def _decode(raw: bytes, subject: str) -> str:
 
 
 def _is_piped() -> bool:
-    """Return true if standard input is a pipe, a socket or a file: a terminal, or the null device, has no text for us."""
+    """Return true if standard input is a pipe, a socket or a file: terminals and the null device have no text for us."""
     try:
         mode = os.fstat(sys.stdin.fileno()).st_mode
     except (OSError, ValueError):
@@ -197,7 +197,7 @@ def _is_piped() -> bool:
 
 
 def _read_stdin(limit: int) -> bytes:
-    """Read standard input to its end. Raises `ConfigError` if it is larger than `limit` bytes, or cannot be read."""
+    """Read standard input to its end. Raise `ConfigError` if it is larger than `limit` bytes or unreadable."""
     with suppress(OSError, ValueError):
         if not sys.stdin.isatty() and not select.select([sys.stdin], [], [], SILENT_INPUT_SECONDS)[0]:
             show_on_stderr("bubbot: waiting for the end of standard input; < /dev/null asks without it")
@@ -211,7 +211,7 @@ def _read_stdin(limit: int) -> bytes:
 
 
 def _read_attachment(name: str, setup: CommandSetup) -> SentFile:
-    """Read a file to send. Raises `ConfigError` if it cannot be read, or is larger than the bot takes."""
+    """Read a file to send. Raise `ConfigError` if it is unreadable or too large."""
     limit = find_attachment_limit(setup.settings)
     data = _read_stdin(limit) if name == STDIN else _read_file(name, limit, setup.home)
     # Imported here: most questions have no files.
@@ -248,7 +248,7 @@ def _read_file(name: str, limit: int, home: Home) -> bytes:
 
 @contextmanager
 def _without_warnings() -> Iterator[None]:
-    """Hide the log's warnings of a failed turn and of an undelivered answer: this command prints a sentence of its own."""
+    """Hide the log's warnings about a failed turn and an undelivered answer: this command prints its own sentence."""
     levels = {logger: logger.level for logger in map(logging.getLogger, SAID_BY_ASK)}
     for logger in levels:
         logger.setLevel(logging.ERROR)
@@ -268,7 +268,7 @@ async def _ask(
     as_json: bool,
     wait_seconds: float,
 ) -> str:
-    """Run one turn, print its answer, and return how it ended. The reason of a failed turn goes to standard error."""
+    """Run one turn, print its answer, and return its status. The reason of a failed turn goes to standard error."""
     printed: list[AskResult] = []
     session, contents = inbound.session, {file.attachment.reference: file.data for file in files}
 
@@ -301,7 +301,7 @@ async def _ask(
 
 
 async def type_command(setup: CommandSetup, session: str, line: str, model: str = "") -> TypedAnswer:
-    """Let the bot answer a comma command of the owner at the terminal. See `TypeCommand`."""
+    """Let the bot answer a comma command of the owner. See `TypeCommand`."""
     show("", end="", flush=True)  # detect a closed output before the answer costs anything
 
     async def talk(chat: ChatConnection) -> AskResult:
@@ -313,7 +313,9 @@ async def type_command(setup: CommandSetup, session: str, line: str, model: str 
 
 
 async def _report_full_disk(home: Home) -> None:
-    """Say once that the running bot waits for its disk: it takes no message, and merges no turn, until it can write."""
+    """Report once that the running bot waits for its disk: until it can write, it accepts no message and merges no
+    turn.
+    """
     await asyncio.sleep(SILENT_DISK_SECONDS)
     from bubbot.ops.doctor.running import request_snapshot
 

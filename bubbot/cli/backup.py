@@ -98,7 +98,7 @@ def back_up(invocation: Invocation, args: BackupArgs) -> int:
 
 
 def _target(home: Home, requested: Path | None) -> Path:
-    """Return the folder to make; create the default parent if it is missing, and remove incomplete backups from it."""
+    """Return the folder to create. Create a missing default parent; remove incomplete backups from it."""
     stamp = f"{BACKUP_NAME_PREFIX}{now():%Y%m%dT%H%M%SZ}"
     if requested is not None:
         if requested.exists() and not requested.is_dir():

@@ -1,4 +1,4 @@
-"""Commands that features declare, and writing commands of the shell: run here or in the running bot, by one function."""
+"""Commands of features and writing commands of the shell: one function runs them here or in the running bot."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ WRITE_COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "restore release": ("bubbot.cli.restore_change", "RELEASE_HOME"),
     }
 )
-"""The commands that belong to no feature and write, by module and name; they get all settings."""
+"""The writing commands that belong to no feature, by module and name; they get all settings."""
 STORE_COMMANDS = ("bubbot.cli.tape.commands", "STORE_COMMANDS")
-"""The module and the name of the commands of the store, in the group `tape`; they get all settings, too."""
+"""The module and the name of the store's commands in the group `tape`; they get all settings, too."""
 STORE_ACTIONS = frozenset({"tape list", "tape size", "tape verify", "tape archive", "tape index", "tape gc"})
 """Their names."""
 
@@ -59,11 +59,9 @@ class Shell:
     """Files and standard input of this process. See `ShellInput`."""
 
     def read_text(self, path: Path, limit: int, subject: str) -> str:
-        """Read a UTF-8 file."""
         return read_text(path, limit, subject)
 
     def read_stdin(self, limit: int) -> bytes:
-        """Read standard input."""
         return sys.stdin.buffer.read(limit)
 
 
@@ -75,7 +73,7 @@ async def run_command(
     run_here: RunCommand | None = None,
     type_command: TypeCommand | None = None,
 ) -> int:
-    """Carry out a command, print its answer, and return its exit code. `carry_out` has the arguments and errors."""
+    """Run a command, print its answer, and return its exit code. See `carry_out` for arguments and errors."""
     result = await carry_out(setup, command, arguments, run_here=run_here, type_command=type_command)
     if setup.as_json and result.data is None:
         raise ControlError("the running bot is an older one and knows no JSON for this: restart it after an update")
@@ -106,18 +104,16 @@ async def carry_out(
     run_here: RunCommand | None = None,
     type_command: TypeCommand | None = None,
 ) -> CommandResult:
-    """Carry out a command and return its answer.
+    """Run a command and return its answer.
 
     Args:
-        setup: the settings and the home of this command.
-        command: the command.
-        arguments: its arguments, as typed.
-        run_here: a function to use in this process instead, if the caller has results already.
+        arguments: as typed.
+        run_here: replaces the command in this process, if the caller has intermediate results.
         type_command: see `CommandContext`.
 
     Raises:
-        HomeLocked: a process that takes no requests writes to the home.
-        BubbotError: any error of the command, wherever it ran.
+        HomeLocked: a process that accepts no requests writes to the home.
+        BubbotError: any error of the command, here or in the running bot.
     """
     if command.prepare is not None:
         arguments = command.prepare(arguments, Shell())
@@ -190,11 +186,12 @@ async def _write(
 
 
 async def answer_command(context: CommandContext, settings: Settings, body: JsonObject) -> JsonObject:
-    """Answer the request `command` in the running bot: `name`, `arguments`, and `confirmed` after a question.
+    """Answer the request `command` in the running bot; `body` has `name`, `arguments`, and `confirmed` after a
+    question.
 
     Raises:
-        ConfigError: the arguments are wrong, each in its sentence.
-        ConfirmationNeeded: the command asks first, and nobody has confirmed; its text is the question.
+        ConfigError: the arguments are wrong, with a sentence for each.
+        ConfirmationNeeded: the command needs a confirmation; the text is the question.
         BubbotError: any error of the command.
     """
     name = body.get("name")
@@ -219,11 +216,11 @@ async def answer_command(context: CommandContext, settings: Settings, body: Json
 
 @asynccontextmanager
 async def _take_up(store: TapeStore, workspace: str, session: str) -> AsyncIterator[None]:
-    """Take up a session of this process, which holds the home's lock and runs no turns: merge its open forks."""
+    """Merge the open forks of a session; this process must hold the home's lock and run no turns."""
     name = session_tape(workspace, session)
     lease = await InProcessLease(store, partial(session_tape, workspace)).hold(session)
     if await store.forks(name):
-        # Imported here: features of packages may need all of the kernel, and few sessions have open forks.
+        # Imported here: features of packages may load the whole kernel, and few sessions have open forks.
         from bubbot.app.installed import load_features
         from bubbot.runtime.recovery import merge_open_forks
 

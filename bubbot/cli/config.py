@@ -103,9 +103,9 @@ def edit_settings(invocation: Invocation) -> int:
 
 
 def _change(invocation: Invocation, key: str, change: Callable[[ConfigEditor], list[Path]]) -> int:
-    """Change a setting, or any if `key` is empty; print what was there, and let the running bot apply it.
+    """Change a setting (any if `key` is empty), print the old value, and let the running bot apply the change.
 
-    `change` returns the paths of the copies that it made.
+    `change` returns the paths of backup copies.
     """
     setup = load_setup(invocation)
     editor = open_editor(setup)
@@ -121,7 +121,6 @@ def _change(invocation: Invocation, key: str, change: Callable[[ConfigEditor], l
 
 
 def open_editor(setup: CommandSetup) -> ConfigEditor:
-    """Open the settings of a home."""
     return ConfigEditor(setup.home, setup.config, now=lambda: now().strftime("%Y%m%dT%H%M%SZ"), new_id=new_id)
 
 
@@ -137,7 +136,7 @@ def _set(editor: ConfigEditor, key: str, value: str) -> list[Path]:
 
 
 def _edit(editor: ConfigEditor) -> list[Path]:
-    """Let the person edit a copy until it loads or nothing changes, and write it."""
+    """Let the person edit a copy until it loads or nothing changes, then write it."""
     variables = read_variables()
     program = shlex.split(variables.get("VISUAL") or variables.get("EDITOR") or "vi")
     if not (sys.stdin and sys.stdin.isatty()):

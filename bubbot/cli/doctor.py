@@ -74,7 +74,7 @@ def examine_home(invocation: Invocation, args: DoctorArgs) -> int:
 
 
 def _as_text(report: CheckupReport, *, is_complete: bool) -> str:
-    """Format the verdict, then the problems, the warnings and what passed."""
+    """Format the verdict, then problems, warnings and passed checks."""
     problems, warnings, passed = (report.of_level(level) for level in ("problem", "warning", "ok"))
     count_passed = f"{_pluralize(len(passed), 'check')} passed"
     faults = f"{_pluralize(len(problems), 'problem')}, {_pluralize(len(warnings), 'warning')}"
@@ -94,7 +94,7 @@ def _format_finding(finding: Finding) -> Iterator[str]:
 
 
 def _paint(text: str) -> str:
-    """Colour the word at the beginning of each finding, which says the same without colours."""
+    """Colour the first word of each finding; the text says the same without colours."""
     return _LEVEL.sub(lambda level: f"\x1b[{_COLOURS[level[0]]}m{level[0]}\x1b[0m", text)
 
 

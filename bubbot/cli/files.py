@@ -1,4 +1,4 @@
-"""Files that commands read and write; never the database, never over an existing file."""
+"""Files that commands read and write. They never touch the database and never overwrite a file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FILE_LINE_BYTES = 64 * 2**20
 
 
 def read_file_lines(path: Path, home: Home) -> list[bytes]:
-    """Read the lines of a file, each with its line feed. Raises `ConfigError` if it cannot be read.
+    """Read the lines of a file, each with its line feed. Raise `ConfigError` if it is unreadable.
 
     Refuse a home's database without opening it: opening that file a second time would drop SQLite's locks.
     """
@@ -42,9 +42,9 @@ def _is_same_file(path: Path, other: Path) -> bool:
 
 @contextmanager
 def create_file(path: Path) -> Iterator[Callable[[bytes], object]]:
-    """Create a file for its owner alone and yield its write function.
+    """Create a file that only its owner can read, and yield its write function.
 
-    The file is on disk when the block ends; if the block raises, it is removed. Raises `ConfigError`.
+    The file is on disk when the block ends, and removed if the block raises. Raise `ConfigError`.
     """
     try:
         number = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)

@@ -1,4 +1,4 @@
-"""The texts of `--help` in the language of the bot. Commands give them in English, by which they are found."""
+"""The texts of `--help` in the language of the bot, found by their English."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from bubbot.texts.catalogue import read_catalogue
 
 AREA = "help"
 EXAMPLE = "example: "
-"""The beginning of the last lines of a command's help, each of which is a command."""
+"""The prefix of the last lines of a command's help, each with a command."""
 
 
 class HelpTranslator:
-    """Translates the help of commands; what nobody has translated stays English, as that of installed packages.
+    """Translates the help of commands. Untranslated texts, such as those of packages, stay English.
 
     Attributes:
-        texts: the language, which is not English.
+        texts: in a language other than English.
     """
 
     def __init__(self, texts: Texts) -> None:
@@ -25,17 +25,17 @@ class HelpTranslator:
 
     @cached_property
     def _own(self) -> Mapping[str, str]:
-        """The translations of texts that only a shell has, by their English."""
+        """The translations of texts that only shells use, by their English."""
         catalogue = read_catalogue(self.texts.package, AREA, self.texts.tag)
         return {entry.singular: catalogue.find(name) for name, entry in catalogue.entries.items()}
 
     @cached_property
     def _of_chats(self) -> Mapping[str, str]:
-        """Those of what chats are told of commands, too."""
+        """The translations of texts about commands that chats use, too."""
         return self.texts.translate_commands()
 
     def translate(self, text: str) -> str:
-        """Translate a text, or a line that was made a sentence."""
+        """Translate a text, or a line that was turned into a sentence."""
         if (found := self._own.get(text)) is not None:
             return found
         if text.startswith(EXAMPLE):

@@ -49,7 +49,7 @@ LOCALTIME, TIMEZONE = Path("/etc/localtime"), Path("/etc/timezone")
 
 
 def parse_stdin(text: str) -> str:
-    """Read the mark of standard input. Raise `ValueError` with a sentence."""
+    """Parse `-`, the mark of standard input. Raise `ValueError` with a sentence."""
     if text != "-":  # do not show the text: it may be the token
         raise ValueError("takes only -, for standard input: other users of this machine can read command lines")
     return text
@@ -83,7 +83,7 @@ class InitArgs(Args, frozen=True):
     ] = None
 
     def find_token(self, kind: str) -> str | None:
-        """Return where the token of a kind of channel is: a file, or `-`; None if not typed."""
+        """Return the source of a channel kind's token: a file, or `-`; None if not typed."""
         token: str | None = getattr(self, f"{kind}_token")
         file: str | None = getattr(self, f"{kind}_token_file")
         if token and file:
@@ -115,7 +115,7 @@ def set_up(invocation: Invocation, args: InitArgs) -> int:
 
 
 class _InitCommand:
-    """A run of the command: `ask` changes nothing, `finish` writes.
+    """A run of the command. `ask` changes nothing; `finish` writes.
 
     Attributes:
         console: asks the person.
@@ -125,7 +125,7 @@ class _InitCommand:
         self._invocation, self._args = invocation, args
         self._home = Home(choose_home(args.service, invocation.home))
         self._config: Path | None = invocation.config.absolute() if invocation.config else None
-        # A program started with closed descriptors has no streams.
+        # A program that was started with closed descriptors has no streams.
         self.console = Console(
             sys.stdin or io.StringIO(),
             sys.stdout or io.StringIO(),
@@ -140,7 +140,7 @@ class _InitCommand:
         log.setup("warning", secrets=self._secrets)
 
     def ask(self) -> None:
-        """Ask everything. Raises `InputEnded`, and `ConfigError` or `ChannelError` if no answer can fix the cause."""
+        """Ask all questions. Raise `InputEnded`, and `ConfigError` or `ChannelError` if no answer can fix the cause."""
         self._service.check()
         self._existing, options = read_existing(self._home, self._config), self._read_options()
         self._hide(*self._existing.settings.secrets(), options.api_key or "", *options.tokens.values())
@@ -163,14 +163,14 @@ class _InitCommand:
         self._has_trial = has_trial
 
     def _find_missing_secrets(self) -> list[MissingSecret]:
-        """Return the secrets that no other question asks for."""
+        """Return the missing secrets that no other question covers."""
         existing = self._existing
         tokens = {("channels", existing.find_channel(kind), "token") for kind in TITLES}
         own_questions = set() if self.console.is_unattended else tokens
         return [secret for secret in existing.settings.missing_secrets if secret.setting not in own_questions]
 
     def finish(self) -> None:
-        """Write, install the service and print the next steps. Raises `ConfigError`."""
+        """Write, install the service and print the next steps. Raise `ConfigError`."""
         settings, console = self._write(self._existing, self._changes), self.console
         for line in describe_overrides(settings, self._changes, console.texts):
             console.tell(line)
@@ -178,7 +178,7 @@ class _InitCommand:
             self._offer_trial(settings)
         try:
             serves, failure = self._service.install(self._kind, console), None
-        except ConfigError as error:  # the files stay written, so print the next steps anyway
+        except ConfigError as error:  # the files are written, so print the next steps anyway
             serves, failure = False, error
         if loss := self._describe_loss(settings):
             console.tell(f"\n{console.say('init_no_start', reason=loss)}")
@@ -198,7 +198,7 @@ class _InitCommand:
             raise failure
 
     def _offer_trial(self, settings: Settings) -> None:
-        """Offer a first answer of the bot, which is written by now: whatever goes wrong here changes nothing."""
+        """Offer a first answer of the bot. Everything is written: errors here change nothing."""
         from bubbot.cli.ask import ask
         from bubbot.cli.setup import load_setup, session_id
 
@@ -226,7 +226,7 @@ class _InitCommand:
             console.tell(str(error))
 
     def _describe_loss(self, settings: Settings) -> str:
-        """Return the sentence for a home whose database is missing or no file; empty for any other."""
+        """Return a sentence if the home's database is missing or not a file; empty otherwise."""
         try:
             if settings.store.kind == SQLITE_STORE:
                 refuse_unusable_database(self._home)
@@ -282,7 +282,7 @@ class _InitCommand:
         return load_with_missing_secrets(home=self._home.path, config=existing.path)
 
     def _check(self, candidate: Path) -> None:
-        """Raise `ConfigError` if a configuration does not load, or an adapter refuses its keys."""
+        """Raise `ConfigError` if a configuration does not load or an adapter refuses its keys."""
         missing = {secret.setting for secret in self._existing.settings.missing_secrets}
         try:
             settings = load_with_missing_secrets(home=self._home.path, config=candidate)

@@ -1,4 +1,4 @@
-"""The last question of `bubbot init`: whether to run the bot under systemd, if systemd answers."""
+"""The last question of `bubbot init`, about a systemd service, if systemd answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ class RequestedService:
 
     Attributes:
         kind: one of `SERVICE_KINDS`; None if no option chose one.
-        home: the home of the bot.
         config: the configuration, if not the one in the home.
     """
 
@@ -33,17 +32,16 @@ class RequestedService:
     config: Path | None
 
     def check(self) -> None:
-        """Raise `ConfigError` if the requested service cannot be installed; call this before asking anything."""
+        """Raise `ConfigError` if the requested service cannot be installed; call it before asking anything."""
         if self.kind in (USER_SERVICE, SYSTEM_SERVICE):
             self._plan(self.kind)
             check_manager(ask, user=self.kind == USER_SERVICE)
 
     def is_offered(self) -> bool:
-        """Return true if there is something to choose: no option chose, systemd answers and can run the bot."""
+        """Return true if the question makes sense: no option chose, and systemd answers and can run the bot."""
         return self.kind is None and self._is_installable(_usual_kind())
 
     def choose_kind(self, console: Console) -> str:
-        """Ask for the kind."""
         kind = _usual_kind()
         yes = console.say("init_service_machine" if kind == SYSTEM_SERVICE else "init_service_session")
         options = {NO_SERVICE: console.say("init_service_no"), kind: yes}
@@ -51,7 +49,7 @@ class RequestedService:
         return console.choose("", options)
 
     def install(self, kind: str, console: Console) -> bool:
-        """Install the service of this kind; return false for `none`. Raises `ConfigError`."""
+        """Install the service of this kind; return false for `none`. Raise `ConfigError`."""
         if kind == NO_SERVICE:
             return False
         console.tell("")
@@ -73,7 +71,7 @@ class RequestedService:
         install_plan = plan_installation(self.home, self.config, user=kind == USER_SERVICE)
         if kind == USER_SERVICE:
             return install_plan
-        # root owns the new files. The first command makes the user that has to own them.
+        # root owns the new files. The first command creates the user that must own them.
         paths = [self.home, *([self.config] if self.config else [])]
         chown = ("chown", "-R", "bubbot:bubbot", *map(str, paths))
         return replace(install_plan, commands=(install_plan.commands[0], chown, *install_plan.commands[1:]))

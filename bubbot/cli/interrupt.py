@@ -15,7 +15,7 @@ EXIT_INTERRUPTED = 130
 
 
 def leave_on_interrupt() -> None:
-    """Let Ctrl-C end the process at once; for phases in which no command can leave something half done."""
+    """Let Ctrl-C end the process at once, in phases in which nothing can be left half done."""
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # ignored by a shell that starts it in the background
         signal.signal(signal.SIGINT, _leave)
 

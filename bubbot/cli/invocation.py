@@ -1,4 +1,4 @@
-"""What a person typed: the options that every command has, and errors about the rest."""
+"""The options that every command has, and errors about the command line."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from bubbot.records import dataclass
 
 @dataclass(slots=True)
 class Invocation:
-    """The options that belong to no single command.
+    """The options of every command.
 
     Attributes:
         home: `--home`; None if not typed.
         config: `--config`; None if not typed.
         is_plain: `--plain`.
-        as_json: `--json`; only a command that declares what it prints then has it.
-        is_confirmed: `--yes`; only a command that asks has it.
+        as_json: `--json`; only commands that declare a result have it.
+        is_confirmed: `--yes`; only commands that ask have it.
     """
 
     home: Path | None = None
@@ -28,20 +28,20 @@ class Invocation:
 
 
 def usage_error(program: str, message: str) -> UsageError:
-    """Make the error for a command line that cannot be understood: one line that names the command for help.
+    """Make the error for a wrong command line: one line that names the command for help.
 
     Args:
         program: the command, such as `bubbot tape show`.
-        message: what is wrong, and what would be right.
+        message: the mistake and the fix.
     """
     sentence = " ".join(message.split())
     return UsageError(f"{sentence}{' See' if sentence.endswith('?') else '; see'} `{program} --help`")
 
 
 def decode_text(text: str, name: str) -> str:
-    """Read an argument as UTF-8, whatever the locale: in the locale C, Python may take no other script than ASCII.
+    """Decode an argument as UTF-8 in every locale: in the locale C, Python may accept only ASCII.
 
-    Raise `UsageError` for the argument of this name if it is not UTF-8.
+    Raise `UsageError` with the argument's name if it is not UTF-8.
     """
     try:
         return text.encode("utf-8", "surrogateescape").decode()

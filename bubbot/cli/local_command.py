@@ -1,4 +1,4 @@
-"""Commands that only a shell has: they run in its process, read its files and print by themselves."""
+"""Commands only for shells: they run in the shell's process, read its files and print their own output."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RunLocal: TypeAlias = Callable[[Invocation, Any], int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalCommand(CommandSyntax):
-    """A command that only a shell has; the decorator `local_command` makes it.
+    """A command only for shells, made by the decorator `local_command`.
 
     Attributes:
         run: does the work, and returns the exit code.
@@ -26,10 +26,10 @@ class LocalCommand(CommandSyntax):
 
 
 def local_command(name: str, **options: Any) -> Callable[[Callable[..., int]], LocalCommand]:
-    """Make a `LocalCommand` of `def f(invocation: Invocation, args: SomeArgs) -> int`, which has the parameters that it needs.
+    """Make a `LocalCommand` of `def f(invocation: Invocation, args: SomeArgs) -> int`; both parameters are optional.
 
-    The first paragraph of its docstring is its line in a list of commands, the second one the beginning of its help; if
-    there is only one, it is both. `options` are further fields of `LocalCommand`.
+    The first paragraph of its docstring is its line in a list of commands, the second one the beginning of its help; a
+    single one is both. `options` are further fields of `LocalCommand`.
     """
 
     def decorate(run: Callable[..., int]) -> LocalCommand:

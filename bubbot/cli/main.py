@@ -1,4 +1,4 @@
-"""The command `bubbot`: finds the requested command, loads only that one, and turns errors into exit codes."""
+"""The command `bubbot`: find the requested command, load only that one, and turn errors into exit codes."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ EXIT_CODES: Mapping[type[BubbotError], int] = {
 }
 """The exit code of each error class; an error takes the code of its nearest base class."""
 NO_THREAD = "can't start new thread"
-"""What Python says, in a plain `RuntimeError`."""
+"""Python's text for it, in a plain `RuntimeError`."""
 COMMAND_GROUP = "bubbot.commands"
-"""The entry points of packages that add commands."""
+"""The entry point group of packages that add commands."""
 
 
 def main(argv: Sequence[str] | None = None, *, rows: Mapping[str, CommandRow] = COMMANDS) -> int:
     """Run the command of `argv` and return its exit code.
 
-    Raises nothing: every error becomes a sentence on stderr and an exit code.
+    It raises nothing: every error becomes a sentence on stderr and an exit code.
 
     Args:
         argv: the arguments without the program's name; None for `sys.argv`.
@@ -73,17 +73,17 @@ def main(argv: Sequence[str] | None = None, *, rows: Mapping[str, CommandRow] = 
         _reserve_descriptors()
         try:
             code = _run(words, rows)
-        except SystemExit as stop:  # of a command
+        except SystemExit as stop:  # raised by a command
             code = stop.code if isinstance(stop.code, int) else EXIT_OK if stop.code is None else EXIT_FAILED
         if sys.stdout is not None:
-            sys.stdout.flush()  # here, where a failure can still be reported
+            sys.stdout.flush()  # here a failure can still be reported
         return code
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except OutputFailed as error:
         return EXIT_OK if error.reader_left else _report(error, as_json=as_json)
     except BrokenPipeError as error:
-        # `bubbot tape list | head`: the reader has closed the output. Any other broken pipe is a fault.
+        # `bubbot tape list | head`: the reader has closed the output. Other broken pipes are faults.
         return EXIT_OK if _is_output_lost() else _report(error, as_json=as_json)
     # The outermost boundary: report any other error in one sentence.
     except Exception as error:  # noqa: BLE001
@@ -93,8 +93,8 @@ def main(argv: Sequence[str] | None = None, *, rows: Mapping[str, CommandRow] = 
 def _reserve_descriptors() -> None:
     """Open the null device for each standard stream that is closed.
 
-    Otherwise the next file that is opened, perhaps the database, would be standard output to every child process. A
-    closed standard input reads as an empty one.
+    Otherwise the next opened file, perhaps the database, would become the standard output of every child process. A
+    closed standard input reads as empty.
     """
     for number in (0, 1, 2):
         try:
@@ -108,7 +108,7 @@ def _reserve_descriptors() -> None:
 def _run(argv: Sequence[str], rows: Mapping[str, CommandRow]) -> int:
     root = build_root(rows)
     if request := read_variables().get(COMPLETE_VARIABLE):
-        # Imported here: only a shell that completes needs it.
+        # Imported here: only completion needs it.
         from bubbot.cli.completion.shells import print_completions
 
         return print_completions(root, request)
@@ -124,16 +124,16 @@ def _run(argv: Sequence[str], rows: Mapping[str, CommandRow]) -> int:
 
 
 def build_root(rows: Mapping[str, CommandRow] = COMMANDS) -> RootGroup:
-    """Build the command line of these commands and of those that packages add; a command is loaded when it is typed."""
+    """Build the command line of these commands and those of packages; it loads a command when it is typed."""
 
     def list_installed() -> dict[str, CommandRow]:
-        # Imported here: few command lines have a word that is not ours.
+        # Imported here: few command lines use a word of a package.
         from bubbot import plugins
 
         return {word: CommandRow(PACKAGES, text) for word, text in plugins.describe(COMMAND_GROUP).items()}
 
     def load(word: str) -> click.Command:
-        # Imported here: help of the program makes no command.
+        # Imported here: the program's help makes no command.
         from bubbot.cli.adapter import make_click_command
 
         return make_click_command(load_group(word, rows))
@@ -142,7 +142,7 @@ def build_root(rows: Mapping[str, CommandRow] = COMMANDS) -> RootGroup:
 
 
 def load_group(word: str, rows: Mapping[str, CommandRow] = COMMANDS) -> CommandGroup[CommandSyntax]:
-    """Import the commands behind a word: ours or those of an installed package, whose errors are `ConfigError`s."""
+    """Import the commands of a word, ours or an installed package's. Raise `ConfigError` if the package fails."""
     if word not in rows:
         # Imported here: only a command of an installed package needs it.
         from bubbot.app.installed import load_command_group
@@ -155,10 +155,10 @@ def load_group(word: str, rows: Mapping[str, CommandRow] = COMMANDS) -> CommandG
 
 
 def _sentence(error: BubbotError) -> str:
-    """Return what an error says."""
+    """Return the sentence of an error."""
     if not isinstance(error, CommandRefused):
         return str(error)
-    # Imported here: most errors say it themselves.
+    # Imported here: most errors have their own sentence.
     from bubbot.texts import Texts
 
     sentence: str = Texts().say_on("shell", error.code, **{"command": "bubbot", **error.values})
@@ -166,7 +166,7 @@ def _sentence(error: BubbotError) -> str:
 
 
 def _report(error: Exception, *, as_json: bool) -> int:
-    """Print the error on stderr, one sentence a line, or as one line of JSON; return its exit code."""
+    """Print the error on stderr, a sentence per line or one line of JSON; return its exit code."""
     causes = [*_flatten(error)]
     expected = [cause for cause in causes if isinstance(cause, BubbotError)]
     if len(expected) == len(causes):
@@ -197,7 +197,7 @@ def _report(error: Exception, *, as_json: bool) -> int:
 
 
 def _flatten(error: Exception) -> Iterator[Exception]:
-    """Yield the single errors of a group, as several tasks can fail at once."""
+    """Yield the single errors of a group: several tasks can fail at once."""
     if isinstance(error, ExceptionGroup):
         for inner in error.exceptions:
             yield from _flatten(inner)
@@ -213,7 +213,7 @@ def _print_errors(sentences: Sequence[str], kind: str, exit_code: int, *, as_jso
 
         error = {"message": log.redact("\n".join(sentences)), "code": kind, "exit_code": exit_code}
         lines = [json.dumps({"error": error})]
-    # Imported here: a command that ends well prints no error.
+    # Imported here: a successful command prints no error.
     from bubbot.cli.output import show_on_stderr
 
     show_on_stderr("\n".join(lines), wraps=not as_json)
@@ -236,12 +236,12 @@ def _is_output_lost() -> bool:
         return False
     try:
         sys.stdout.flush()
-        # Without a buffer, a failed write leaves nothing to flush: ask the pipe whether somebody reads.
+        # Without a buffer, a failed write leaves nothing to flush: ask the pipe if it has a reader.
         poll = select.poll()
         poll.register(sys.stdout.fileno(), 0)
         if not any(events & select.POLLERR for _, events in poll.poll(0)):
             return False
-    except OSError:  # also if stdout is not a file at all
+    except OSError:  # also if stdout is not a file
         pass
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

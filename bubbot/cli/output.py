@@ -1,4 +1,4 @@
-"""Standard output: every command prints through this module, so that no printed text controls the terminal."""
+"""Standard output: every command prints through this module, so that printed text cannot control the terminal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bubbot.formatting import escape_json, format_table, replace_controls, wrap_
 from bubbot.settings.environment import terminal_style
 
 PIPE_CHARACTERS = 4096
-"""The characters that go to a pipe at once, so that it shows whether somebody reads."""
+"""The characters written to a pipe at once, so that a missing reader is noticed."""
 
 
 def show(
@@ -28,14 +28,14 @@ def show(
     paint: Callable[[str], str] | None = None,
     wraps: bool = True,
 ) -> None:
-    """Print text for people; replace characters that a terminal would obey with U+FFFD.
+    """Print text for people; replace control characters with U+FFFD.
 
     Args:
-        text: any text, of several lines too.
-        end: printed after the text.
-        flush: return only when the system has the text.
-        paint: adds colours of ours, after the text has lost its own.
-        wraps: break lines that are too long for the terminal between words; false for what is copied or read by a program.
+        text: may have several lines.
+        end: is printed after the text.
+        flush: return only after the system has the text.
+        paint: adds our colours after control characters are replaced.
+        wraps: break long lines between words; false for text that is copied or read by a program.
 
     Raises:
         OutputFailed: standard output is closed, full, or nobody reads it.
@@ -52,7 +52,7 @@ def show(
 
 
 def show_line(text: str) -> None:
-    """Print text for people on one line, even if it contains line breaks."""
+    """Print text for people on one line; replace line breaks."""
     show(" ".join(text.splitlines()))
 
 
@@ -62,7 +62,7 @@ def show_json(data: Any, *, flush: bool = False) -> None:
 
 
 def format_json(data: Any) -> str:
-    """Return data as one line of JSON, with the characters escaped that a terminal would obey."""
+    """Return data as one line of JSON with control characters escaped."""
     return escape_json(json.dumps(data, ensure_ascii=not is_unicode()))
 
 
@@ -75,14 +75,14 @@ def show_record(record: object) -> None:
 
 
 def show_table(rows: Sequence[Sequence[str]], *, right: Collection[int] = (), header: Sequence[str] = ()) -> None:
-    """Print rows as a table that fits the terminal; `format_table` has the arguments."""
+    """Print rows as a table that fits the terminal; see `format_table` for the arguments."""
     cells = [[" ".join(cell.splitlines()) for cell in row] for row in rows]
     for line in format_table(cells, columns=terminal_columns(), right=right, header=header):
         show_line(line)
 
 
 def terminal_columns() -> int:
-    """Return the width of the terminal that standard output is; 0 for a pipe, whose lines may be of any length."""
+    """Return the width of the terminal on standard output; 0 for a pipe, whose lines may have any length."""
     return get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else 0
 
 
@@ -98,8 +98,8 @@ class AnswerPrinter:
     """Prints answers until one fails.
 
     Attributes:
-        error: the failure of the first unprinted answer; from then on every call raises it, as a later answer would take
-            the place of the lost one.
+        error: the failure of the first unprinted answer; every later call raises it, so that no later answer replaces
+            the lost one.
     """
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class AnswerPrinter:
         self._is_read = False
 
     def __call__(self, text: str, *, wraps: bool = True) -> None:
-        """Print an answer; return when the system has it. `wraps`: see `show`. Raises `OutputFailed`."""
+        """Print an answer; return after the system has it. `wraps`: see `show`. Raise `OutputFailed`."""
         if self.error is None:
             try:
                 lines = wrap_text(text, terminal_columns() if wraps else 0) + "\n"
@@ -122,7 +122,7 @@ class AnswerPrinter:
     def check(self, session: str) -> None:
         """Raise `OutputFailed` if an answer was lost, naming the command that shows it: asking again costs money.
 
-        A reader that took something and stopped, such as `head`, has lost nothing that it wanted.
+        A reader that stops early, such as `head`, has lost nothing that it wanted.
         """
         if self.error is not None and self.error.reader_left and self._is_read:
             raise self.error
@@ -132,7 +132,7 @@ class AnswerPrinter:
 
 
 def show_on_stderr(text: str, *, end: str = "\n", wraps: bool = True) -> None:
-    """Print a notice on standard error, if there is one, so that the output of a command stays clean.
+    """Print a notice on standard error, if it is open, so that the output of a command stays clean.
 
     `wraps`: see `show`.
     """
@@ -169,7 +169,7 @@ def raw_output(escape: Callable[[str], str]) -> Iterator[Callable[[bytes], objec
 
 
 def flush_output() -> None:
-    """Flush standard output while a failure can still be reported. Raises `OutputFailed`."""
+    """Flush standard output while a failure can still be reported. Raise `OutputFailed`."""
     with _translate_errors():
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -201,15 +201,15 @@ def _escape_unencodable(text: str, encoding: str | None) -> str:
 
 
 def drawing_width() -> int:
-    """Return the width of a terminal on which bars can be drawn; 0 for anything else, also for one that takes lines only."""
+    """Return the width of a terminal that can draw bars; 0 for anything else, such as a terminal for lines only."""
     return terminal_columns() if is_unicode() and terminal_style() != "dumb" else 0
 
 
 def is_coloured() -> bool:
-    """Return true if standard output is a terminal with colours, and nobody switched them off."""
+    """Return true if standard output is a terminal with colours enabled."""
     return sys.stdout is not None and sys.stdout.isatty() and terminal_style() == "colour"
 
 
 def is_unicode() -> bool:
-    """Return true if standard output takes any character."""
+    """Return true if standard output accepts all characters."""
     return (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("-", "") == "utf8"

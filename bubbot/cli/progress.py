@@ -1,4 +1,4 @@
-"""Progress of long work on standard error: drawn on a terminal after a second, else a line from time to time."""
+"""Progress of long work on standard error: a drawing on a terminal after a second, else a line from time to time."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ START_DELAY_SECONDS = 1.0
 """Shorter work shows nothing."""
 REDRAW_SECONDS = 0.2
 LINE_SECONDS = 10.0
-"""The time between two lines, if nothing may be drawn a second time; and before the first one outside a terminal."""
+"""Seconds between two lines if redrawing is impossible, and before the first line outside a terminal."""
 
 
 @contextmanager
 def show_progress(
     label: str, unit: str = "", *, plain: bool = False, start_delay: float = START_DELAY_SECONDS
 ) -> Iterator[OnProgress]:
-    """Yield a function that gets counts; show them until the block ends, and then remove what was drawn.
+    """Yield a function that receives counts; show them until the block ends, then remove the drawing.
 
-    A standard error that is no terminal gets lines.
+    If standard error is not a terminal, print lines.
 
     Args:
-        label: what is being done, such as `Checking the tapes`.
-        unit: what is counted, such as `entries`; empty if nothing is.
-        plain: print lines; draw nothing a second time.
-        start_delay: seconds for which nothing is shown.
+        label: the work, such as `Checking the tapes`.
+        unit: the counted things, such as `entries`; empty for none.
+        plain: print lines without redrawing.
+        start_delay: seconds before the first output.
     """
     if sys.stderr is None:
         yield ignore_progress
@@ -49,7 +49,7 @@ def show_progress(
 
 
 class _Display:
-    """The display, in a thread of its own: what it shows comes late rather than delaying the work.
+    """The display in its own thread: it may lag, but must not delay the work.
 
     Attributes:
         ended: set when the work is done.
@@ -57,7 +57,7 @@ class _Display:
 
     def __init__(self, label: str, unit: str, *, plain: bool, start_delay: float) -> None:
         self.ended = threading.Event()
-        self._label = replace_controls(label)  # it may have the name of a file, and Rich lets escapes pass
+        self._label = replace_controls(label)  # it may contain a file name, and Rich passes escapes through
         self._unit = unit
         self._plain = plain
         self._start_delay = start_delay
@@ -95,7 +95,7 @@ class _Display:
             BarColumn(24, complete_style="green", pulse_style="green"),
             TextColumn("{task.fields[counts]}"),
         )
-        # What commands print goes through `cli/output`; Rich leaves the streams alone.
+        # Commands print through `cli/output`, so Rich must not capture the streams.
         display = Progress(
             *columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False, auto_refresh=False
         )
@@ -120,10 +120,10 @@ def format_counts(done: int, total: int, unit: str, seconds: float) -> str:
     """Format counts, the rate and the remaining time.
 
     Args:
-        done: how much is done, at least 1.
-        total: how much there is; 0 if that is unknown.
-        unit: what is counted.
-        seconds: the time that it took so far.
+        done: at least 1.
+        total: 0 if unknown.
+        unit: the counted things.
+        seconds: elapsed so far.
     """
     if total and done >= total:
         return f"{done:,} of {total:,} {unit}, finishing"

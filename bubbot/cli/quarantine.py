@@ -15,7 +15,7 @@ from bubbot.texts import Texts
 
 
 async def read_quarantine_notice(setup: CommandSetup) -> str:
-    """Read the notice for a home in quarantine; empty for any other. Safe while the bot runs."""
+    """Read the notice for a home in quarantine; empty for other homes. It is safe while the bot runs."""
     restored = await read_quarantine(setup)
     if restored is None:
         return ""
@@ -24,8 +24,8 @@ async def read_quarantine_notice(setup: CommandSetup) -> str:
 
 
 async def read_quarantine(setup: CommandSetup) -> Cited[HomeRestored] | None:
-    """Read the backup that a home in quarantine was restored from; None for any other home."""
-    with suppress(StoreError):  # there is no database yet, or the command itself reports its fault
+    """Read the backup from which a home in quarantine was restored; None for other homes."""
+    with suppress(StoreError):  # no database exists yet, or the command itself reports its fault
         async with open_tapes(setup.home, setup.settings.store) as (store, _):
             return await Quarantine(tape_service(store, HOME_TAPE)).current_restore()
     return None

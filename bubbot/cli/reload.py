@@ -16,7 +16,7 @@ from bubbot.server.client import connect, run_on_home
 from bubbot.shell_command import CommandGroup
 
 RELOAD_TIMEOUT_SECONDS = 120.0
-"""Covers the 30 seconds that turns of a removed channel may take, and the platforms' checks of new tokens."""
+"""Seconds: turns of a removed channel may take 30, and platforms check new tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +56,11 @@ def reload(invocation: Invocation) -> int:
 
 
 async def reload_running_bot(setup: CommandSetup) -> ReloadReport | None:
-    """Let the running bot read its settings again; None if no bot runs. Raises `ConfigError` if it refuses them."""
+    """Let the running bot read its settings again; None if no bot runs. Raise `ConfigError` if it refuses them."""
 
     async def find_no_bot() -> None:
         setup.home.ensure()
-        with WriterLock(setup.home):  # if another process has the lock, `run_on_home` asks that one
+        with WriterLock(setup.home):  # if another process has the lock, `run_on_home` asks that process
             return
 
     async def reload_bot(address: str) -> ReloadReport:
@@ -72,7 +72,6 @@ async def reload_running_bot(setup: CommandSetup) -> ReloadReport | None:
 
 
 def print_report(result: ReloadReport) -> None:
-    """Print what a reload applied."""
     lines = [
         *_line("Applied", result.applied),
         *_line("Takes effect at the next start", result.at_next_start),

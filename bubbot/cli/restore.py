@@ -109,7 +109,7 @@ OPTION_RESULTS: Mapping[str, type] = {
     "restore empty": EmptyHomeResult,
     "restore accept-loss": AcceptedLossResult,
 }
-"""What `--json` prints with these options."""
+"""The results for `--json` with these options."""
 
 
 class RestoreHomeArgs(Args, frozen=True):
@@ -154,7 +154,7 @@ def restore(invocation: Invocation, args: RestoreHomeArgs) -> int:
 
 
 def _begin_empty(setup: CommandSetup) -> int:
-    """Let the next start make a database in a home whose own is missing."""
+    """Let the next start create a database in a home whose database is missing."""
     home = setup.home
     database_file(setup.settings.store, home, "bubbot restore")
     if find_loss(home) is None:
@@ -181,7 +181,7 @@ def _describe_remains(folder: Path) -> str:
 
 
 async def _accept_loss(setup: CommandSetup) -> int:
-    """Go on with a database that lacks its newest entries, in quarantine: what they say was done may still look open."""
+    """Continue with a database that lacks its newest entries, in quarantine: work that they closed may look open."""
     home = setup.home
     database_file(setup.settings.store, home, "bubbot restore")
     loss = find_loss(home)
@@ -200,7 +200,7 @@ async def _accept_loss(setup: CommandSetup) -> int:
             )
         finally:
             await store.aclose()
-        _mark(home, newest[-1])  # last: until it is in quarantine, the home is refused
+        _mark(home, newest[-1])  # last: the home is refused until it is in quarantine
     if setup.as_json:
         show_record(AcceptedLossResult(str(home.path), loss.state, loss.newest))
         return EXIT_OK
@@ -224,7 +224,7 @@ async def _restore(setup: CommandSetup, backup: Path) -> int:
         with unpack(backup, manifest, setup.home.path) as folder:
             repair = repair_database(folder / DATABASE_FILE, timestamp(now()), os.urandom)
             newest = await _into_quarantine(folder / DATABASE_FILE, backup, manifest)
-            if setup.home.has_lost_database:  # it still has if this ends half-way, and its log is set aside
+            if setup.home.has_lost_database:  # this stays true if the command ends half-way; its log is set aside
                 setup.home.mark_database()
             remains = set_aside_remains(setup.home.path, now())
             notes = put_in_place(folder, manifest, setup.home.path, before_database=partial(_mark, setup.home, newest))
@@ -263,13 +263,13 @@ def _result(setup: CommandSetup, manifest: BackupManifest, notes: list[str]) -> 
 
 
 def _refuse_existing_database(home: Home) -> None:
-    """Refuse to replace a database, unless it is not what the home had: then it is set aside."""
+    """Refuse to replace a complete database; a damaged or lost one may be set aside."""
     if find_loss(home) is None:
         refuse_existing_database(home.path)
 
 
 async def _into_quarantine(database: Path, backup: Path, manifest: BackupManifest) -> str:
-    """Record the restore in the restored database; return its newest entry, as the home marks it."""
+    """Record the restore in the restored database; return its newest entry in the form of the home's mark."""
     newest: list[str] = []
     store = await open_store(database, salt=os.urandom, now=now, on_migration=skip_backup, on_newest=newest.append)
     try:
@@ -282,7 +282,7 @@ async def _into_quarantine(database: Path, backup: Path, manifest: BackupManifes
 
 
 def _mark(home: Home, newest: str) -> None:
-    """Mark this newest entry of a home. Raise `ConfigError` if another one stays marked: the home would be refused."""
+    """Mark this newest entry of a home. Raise `ConfigError` if another mark stays: the home would be refused."""
     home.mark_database(newest)
     marked = home.read_marked_entry()
     if marked is not None and f"{marked[0]}:{marked[1]}" != newest:
@@ -298,7 +298,7 @@ def _show_summary(home: Home, manifest: BackupManifest, notes: list[str]) -> Non
 
 
 async def _show_contents(setup: CommandSetup) -> None:
-    """Print what a person checks before the release: who may speak, the addresses, and the missing secrets."""
+    """Print what a person must check before the release: who may speak, the addresses, and the missing secrets."""
     try:
         restored = CommandSetup(setup.read_settings_without_secrets(), setup.home, setup.config)
         listed = find_command("access list")
@@ -340,7 +340,7 @@ def _command(setup: CommandSetup, words: str) -> str:
 
 
 def _describe_open_chats(settings: Settings) -> Iterator[str]:
-    """Yield a line for each chat or server in which all people, or those with a role, may speak."""
+    """Yield a line for each chat or server in which all people or holders of a role may speak."""
     for name, table in settings.channels.items():
         common, _ = split_channel_settings(name, table)
         if common.groups:

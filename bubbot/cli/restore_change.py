@@ -1,7 +1,7 @@
 """The release of a home from quarantine, in this process or in the running bot.
 
-The original bot kept running after the backup: it has sent the messages that the backup holds as unsent, and answered
-those it holds as unanswered. So the release ends all of them by facts; nothing is done twice.
+The original bot kept running after the backup: it sent messages that are unsent in the backup, and answered unanswered
+ones. So the release ends all of them by facts; nothing happens twice.
 """
 
 from __future__ import annotations
@@ -63,14 +63,10 @@ class ReleaseResult:
 
 @dataclass
 class _ReleaseSummary:
-    """The facts that end open work, and how much there was.
+    """The facts that end open work, and the counts.
 
     Attributes:
         batches: the facts by tape, for one transaction.
-        intents: messages of the bot that are not sent.
-        inbounds: messages of people that get no answer.
-        jobs: jobs whose time has passed.
-        approvals: cards, and answers to cards, that run nothing.
     """
 
     batches: list[Batch]
@@ -80,7 +76,6 @@ class _ReleaseSummary:
     approvals: int = 0
 
     def add(self, tape: str, facts: Sequence[TapeEntry], at: datetime) -> None:
-        """Add facts for a tape."""
         if facts:
             self.batches.append(
                 Batch(tape, tuple(fact.with_meta(EMPTY_OBJECT, timestamp(at)) for fact in facts), if_absent=True)
@@ -88,7 +83,7 @@ class _ReleaseSummary:
 
 
 async def release(context: CommandContext, arguments: ReleaseHome) -> CommandResult:
-    """End the quarantine and, unless everything is to be delivered, all open work; in one transaction."""
+    """End the quarantine and, unless `deliver` is set, all open work, in one transaction."""
     restored = await Quarantine(context.open_tape(HOME_TAPE)).current_restore()
     if restored is None:
         raise ConfigError("this home is in no quarantine: there is nothing to release")
@@ -117,7 +112,7 @@ async def release(context: CommandContext, arguments: ReleaseHome) -> CommandRes
 async def _end_channels(
     context: CommandContext, restored: Cited[HomeRestored], summary: _ReleaseSummary, at: datetime
 ) -> None:
-    """End the open work of every channel except the terminal; merge interrupted turns without repeating their work."""
+    """End the open work of every channel except the terminal; merge interrupted turns without repeating them."""
     names = {tape.name for tape in await context.store.tapes()}
     channels = sorted({name.split("/")[2] for name in names if name.startswith(("bubbot/inbox/", "bubbot/outbox/"))})
     inboxes = {name: Inbox(context.open_tape(inbox_tape(name)), context.new_id) for name in channels if name != STDIN}
@@ -138,7 +133,6 @@ async def _end_channels(
 
 
 def _by_tape(inbounds: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
-    """Group ids by their tape."""
     ids: dict[str, list[int]] = {}
     for tape, inbound in inbounds:
         ids.setdefault(tape, []).append(inbound)
@@ -146,7 +140,7 @@ def _by_tape(inbounds: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
 
 
 async def _end_approved(context: CommandContext, summary: _ReleaseSummary, at: datetime) -> None:
-    """End the turns in the terminal that a yes has started."""
+    """End the turns in the terminal that an approval started."""
     inbox = Inbox(context.open_tape(inbox_tape(STDIN)), context.new_id)
     started = [one for one in await inbox.open_inbounds() if one.inbound.origin == APPROVAL_ORIGIN]
     for tape, ids in _by_tape((inbox.tape_of(one.inbound.session), one.id) for one in started).items():

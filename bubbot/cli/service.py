@@ -88,7 +88,7 @@ class InstallServiceArgs(RemoveServiceArgs, frozen=True):
 
 
 def _choose_user(args: ServiceArgs) -> bool:
-    """Return true for a service of this user. Raise `UsageError` if both options were typed."""
+    """Return true for a service of this user. Raise `UsageError` if both options are given."""
     if args.user and args.system:
         raise usage_error("bubbot service", "--user and --system exclude each other: give one of them")
     return args.user or not (args.system or os.geteuid() == 0)

@@ -18,15 +18,14 @@ from bubbot.settings.loader import Settings
 
 @dataclass(frozen=True, slots=True)
 class CommandSetup:
-    """The settings and the home of this run.
+    """The settings and the home of a command.
 
     Attributes:
-        settings: may lack secrets, which reading commands and the terminal do not need; a command that needs them calls
+        settings: may lack secrets, which reading commands and the terminal do not need; others call
             `Settings.require_secrets`.
-        home: the home folder.
         config: the configuration, if not the one in the home.
         as_json: print the result as JSON.
-        is_plain: print lines only, for screen readers: nothing is drawn a second time.
+        is_plain: print lines without redrawing, for screen readers.
     """
 
     settings: Settings
@@ -36,16 +35,16 @@ class CommandSetup:
     is_plain: bool = False
 
     def read_settings(self) -> Settings:
-        """Read the settings again from their sources. Raises `ConfigError`."""
+        """Read the settings again from their sources. Raise `ConfigError`."""
         return load(home=self.home.path, config=self.config)
 
     def read_settings_without_secrets(self) -> Settings:
-        """Read the settings again, without the secrets whose files cannot be used."""
+        """Read the settings again without secrets whose files are unusable."""
         return load_with_missing_secrets(home=self.home.path, config=self.config)
 
 
 def load_setup(invocation: Invocation, *, quiet: bool = True) -> CommandSetup:
-    """Load the settings and set up the log; if `quiet`, the level `info` shows warnings only."""
+    """Load the settings and set up the log; if `quiet`, the level `info` shows only warnings."""
     home, config = Home(invocation.home or default_home()), invocation.config
     settings = load_with_missing_secrets(home=home.path, config=config)
     is_plain = invocation.is_plain or terminal_style() == "dumb"
@@ -63,7 +62,7 @@ def load_setup(invocation: Invocation, *, quiet: bool = True) -> CommandSetup:
 
 
 def session_id(text: str) -> str:
-    """Return the session id for a name given on the command line: `work` is `stdin:work`."""
+    """Return the session id for a name on the command line: `work` is `stdin:work`."""
     chat = decode_text(text, "--session").removeprefix("stdin:").strip()
     if not chat:
         raise UsageError("--session is empty; give the conversation a name, such as work; see `bubbot ask --help`")
@@ -71,7 +70,7 @@ def session_id(text: str) -> str:
         raise UsageError(
             "--session has a character that cannot be shown; use a name such as work; see `bubbot ask --help`"
         )
-    # Imported here: commands that name no session need no tapes.
+    # Imported here: commands without a session need no tapes.
     from bubbot.ports.session_names import check_session_length
 
     check_session_length(chat)

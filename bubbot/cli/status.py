@@ -37,7 +37,7 @@ from bubbot.texts import Texts
 from bubbot.texts.catalogue import SOURCE_LANGUAGE
 
 STATUS_TIMEOUT_SECONDS = 5.0
-"""The time a bot has to answer; a slower one counts as not running."""
+"""Seconds for a bot to answer; a slower one counts as not running."""
 MAX_INTERVAL_SECONDS = 3600.0
 POLL_SECONDS = 0.1
 LABEL_WIDTH = 16
@@ -138,7 +138,7 @@ async def _run(setup: CommandSetup, args: StatusArgs) -> int:
     texts = Texts(SOURCE_LANGUAGE if setup.as_json else setup.settings.bot.language)
     snapshot, verdict = await _query_bot(setup.home, args.wait, texts)
     if snapshot is None:
-        if args.quiet:  # nothing is printed, so read nothing
+        if args.quiet:  # without output there is nothing to read
             return 1
         snapshot, loss = await _read(setup, texts)
         verdict = loss or verdict
@@ -150,7 +150,7 @@ async def _run(setup: CommandSetup, args: StatusArgs) -> int:
 
 
 async def _query_bot(home: Home, wait: float, texts: Texts) -> tuple[HealthSnapshot | None, str]:
-    """Query the running bot for its health, and whether it answers, in one line; None if no bot answers."""
+    """Query the running bot for its health and the one-line verdict; None if no bot answers."""
     if not is_held(home):
         return None, texts.say("verdict_no_bot")
     pid, address = home.read_lock_holder()
@@ -169,7 +169,7 @@ async def _query_bot(home: Home, wait: float, texts: Texts) -> tuple[HealthSnaps
 
 
 async def _request_snapshot(home: Home, texts: Texts) -> HealthSnapshot | None:
-    """Request the health until a bot answers: one that is starting answers a moment later. None if it is a chat."""
+    """Request the health until a bot answers: a starting one needs a moment. None if the process is a chat."""
     while True:
         address = home.read_lock_holder()[1]
         try:
@@ -183,8 +183,8 @@ async def _request_snapshot(home: Home, texts: Texts) -> HealthSnapshot | None:
 
 
 async def _read(setup: CommandSetup, texts: Texts) -> tuple[HealthSnapshot, str]:
-    """Read the health from the database, and the sentence for one that is missing though the home had one."""
-    # Imported here: a bot that runs is asked far more often, and answers without them.
+    """Read the health from the database, and a sentence if the home's database is missing."""
+    # Imported here: mostly a running bot answers, without these.
     from bubbot.app.offline import offline_snapshot
     from bubbot.app.tapes import now, open_tapes
 

@@ -27,7 +27,7 @@ EXIT_CODE_TEXTS: Mapping[int, str] = {
     6: "every platform refuses the bot at its start; retrying does not help",
     130: "interrupted (Ctrl-C)",
 }
-"""The meanings of the exit codes, in short; docs/reference/exit-codes.md has all of it."""
+"""The meanings of the exit codes, in short; see docs/reference/exit-codes.md."""
 ENVIRONMENT_TEXTS: Mapping[str, str] = {
     "BUBBOT_HOME": "the home folder, if there is no --home (default: $XDG_DATA_HOME/bubbot, else ~/.local/share/bubbot)",
     "BUBBOT_SECTION__KEY": "a setting, such as BUBBOT_MODEL__NAME for `[model] name`; it wins over config.toml. With _FILE "
@@ -56,7 +56,7 @@ TOPICS: Mapping[str, str] = {
     "environment": "the environment variables that count",
     "json": "commands that print JSON for other programs",
 }
-"""The topics, with a line of help."""
+"""The topics with a line of help."""
 
 
 class HelpTopicArgs(Args, frozen=True):
@@ -106,7 +106,7 @@ def format_rows(rows: Mapping[str, str]) -> str:
     from shutil import get_terminal_size
 
     indent, width = max(map(len, rows)) + 2, max(get_terminal_size().columns - 2, 18)
-    if width < indent + 20:  # the meanings stand below their names
+    if width < indent + 20:  # put the meanings below the names
         return "\n".join(
             f"{name}\n{textwrap.fill(text, width, initial_indent='  ', subsequent_indent='  ', break_long_words=False)}"
             for name, text in rows.items()

@@ -1,4 +1,4 @@
-"""The command line in click's terms: the options of every command, help, and words whose commands are loaded when they are typed."""
+"""The command line in click's terms: common options, help, and words whose commands load when they are typed."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ HELP_TOPICS = (
     "`bubbot help COMMAND` explains one command, and `bubbot help exit-codes`, `environment` or `json` a topic."
 )
 WORDS, OPTIONS, COMMON_OPTIONS, ACTIONS = "positional arguments", "options", "options of every command", "actions"
-"""The headings of a help."""
+"""The headings of a help text."""
 MAX_HELP_COLUMNS = 100
 MAX_WORD_COLUMNS = 30
-"""The widest word or option that has its meaning beside it."""
+"""The widest word or option with its meaning on the same line."""
 COMPLETE_VARIABLE = "_BUBBOT_COMPLETE"
-"""Set by the completion scripts; what a shell is to offer is printed in place of the command."""
+"""Set by the completion scripts: the program prints completions instead of running the command."""
 _NEGATIVE_NUMBER = r"-\d[\d.]*"
 _MARK = "\0"
-"""What no argument can contain; it stands before negative numbers while click reads a command line."""
+"""A character that no argument can contain; it marks negative numbers while click reads a command line."""
 Translate: TypeAlias = Callable[[str], str]
 OnOption: TypeAlias = Callable[[click.Context, click.Parameter, Any], None]
 
@@ -42,7 +42,7 @@ class CommonOption(click.Option):
 
 
 def list_common_options() -> list[click.Parameter]:
-    """Make the options of every command, which may be typed before and after each of its words; the last one counts."""
+    """Make the options of every command. They may stand before and after each of its words; the last one counts."""
 
     def option(name: str, **options: Any) -> click.Parameter:
         # No argument of a command has such a name.
@@ -82,11 +82,11 @@ def _parse_path(text: str, ctx: click.Context, param: click.Parameter) -> Path:
 
 
 def _print(write: Callable[[click.Context], str]) -> OnOption:
-    """Make the callback of an option that prints a text in place of the command."""
+    """Make the callback of an option that prints a text instead of running the command."""
 
     def print_text(ctx: click.Context, _param: click.Parameter, value: Any) -> None:
         if value and not ctx.resilient_parsing:
-            if sys.stdout is None:  # help is still for somebody who reads errors
+            if sys.stdout is None:  # print the help on standard error instead
                 show_on_stderr(write(ctx), wraps=False)
             else:
                 show(write(ctx), wraps=False)
@@ -101,12 +101,12 @@ def complete_file(_ctx: click.Context, _param: click.Parameter, incomplete: str)
 
 
 def unmark(text: str) -> str:
-    """Take the mark of a negative number off."""
+    """Remove the mark of a negative number."""
     return text.removeprefix(_MARK)
 
 
 class HelpfulCommand(click.Command):
-    """A command with the options of every command, and a help in the language of the bot."""
+    """A command with the common options and a help in the language of the bot."""
 
     def __init__(self, name: str, *, params: Sequence[click.Parameter] = (), **attributes: Any) -> None:
         help_option = click.Option(
@@ -148,7 +148,7 @@ class HelpfulCommand(click.Command):
             formatter.write("".join(f"{translate(line)}\n" for line in self.epilog.splitlines()))
 
     def list_sections(self) -> list[tuple[str, list[tuple[str, str]]]]:
-        """List the headings of its commands, and these with a line of help each."""
+        """List the headings of its commands, each with the commands and their lines of help."""
         return []
 
     def _list_params(self, ctx: click.Context) -> Iterator[tuple[str, list[tuple[str, str]]]]:
@@ -161,7 +161,7 @@ class HelpfulCommand(click.Command):
 
 
 class LeafCommand(HelpfulCommand):
-    """A command that takes negative numbers, such as the ids of groups, for words; click takes them for options."""
+    """A command that accepts negative numbers as words, such as ids of groups; click takes them for options."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the words with a mark before negative numbers, which `unmark` takes off."""
@@ -172,7 +172,7 @@ class LeafCommand(HelpfulCommand):
 
 
 class WordGroup(HelpfulCommand, click.Group):
-    """Commands behind a word, or behind none. It names the command that was meant."""
+    """The commands of a word, or of the program. Its error for an unknown command names a similar one."""
 
     def __init__(self, name: str, *, metavar: str = "ACTION", **attributes: Any) -> None:
         self.word = metavar
@@ -189,7 +189,7 @@ class WordGroup(HelpfulCommand, click.Group):
             raise click.UsageError(f"missing: {self.word}", ctx)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """Find the command, or say which one is near."""
+        """Find the command, or raise an error with a similar one."""
         command = self.get_command(ctx, args[0])
         if command is None and not ctx.resilient_parsing:
             word, words = decode_text(args[0], "the command"), self.list_commands(ctx)
@@ -198,7 +198,6 @@ class WordGroup(HelpfulCommand, click.Group):
         return args[0] if command else None, command, args[1:]
 
     def list_sections(self) -> list[tuple[str, list[tuple[str, str]]]]:
-        """See `HelpfulCommand`."""
         return [(ACTIONS, [(name, command.short_help or "") for name, command in self.commands.items()])]
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
@@ -207,11 +206,11 @@ class WordGroup(HelpfulCommand, click.Group):
 
 
 class RootGroup(WordGroup):
-    """The program: it knows each word and its line of help from a table, and loads the one that is typed.
+    """The program: it has each word and its line of help from a table, and loads the typed one.
 
     Args:
         rows: our commands by their word.
-        list_installed: returns the words that packages add; it reads what each of them offers.
+        list_installed: returns the words that packages add; it inspects each package.
         load: makes the command of a word.
     """
 
@@ -226,7 +225,7 @@ class RootGroup(WordGroup):
 
     @cached_property
     def rows(self) -> Mapping[str, CommandRow]:
-        """All words: no package takes one of ours away."""
+        """All words; a package cannot replace one of ours."""
         return {**self._own, **{word: row for word, row in self._list_installed().items() if word not in self._own}}
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
@@ -238,7 +237,6 @@ class RootGroup(WordGroup):
         return self._load(cmd_name) if cmd_name in self._own or cmd_name in self.rows else None
 
     def list_sections(self) -> list[tuple[str, list[tuple[str, str]]]]:
-        """See `HelpfulCommand`."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for word, row in self.rows.items():
             sections.setdefault(row.section, []).append((word, row.help))
@@ -251,7 +249,7 @@ class RootGroup(WordGroup):
 
 
 def find_translation(invocation: Invocation) -> tuple[str, Translate]:
-    """Return the beginning of a help and what translates its texts, in the language of the home that was typed."""
+    """Return the first line of a help text and its translator, in the language of the given home."""
     # Imported here: only help is translated.
     from bubbot.settings.environment import default_home
     from bubbot.settings.language import read_language
@@ -259,7 +257,7 @@ def find_translation(invocation: Invocation) -> tuple[str, Translate]:
     usage_heading = "usage: "
     try:
         language = read_language(invocation.home or default_home(), invocation.config)
-    except ConfigError:  # it is reported by those who need it
+    except ConfigError:  # commands that need the settings report it
         return usage_heading, str
     if language.startswith("en"):
         return usage_heading, str
@@ -272,7 +270,7 @@ def find_translation(invocation: Invocation) -> tuple[str, Translate]:
 
 
 def describe_usage(error: click.UsageError) -> str:
-    """Return our words for a command line that click refuses."""
+    """Describe in our words why click refuses a command line."""
     params = error.ctx.command.params if error.ctx else []
     if isinstance(error, click.NoSuchOption):
         # Imported here: few command lines have a wrong option.

@@ -1,4 +1,4 @@
-"""Commands of features that a person typed in a shell."""
+"""Commands of features typed in a shell."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from bubbot.shell_command import Command, CommandResult, TypedAnswer
 
 
 def run_typed(invocation: Invocation, command: Command, arguments: AnyArgs) -> int:
-    """Run a command of a feature that was typed; print its answer, and return its exit code."""
+    """Run a typed command of a feature, print its answer, and return its exit code."""
     setup = load_setup(invocation)
     if (ask := command.question) is not None and not (invocation.is_confirmed or getattr(arguments, "yes", False)):
-        if command.prepare is not None:  # once: standard input is read once
+        if command.prepare is not None:  # once: standard input can be read only once
             arguments, command = command.prepare(arguments, Shell()), replace(command, prepare=None)
         asks = replace(command, run=ask, on_missing_home=lambda _settings, _args: CommandResult(""))
         question = asyncio.run(read(setup, asks, arguments)).text
-        # Outside of a loop, which would hold back the interrupt of somebody who rather answers nothing.
+        # Outside of an event loop, which would delay Ctrl-C at the question.
         if question and not _confirm(command, question):
             show_on_stderr("Nothing was changed.")
             return 1
@@ -38,7 +38,7 @@ def run_typed(invocation: Invocation, command: Command, arguments: AnyArgs) -> i
 
 
 def _confirm(command: Command, question: str) -> bool:
-    """Ask on the terminal; anything but yes is no. Raise `ConfigError` if nobody is there to answer."""
+    """Ask on the terminal; anything but yes is no. Raise `ConfigError` without a terminal."""
     if sys.stdin is None or not sys.stdin.isatty():
         raise ConfigError(f"{question} There is no terminal to answer on: bubbot {command.name} --yes does not ask")
     show_on_stderr(f"{question} [y/N] ", end="")  # standard output may be a pipe, and with --json is one object

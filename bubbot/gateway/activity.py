@@ -1,4 +1,4 @@
-"""The activity of running turns, as their previews show it: for status replies and metrics."""
+"""The activity of running turns, taken from their previews, for status replies and metrics."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from bubbot.records import dataclass
 
 Monotonic: TypeAlias = Callable[[], float]
 RECENT_TURNS = 10
-"""Ended turns of which the outcome is remembered."""
+"""Ended turns whose outcome is remembered."""
 OnTurnEnded: TypeAlias = Callable[[str, str, float | None], None]
-"""Called with the session and status of a recorded turn, and its seconds; None if its start was not shown, as for
+"""Called with the session and status of a recorded turn, and its seconds; None if its start had no preview, as for
 a scheduled turn."""
 
 
@@ -32,8 +32,8 @@ class TurnActivity:
 
     Attributes:
         phase: "asking" a model, "writing" its answer down, or running a "tool".
-        tool: the name of that tool.
-        since: when the turn began, by the monotonic clock; None if its start was not shown.
+        tool: the name of the running tool.
+        since: the start of the turn by the monotonic clock; None if its start had no preview.
     """
 
     phase: Literal["asking", "writing", "tool"] = "asking"
@@ -42,7 +42,7 @@ class TurnActivity:
 
 
 class ActivityTracker:
-    """A `PreviewCallback` that remembers the previews it passes on, and how the newest turns ended."""
+    """A `PreviewCallback` that remembers the previews it passes on and the outcomes of the newest turns."""
 
     def __init__(self, show: PreviewCallback, clock: Monotonic) -> None:
         self.show = show
@@ -53,7 +53,6 @@ class ActivityTracker:
         """Called for each turn that has ended."""
 
     def __call__(self, session: str, event: Preview) -> None:
-        """See `PreviewCallback`."""
         self.show(session, event)
         match event:
             case TextStreamed():  # first: an answer comes in many pieces
@@ -72,11 +71,11 @@ class ActivityTracker:
 
     @property
     def recent_outcomes(self) -> tuple[str, ...]:
-        """The statuses of the newest turns, the newest last."""
+        """The statuses of the newest turns, newest last."""
         return tuple(self._outcomes)
 
     def get(self, session: str) -> tuple[TurnActivity, float | None] | None:
-        """Return the activity of a session's turn and the turn's seconds so far; None if no turn shows anything."""
+        """Return the activity of a session's turn and its seconds so far; None if no turn has a preview."""
         activity = self._turns.get(session)
         if activity is None:
             return None

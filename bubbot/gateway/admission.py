@@ -1,4 +1,4 @@
-"""Admission: decide, by numeric ids alone, if an inbound may cause a turn."""
+"""Admission: decide only by numeric ids if an inbound may cause a turn."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from bubbot.records import dataclass
 from bubbot.tape.query import fold_text
 
 CHATS_WATCHED = 1000
-"""Chats for which the loop guard remembers what bots did; it forgets the one that was quiet longest first."""
+"""Chats whose bot turns the loop guard remembers; it forgets the chat that was quiet longest."""
 STRANGER_REASON = "stranger"
-"""The reason to ignore somebody who may not speak."""
+"""The reason to ignore people who may not speak."""
 ALBUMS_REMEMBERED = 100
-"""Albums that are known to be for the bot; the parts of one arrive within seconds."""
+"""Albums remembered as addressed to the bot; the parts of an album arrive within seconds."""
 MINUTE_SECONDS = 60.0
 MAX_COMBINING_MARKS = 16
 """Characters to search backwards for the letter below a pile of combining marks."""
@@ -27,7 +27,7 @@ MAX_COMBINING_MARKS = 16
 
 @dataclass(frozen=True, slots=True)
 class SpaceRules:
-    """An operator's rules for one space, such as a Discord server; they count only there.
+    """An operator's rules for one space, such as a Discord server; they apply only there.
 
     Attributes:
         open: everyone there may speak, as a member.
@@ -38,7 +38,7 @@ class SpaceRules:
         respond_to_all: chats in which every message is for the bot.
         record_only: chats that are recorded even if a message is not for the bot.
         ignored: chats in which nothing is for the bot.
-        trigger_names: names by which the bot is addressed; if not empty, they replace those of the channel.
+        trigger_names: names of the bot; if not empty, they replace those of the channel.
     """
 
     open: bool = False
@@ -67,18 +67,18 @@ class AdmissionSettings:
     """An operator's rules for one channel. People, bots and chats are named by numeric id.
 
     Attributes:
-        owners: people with the role of owner.
-        admins: people with the role of admin.
+        owners: people who are owners.
+        admins: people who are admins.
         members: people who may speak.
         groups: chats in which everyone may speak, as a member.
         respond_to_all: chats in which every message is for the bot.
         record_only: chats that are recorded even if a message is not for the bot.
-        trigger_names: names by which the bot can be addressed.
+        trigger_names: names of the bot in messages.
         pairing: offer a code to strangers.
         bots: other bots that may speak, as members.
         spaces: rules of single spaces, by the numeric id of the space.
-        bot_depth: turns that bots may cause in a chat without a person's message between them.
-        bot_rate: turns that bots may cause in a chat in a minute.
+        bot_depth: turns that bots may cause in a chat without a person's message in between.
+        bot_rate: turns that bots may cause in a chat per minute.
     """
 
     owners: frozenset[str] = frozenset()
@@ -110,19 +110,19 @@ class Respond:
 
 @dataclass(frozen=True, slots=True)
 class OfferPairing:
-    """Offer a stranger in a direct chat a pairing code, if there is one to give, and run no turn."""
+    """Offer a stranger in a direct chat a pairing code, if available, and run no turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordOnly:
-    """Record the message in the role of its sender, without a turn."""
+    """Record the message with its sender's role, without a turn."""
 
     role: Role
 
 
 @dataclass(frozen=True, slots=True)
 class Ignore:
-    """Run no turn, record nothing, answer nothing; `reason` is a word for the log.
+    """Run no turn, record and answer nothing; `reason` is a word for the log.
 
     `is_call`: a stranger wrote to the bot in a group.
     """
@@ -133,7 +133,7 @@ class Ignore:
 
 Decision: TypeAlias = Respond | OfferPairing | RecordOnly | Ignore
 AudienceOf: TypeAlias = Callable[[str, str], Audience | None]
-"""Return who may speak in a group of a channel as an owner decided, None for undecided: `AccessService.audience`."""
+"""Return the audience that an owner chose for a group of a channel; None if undecided: `AccessService.audience`."""
 RoleOf: TypeAlias = Callable[[str, str], Role]
 """Return the role for a channel and a numeric id: `AccessService.role`."""
 
@@ -154,8 +154,8 @@ class _BotTraffic:
 class AdmissionPolicy:
     """Decides for one channel.
 
-    Deciding is pure except for the loop guard, which counts the turns that bots cause, and for albums, whose first
-    message speaks for the rest: ask once for each message, in the order they came.
+    Decisions are pure except for the loop guard, which counts the turns that bots cause, and for albums, whose first
+    message decides for the rest: call `decide` once for each message, in order of arrival.
 
     Attributes:
         current_chat: returns the current id of a chat.
@@ -198,9 +198,9 @@ class AdmissionPolicy:
         return Respond(role) if self._is_for_bot(inbound) else self._decide_unaddressed(inbound, role)
 
     def role(self, inbound: Inbound) -> Role:
-        """Return the role of a message's sender, even if the message is not for the bot; `stranger`: may not speak.
+        """Return the role of a message's sender, even if the message is not for the bot; strangers may not speak.
 
-        For an edit, or an inbound that was accepted earlier. Counts nothing.
+        Use it for an edit, or an inbound that was accepted earlier. It counts nothing.
         """
         if not is_id(inbound.sender.id):
             return Role.STRANGER
@@ -210,7 +210,7 @@ class AdmissionPolicy:
 
     def _role(self, inbound: Inbound) -> Role:
         listed = self._listed.role(inbound.sender.id)
-        if listed is Role.OWNER:  # nobody is more, and a turn asks five times
+        if listed is Role.OWNER:  # the highest role, and a turn asks five times
             return listed
         role = higher_role(listed, self._role_of(inbound.channel, inbound.sender.id))
         if inbound.direct:
@@ -222,11 +222,11 @@ class AdmissionPolicy:
         return self._settings.spaces.get(inbound.space, _NO_SPACE)
 
     def is_open(self, event: Inbound | BotAdded) -> bool:
-        """Return true if everyone in the group of an event may speak, but for the rules of its space."""
+        """Return true if everyone in the group of an event may speak, regardless of the rules of its space."""
         return self._is_listed(event.chat, self._settings.groups) or self.audience(event) == "everybody"
 
     def audience(self, event: Inbound | BotAdded) -> Audience | None:
-        """Return who may speak in the chat of an event, or else in its space, as an owner decided."""
+        """Return the audience that an owner chose for the chat of an event, or else for its space."""
         if isinstance(event, Inbound) and event.direct:
             return None
         for group in dict.fromkeys((event.chat, self.current_chat(event.chat), event.space)):
@@ -250,7 +250,7 @@ class AdmissionPolicy:
         return album in self._albums
 
     def _is_listed(self, chat: str, ids: frozenset[str]) -> bool:
-        """Return true if the list has the id that the chat's session began with, or its current id."""
+        """Return true if the list has the id with which the chat's session began, or its current id."""
         return bool(ids) and (chat in ids or self.current_chat(chat) in ids)
 
     def _is_called(self, inbound: Inbound) -> bool:
@@ -263,7 +263,7 @@ class AdmissionPolicy:
         return RecordOnly(role) if is_recorded else Ignore("not addressed")
 
     def _decide_bot(self, inbound: Inbound) -> Decision:
-        """Decide about a bot. If listed, it is a member, whatever it was granted: nobody answers for what it says."""
+        """Decide about a bot. A listed one is a member, even if granted more: nobody is responsible for its words."""
         if inbound.sender.id not in self._settings.bots:
             return Ignore("bot")
         if not self._is_for_bot(inbound):
@@ -296,9 +296,9 @@ def _fold_names(names: Sequence[str]) -> tuple[str, ...]:
 def is_called(name: str, text: str) -> bool:
     """Return true if `text` contains `name` as a separate word; pass both through `fold_text` first.
 
-    A word ends if the letters, digits and marks end, or if the script changes between one that puts spaces
-    between words and one that does not. Within Chinese, Hiragana, Thai and the like a name may stand anywhere;
-    Korean puts its particles right after a name; a name in Katakana is not part of a longer run of Katakana.
+    A word ends where letters, digits and marks end, or where the script changes between one with spaces between words
+    and one without. In Chinese, Hiragana, Thai and similar scripts a name may stand anywhere; in Korean particles
+    follow a name directly; a name in Katakana must not be part of a longer run of Katakana.
     """
     start = text.find(name)
     while name and start >= 0:
@@ -311,7 +311,7 @@ def is_called(name: str, text: str) -> bool:
 
 
 _UNSPACED_SCRIPTS = frozenset({"CJK", "HIRAGANA", "BOPOMOFO", "HANGUL", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN"})
-"""Scripts, by the first word of their characters' names, in which words follow each other without a space."""
+"""Scripts without spaces between words, by the first word of their characters' names."""
 
 
 def _is_word_boundary(left: str, right: str) -> bool:
@@ -320,7 +320,7 @@ def _is_word_boundary(left: str, right: str) -> bool:
 
 
 def _last_script(text: str) -> str:
-    """Return the script of the last letter or digit, ignoring the marks on it; empty if the text ends in neither."""
+    """Return the script of the last letter or digit without its marks; empty if the text ends in neither."""
     for char in reversed(text):
         if not unicodedata.category(char).startswith("M"):
             return _script_of(char)
@@ -332,7 +332,7 @@ def _first_script(text: str) -> str:
 
 
 def _next_script(text: str, end: int) -> str:
-    """Return the script that follows; a mark belongs to the letter before it, so the word continues."""
+    """Return the following script; a mark belongs to the letter before it, so the word continues."""
     if end >= len(text):
         return ""
     if unicodedata.category(text[end]).startswith("M"):

@@ -57,14 +57,14 @@ class ChannelPolicy:
     Attributes:
         queue_policy: how messages wait for their turns.
         retry_policy: how deliveries are retried.
-        admission: who may speak; None: whoever can write here is the owner.
-        access: gives strangers pairing codes; None: there are none.
-        queue_limit: inbounds that may wait before the channel has to; None: no limit, as what waits is durable.
-        max_turns_per_chat: turns of one chat at once.
-        live: show answers while they are written.
-        deliver_in_background: deliver answers in the background.
+        admission: decides who may speak; None: everyone who can write here is the owner.
+        access: gives strangers pairing codes; None: no codes.
+        queue_limit: inbounds that may wait before the channel must wait; None: no limit, since waiting inbounds are
+            durable.
+        max_turns_per_chat: concurrent turns of one chat.
+        live: show answers while the model writes them.
         one_lane: see `Deliverer`.
-        person_limits: what each person may send.
+        person_limits: the limits of each person.
     """
 
     queue_policy: QueuePolicy = QueuePolicy()
@@ -85,9 +85,10 @@ class ChannelRuntime:
 
     Attributes:
         strangers: counts the ignored messages of strangers.
-        previews: shows turns while they run; None if the channel cannot.
-        held_messages: merged messages that nobody delivers yet; None if they are delivered.
-        is_cancelled: true after `cancel`; what is still to be said is durable, and left to the runtime that replaces this one.
+        previews: shows running turns; None if the channel cannot.
+        held_messages: merged messages that are not delivered yet; None if messages are delivered at once.
+        is_cancelled: true after `cancel`; remaining messages are durable, and the runtime that replaces this one
+            delivers them.
     """
 
     channel: Channel
@@ -115,7 +116,7 @@ class ChannelRuntime:
         notify_owner: NotifyOwner | None = None,
         decide_press: DecidePress = decide_nothing,
     ) -> None:
-        """Put a gate, which speaks with these texts, between channel and runtime."""
+        """Put a gate that uses these texts between channel and runtime."""
         self.deliverer.find_texts = partial(self.find_texts, texts, "")
         policy = self.policy
         self.gate = InboundGate(
@@ -140,13 +141,15 @@ class ChannelRuntime:
         )
 
     async def find_texts(self, texts: Texts, person: str = "", chat: str = "") -> Texts:
-        """Return the sentences as a person reads them here; without one, as whoever wrote last in this chat does."""
+        """Return the sentences in the language of a person; without one, of the last writer in the chat."""
         names = [person] if person else []
         language = await self.inbox.languages.find(*names, *([place_of(chat)] if chat else []))
         return texts.with_command_prefix(self.link.command_prefix).in_language(language)
 
     def apply_policy(self, policy: ChannelPolicy) -> None:
-        """Apply another policy, except to delivering and showing, which keep the first. Open the gate again then."""
+        """Apply another policy, except for deliveries and previews, which keep the first. Open the gate again
+        afterwards.
+        """
         if policy.admission is not None:
             policy.admission.current_chat = self.migrations.current
         self.policy = policy
@@ -163,9 +166,10 @@ class ChannelRuntime:
         return await self.gate.receive(event)
 
     async def notify(self, outbound: Outbound) -> None:
-        """Send a notice that is not in the outbox; in the background, if answers are sent there.
+        """Send a notice that is not in the outbox; in the background, if answers are delivered so.
 
-        The chat may take nothing for minutes, and messages of other chats are accepted after the one that caused it.
+        The chat may accept nothing for minutes, and messages of other chats wait for the acceptance of the one that
+        caused it.
         """
         if self.policy.deliver_in_background:
             self.deliverer.enqueue_notice(outbound)
@@ -173,7 +177,7 @@ class ChannelRuntime:
             await self.deliverer.notify(outbound)
 
     async def deliver(self, message: OutboxMessage) -> None:
-        """Hold, queue or send a merged message, as the policy says."""
+        """Hold, queue or send a merged message, as the policy requires."""
         if self.is_cancelled:
             return
         if self.held_messages is not None:
@@ -184,10 +188,10 @@ class ChannelRuntime:
             await self.deliverer.deliver(message)
 
     def resume(self, open_work: OpenWork, session: str | None = None) -> list[asyncio.Future[TurnResult]]:
-        """Queue what an earlier process left open on this channel, of one session or of all."""
+        """Queue the work that an earlier process left open on this channel, of one session or of all."""
         pending: list[AcceptedInbound | TapeChange] = [*open_work.inbounds, *open_work.changes]
         results = []
-        for item in sorted(pending, key=lambda item: item.id):  # messages and changes, in the order they came
+        for item in sorted(pending, key=lambda item: item.id):  # messages and changes, in order of arrival
             event = item.inbound if isinstance(item, AcceptedInbound) else item.event
             if event.channel != self.channel.name or session not in (None, event.session):
                 continue
@@ -200,14 +204,13 @@ class ChannelRuntime:
         return results
 
     def cancel(self) -> None:
-        """Stop delivering and showing in the background; undelivered messages stay open for the next start."""
+        """Stop deliveries and previews in the background; undelivered messages stay open for the next start."""
         self.is_cancelled = True
         self.deliverer.cancel()
         if isinstance(self.previews, LiveAnswers):
             self.previews.cancel()
 
     async def aclose(self) -> None:
-        """Release what the channel holds."""
         self.strangers.close()
         if isinstance(self.channel, SupportsClose):
             await self.channel.aclose()
@@ -225,15 +228,9 @@ async def make_channel_runtime(
     wait_for_room: Callable[[], Awaitable[None]] = no_wait_for_room,
     around_delivery: Sequence[AroundDelivery] = (),
 ) -> ChannelRuntime:
-    """Build a channel runtime without its gate, which needs the app runtime. The inbox tells which chats have moved.
+    """Build a channel runtime without its gate, which needs the app runtime. Read the moved chats from the inbox.
 
     Args:
-        channel: the adapter.
-        inbox: the channel's inbox.
-        outbox: the channel's outbox.
-        policy: the policy.
-        now: the clock.
-        create_task: runs work in the background.
         hold: keep answers in `ChannelRuntime.held_messages` instead of delivering them.
         wait_for_room: see `Deliverer`.
         around_delivery: see `Deliverer`.
@@ -294,14 +291,14 @@ def _role(admission: AdmissionPolicy | None) -> Callable[[Inbound], Role]:
 
 
 class ChatLimits:
-    """Limit the turns that one chat may have at once, over all its threads."""
+    """Limits the concurrent turns of a chat, over all its threads."""
 
     def __init__(self, max_turns: int) -> None:
         self._max_turns = max_turns
         self._chats: dict[str, _ChatTurns] = {}
 
     def acquire(self, session: str) -> AbstractAsyncContextManager[None]:
-        """Return a context that holds one of the turns of the session's chat."""
+        """Return a context manager that holds one of the turns of the session's chat."""
         chat = ":".join(session.split(":", 2)[:2])
         turns = self._chats.get(chat)
         if turns is None:

@@ -1,4 +1,4 @@
-"""The daily digest: one hash over what the database holds, logged outside the database."""
+"""The daily digest: one hash of the whole database, logged outside of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bubbot.tape.handle import Clock
 log = logging.getLogger(__name__)
 
 MAX_SLEEP_SECONDS = 3600.0
-"""Seconds of one sleep: the clock may be set, and the machine may sleep, before midnight comes."""
+"""Seconds of one sleep at most: the clock may be set and the machine may sleep before midnight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,7 @@ class DeploymentHead:
     """The state of all tapes.
 
     Attributes:
-        head: the deployment head.
-        entries: how many entries it covers.
+        entries: the number of entries that it covers.
         size: bytes of the database.
     """
 
@@ -43,7 +42,7 @@ class DailyDigest:
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     async def run(self) -> None:
-        """Log a head each day. If the database cannot be read, log that and try again the next day."""
+        """Log a head each day. If the database is unreadable, log that and try again the next day."""
         while True:
             try:
                 head = await self.read_head()
@@ -63,6 +62,6 @@ class DailyDigest:
 
 
 def next_midnight(now: datetime, zone: ZoneInfo) -> datetime:
-    """Return when the next day begins in the zone, in UTC; if clocks skip midnight, the first instant after it."""
+    """Return the beginning of the next day in the zone, in UTC; if clocks skip midnight, the first instant after it."""
     tomorrow = now.astimezone(zone).date() + timedelta(days=1)
     return datetime(tomorrow.year, tomorrow.month, tomorrow.day, tzinfo=zone).astimezone(UTC)

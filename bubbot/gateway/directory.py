@@ -1,4 +1,4 @@
-"""The running channels by name, as features and other channels use them."""
+"""The running channels by name, for features and other channels."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from bubbot.tape.entry import TapeEntry
 from bubbot.texts import Texts
 
 SENDING_SECONDS = 10.0
-"""How long an erasure waits for the answers before it; those that no platform took by then end with it."""
+"""Seconds for which an erasure waits for earlier answers; answers that are undelivered then end with it."""
 
 
 class ChannelDirectory:
-    """Finds the runtime of a channel. `runtimes` is the bot's own mapping, which a reload changes."""
+    """Finds the runtime of a channel. `runtimes` is the bot's mapping, which a reload changes in place."""
 
     def __init__(self, runtimes: Mapping[str, ChannelRuntime], texts: Texts) -> None:
         self._runtimes = runtimes
         self._texts = texts
 
     async def find_texts(self, channel: str, person: str = "", chat: str = "") -> Texts:
-        """Return the bot's own sentences for a person; without one, for whoever wrote last in a chat of the channel."""
+        """Return the bot's own sentences for a person; without one, for the last writer in a chat of the channel."""
         runtime = self._runtimes.get(channel)
         return await runtime.find_texts(self._texts, person, chat) if runtime else self._texts
 
     def role_of(self, inbound: Inbound) -> Role:
-        """Return the role of an inbound's sender; a stranger if the channel does not run here."""
+        """Return the role of an inbound's sender; stranger if the channel does not run here."""
         runtime = self._runtimes.get(inbound.channel)
         return runtime.link.role(inbound) if runtime else Role.STRANGER
 
     async def admit(self, channel: str, person: str) -> None:
-        """Answer a person who was let in and whose message waits; nothing if the channel does not run here."""
+        """Answer the waiting message of a person who was let in, if the channel runs here."""
         if runtime := self._runtimes.get(channel):
             await runtime.gate.admit(person)
 
     async def is_group(self, channel: str, number: str) -> bool:
-        """Return true if an id is known to be that of a group or a space of a channel that runs here."""
+        """Return true if an id is a known group or space of a channel that runs here."""
         runtime = self._runtimes.get(channel)
         return runtime is not None and await runtime.inbox.is_group(number)
 
@@ -52,7 +52,7 @@ class ChannelDirectory:
 
         Raises:
             ConfigError: the channel does not run here.
-            DeliveryFailed: the platform refuses, or bots cannot leave there.
+            DeliveryFailed: the platform refuses, or its bots cannot leave groups.
         """
         runtime = self._find(channel)
         if not isinstance(runtime.channel, LeavesGroups):
@@ -60,25 +60,27 @@ class ChannelDirectory:
         await runtime.channel.leave(runtime.migrations.current(group))
 
     def find_link(self, channel: str) -> SessionChannel | None:
-        """Return a channel as sessions use it; None if it does not run here."""
+        """Return the session side of a channel; None if it does not run here."""
         runtime = self._runtimes.get(channel)
         return runtime.link if runtime else None
 
     def current_session(self, session: str) -> str:
-        """Return a session by the current id of its chat."""
+        """Return the session id with the current id of its chat."""
         channel, colon, rest = session.partition(":")
         chat, separator, thread = rest.partition(":")
         runtime = self._runtimes.get(channel)
         return session if runtime is None else f"{channel}{colon}{runtime.migrations.current(chat)}{separator}{thread}"
 
     async def accept(self, inbound: Inbound, extra_entries: Mapping[str, Sequence[TapeEntry]]) -> bool:
-        """Accept an inbound as the channel's gate accepts a message. Raise `ConfigError` if the channel does not run here."""
+        """Accept an inbound through the channel's gate; false if it was accepted before. Raise `ConfigError` if the
+        channel does not run here.
+        """
         return await self._find(inbound.channel).gate.accept(inbound, extra_entries, is_own=True) is not None
 
     async def send(
         self, session: str, key: str, outbound: Outbound, extra_entries: Mapping[str, Sequence[TapeEntry]]
     ) -> None:
-        """Send a message that no turn writes, with facts of other tapes in the same transaction.
+        """Send a message from outside any turn; store it in one transaction with entries of other tapes.
 
         Raises:
             ConfigError: the channel does not run here.
@@ -88,7 +90,7 @@ class ChannelDirectory:
         await runtime.deliver(await runtime.outbox.enqueue(session, key, parts, extra_entries))
 
     def draft(self, session: str, key: str, outbound: Outbound) -> Mapping[str, Sequence[TapeEntry]]:
-        """Make the facts of a message for the transaction of something else; `send` with the same key delivers it then.
+        """Make the facts of a message for another transaction; `send` with the same key delivers it afterwards.
 
         Raises:
             ConfigError: the channel does not run here.
@@ -98,9 +100,9 @@ class ChannelDirectory:
         return {runtime.outbox.tape_of(session): [intent_entry(session, key, parts)]}
 
     def stage(self, turn: Turn, key: str, outbound: Outbound) -> bool:
-        """Add a message to what a turn sends, besides its answer; false if its channel does not run here.
+        """Add a message to those that a turn sends; false if its channel does not run here.
 
-        It is merged with the turn, and sent then.
+        It is merged with the turn and sent afterwards.
         """
         runtime = self._runtimes.get(outbound.channel)
         if runtime is None:
@@ -110,7 +112,7 @@ class ChannelDirectory:
         return True
 
     async def find_sent(self, session: str, channel: str, key: str) -> str | None:
-        """Return the platform's id of the part with buttons of a message that was sent; None if it is not known."""
+        """Return the platform's id of a sent message's part with buttons; None if unknown."""
         runtime = self._runtimes.get(channel)
         intent = await runtime.outbox.find_intent(buttons_key(key)) if runtime else None
         if runtime is None or intent is None or intent.session != session:
@@ -119,12 +121,12 @@ class ChannelDirectory:
         return await runtime.outbox.receipt_of(intent, place) or None
 
     async def notify(self, channel: str, outbound: Outbound) -> None:
-        """Send a notice that no tape holds; nothing if a reload has removed the channel."""
+        """Send a notice that is on no tape, unless a reload has removed the channel."""
         if runtime := self._runtimes.get(channel):
             await runtime.deliverer.notify(outbound)
 
     async def wait_until_sent(self, turn: Turn) -> None:
-        """Return when nothing for the chat of a turn is being sent any more, or after `SENDING_SECONDS`."""
+        """Wait until nothing is being sent to the turn's chat, at most `SENDING_SECONDS`."""
         inbound = turn.inbounds[0].inbound
         if runtime := self._runtimes.get(inbound.channel):
             with suppress(TimeoutError):
@@ -132,11 +134,10 @@ class ChannelDirectory:
                     await runtime.deliverer.wait_until_delivered(inbound.chat)
 
     def join(self, runtime: ChannelRuntime, on_chat_unreachable: Callable[[str, str, str], Awaitable[None]]) -> None:
-        """Make a channel known to the others, in its current state.
+        """Connect a channel to the others.
 
         Args:
-            runtime: the channel.
-            on_chat_unreachable: called with channel, chat and reason if a chat can no longer be reached.
+            on_chat_unreachable: called with channel, chat and reason if a chat becomes unreachable.
         """
         name = runtime.channel.name
 

@@ -1,4 +1,4 @@
-"""The bytes of outgoing files: they stay with the session whose turn sends them, and are erased with it."""
+"""The bytes of outgoing files: they belong to the session whose turn sends them and are erased with it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ from bubbot.tape.store import TapeStore
 def outgoing_blob_reader(
     store: TapeStore, outbox: Outbox, tape_of: Callable[[str], str]
 ) -> Callable[[str], Awaitable[bytes]]:
-    """Return a channel's `ChannelOptions.read_blob`: it reads a blob that an open message of the outbox cites, and no other.
+    """Return a channel's `ChannelOptions.read_blob`: it reads only blobs that open messages of the outbox cite.
 
     Args:
-        store: holds the blobs.
-        outbox: that of the channel.
-        tape_of: names the tape of a session. An archived tape still has its blobs; for an erased one the delivery fails
-            for good.
+        tape_of: returns the tape of a session. An archived tape still has its blobs; if it was erased, the delivery
+            fails permanently.
     """
 
     async def blob(digest: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Groups: how an owner learns that the bot was added to one or called there by strangers, and decides who may speak."""
+"""Groups: ask an owner who may speak in a group after the bot was added there or called by strangers."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from bubbot.ports.channel import BotAdded, Button, ButtonSet, Inbound, Role
 from bubbot.texts import COMMAND_PREFIX, Texts
 
 MAX_NOTICES_PER_DAY = 10
-"""Groups of which an owner is told in 24 hours: anybody can put a bot into many groups."""
+"""Groups to report to an owner in 24 hours: anybody can add a bot to many groups."""
 DAY_SECONDS = 86_400.0
 RETRY_SECONDS = 60.0
-"""Seconds until a chat of an owner is looked for again."""
+"""Seconds before the next search for a chat of an owner."""
 DECISION_LIFETIME_SECONDS = 30 * 86_400
 """Seconds for which an owner can press a button of a notice."""
 
 
 class GroupNotices:
-    """Asks an owner about a group. The notice and its fact are stored together."""
+    """Asks an owner about a group. The notice and its fact are stored in one transaction."""
 
     def __init__(self, inbox: Inbox, notify_owner: NotifyOwner) -> None:
         self._inbox = inbox
@@ -39,12 +39,12 @@ class GroupNotices:
         await self._notify(inbound, group, sentence, f"called:{group}")
 
     async def on_added(self, added: BotAdded, *, is_again: bool) -> None:
-        """Handle that the bot was added to a group; `is_again`: to one that an owner let it leave."""
+        """Ask about a group to which the bot was added; `is_again`: an owner had let it leave."""
         key = f"called:{added.chat}"
         await self._notify(added, added.chat, "group_joined", f"{key}:{added.external_id}" if is_again else key)
 
     async def _notify(self, cause: Inbound | BotAdded, group: str, sentence: str, key: str) -> None:
-        async with self._lock:  # messages of one batch come at once, and of many groups
+        async with self._lock:  # the messages of a batch come at once, from many groups
             now = asyncio.get_running_loop().time()
             if key in self._settled or now < self._next_try or self._is_over_limit(now):
                 return

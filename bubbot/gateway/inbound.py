@@ -1,7 +1,7 @@
-"""Accepting: check who may speak, append to the channel's inbox durably, and only then run the turn.
+"""Accepting: check who may speak, append durably to the channel's inbox, and only then run the turn.
 
-Each kind of event has one path, a method `_on_…` that names its stages in order. What it returns says whether an answer follows
-(see `Receive`). A message that is accepted, from wherever, comes through `accept`.
+Each kind of event has one path, a method `_on_…` that names its stages in order. Its result tells the channel if an
+answer follows (see `Receive`). All accepted messages pass `accept`.
 """
 
 from __future__ import annotations
@@ -72,20 +72,20 @@ from bubbot.texts import Texts
 log = logging.getLogger(__name__)
 
 QUEUE_LIMIT = 64
-"""Accepted inbounds of one channel that may wait for their turns; a pipe that writes faster has to wait."""
+"""Accepted inbounds of one channel that may wait for their turns; a pipe that writes faster must wait."""
 STOP = ",stop"
 
 
 DecidePress: TypeAlias = Callable[[Inbound, Mapping[str, Sequence[TapeEntry]]], Awaitable[str | None]]
-"""Decide at once what a pressed button asks, and store these facts of the press with the decision.
+"""Decide a pressed button at once, and store these facts of the press with the decision.
 
-Return what the person who pressed is told if it does not count, empty if it does, and None if the button is a command like
+
 any other: its turn has to run.
 """
 
 
 async def decide_nothing(inbound: Inbound, facts: Mapping[str, Sequence[TapeEntry]]) -> str | None:  # noqa: ARG001 - see `DecidePress`
-    """Return None: each button is a command."""
+    """Return None: all buttons are ordinary commands."""
     return None
 
 
@@ -97,24 +97,20 @@ class InboundGate:
     """Takes the events of a channel.
 
     Args:
-        link: the channel's connection to its sessions.
-        inbox: the channel's inbox.
-        outbox: the channel's outbox.
-        runtime: runs the turns.
-        notify: sends a notice that the outbox does not hold.
-        deliver: sends a message of the outbox.
-        admission: who may speak; None: whoever can write here is the owner.
-        access: gives strangers pairing codes; None: there are none.
+        notify: sends a notice without the outbox.
+        deliver: sends a message from the outbox.
+        admission: decides who may speak; None: everyone who can write here is the owner.
+        access: gives strangers pairing codes; None: no codes.
         queue_limit: see `ChannelPolicy`.
         migrations: the chats that moved.
         texts: the bot's own sentences.
-        activity: what turns are doing; None: not tracked.
-        report: the health of the whole bot.
-        limiter: limits what each person may send; None: no limits.
+        activity: the activity of turns; None: not tracked.
+        report: reports the health of the whole bot.
+        limiter: the limits of each person; None: no limits.
         strangers: counts the ignored messages of strangers.
         zone: the time zone of the deployment.
-        notify_owner: asks an owner about groups, and about strangers who got a code; None: nobody does.
-        decide_press: decides about presses that need no turn.
+        notify_owner: asks an owner about groups and about strangers with a code; None: do not ask.
+        decide_press: decides presses that need no turn.
     """
 
     def __init__(
@@ -161,7 +157,7 @@ class InboundGate:
         self._requests = AccessRequests(inbox, access, self._texts_for, notify_owner) if access is not None else None
 
     async def receive(self, event: ChannelEvent) -> bool | str | None:
-        """Return when the event is durable or discarded."""
+        """Process an event; return once it is durable or discarded."""
         match event:
             case Inbound():
                 return await self._on_message(event)
@@ -180,9 +176,9 @@ class InboundGate:
         return None
 
     async def _on_message(self, inbound: Inbound) -> bool | None:
-        """Take a message: decide about its sender, count it, and record it, answer it out of turn or queue it."""
+        """Process a message: admit its sender, count it, then record it, answer it out of turn or queue it."""
         if inbound.origin != HUMAN_ORIGIN or inbound.press is not None:
-            # No channel receives a firing, and the gate alone knows what was pressed.
+            # A channel cannot deliver a firing, and only the gate knows which button was pressed.
             inbound = structs.replace(inbound, origin=HUMAN_ORIGIN, press=None)
         inbound = self._in_home_chat(await self._with_language(inbound))
         decision = self._admission.decide(inbound) if self._admission is not None else Respond(Role.OWNER)
@@ -196,7 +192,7 @@ class InboundGate:
             if excess is None:
                 await run_uninterrupted(self._record_change(inbound))
             return None
-        if excess is not None:  # nothing was written yet
+        if excess is not None:  # nothing is written yet
             return await self._discard(inbound, excess)
         if inbound != complete:
             await self._notify_excess(complete, "bytes")
@@ -205,12 +201,12 @@ class InboundGate:
         result = await self.accept(inbound)
         if result is None:
             return False
-        # A stop that came just after what it stops is done already, and says nothing.
+        # A stop that came after the end of its turn is done already and says nothing.
         is_over = result.done() and not result.cancelled() and result.exception() is None
         return None if is_over and result.result().status == "silent" else True
 
     async def _turn_away(self, inbound: Inbound, decision: Ignore | OfferPairing) -> None:
-        """Offer a stranger a code; else leave no trace: what strangers say, and what is not for the bot, is private."""
+        """Offer a stranger a code or leave no trace: words of strangers, and words not for the bot, are private."""
         if isinstance(decision, OfferPairing):
             await self._pair(inbound)
             return
@@ -220,14 +216,14 @@ class InboundGate:
             await run_uninterrupted(self._groups.on_call(inbound))
 
     async def _discard(self, inbound: Inbound, limit: Limit) -> bool | None:
-        """Discard a message over a limit; a stop still counts."""
+        """Discard a message over a limit, but obey a stop."""
         if inbound.text.strip() == STOP:
             self._runtime.stop(inbound.session)
             return None
         return await self._notify_excess(inbound, limit)
 
     async def _notify_excess(self, inbound: Inbound, limit: Limit) -> bool:
-        """Tell the sender of a limit, at most once in an hour; return true if the sender was told."""
+        """Notify the sender about a limit, at most once an hour; return true if notified."""
         limiter = self._limiter
         if limiter is None or not limiter.should_notify(inbound, limit):
             return False
@@ -247,14 +243,14 @@ class InboundGate:
         return True
 
     def _is_dropped(self, inbound: Inbound) -> bool:
-        """Return true if the message comes during a turn, on a channel that drops such."""
+        """Return true if the message comes during a turn, so that a channel with `drop` drops it."""
         is_running, _ = self._runtime.session_activity(inbound.session)
         if not is_running:
             self._drop_notified.discard(inbound.session)
         return is_running and not (holds_command(inbound) or self._runtime.is_too_old(inbound))
 
     async def _drop(self, inbound: Inbound) -> bool | None:
-        """Accept a message without a turn, as the channel drops those that come during one; say so once a turn."""
+        """Accept a message without a turn, because it came during one; notify the chat once a turn."""
         accepted = await self._inbox.accept(inbound)
         if accepted is None:
             return False
@@ -264,7 +260,7 @@ class InboundGate:
         return True if text else None
 
     async def _pair(self, inbound: Inbound) -> None:
-        """Give a stranger a code, or remind the stranger of it; the message waits with its sender, without a code nothing is kept."""
+        """Give a stranger a code or remind the stranger of it. Store the message only if there is a code."""
         access = self._access
         code = await access.create_code(inbound.sender, inbound.channel, inbound.chat) if access else None
         if code and access is not None and self._requests is not None:
@@ -277,7 +273,7 @@ class InboundGate:
             self._strangers.add()
 
     async def _remind(self, access: KnowsPeople, inbound: Inbound) -> bool:
-        """Tell a stranger once until when the code works; the fact and the notice are stored together."""
+        """Tell a stranger once until when the code is valid; store the fact and the notice in one transaction."""
         messages: list[OutboxMessage] = []
 
         async def send(reminder: CodeReminder) -> None:
@@ -293,20 +289,20 @@ class InboundGate:
             messages.append(await self._outbox.enqueue(inbound.session, key, tuple(parts), also))
 
         is_due = await access.remind(inbound.sender, inbound.channel, send)
-        if is_due and self._requests is not None:  # the process may have ended after it gave the code
+        if is_due and self._requests is not None:  # the process may have ended right after it gave the code
             await self._requests.keep(inbound, is_first=True)
         for message in messages:
             await self._deliver(message)
         return is_due
 
     async def _on_press(self, press: ButtonPress) -> str | None:
-        """Queue the command of a pressed button, or return why nothing happens, for the person who pressed."""
+        """Queue the command of a pressed button, or return the reason for the person why nothing happens."""
         press = self._in_home_chat(await self._with_language(press))
         say, probe = self._texts_for(press.sender).say, _probe(press, direct=press.direct)
         decision = self._admission.decide(probe) if self._admission is not None else Respond(Role.OWNER)
         if decision == Ignore("ignored"):
             return None
-        if not isinstance(decision, Respond):  # a stranger, who learns nothing about the button and leaves no trace
+        if not isinstance(decision, Respond):  # a stranger learns nothing about the button and leaves no trace
             self._strangers.add()
             return say("press_foreign")
         if self._limiter is not None and self._limiter.exceeded(probe) is not None:  # before anything is written
@@ -318,7 +314,9 @@ class InboundGate:
         return await run_uninterrupted(self._accept_press(press, found))
 
     async def _accept_press(self, press: ButtonPress, found: FoundButton) -> str | None:
-        """Store a press and what it decides in one transaction; or with the change of its message, and queue its command."""
+        """Store a press and its decision in one transaction; or store it with the change of its message and queue its
+        command.
+        """
         inbound, key = press_inbound(press, found), found.button_set.key
         if await self._inbox.find_press(key, inbound.session) is not None:
             return await self._refuse_repeated(press, key)
@@ -333,7 +331,7 @@ class InboundGate:
         return None
 
     async def _refuse_repeated(self, press: ButtonPress, buttons: str) -> str | None:
-        """Say nothing to a press that came before, and refuse one of a button set that was pressed before."""
+        """Ignore a redelivered press; refuse another press of a button set that was pressed before."""
         first = await self._inbox.find_press(buttons, press.session)
         is_repeat = first is not None and first.id == press.external_id
         return None if is_repeat else await self._refuse_press(press, "taken")
@@ -350,7 +348,7 @@ class InboundGate:
                 return say("press_expired")
 
     async def _on_change(self, change: Edit | Deletion | Reaction) -> None:
-        """Record a change of a message that is known here, if the sender may speak."""
+        """Record a change of a known message, if the sender may speak."""
         change, author = self._in_home_chat(change), None if isinstance(change, Deletion) else change
         if author is not None and self._admission is not None and self._admission.role(_probe(author)) is Role.STRANGER:
             return
@@ -369,9 +367,9 @@ class InboundGate:
             await self._inbox.write_checkpoint()
 
     async def _on_added(self, added: BotAdded) -> None:
-        """Greet the group if an owner added the bot, and ask an owner who may speak there if nobody decided yet."""
+        """Greet the group if an owner added the bot; ask an owner who may speak there unless it is decided."""
         admission = self._admission
-        if admission is None or self._in_home_chat(added) != added:  # a group that moved knows already
+        if admission is None or self._in_home_chat(added) != added:  # a moved group was greeted already
             return
         if admission.role(_probe(added)) is Role.OWNER:  # a stranger's group learns nothing
             sentence = "group_added_open" if admission.is_open(added) else "group_added"
@@ -379,7 +377,7 @@ class InboundGate:
             key, session = f"added:{added.external_id}", added.session
             parts = tuple(self._link.split(Outbound(added.channel, added.chat, text, added.thread)))
             intent = intent_entry(session, key, parts)
-            # The fact and the message are stored together.
+            # Store the fact and the message in one transaction.
             if await self._inbox.record_added(added, {self._outbox.tape_of(session): [intent]}):
                 await self._deliver(await self._outbox.enqueue(session, key, parts, {}))
         if self._groups is None or admission.is_open(added):
@@ -389,9 +387,10 @@ class InboundGate:
             await self._groups.on_added(added, is_again=audience == "nobody")
 
     async def _on_unparsed(self, event: UnparsedUpdate) -> None:
-        """Keep an update that could not be parsed.
+        """Store an update that could not be parsed.
 
-        All of it if its sender may speak, nothing of a stranger's; if the sender is unknown, the reason and the length.
+        Store all of it if its sender may speak, nothing if the sender is a stranger, and only the reason and the length
+        if the sender is unknown.
         """
         if self._admission is None:
             await self._inbox.store_unparsed(event)
@@ -413,7 +412,7 @@ class InboundGate:
         )
 
     async def admit(self, person: str | None = None) -> None:
-        """Tell people who may speak by now, one or all, that they were let in, and answer the messages that waited."""
+        """Notify people who may speak by now (one or all) and answer their waiting messages."""
         if self._requests is None:
             return
         for inbound in await self._requests.find_admitted(person):
@@ -423,10 +422,12 @@ class InboundGate:
     async def _admit(self, requests: AccessRequests, inbound: Inbound) -> None:
         notice = requests.welcome(inbound, self._link.split)
         if await self.accept(inbound, {self._outbox.tape_of(inbound.session): [notice]}, is_own=True) is not None:
-            await self._deliver_intent(notice)  # else another way of letting the person in was faster
+            await self._deliver_intent(notice)  # otherwise another way of admitting the person was faster
 
     async def ask(self, inbound: Inbound) -> asyncio.Future[TurnResult] | None:
-        """Accept an inbound of a client that waits for its result; see `accept`. A client is no source of turns, and no button."""
+        """Accept an inbound of a client that waits for its result; see `accept`. Clients cannot set an origin or press
+        buttons.
+        """
         return await self.accept(self._in_home_chat(structs.replace(inbound, origin=HUMAN_ORIGIN, press=None)))
 
     async def accept(
@@ -438,12 +439,12 @@ class InboundGate:
     ) -> asyncio.Future[TurnResult] | None:
         """Make an inbound durable and queue its turn; None if it was accepted before.
 
-        A command that overtakes the running turn is answered at once, and its result names no turn.
+        A command that overtakes the running turn is answered at once; its result names no turn.
 
         Args:
-            inbound: the inbound.
             extra_entries: see `Inbox.accept`.
-            is_own: the bot makes it: it takes no place among what waits. A turn that makes one would else wait for itself.
+            is_own: the bot itself makes it, so it takes no place in the queue. Otherwise a turn that makes one could
+                wait for itself.
         """
         if is_own:
             inbound = await self._with_language(inbound)
@@ -451,7 +452,7 @@ class InboundGate:
         slots = None if is_own or overtaken else self._slots
         if slots is not None:
             await slots.acquire()
-        # Half of it would leave a durable inbound that nobody continues, and its repeat would count as a duplicate.
+        # Half of it would leave a durable inbound that nobody continues, since its redelivery counts as a duplicate.
         return await run_uninterrupted(self._accept(inbound, extra_entries, slots, overtaken))
 
     async def _accept(
@@ -466,7 +467,7 @@ class InboundGate:
             accepted = await self._inbox.accept(inbound, also)
             if accepted is None:
                 return None
-            if is_overtaking(inbound):  # what came just before it was queued meanwhile
+            if is_overtaking(inbound):  # earlier messages were queued meanwhile
                 overtaken = self._find_overtaken(inbound) or overtaken
             if overtaken is not None:
                 return _settled_result(await self._answer_at_once(accepted, *overtaken))
@@ -485,16 +486,16 @@ class InboundGate:
         return self._runtime.submit(accepted)
 
     def resume_change(self, change: TapeChange) -> None:
-        """Queue a change that an earlier process noted."""
+        """Queue a change that an earlier process recorded."""
         self._runtime.submit_change(change)
 
     def _find_overtaken(self, inbound: Inbound) -> tuple[bool, int] | None:
-        """Return the work that a stop or a status overtakes, as `AppRuntime.session_activity` does; None if there is none."""
+        """Return the `AppRuntime.session_activity` that a stop or a status overtakes; None if the session is idle."""
         running, waiting = self._runtime.session_activity(inbound.session)
         return (running, waiting) if (running or waiting) and not self._runtime.is_too_old(inbound) else None
 
     async def _answer_at_once(self, accepted: AcceptedInbound, running: bool, waiting: int) -> str:  # noqa: FBT001 - see `_find_overtaken`
-        """Run a stop or a status command; it is done in the transaction that stores its answer, which may be empty."""
+        """Run a stop or a status command; the transaction that stores its answer (may be empty) marks it done."""
         inbound = accepted.inbound
         texts = self._texts_for(inbound.sender)
         if inbound.text.strip() == STOP:
@@ -507,7 +508,7 @@ class InboundGate:
                 line = texts.say("answering", doing=doing, count=waiting)
             else:
                 line = texts.say("answering_alone", doing=doing)
-            # To those who may know, the health of the whole bot.
+            # People who may know it get the health of the whole bot.
             report = await self._report(self._link.role(inbound), direct=inbound.direct, texts=texts)
             text = "\n".join([line, *report])
         await self._settle(accepted, "overtook", text)
@@ -519,14 +520,13 @@ class InboundGate:
         if not text:
             await self._inbox.append(fact, session=inbound.session)
             return
-        replied_to = inbound.message or inbound.external_id  # a terminal's messages have no id of the platform
+        replied_to = inbound.message or inbound.external_id  # a terminal's messages have no platform id
         outbound = Outbound(inbound.channel, inbound.chat, text, inbound.thread, replied_to)
         key, parts = f"{outcome}:{accepted.id}", tuple(self._link.split(outbound))
         also = {self._inbox.tape_of(inbound.session): [fact]}
         await self._deliver(await self._outbox.enqueue(inbound.session, key, parts, also, inbound=accepted.id))
 
     async def _deliver_intent(self, intent: TapeEntry) -> None:
-        """Deliver a message that was stored with an inbound."""
         if intent.key and (message := await self._outbox.find_intent(intent.key)) is not None:
             await self._deliver(message)
 
@@ -535,20 +535,20 @@ class InboundGate:
         return self._texts.in_language(person.language)
 
     async def _with_language(self, event: SpeakerT) -> SpeakerT:
-        """Return the event with the language that the person had last, if the platform does not tell it this time."""
-        if event.sender.language or self._admission is None:  # without admission the owner alone writes here
+        """Return the event with the person's last known language if the platform does not name one."""
+        if event.sender.language or self._admission is None:  # without admission only the owner writes here
             return event
         language = await self._inbox.languages.find(event.sender.id)
         return structs.replace(event, sender=structs.replace(event.sender, language=language)) if language else event
 
     def _in_home_chat(self, event: EventT) -> EventT:
-        """Return the event in the chat in which its session began."""
+        """Return the event with the chat id with which its session began."""
         home = self._migrations.home(event.chat)
         return event if home == event.chat else structs.replace(event, chat=home)
 
 
 def _probe(event: ButtonPress | Edit | Reaction | BotAdded, *, direct: bool = False) -> Inbound:
-    """Make an empty message from who caused an event, to ask who that is."""
+    """Make an empty message from the person behind an event, to determine the role."""
     return Inbound(
         event.channel, event.external_id, event.chat, event.sender, "", event.time, event.thread,
         direct=direct, space=event.space,

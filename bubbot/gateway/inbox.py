@@ -1,6 +1,7 @@
 """The inbox: received messages and changes, durable before the channel acknowledges them.
 
-One tape per channel instance, `bubbot/inbox/<channel>`, or a shard of it for some of its chats. `docs/reference/tape-format.md` lists its events.
+One tape per channel instance, `bubbot/inbox/<channel>`, or one of its shards. `docs/reference/tape-format.md` lists its
+events.
 """
 
 from __future__ import annotations
@@ -68,13 +69,12 @@ from bubbot.tape.service import NewId, TapeService
 log = logging.getLogger(__name__)
 E = TypeVar("E")
 UNREADABLE_ERRORS = (TypeError, KeyError, AttributeError, ValueError)
-"""What is raised for values of other types than an event has."""
+"""Errors that values of wrong types raise."""
 MAX_WAITING_CHARS = 4_000
-"""Characters of a stranger's message that are kept until the stranger is let in."""
+"""Characters of a stranger's message that are stored until the stranger is let in."""
 
 
 def inbox_tape(channel: str) -> str:
-    """Return the name of a channel's inbox tape."""
     return f"bubbot/inbox/{channel}"
 
 
@@ -94,26 +94,24 @@ class Inbox:
 
     @property
     def name(self) -> str:
-        """The name of the inbox tape."""
         return self._tape.name
 
     @property
     def tapes(self) -> tuple[str, ...]:
-        """The names of all its tapes."""
         return self._tape.shards_of(self.name)
 
     def tape_of(self, session: str) -> str:
-        """Return the name of the tape with the inbounds of a session."""
+        """Return the tape with the inbounds of a session."""
         return self._tape.shard(session).name
 
     async def accept(
         self, inbound: Inbound, also: Mapping[str, Sequence[TapeEntry]] = MappingProxyType({})
     ) -> AcceptedInbound | None:
-        """Make an inbound durable. Return None if it was accepted before; the first one stays.
+        """Make an inbound durable; return None if it was accepted before. The first one stays.
 
-        The key is the external id: anything that the platform delivers under it again is the same message. `also` has
-        entries of other tapes for the same transaction, each with its own key. What an adapter of somebody else's made so that it
-        could not be read again is stored as an update that could not be parsed, and gets None, too.
+        The key is the external id: a redelivery under it is the same message. `also` has entries of other tapes for the
+        same transaction, each with its own key. An inbound of a faulty third-party adapter that could not be read back
+        is stored as an unparsed update and also gives None.
         """
         nonce = self._new_id()
         try:
@@ -142,7 +140,7 @@ class Inbox:
         nonce: str,
         also: Mapping[str, Sequence[TapeEntry]] = MappingProxyType({}),
     ) -> TapeEntry | None:
-        """Append the entry, which contains the nonce; return None if its key came before."""
+        """Append the entry, which contains the nonce; return None if its key is stored already."""
         tape = self._tape.shard(session)
         stored = (await tape.append([entry], if_absent=True, other_tapes=also))[0]
         if stored.meta.get("accept") != nonce:
@@ -151,19 +149,19 @@ class Inbox:
         return stored
 
     async def store_unparsed(self, unparsed: UnparsedUpdate) -> None:
-        """Store an update that could not be parsed, bytes and reason, as a fact."""
+        """Store an update that could not be parsed, with bytes and reason."""
         session = f"{unparsed.channel}:{unparsed.chat}"
         fact = UpdateUnparsed(session, unparsed.chat, unparsed.reason, b64encode(unparsed.raw).decode())
         await self._tape.shard(session).append([fact.to_entry(key=unparsed.external_id)], if_absent=True)
 
     async def append(self, fact: TapeEntry, *, session: str = "") -> None:
-        """Append a fact about inbounds of a session, or about none."""
+        """Append a fact about inbounds of a session, or about no session."""
         await self._tape.shard(session).append([fact])
 
     async def record_change(self, change: Edit | Deletion | Reaction | Inbound) -> TapeChange | None:
-        """Make durable a change of a session's tape without a turn. Return None if it was noted before.
+        """Record durably a change of a session's tape without a turn; return None if it was recorded before.
 
-        The change is one of an earlier message, or a message that is only recorded.
+        It is a change of an earlier message, or a message that is only recorded.
         """
         nonce = self._new_id()
         try:
@@ -176,34 +174,34 @@ class Inbox:
         return TapeChange(stored.id, readable) if stored else None
 
     async def record_refused(self, external_id: str, session: str) -> None:
-        """Record that something came and was refused: its id alone, nothing of its content."""
+        """Record a refused message by its id, without its content."""
         await self._tape.shard(session).append([refused_entry(external_id)], if_absent=True)
 
     async def record_waiting(self, inbound: Inbound) -> None:
-        """Keep a message of a stranger who waits to be let in, as a fact that nobody answers yet; its end is cut."""
+        """Store a truncated message of a stranger who waits to be let in; it gets no answer yet."""
         cut = structs.replace(inbound, text=inbound.text[:MAX_WAITING_CHARS], quote=None)
         fact = inbound_entry(cut, InboundWaiting, key=f"waiting:{inbound.external_id}")
         facts = [refused_entry(inbound.external_id), fact]
         await self._tape.shard(inbound.session).append(facts, if_absent=True)
 
     async def list_waiting(self) -> tuple[Inbound, ...]:
-        """Return the newest message of each stranger who waits, or has waited and was let in."""
+        """Return the newest message of each stranger who waits or was let in."""
         found = [await tape.read(WaitingMessagesView()) for tape in self._tape.shards()]
         return tuple(inbound for messages in found for inbound in messages)
 
     async def find_waiting(self, person: str) -> Inbound | None:
-        """Return the newest message with which a person waits or waited; None if there is none."""
+        """Return the newest waiting message of a person, also after admission; None without one."""
         return next((inbound for inbound in await self.list_waiting() if inbound.sender.id == person), None)
 
     async def is_group(self, number: str) -> bool:
-        """Return true if an id is that of a group or a space in which the bot was called or answered lately."""
+        """Return true if an id is a group or a space in which the bot was recently called or answered."""
         for tape in self._tape.shards():
             if number in await tape.read(GroupIdsView()):
                 return True
         return False
 
     async def record_added(self, added: BotAdded, also: Mapping[str, Sequence[TapeEntry]]) -> bool:
-        """Record that the bot was added to a group, with entries of other tapes; return false if it was before."""
+        """Record that the bot was added to a group, with entries of other tapes; false if it was recorded before."""
         nonce = self._new_id()
         fact = BotAddedToGroup(added.channel, added.chat, added.sender.id, added.time)
         entry = fact.to_entry(key=added.external_id, accept=nonce)
@@ -215,16 +213,16 @@ class Inbox:
         return bool((await tape.fetch([TapeQuery(tape.name, keys=(key,))]))[0])
 
     def pressed_entries(self, inbound: Inbound) -> Mapping[str, Sequence[TapeEntry]]:
-        """Make the fact of a press that is decided when it arrives, for the transaction of what decides it: it has no turn."""
+        """Make the fact of a press without a turn, for the transaction of its decision."""
         return {self.tape_of(inbound.session): [inbound_entry(inbound, ButtonPressed)]}
 
     async def record_press_refused(self, press: ButtonPress, reason: str) -> None:
-        """Record once that a press of a button did nothing, by whom, and why."""
+        """Record once that a press of a button did nothing, with the person and the reason."""
         fact = PressRefused(press.session, press.sender.id, press.message, reason)
         await self._tape.shard(press.session).append([fact.to_entry(key=press.external_id)], if_absent=True)
 
     async def find_press(self, buttons: str, session: str) -> PressedButton | None:
-        """Return the press that was accepted for this button set; None if there is none."""
+        """Return the accepted press of this button set, if any."""
         tape = self._tape.shard(session)
         entries = (await tape.fetch([TapeQuery(tape.name, keys=(press_key(buttons),))]))[0]
         return inbound_from(entries[0].payload["data"]).press if entries and not entries[0].erased else None
@@ -236,20 +234,20 @@ class Inbox:
         await self._migrations.write_checkpoint()
 
     async def read_migrations(self) -> ChatMigrations:
-        """Return the chats that moved; later moves are added to it."""
+        """Return the chats that moved; it follows later moves."""
         await self._migrations.catch_up()
         return ChatMigrations(lambda: self._migrations.state)
 
     async def record_begin(self, time: str) -> None:
-        """Record once that the channel runs from now on; earlier messages are not for it."""
+        """Record once that the channel begins now; it ignores earlier messages."""
         await self._tape.append([ChannelBegan(time).to_entry(key=ChannelBegan.EVENTS[0])], if_absent=True)
 
     async def read_cursor(self) -> BackfillCursor:
-        """Return the newest message of each chat, and when the newest of all was sent; without the people."""
+        """Return the newest message of each chat and the time of the newest of all, without the people."""
         return combine_cursors([await tape.read(BackfillCursorView()) for tape in self._tape.shards()])
 
     async def recent_messages(self, since: datetime) -> tuple[Inbound, ...]:
-        """Return the newest messages that were accepted since then, oldest first."""
+        """Return the newest messages accepted since then, oldest first."""
         messages = [await tape.read(RecentMessagesView(since)) for tape in self._tape.shards()]
         return tuple(heapq.merge(*messages, key=sent_at))
 
@@ -259,7 +257,7 @@ class Inbox:
         return max((inbound for inbound in found if inbound is not None), key=sent_at, default=None)
 
     async def open_inbounds(self) -> tuple[AcceptedInbound, ...]:
-        """Return the inbounds that no turn has finished, those of a chat oldest first, with the turns begun for them."""
+        """Return the inbounds that no turn has finished, with the turns begun for them; those of a chat oldest first."""
         found = _read_each(inbound_from, await self._read_open(RECEIVED))
         return tuple(AcceptedInbound(entry.id, inbound, item.attempts, item.turn) for entry, item, inbound in found)
 
@@ -269,7 +267,7 @@ class Inbox:
         return tuple(TapeChange(entry.id, change) for entry, _, change in found)
 
     async def _read_open(self, name: str) -> list[tuple[TapeEntry, OpenInbound]]:
-        """Read the open entries of this name; erased ones are left out."""
+        """Read the open entries with this name, except erased ones."""
         found: list[tuple[TapeEntry, OpenInbound]] = []
         for tape, projected in zip(self._tape.shards(), self._open, strict=True):
             if items := await projected.catch_up():
@@ -279,7 +277,7 @@ class Inbox:
         return found
 
     async def write_checkpoint(self) -> None:
-        """Write a checkpoint if enough was accepted since the last one, so that recovery reads little."""
+        """Write a checkpoint if one is due, so that recovery reads little."""
         if len(self._open) == 1:
             await self._open[0].write_checkpoint(self._newest_ids.get(self.name, 0))
             return
@@ -289,7 +287,7 @@ class Inbox:
 
 
 def _require_sender(inbound: Inbound) -> None:
-    """Raise `TypeError` if an adapter of somebody else's left out who wrote it."""
+    """Raise `TypeError` if a third-party adapter left out the sender."""
     if not isinstance(inbound.sender, Sender):
         raise TypeError("it has no sender")
 
@@ -297,7 +295,7 @@ def _require_sender(inbound: Inbound) -> None:
 def _read_each(
     read: Callable[[JsonObject], E], found: Iterable[tuple[TapeEntry, OpenInbound]]
 ) -> Iterator[tuple[TapeEntry, OpenInbound, E]]:
-    """Read what an adapter sent; what cannot be read is left out and logged, and holds up nothing else."""
+    """Read an adapter's events; log and skip unreadable ones."""
     for entry, item in found:
         try:
             yield entry, item, read(entry.data)
@@ -306,15 +304,15 @@ def _read_each(
 
 
 def refused_entry(external_id: str) -> TapeEntry:
-    """Make the fact that something came and was refused: its id alone."""
+    """Make the fact about a refused message, by its id."""
     return InboundRefused().to_entry(key=external_id)
 
 
 def press_key(buttons: str) -> str:
-    """Return the external id of the inbound of a press: the first press of a button set is the only one."""
+    """Return the external id of a press's inbound: only the first press of a button set counts."""
     return f"press:{buttons}"
 
 
 def restart_entry(time: str, restore: int) -> TapeEntry:
-    """Make the fact that the channel starts again from now, after a restore: earlier messages belong to another bot."""
+    """Make the fact that the channel begins again after a restore: earlier messages belong to another bot."""
     return ChannelBegan(time, restored=True).to_entry(key=f"{ChannelBegan.EVENTS[0]}:{restore}")

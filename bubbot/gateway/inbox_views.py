@@ -71,18 +71,18 @@ _TEXT_EVENTS = (
 INBOX_CHECKPOINT_INTERVAL = 50
 """Inbounds between two checkpoints; a start reads about twice that many facts."""
 MAX_WAITING_READ = 500
-"""Newest messages of strangers that are searched for those who were let in since."""
+"""Newest messages of strangers to search for people who were let in since."""
 ATTACHMENTS = "attachments"
 LANGUAGE = "language"
-"""The field of a sender with the tag of the person's language."""
+"""The field of a sender with the person's language tag."""
 MAX_LANGUAGES_READ = 500
-"""Newest messages that are searched for the languages of people."""
+"""Newest messages to search for the languages of people."""
 MAX_MESSAGES_READ = 2_000
-"""Newest messages that are searched for the newest one of each chat."""
+"""Newest messages to search for the newest one of each chat."""
 
 
 def inbound_data(inbound: Inbound) -> JsonObject:
-    """Build the event data of an inbound. Half a surrogate pair, which no tape accepts, is replaced."""
+    """Build the event data of an inbound. Replace half surrogate pairs, which no tape accepts."""
     data: dict[str, Any] = {**_storable(inbound), "session": clean(inbound.session)}
     del data["chat_title"]  # for notices only
     # few have them, and every message is stored
@@ -95,7 +95,7 @@ def inbound_data(inbound: Inbound) -> JsonObject:
 def inbound_entry(
     inbound: Inbound, kind: type[InboundReceived] = InboundReceived, *, key: str = "", **meta: Any
 ) -> TapeEntry:
-    """Make the fact about an inbound. `key`: the external id, unless another is given."""
+    """Make the fact about an inbound. `key` defaults to the external id."""
     return event(kind.EVENTS[0], inbound_data(inbound), key=key or inbound.external_id, **meta)
 
 
@@ -105,7 +105,7 @@ def _storable(value: Any) -> Any:
 
 
 def _clean_all(value: Any) -> Any:
-    """Clean the texts of a JSON value, and leave out what few events say."""
+    """Clean the texts of a JSON value and drop rare fields that are empty."""
     if isinstance(value, str):
         return value if value.isascii() else clean(value)
     if isinstance(value, (list, tuple)):
@@ -122,14 +122,13 @@ def _clean_all(value: Any) -> Any:
 def inbound_from(data: JsonObject) -> Inbound:
     """Read an inbound from the data of its event; older entries lack the later fields.
 
-    Its types are not checked: an adapter of somebody else's may put anything into it, and then its own turn fails, and
-    neither its inbox nor its session.
+    Types are not checked: if a third-party adapter stored wrong values, only that turn fails, not its inbox or session.
     """
     return _build(Inbound, data)
 
 
 def _build(kind: type[S], data: JsonObject) -> S:
-    """Build what an adapter sent from its stored fields."""
+    """Build an adapter's event from its stored fields."""
     values = {name: data[name] for name in kind.__struct_fields__ if name in data}
     for name, part in _PARTS.items():
         if name in values:
@@ -155,7 +154,7 @@ def change_entry(change: Edit | Deletion | Reaction | Inbound, **meta: Any) -> T
 
 
 def change_from(data: JsonObject) -> Edit | Deletion | Reaction | Inbound:
-    """Read a change from the data of its event, as `inbound_from` does."""
+    """Read a change from the data of its event, like `inbound_from`."""
     return _build(_CHANGES[data["what"]], data)
 
 
@@ -192,11 +191,11 @@ INBOX_PROJECTION = Projection[Mapping[int, OpenInbound]](
     encode=lambda items: encode_state(InboxState(tuple(items.values()))),
     decode=_decode_items,
     cited_ids=_cited_items,
-    interval=2 * INBOX_CHECKPOINT_INTERVAL,  # each is received and done
+    interval=2 * INBOX_CHECKPOINT_INTERVAL,  # each inbound is received and done
     size=len,
     legacy=LegacyAnchor(name="inbox/mark", decode=_decode_items, cited_ids=_cited_items),
 )
-"""The inbounds and changes that are not done, oldest first, by id; their content is read when it is needed."""
+"""The inbounds and changes that are not done, by id, oldest first; their content is read on demand."""
 
 
 def _apply_moves(moves: Mapping[str, str], entries: Sequence[TapeEntry]) -> Mapping[str, str]:
@@ -220,19 +219,18 @@ MIGRATIONS_PROJECTION = Projection[Mapping[str, str]](
 
 @dataclass(frozen=True, slots=True)
 class BackfillCursorView:
-    """The newest accepted messages: see `BackfillCursor`, here without the people."""
+    """The `BackfillCursor` of the newest accepted messages, without the people."""
 
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Read when the channel began, and the newest messages and changes."""
+        """Query the beginning of the channel, and the newest messages and changes."""
         newest = TapeQuery(
             tape, kinds=(Kind.EVENT,), names=(RECEIVED, MESSAGE_CHANGED), newest=True, limit=MAX_MESSAGES_READ
         )
         return (TapeQuery(tape, kinds=(Kind.EVENT,), names=ChannelBegan.EVENTS, newest=True, limit=1), newest)
 
     def fold(self, answers: QueryAnswers) -> BackfillCursor:
-        """Select the newest message of each chat and thread."""
         newest: dict[tuple[str, str], str] = {}
         began = next((ChannelBegan.of(entry) for entry in answers[0] if not entry.erased), ChannelBegan(""))
         newest_time = began.time
@@ -245,7 +243,7 @@ class BackfillCursorView:
 
 
 def combine_cursors(cursors: Sequence[BackfillCursor]) -> BackfillCursor:
-    """Combine the cursors of the shards of an inbox; a chat is in one of them."""
+    """Combine the cursors of an inbox's shards; each chat is in one shard."""
     newest_ids = {place: message for cursor in cursors for place, message in cursor.newest_ids.items()}
     handled_until = next((cursor.handled_until for cursor in cursors if cursor.handled_until), "")
     last_message_at = max((cursor.last_message_at for cursor in cursors), key=_seconds_of, default="")
@@ -253,23 +251,21 @@ def combine_cursors(cursors: Sequence[BackfillCursor]) -> BackfillCursor:
 
 
 def sent_at(inbound: Inbound) -> float:
-    """Return when an inbound was sent, in seconds since 1970; 0 if that cannot be read."""
+    """Return the sending time of an inbound in seconds since 1970; 0 if unreadable."""
     return _seconds_of(inbound.time)
 
 
 @dataclass(frozen=True, slots=True)
 class DirectChatView:
-    """The newest message of one of these people in a direct chat; None if no recent one exists."""
+    """The newest message of one of these people in a direct chat; None without a recent one."""
 
     people: frozenset[str]
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Read the newest messages."""
         return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(RECEIVED,), newest=True, limit=MAX_MESSAGES_READ),)
 
     def fold(self, answers: QueryAnswers) -> Inbound | None:
-        """Return the first message that matches."""
         for entry in answers[0]:
             if not entry.erased:
                 inbound = inbound_from(entry.payload["data"])
@@ -280,16 +276,14 @@ class DirectChatView:
 
 @dataclass(frozen=True, slots=True)
 class WaitingMessagesView:
-    """The newest message of each stranger who waits or has waited to be let in, newest first."""
+    """The newest message of each stranger who waits or was let in, newest first."""
 
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Read the newest ones."""
         return (TapeQuery(tape, kinds=(Kind.EVENT,), names=InboundWaiting.EVENTS, newest=True, limit=MAX_WAITING_READ),)
 
     def fold(self, answers: QueryAnswers) -> tuple[Inbound, ...]:
-        """Select the newest of each person."""
         newest: dict[str, Inbound] = {}
         for entry in answers[0]:
             if not entry.erased:
@@ -300,17 +294,16 @@ class WaitingMessagesView:
 
 @dataclass(frozen=True, slots=True)
 class GroupIdsView:
-    """The ids of the groups and spaces in which the bot was called or answered lately."""
+    """The ids of the groups and spaces in which the bot was recently called or answered."""
 
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Read the newest messages and notices."""
         names = (RECEIVED, *GroupCalled.EVENTS, *BotAddedToGroup.EVENTS)
         return (TapeQuery(tape, kinds=(Kind.EVENT,), names=names, newest=True, limit=MAX_MESSAGES_READ),)
 
     def fold(self, answers: QueryAnswers) -> frozenset[str]:
-        """Return the ids of chats with several people, and of their spaces."""
+        """Return the ids of chats with several people and of their spaces."""
         facts = [entry.payload["data"] for entry in answers[0] if not entry.erased]
         places = [(data["chat"], data.get("space", "")) for data in facts if not data.get("direct", "sender" in data)]
         return frozenset(number for place in places for number in place if number)
@@ -318,16 +311,15 @@ class GroupIdsView:
 
 @dataclass(frozen=True, slots=True)
 class LanguagesView:
-    """The language of each person, and of who wrote last in each chat, by the newest messages."""
+    """The language of each person and of the last writer in each chat, by the newest messages."""
 
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Read the newest messages."""
         return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(RECEIVED,), newest=True, limit=MAX_LANGUAGES_READ),)
 
     def fold(self, answers: QueryAnswers) -> Mapping[str, str]:
-        """Return the languages, by the ids of people and the places of chats."""
+        """Return the languages by the ids of people and by `place_of` chats."""
         found: dict[str, str] = {}
         for entry in sorted((entry for entry in answers[0] if not entry.erased), key=lambda entry: entry.id):
             data = entry.payload["data"]
@@ -337,26 +329,25 @@ class LanguagesView:
 
 
 def place_of(chat: str) -> str:
-    """Return the name of a chat among people: on some platforms a chat has the id of its person."""
+    """Return a key for a chat that differs from its person's id: on some platforms both are equal."""
     return f"in {chat}"
 
 
 @dataclass(frozen=True, slots=True)
 class RecentMessagesView:
-    """The newest messages that were accepted from a moment on, oldest first."""
+    """The newest messages accepted since a moment, oldest first."""
 
     since: datetime
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Read the newest messages, up to a limit."""
         kinds = (Kind.EVENT,)
         return (
             TapeQuery(tape, kinds=kinds, names=(RECEIVED,), since=self.since, newest=True, limit=MAX_MESSAGES_READ),
         )
 
     def fold(self, answers: QueryAnswers) -> tuple[Inbound, ...]:
-        """Return the messages that people sent."""
+        """Return the messages of people."""
         entries = sorted((item for item in answers[0] if not item.erased), key=lambda item: item.id)
         inbounds = (inbound_from(entry.payload["data"]) for entry in entries)
         return tuple(item for item in inbounds if item.origin == "human")
@@ -369,16 +360,15 @@ def _seconds_of(time: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class SessionTraceView:
-    """The entries of a tape with text of one session, by declared references: those that an erasure has to reach.
+    """The entries of a tape with text of one session, by declared references, for an erasure.
 
-    An erasure covers what was there when somebody asked for it: messages and changes that still wait are left out, and
-    so is what came after the request, with its answers. An erasure by age leaves out undelivered messages, too.
+    An erasure covers what existed when it was requested: it excludes messages and changes that still wait, and
+    everything after the request, such as its answers. An erasure by age also excludes undelivered messages.
 
     Attributes:
-        session: the session.
-        events: the names of the events of features, beside those of inbox and outbox.
-        references: which of their fields name sessions.
-        asking: the inbounds that ask for the erasure; empty for one by age.
+        events: the names of features' events, in addition to those of inbox and outbox.
+        references: the fields of these events that name sessions.
+        asking: the inbounds that request the erasure; empty for an erasure by age.
     """
 
     session: str
@@ -388,7 +378,7 @@ class SessionTraceView:
     heavy: bool = True
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Read every event with a session id, and what tells which of them are open."""
+        """Query all events with a session id, and the facts that close them."""
         ends = (*InboundsDone.EVENTS, RECEIPT, DELIVERY_ABANDONED)
         return (
             TapeQuery(tape, kinds=(Kind.EVENT,), names=(*_TEXT_EVENTS, *self.events)),
@@ -396,7 +386,6 @@ class SessionTraceView:
         )
 
     def fold(self, answers: QueryAnswers) -> tuple[int, ...]:
-        """Return the ids of the session's entries."""
         open_ids = _open_ids(answers)
         return tuple(
             entry.id
@@ -407,7 +396,7 @@ class SessionTraceView:
         )
 
     def fold_undelivered(self, answers: QueryAnswers) -> tuple[int, ...]:
-        """Return the ids of the intents among them that nobody will deliver any more."""
+        """Return the ids of those intents that will not be delivered any more."""
         intents = {entry.id for entry in answers[0] if entry.name == INTENT}
         return tuple(sorted(_open_ids(answers) & intents & set(self.fold(answers))))
 
@@ -421,7 +410,6 @@ class SessionTraceView:
 
 
 def _open_ids(answers: QueryAnswers) -> set[int]:
-    """Return the ids of the inbounds, changes and intents that are open."""
     facts = sorted((entry for found in answers for entry in found if not entry.erased), key=attrgetter("id"))
     waiting = INBOX_PROJECTION.apply({}, [entry for entry in facts if INBOX_PROJECTION.selects(entry)])
     undelivered = OUTBOX_PROJECTION.apply({}, [entry for entry in facts if OUTBOX_PROJECTION.selects(entry)])

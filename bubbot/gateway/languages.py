@@ -1,4 +1,4 @@
-"""The languages of people: what the platform told of each last, derived from the inbox."""
+"""The languages of people, as the platform last reported them, derived from the inbox."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bubbot.tape.handle import TapeHandle
 
 
 class PersonLanguages:
-    """The language of each person of a channel, and of who wrote last in each chat. The inbox is read at the first question."""
+    """The language of each person of a channel and of the last writer in each chat. It reads the inbox on first use."""
 
     def __init__(self, tapes: Sequence[TapeHandle]) -> None:
         self._tapes = tapes
@@ -20,12 +20,12 @@ class PersonLanguages:
         self._lock = asyncio.Lock()
 
     def note(self, inbound: Inbound) -> None:
-        """Take in a message that was accepted."""
+        """Note the language of an accepted message."""
         if language := inbound.sender.language:
             self._known[inbound.sender.id] = self._known[place_of(inbound.chat)] = language
 
     async def find(self, *names: str) -> str:
-        """Return the language of the first of these people and places that has one; empty if none has."""
+        """Return the first known language of these people and places; empty if none is known."""
         if not self._is_read and not any(name in self._known for name in names):
             async with self._lock:
                 await self._read()

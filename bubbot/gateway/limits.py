@@ -1,7 +1,7 @@
-"""Limits of one person on a channel: messages in a minute and an hour, and bytes in a day.
+"""Limits of one person on a channel: messages per minute and hour, and bytes per day.
 
-Times are those that the platform gives the messages: messages sent over hours while the bot was down do not count as a
-flood, and no clock of this machine matters.
+Times are the platform's: messages sent over hours while the bot was down are not a flood, and this machine's clock does
+not matter.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bubbot.tape.query import parse_moment
 ONE_MINUTE, ONE_HOUR, ONE_DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 PEOPLE_REMEMBERED = 10_000
 UNKNOWN_SIZE_BYTES = 1_000_000
-"""The size to count for a file if the platform does not give one."""
+"""The size to assume for a file if the platform does not report one."""
 NOT_TAKEN = "{kind} not taken: its sender has used up the bytes of a day"
 
 Limit = Literal["minute", "hour", "bytes"]
@@ -44,10 +44,10 @@ class _PersonUsage:
     """The recent messages and changes of one person.
 
     Attributes:
-        messages: when they sent messages, oldest first.
-        changes: when they edited or reacted, oldest first.
-        sizes: bytes they sent, with their times.
-        notified: when they were told of each limit.
+        messages: the times of messages, oldest first.
+        changes: the times of edits and reactions, oldest first.
+        sizes: sent bytes with their times.
+        notified: the time of the last notice about each limit.
     """
 
     messages: deque[datetime] = field(default_factory=deque)
@@ -57,7 +57,7 @@ class _PersonUsage:
 
 
 class PersonLimiter:
-    """Counts what each person sends to one channel. `limits` may be replaced at any time; what was counted stays."""
+    """Counts messages and bytes of each person on one channel. You may replace `limits` at any time; the counts stay."""
 
     def __init__(self, limits: PersonLimits, now: Clock) -> None:
         self.limits = limits
@@ -72,7 +72,7 @@ class PersonLimiter:
             _add_bytes(usage.sizes, at, _size(inbound))
 
     def exceeded(self, event: Inbound | Edit | Reaction) -> Limit | None:
-        """Count an event and return None, or return the limit that it would exceed. Changes are counted separately."""
+        """Count an event and return None, or return the limit that it would exceed. Changes have their own count."""
         usage, at = self._usage(event.sender.id), self._at(event.time)
         times = usage.messages if isinstance(event, Inbound) else usage.changes
         _forget(times, at)
@@ -87,9 +87,9 @@ class PersonLimiter:
         return None
 
     def without_excess(self, inbound: Inbound) -> Inbound:
-        """Count the files of a message and of its quote, and return it with only those that the sender may still send.
+        """Count the files of a message and its quote; keep only those within the sender's limit.
 
-        The other files are replaced by a note of their kind.
+        A note of their kind replaces the other files.
         """
         quote = inbound.quote
         if not inbound.attachments and (quote is None or not quote.attachments):
@@ -99,7 +99,7 @@ class PersonLimiter:
         return structs.replace(inbound, attachments=self._admit_all(inbound, inbound.attachments), quote=quote)
 
     def should_notify(self, event: Inbound, limit: Limit) -> bool:
-        """Return true if the sender was not told of this limit within the last hour, and count it as told."""
+        """Return true, and record it, if the sender got no notice of this limit within the last hour."""
         usage, at = self._usage(event.sender.id), self._at(event.time)
         last = usage.notified.get(limit)
         if last is not None and abs(at - last) < ONE_HOUR:

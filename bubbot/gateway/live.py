@@ -1,13 +1,13 @@
-"""Live answers: show a running turn in a chat, by typing and by changing one message as the text grows.
+"""Live answers: show a running turn in a chat, by a typing indicator and by editing one message as the text grows.
 
-A fact records that the message is about to be sent before it is sent, and another its id as soon as it is known. So
-delivery, also that of a later process, replaces it with the final text: no half answer stays next to the complete one.
+One fact records the message before it is sent, another its id as soon as it is known. So the delivery, even of a later
+process, replaces it with the final text, and no half answer stays next to the complete one.
 
 - A channel that can search its history (`FindsMessages`) begins with the text so far. If the result of that call is
-  unknown, the message is found again, or sent again under the same key: `settle_live`.
+  unknown, `settle_live` finds the message, or sends it again under the same key.
 - Any other channel begins with a bare `…`, and grows only when the id is durable. If the result of that call is
-  unknown, the message is not tried again, and the `…` may stay: it holds nothing of the answer.
-- A turn that says nothing in the end leaves the message with the text so far; closing it is tried until it succeeds.
+  unknown, it does not try again, and the `…` may stay: it contains nothing of the answer.
+- If the turn ends without an answer, the message keeps the text so far; closing it is retried until it succeeds.
 """
 
 from __future__ import annotations
@@ -56,47 +56,47 @@ log = logging.getLogger(__name__)
 TYPING_INTERVAL_SECONDS = 4.0
 """Seconds between typing calls; Telegram shows a bot as typing for five, Discord for ten."""
 TYPING_DELAY_SECONDS = 0.3
-"""Seconds before typing is shown for the first time: a faster answer needs no such call."""
+"""Seconds before the first typing call: a faster answer needs none."""
 FIRST_MESSAGE_DELAY_SECONDS = 1.0
-"""Seconds of text before a message is begun: an answer that is complete by then is simply sent."""
+"""Seconds of text before a message begins: an answer that is complete by then is sent normally."""
 CONTINUES_MARK = " …"
 BARE_START = "…"
-"""The first text of a message on a platform that cannot be asked if it arrived."""
+"""The first text of a message on a platform that cannot report if it arrived."""
 SILENT_TURN_TEXT = "—"
-"""The final text of a message that was begun, if the turn said nothing."""
+"""The final text of a begun message if the turn ends without an answer."""
 LIVE_CALL_TIMEOUT_SECONDS = 10.0
-"""Seconds that one call of the adapter may take; a delivery waits for it no longer."""
+"""Seconds that one call of the adapter may take, and that a delivery waits for it."""
 CLOSE_RETRY_SECONDS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0)
-"""Waits before a message without an answer is tried to be closed again; after the last the next start does it."""
+"""Seconds before each further attempt to close a message without an answer; after the last the next start tries."""
 
 
 @dataclass
 class LiveTurn:
-    """One running turn as its chat sees it.
+    """A running turn as its chat sees it.
 
     Attributes:
-        session: that of the turn.
-        chat: the chat in which the session began.
-        thread: the thread in that chat, or empty.
+        session: of the turn.
+        chat: the chat id with which the session began.
+        thread: the thread in the chat, or empty.
         inbound: the entry id of the inbound that began the turn.
         reply_to: the platform's id of that message.
-        is_first_attempt: no earlier turn has shown anything for this inbound.
+        is_first_attempt: no earlier turn had a preview for this inbound.
         text: the text so far.
         tool: the name of the running tool, or empty.
-        seen: the text that the message shows.
-        live: the recorded message; None before there is one.
+        seen: the text that the message currently shows.
+        live: the recorded message; None before it exists.
         has_begun: the message was recorded, or is about to be.
-        part: the part that the message shows.
-        unsent: the platform refused the first message, so it can be sent once more without being doubled.
-        dead: nothing more is shown.
-        due: when the message may be sent or changed next, by the loop's clock.
+        part: the part that the message currently shows.
+        unsent: the platform refused the first message, so sending it again cannot duplicate it.
+        dead: show nothing more.
+        due: the earliest time of the next send or edit, by the loop's clock.
         ended: the turn has ended.
-        silent: it ended without an answer.
-        has_no_link_previews: its model was shown words from anywhere.
-        changed: set when the turn changed in a way that matters now.
-        is_waiting: there is something to show once it is due, whatever else comes until then.
-        task: shows the turn; None before the turn has taken a while.
-        timer: starts that task.
+        silent: the turn ended without an answer.
+        has_no_link_previews: its model saw words from anywhere.
+        changed: set at a change that needs an update.
+        is_waiting: an update waits until it is due, so that further text need not set `changed`.
+        task: shows the turn; None until the turn has taken a while.
+        timer: starts the task.
     """
 
     session: str
@@ -124,7 +124,7 @@ class LiveTurn:
     timer: asyncio.TimerHandle | None = None
 
     def apply(self, event: Preview) -> None:
-        """Change the turn by an event of it."""
+        """Update the turn by one of its previews."""
         match event:
             case TextStreamed(text):
                 self.text += text
@@ -154,16 +154,15 @@ class LiveAnswers:
     """See `ShowsPreviews`.
 
     Args:
-        channel: the adapter.
         outbox: records the live messages.
-        create_task: runs a turn's task.
+        create_task: runs the task of a turn.
         current_chat: returns the current id of a chat.
-        live: show texts as they grow.
-        abandoned: messages that an earlier process began and to which it intended no answer.
-        wait_for_room: waits while the disk is full: nothing is shown then, as nothing could be recorded.
+        live: show growing texts.
+        abandoned: messages that an earlier process began without recording an answer.
+        wait_for_room: waits while the disk is full: nothing is shown then, since it could not be recorded.
 
     Attributes:
-        has_pending: returns true if a chat still waits for earlier answers; no message is begun before them.
+        has_pending: returns true if a chat still waits for earlier answers; no message begins before they are sent.
     """
 
     def __init__(
@@ -192,7 +191,6 @@ class LiveAnswers:
         self._is_cancelled = False
 
     def preview(self, session: str, event: Preview) -> None:
-        """See `ShowsPreviews.preview`."""
         if self._is_cancelled:
             return
         if isinstance(event, TurnStarted):
@@ -211,17 +209,17 @@ class LiveAnswers:
     def _begin(self, session: str, event: TurnStarted) -> None:
         _, chat, *thread = session.split(":", 2)
         turn = LiveTurn(session, chat, "".join(thread), event.inbound, event.message, event.is_first_attempt)
-        delay = min(TYPING_DELAY_SECONDS, FIRST_MESSAGE_DELAY_SECONDS)  # nothing is shown before
+        delay = min(TYPING_DELAY_SECONDS, FIRST_MESSAGE_DELAY_SECONDS)  # show nothing earlier
         turn.timer = asyncio.get_running_loop().call_later(delay, self._start, turn)
         self._running.setdefault(session, []).append(turn)
 
     def _start(self, turn: LiveTurn) -> None:
-        """Show a turn from now on: most answers are complete before, and cost no task."""
+        """Start the task that shows a turn; most answers are complete before and need none."""
         turn.task = self._spawn(self._show(turn))
         turn.task.add_done_callback(lambda _: self._forget(turn))
 
     def _end_early(self, turn: LiveTurn) -> None:
-        """End a turn of which nothing was shown yet. One that says nothing may have to close or dismiss something."""
+        """End a turn that was not shown yet. Without an answer it may have to close a message or dismiss an indicator."""
         assert turn.timer is not None
         turn.timer.cancel()
         if turn.silent:
@@ -230,23 +228,23 @@ class LiveAnswers:
             self._forget(turn)
 
     def take_unshown(self, session: str, inbound: int) -> bool:
-        """Return true, once, if no message was begun for the turn that answered this inbound; false if only the outbox knows."""
+        """Return true, once, if the turn that answered this inbound began no message; false if only the outbox knows."""
         if self._unshown.get(session) != inbound:
             return False
         del self._unshown[session]
         return True
 
     async def wait_until_settled(self, session: str) -> None:
-        """Return when nothing more is shown of turns that have ended, so that their answers can be delivered."""
+        """Wait until ended turns show nothing more, so that their answers can be delivered."""
         if ended := [turn.task for turn in self._running.get(session, ()) if turn.ended and turn.task is not None]:
             _, late = await asyncio.wait(ended, timeout=2 * LIVE_CALL_TIMEOUT_SECONDS)
             for task in late:
                 task.cancel()
-            if late:  # nothing may be shown after the answer
+            if late:  # show nothing after the answer
                 await asyncio.wait(late, timeout=1.0)
 
     def cancel(self) -> None:
-        """Show nothing more of any turn, nor of one that begins later: nobody would complete it."""
+        """Show nothing more of any turn, running or later: nothing would complete the message."""
         self._is_cancelled = True
         for turn in [turn for turns in self._running.values() for turn in turns]:
             if turn.timer is not None:
@@ -259,7 +257,7 @@ class LiveAnswers:
     def close_abandoned(self, unanswered: Collection[tuple[str, int]]) -> None:
         """Close messages that an earlier process left without an answer.
 
-        The `unanswered` inbounds, each with its session, get another turn.
+        Skip the `unanswered` inbounds, each given with its session: they get another turn.
         """
         for live in self._left:
             if (live.session, live.inbound) not in unanswered:
@@ -278,7 +276,7 @@ class LiveAnswers:
     async def _show(self, turn: LiveTurn) -> None:
         try:
             await self._show_until_end(turn)
-        except Exception:  # the adapter is someone else's code, and a preview must not cost a turn
+        except Exception:  # the adapter may be third-party code, and a preview must not cost a turn
             log.warning("live answer failed", exc_info=True, extra={"action": "live.failed"})
 
     async def _show_until_end(self, turn: LiveTurn) -> None:
@@ -287,13 +285,13 @@ class LiveAnswers:
             await self._update_until_end(turn)
         finally:
             if typing is not None:
-                typing.cancel()  # no answer waits for a typing call
+                typing.cancel()  # an answer must not wait for a typing call
         if turn.silent:
             await self._close(turn)
             await self._dismiss(turn)
 
     async def _type(self, turn: LiveTurn, channel: SupportsTyping) -> None:
-        """Show that the bot types, until cancelled."""
+        """Show the typing indicator until cancelled."""
         await asyncio.sleep(max(TYPING_DELAY_SECONDS - FIRST_MESSAGE_DELAY_SECONDS, 0.0))
         while True:
             wait = TYPING_INTERVAL_SECONDS
@@ -306,7 +304,7 @@ class LiveAnswers:
             await asyncio.sleep(wait)
 
     async def _update_until_end(self, turn: LiveTurn) -> None:
-        """Let the message grow with the text until the turn ends."""
+        """Update the message with the growing text until the turn ends."""
         loop = asyncio.get_running_loop()
         while not turn.ended:
             has_news = self._editing is not None and not turn.dead and turn.now() not in ("", turn.seen)
@@ -322,7 +320,7 @@ class LiveAnswers:
                 continue
 
     async def _update_message(self, turn: LiveTurn) -> None:
-        """Begin the message, or change it; continue with one that an interrupted attempt has begun."""
+        """Begin the message or edit it; continue one that an interrupted attempt began."""
         assert self._editing is not None
         loop = asyncio.get_running_loop()
         await self._has_room()
@@ -353,10 +351,10 @@ class LiveAnswers:
             turn.due = loop.time() + max(error.retry_after or 0.0, 2 * self._editing.edit_interval)
             log.debug("live answer not shown: %s", error, extra={"action": "live.failed"})
         except StoreError:
-            turn.dead = True  # the turn's own merge will report the error
+            turn.dead = True  # the turn's own merge reports the error
 
     async def _begin_message(self, turn: LiveTurn) -> None:
-        """Record that the message is about to be sent, and send it."""
+        """Record the message, then send it."""
         text, finds = turn.now(), isinstance(self._channel, FindsMessages)
         part = self._part(turn, text + CONTINUES_MARK if finds else BARE_START)
         if part is None or not turn.inbound:
@@ -369,7 +367,7 @@ class LiveAnswers:
             turn.seen, turn.part = text, part
 
     async def _send_first(self, turn: LiveTurn) -> None:
-        """Send the message that was recorded, and record its id."""
+        """Send the recorded message and record its id."""
         live = turn.live
         assert live is not None
         assert live.part is not None
@@ -391,7 +389,7 @@ class LiveAnswers:
         turn.live = replace(live, message=receipt.external_id, chat=chat)
 
     async def _change_message(self, turn: LiveTurn) -> None:
-        """Put the text so far into the message. One in a chat that moved is left to the delivery."""
+        """Put the text so far into the message. Leave a message in a moved chat to the delivery."""
         assert self._editing is not None
         assert turn.live is not None
         text = turn.now()
@@ -407,7 +405,7 @@ class LiveAnswers:
         turn.seen, turn.part = text, part
 
     async def _dismiss(self, turn: LiveTurn) -> None:
-        """Remove the sign that an answer is on its way, if the platform has one."""
+        """Remove the platform's indicator of a coming answer, if it has one."""
         if not isinstance(self._channel, AcknowledgesInteractions):
             return
         try:
@@ -417,7 +415,7 @@ class LiveAnswers:
             log.debug("answer announcement not dismissed: %s", error, extra={"action": "live.dismiss"})
 
     async def _close(self, turn: LiveTurn) -> None:
-        """Close the message of a turn that says nothing: it keeps the text so far, without half a sentence."""
+        """Close the message of a turn without an answer: keep the text so far, without half a sentence."""
         try:
             live = turn.live or await self._outbox.live_message(turn.inbound, turn.session)
         except StoreError as error:
@@ -427,7 +425,7 @@ class LiveAnswers:
             self._close_later(live, text)
 
     def _close_later(self, live: LiveMessage, text: str) -> None:
-        """Close the message in the background, however long the platform is away."""
+        """Close the message in the background, even if the platform is unreachable for long."""
 
         async def close() -> None:
             for wait in CLOSE_RETRY_SECONDS:
@@ -441,7 +439,7 @@ class LiveAnswers:
             task.add_done_callback(self._closing.discard)
 
     async def _try_close(self, live: LiveMessage, text: str) -> bool:
-        """Set the message to `text` for good and record that; return False if that has to be tried again."""
+        """Set the message to its final `text` and record that; return false if it must be tried again."""
         if not isinstance(self._channel, SupportsEditing):
             return True
         name, _, place = live.session.partition(":")
@@ -449,7 +447,7 @@ class LiveAnswers:
         try:
             live = await settle_live(self._channel, self._outbox, live, LIVE_CALL_TIMEOUT_SECONDS, send=False)
             chat = live.chat or self._where(chat)
-            # Nobody knows any more what the text is made of.
+            # The provenance of the text is no longer known.
             outbound = Outbound(name, chat, text, thread, has_no_link_previews=True)
             part = split_outbound(self._channel, outbound)[0]
             if live.message and part.file is None:
@@ -466,7 +464,7 @@ class LiveAnswers:
         return True
 
     def _part(self, turn: LiveTurn, text: str) -> MessagePart | None:
-        """Return the first part of a text; None if it cannot be shown."""
+        """Return the first part of a text; None if there is nothing to show."""
         name, chat = turn.session.partition(":")[0], self._where(turn.chat)
         outbound = Outbound(
             name, chat, text, turn.thread, turn.reply_to, has_no_link_previews=turn.has_no_link_previews

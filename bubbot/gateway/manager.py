@@ -1,4 +1,4 @@
-"""The channels of a daemon: each supervised, all ended in order."""
+"""The channels of a daemon: it supervises each and ends all in order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ShutdownTimeouts:
-    """Seconds that an orderly end gives: turns under way to finish, and then their answers to be sent."""
+    """Seconds of an orderly shutdown: for running turns to finish, then for their answers to be sent."""
 
     turns: float = 30.0
     deliveries: float = 10.0
@@ -31,7 +31,7 @@ class ShutdownTimeouts:
 
 
 class ChannelManager:
-    """Runs the channels. One that fails is run again; one that is refused ends, and the others keep running."""
+    """Runs the channels. It restarts a failed one; a refused one ends while the others keep running."""
 
     def __init__(self, channel_runtimes: Mapping[str, ChannelRuntime], runtime: AppRuntime, backoff: Backoff) -> None:
         self._channel_runtimes = channel_runtimes
@@ -56,7 +56,7 @@ class ChannelManager:
         self._changed.set()
 
     async def stop_channel(self, name: str, timeout: float) -> None:
-        """Stop receiving on one channel, give what is being sent `timeout` seconds, and close the channel."""
+        """Stop receiving on one channel, wait up to `timeout` seconds for deliveries, and close it."""
         channel_runtime = self._channel_runtimes[name]
         if task := self._tasks.pop(name, None):
             task.cancel()
@@ -68,7 +68,7 @@ class ChannelManager:
 
     @contextmanager
     def replacing(self) -> Iterator[None]:
-        """Return a context for a change of the channels: those that stop inside it do not count as over."""
+        """Enclose a change of the channels: those that stop inside do not count as ended."""
         self._replacing = True
         try:
             yield
@@ -77,7 +77,7 @@ class ChannelManager:
             self._changed.set()
 
     async def wait_until_refused(self, *, excluding: str) -> None:
-        """Return when no channel except `excluding` receives any more: all were refused. Never if there was none."""
+        """Wait until all channels except `excluding` were refused; for ever if there are no others."""
         while True:
             self._changed.clear()
             tasks = [task for name, task in self._tasks.items() if name != excluding]
@@ -94,7 +94,7 @@ class ChannelManager:
     async def stop(self, timeouts: ShutdownTimeouts) -> None:
         """Stop receiving, let turns finish or cancel them, deliver, and close the channels.
 
-        What is cut off or undelivered is durable; the next start continues it.
+        Cancelled turns and undelivered messages are durable; the next start continues them.
         """
         for task in self._tasks.values():
             task.cancel()
@@ -117,7 +117,7 @@ class ChannelManager:
         try:
             async with asyncio.timeout(patience):
                 await channel_runtime.aclose()
-        except Exception as error:  # the adapter is someone else's code, and the others have to be closed
+        except Exception as error:  # the adapter may be third-party code, and the others must be closed
             log.warning(
                 "channel %s failed to close: %s",
                 channel_runtime.channel.name,
@@ -145,7 +145,7 @@ class ChannelManager:
             )
 
     def _is_current_task(self, name: str) -> bool:
-        """Return true if the calling task still runs the channel of this name: a late one may have been replaced."""
+        """Return true if the calling task still runs this channel: it may have been replaced."""
         return self._tasks.get(name) is asyncio.current_task()
 
 

@@ -1,7 +1,6 @@
-"""Numbers for Prometheus: counted as things happen, or read from a snapshot on request.
+"""Metrics for Prometheus: counted at each event, or read from a snapshot on request.
 
-No label holds a person, a chat or anything else that people can choose without end. Loaded only by a process that
-serves metrics.
+No label holds a person, a chat or anything else of unlimited variety. Only a process that serves metrics loads this.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ log = logging.getLogger(__name__)
 TURN_OUTCOMES = ("answered", "silent", "failed", "stopped", "too_old")
 DELIVERY_OUTCOMES: tuple[DeliveryOutcome, ...] = ("sent", "retried", "failed")
 MAX_MODEL_LABELS = 50
-"""Models that have a series of their own; providers may name any number."""
+"""Models with their own series; providers may have any number."""
 OTHER_LABEL = "other"
 TURN_SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 LAG_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -59,21 +58,19 @@ DISK_METRICS = (
     MetricSpec("bubbot_entries", "Entries over all tapes."),
     MetricSpec("bubbot_newest_backup_timestamp_seconds", "When the newest backup was made, in Unix time."),
 )
-"""What is read from a snapshot, in the order of the page; the metrics of features stand between the two."""
+"""Metrics read from a snapshot, in the order of the page; those of features come between the two lists."""
 
 
 @dataclass
 class _MetricsReading:
-    """The values to read again for each answer."""
-
     snapshot: HealthSnapshot | None = None
     commits: int = 0
 
 
 class Metrics:
-    """Counts from its creation on, over every bot that it is attached to, in a registry of its own.
+    """Counts from its creation on, over all bots that it is attached to, in its own registry.
 
-    `features`: the metrics that features declare. One with a name that is taken is left out, with a warning.
+    `features`: the metrics that features declare. A metric whose name is taken is skipped with a warning.
     """
 
     def __init__(self, features: Iterable[MetricSpec] = ()) -> None:
@@ -115,7 +112,7 @@ class Metrics:
     def attach(
         self, channel_runtimes: Iterable[ChannelRuntime], activity: ActivityTracker, calls: SettlesCalls | None
     ) -> None:
-        """Count what these do from now on. Every series begins at zero, so that the first of a kind is seen."""
+        """Count the events of these from now on. Every series begins at zero, so that the first event is visible."""
         for channel_runtime in channel_runtimes:
             name = channel_runtime.channel.name
             self._channels.add(name)
@@ -168,11 +165,11 @@ class _SnapshotCollector(Collector):
         self._declared = declared
 
     def describe(self) -> Iterable[Metric]:
-        """Return nothing: no counted metric has one of these names."""
+        """Return nothing: counted metrics have other names."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        """See `Collector`. A metric without labels and without a value is left out."""
+        """Yield all metrics except those without labels and without a value."""
         snapshot = self._reading.snapshot
         if snapshot is None:
             return

@@ -1,4 +1,4 @@
-"""What people call chats and each other, as they are shown to people instead of ids."""
+"""Names of chats and people, to show instead of ids."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:  # commands that print names load no boundary
 ACCESS_TAPE = "bubbot/access"
 RECEIVED = "inbox/received"
 GROUP_CALLED, GROUP_DECIDED = "inbox/called", "access/group"
-"""The facts that may have the title of a group: a notice about it, and what an owner decided."""
+"""The facts that may have the title of a group: a notice about it and an owner's decision."""
 MAX_FACTS_READ = 500
-"""The newest messages of each channel among which names are looked for."""
+"""Newest messages of each channel to search for names."""
 MAX_SPEAKERS = 3
-"""Names of people by which a group is called."""
+"""Names of people in the name of a group."""
 MAX_NAME_CHARS = 40
 PLATFORMS: Mapping[str, str] = MappingProxyType({"telegram": "Telegram", "discord": "Discord"})
 
@@ -34,20 +34,18 @@ Value = TypeVar("Value")
 
 
 class EntryFetcher(Protocol):
-    """Whatever answers queries: a tape, a store, or a boundary in front of one."""
+    """An object that answers queries: a tape, a store, or a boundary in front of one."""
 
-    async def fetch(self, queries: Sequence[TapeQuery], /) -> list[tuple[TapeEntry, ...]]:
-        """Return the entries of each query."""
-        ...
+    async def fetch(self, queries: Sequence[TapeQuery], /) -> list[tuple[TapeEntry, ...]]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class NameBook:
-    """Names by ids, as the newest messages have them.
+    """Names by ids, from the newest messages.
 
     Attributes:
-        chats: by session; chats of the terminal have the names that were chosen for them.
-        people: by account, such as `telegram:42`. A name that two people have stands with the id.
+        chats: by session; chats of the terminal have their chosen names.
+        people: by account, such as `telegram:42`. A name that two people share includes the id.
     """
 
     chats: Mapping[str, str]
@@ -55,12 +53,10 @@ class NameBook:
 
     @classmethod
     async def read(cls, reader: TapeBoundary, texts: Texts, session: str = "") -> NameBook:
-        """Read the names that a viewer may see: an auditor may not read inboxes, and is shown ids.
+        """Read the names that a viewer may see: an auditor must not read inboxes and sees ids.
 
         Args:
-            reader: the tapes of the viewer.
-            texts: the language.
-            session: a session whose channel is enough; empty for the names of all channels.
+            session: read only the channel of this session; empty for all channels.
         """
         if not reader.viewer.sees_all:
             return NO_NAMES
@@ -73,12 +69,12 @@ class NameBook:
 
     @classmethod
     async def find(cls, reader: EntryFetcher, texts: Texts, sessions: Iterable[str]) -> NameBook:
-        """Read the names on the channels of these sessions or accounts. The caller shows them to nobody who may not see them."""
+        """Read the names on the channels of these sessions or accounts. The caller must check who may see them."""
         channels = sorted({session.partition(":")[0] for session in sessions} - {"", TERMINAL_CHANNEL})
         if not channels:
             return NO_NAMES
         inboxes = [f"{INBOX_PREFIX}{channel}" for channel in channels]
-        # What is newest comes first; a title is seldom written, and not to be missed behind messages.
+        # Newest facts come first. A title is rare and must not be missed behind messages.
         places = [
             (ACCESS_TAPE, GROUP_DECIDED),
             *((name, fact) for fact in (GROUP_CALLED, RECEIVED) for name in inboxes),
@@ -94,7 +90,7 @@ class NameBook:
 
     @classmethod
     def of(cls, facts: Iterable[TapeEntry], texts: Texts) -> NameBook:
-        """Make the book from facts; of two about the same chat or person the first one counts."""
+        """Make the book from facts; the first fact about a chat or a person counts."""
         titles: dict[tuple[str, str], str] = {}
         people: dict[str, str] = {}
         chats: dict[str, JsonObject] = {}
@@ -129,7 +125,7 @@ class NameBook:
             return texts.say("trace_chat_thread", name=name, thread=thread) if thread else name
 
         described = {session: describe(session, data) for session, data in chats.items()}
-        for session, data in chats.items():  # a whole chat is named like its threads, without theirs
+        for session, data in chats.items():  # a whole chat gets the name of its threads without their own part
             place = ":".join(session.split(":", 2)[:2])
             described.setdefault(place, describe(session, {**data, "thread": ""}))
         same = Counter(described.values())
@@ -137,23 +133,23 @@ class NameBook:
         return cls(named, shown)
 
     def find_owner(self, scope: str, name: str) -> str:
-        """Return the name of whoever a budget is for: a chat, a person, or what else has one."""
+        """Return the name of the owner of a budget: a chat, a person, or something else."""
         return {"chat": self.find_chat, "user": self.find_person}.get(scope, str)(name)
 
     def find_chat(self, session: str) -> str:
-        """Return the name of a chat; its session if it has none."""
+        """Return the name of a chat, or its session."""
         return self.chats.get(session, session)
 
     def find_person(self, account: str) -> str:
-        """Return the name of a person; the account if it has none."""
+        """Return the name of a person, or the account."""
         return self.people.get(account, account)
 
     def name_chats(self, by_session: Mapping[str, Value]) -> dict[str, Value]:
-        """Return the same values by the names of their chats, in the same order."""
+        """Replace sessions by the names of their chats, in the same order."""
         return {self.find_chat(session): value for session, value in by_session.items()}
 
     def name_people(self, by_account: Mapping[str, Value]) -> dict[str, Value]:
-        """Return the same values by the names of their people, in the same order."""
+        """Replace accounts by the names of their people, in the same order."""
         channels = {account.partition(":")[0] for account in by_account}
         names = {account: self.find_person(account) for account in by_account}
         twice = Counter(names.values()) if len(channels) > 1 else Counter[str]()
@@ -166,12 +162,12 @@ NO_NAMES = NameBook(MappingProxyType({}), MappingProxyType({}))
 
 
 async def name_chat(reader: EntryFetcher, texts: Texts, session: str) -> str:
-    """Return what people call one chat; its session if it has no name."""
+    """Return the name of one chat, or its session."""
     return (await NameBook.find(reader, texts, [session])).find_chat(session)
 
 
 async def fetch_readable(reader: EntryFetcher, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
-    """Answer queries; those that meet a damaged entry find nothing: the page of its tape says what is wrong."""
+    """Answer queries; one that meets a damaged entry finds nothing: the page of its tape reports the damage."""
     try:
         return await reader.fetch(queries)
     except TapeCorrupt:

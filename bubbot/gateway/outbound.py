@@ -1,4 +1,4 @@
-"""Delivering: send the parts of every message in order, and record a receipt for each."""
+"""Delivery: send the parts of every message in order and record a receipt for each."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ log = logging.getLogger(__name__)
 
 
 SEND_TIMEOUT_SECONDS = 120.0
-"""Seconds that one call of an adapter may take; a file can be large and a connection slow."""
+"""Seconds that one call of an adapter may take; files can be large and connections slow."""
 
 CONTINUED_BELOW = "↓"
-"""The text of a half answer in a group that became a supergroup, if the platform lets it be changed."""
+"""The final text of a half answer in a group that became a supergroup, if the platform allows the edit."""
 
 T = TypeVar("T")
 
 ArrivalKind: TypeAlias = Literal["", "resumed", "found", "missing"]
-"""How a part arrived: sent (empty); sent again, and may repeat; found in the chat; searched for without success, and
+"""How a part arrived: sent (empty); sent again, possibly a duplicate; found in the chat; searched for in vain and
 sent."""
 
 DeliveryOutcome: TypeAlias = Literal["sent", "retried", "failed"]
-"""The outcome of an attempt: the part arrived; it is tried again; it stays open, or is abandoned."""
+"""The outcome of an attempt: the part arrived; it will be retried; it stays open or is abandoned."""
 
 CreateTask: TypeAlias = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 """Runs work in the background."""
@@ -58,14 +58,13 @@ CreateTask: TypeAlias = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How long a delivery is tried.
+    """The retries of a delivery.
 
     Attributes:
-        delays: seconds before each further try.
-        repeat_last: repeat the last wait until the message is older than `max_age_seconds`, then abandon it with a fact.
-        max_age_seconds: seconds.
+        delays: seconds before each retry.
+        repeat_last: repeat the last delay until the message is older than `max_age_seconds`, then abandon it with a
+            fact.
         call_timeout_seconds: seconds that one call of the channel may take.
-        sleep: waits so many seconds.
     """
 
     delays: Sequence[float] = ()
@@ -76,19 +75,19 @@ class RetryPolicy:
 
 
 def split_outbound(channel: Channel, outbound: Outbound) -> tuple[MessagePart, ...]:
-    """Return the parts of an outbound; uncut if the channel fails at it or cuts it into nothing."""
+    """Return the parts of an outbound; unsplit if the channel fails or returns no parts."""
     try:
         parts = tuple(channel.parts(outbound))
-    except Exception:  # the adapter is someone else's code; its defect must not cost the answer
+    except Exception:  # the adapter may be third-party code; its defect must not cost the answer
         log.exception("channel failed to split a message", extra={"action": "parts.defect"})
         parts = ()
     return _place_extras(parts or unsplit_parts(outbound), outbound)
 
 
 def _place_extras(parts: tuple[MessagePart, ...], outbound: Outbound) -> tuple[MessagePart, ...]:
-    """Let the first text replace the message that the outbound edits, and put the buttons below the last text.
+    """Let the first text replace the message that the outbound edits; put the buttons below the last text.
 
-    Every part goes without link previews if the outbound does.
+    All parts go without link previews if the outbound does.
     """
     if outbound.has_no_link_previews:
         parts = tuple([structs.replace(part, has_no_link_previews=True) for part in parts])
@@ -102,7 +101,7 @@ def _place_extras(parts: tuple[MessagePart, ...], outbound: Outbound) -> tuple[M
 
 
 def unsplit_parts(outbound: Outbound) -> tuple[MessagePart, ...]:
-    """Return one part for the text, however long, and one for each file."""
+    """Return one part for the whole text and one for each file."""
     text_part = MessagePart(outbound.chat, outbound.text, outbound.thread, outbound.reply_to)
     return (
         *((text_part,) if outbound.text or not outbound.files else ()),
@@ -114,7 +113,7 @@ async def call_adapter(call: Awaitable[T], timeout: float) -> T:
     """Return the result of an adapter's call.
 
     Raises:
-        DeliveryFailed: the call failed in any way, or took longer than `timeout` seconds.
+        DeliveryFailed: the call failed for any reason, or took longer than `timeout` seconds.
     """
     try:
         async with asyncio.timeout(timeout):
@@ -127,7 +126,7 @@ async def call_adapter(call: Awaitable[T], timeout: float) -> T:
         if (task := asyncio.current_task()) is None or task.cancelling():
             raise
         raise DeliveryFailed("the channel cancelled the call", maybe=True) from error
-    except Exception as error:  # the adapter is someone else's code; its defect must not end the bot
+    except Exception as error:  # the adapter may be third-party code; its defect must not end the bot
         log.exception("channel failed unexpectedly", extra={"action": "deliver.defect"})
         raise DeliveryFailed(f"the channel failed: {type(error).__name__}", maybe=True) from error
 
@@ -135,20 +134,18 @@ async def call_adapter(call: Awaitable[T], timeout: float) -> T:
 async def settle_live(
     channel: Channel, outbox: Outbox, live: LiveMessage, timeout: float, *, send: bool = True
 ) -> LiveMessage:
-    """Find out the platform's id of a live message that was sent first, or may have been, and record it.
+    """Determine and record the platform's id of a live message that was sent, or may have been.
 
-    The channel's history is searched for the first text. If it is not there, that text is sent again under its key,
-    so that a request which is still on its way makes no second message.
+    Search the channel's history for the first text. If it is not there, send the text again under its key, so that a
+    request which is still on its way makes no second message.
 
     Args:
-        channel: the adapter.
-        outbox: records the id.
-        live: returned unchanged if its id is known, or cannot be found out on this platform.
+        live: returned unchanged if its id is known, or cannot be determined on this platform.
         timeout: seconds that one call of the channel may take.
-        send: False if a message that is not there yet is not needed any more.
+        send: false if a missing message is not needed any more.
 
     Raises:
-        DeliveryFailed: the platform cannot be asked at present.
+        DeliveryFailed: the platform does not answer at present.
     """
     if live.message or live.part is None or not isinstance(channel, FindsMessages):
         return live
@@ -176,34 +173,32 @@ async def settle_live(
 
 
 async def ignore_unreachable_chat(_chat: str, _reason: str) -> None:
-    """Ignore an unreachable chat, for deliveries that nothing depends on."""
+    """Do nothing, for deliveries on which nothing depends."""
 
 
 async def read_english(_chat: str) -> Texts:
-    """Return the sentences in English, for a deliverer whose channel has no gate."""
+    """Return the English sentences, for a deliverer whose channel has no gate."""
     return Texts()
 
 
 class Deliverer:
-    """Delivers the messages of one channel, those of one chat one after another.
+    """Delivers the messages of one channel, those of a chat one after another.
 
     Args:
-        channel: the adapter.
-        outbox: holds the messages and their receipts.
-        retry_policy: how failures are retried.
-        now: tells how old a message is.
+        retry_policy: the retries of failures.
+        now: the clock, for the age of messages.
         create_task: runs the tasks of `enqueue`.
         current_chat: returns the current id of a chat.
-        wait_until_settled: waits until nothing is shown of a session's turn any more; None if nothing ever is.
-        take_unshown: returns true if it is certain that no live message was begun for an inbound of a session.
-        one_lane: all chats share one output.
-        wait_for_room: waits while the disk is full: a receipt could not be written.
-        around_delivery: wraps each attempt to send a part, and to replace a live answer by it.
+        wait_until_settled: waits until the previews of a session's turn have ended; None if the channel has none.
+        take_unshown: returns true if certainly no live message was begun for an inbound of a session.
+        one_lane: all chats share one output, so send one message after another.
+        wait_for_room: waits while the disk is full, since a receipt could not be written.
+        around_delivery: wraps each attempt to send a part or to replace a live answer by it.
 
     Attributes:
-        on_chat_unreachable: called for an unreachable chat, with the id its session began with, and the reason.
+        on_chat_unreachable: called for an unreachable chat with the id with which its session began, and the reason.
         on_delivery: called with the outcome of each attempt.
-        find_texts: returns the bot's own sentences as the readers of a chat read them.
+        find_texts: returns the bot's own sentences in the language of a chat's readers.
     """
 
     def __init__(
@@ -244,14 +239,13 @@ class Deliverer:
     async def deliver(
         self, message: OutboxMessage, *, resumed: bool = False, is_first: bool = True, has_waited: bool = False
     ) -> None:
-        """Send the parts that have no receipt. What cannot be sent stays open and is logged.
+        """Send the parts without a receipt. Log parts that cannot be sent; they stay open.
 
         Args:
-            message: the message.
-            resumed: an earlier process left it; its parts may have been sent.
-            is_first: it is the first that this process left in its chat. One message is sent after another, so that of
-                the others nobody has begun one.
-            has_waited: it waited behind others, and may have been erased meanwhile.
+            resumed: an earlier process left it open; its parts may have been sent.
+            is_first: it is the first open message of its chat. Only that one may have been begun, since messages are
+                sent one after another.
+            has_waited: it waited behind others and may have been erased meanwhile.
         """
         if not message.parts:
             return
@@ -263,7 +257,7 @@ class Deliverer:
         if self._settled is not None:
             await self._settled(message.session)
         async with self._chat_lock(message.parts[0].chat):
-            if resumed or has_waited:  # it may have been delivered, or erased, in the meantime
+            if resumed or has_waited:  # it may have been delivered or erased meanwhile
                 message = await self._outbox.refresh(message)
             for index in range(len(message.parts)):
                 if index in message.sent:
@@ -273,13 +267,13 @@ class Deliverer:
                 is_begun = False
 
     def enqueue(self, message: OutboxMessage, *, resumed: bool = False, is_first: bool = True) -> None:
-        """Deliver a message in the background, after what its chat already waits for; see `deliver`."""
+        """Deliver a message in the background, after earlier ones for its chat; see `deliver`."""
         chat = message.parts[0].chat if message.parts else ""
         has_waited = self.has_pending(chat)
         self._enqueue(chat, partial(self.deliver, message, resumed=resumed, is_first=is_first, has_waited=has_waited))
 
     def enqueue_notice(self, outbound: Outbound) -> None:
-        """Send a notice that is not in the outbox in the background, after what its chat already waits for."""
+        """Send a notice that is not in the outbox in the background, after earlier messages for its chat."""
         self._enqueue(outbound.chat, partial(self.notify, outbound))
 
     def _enqueue(self, chat: str, send: Callable[[], Awaitable[None]]) -> None:
@@ -292,7 +286,7 @@ class Deliverer:
         self._tasks[chat] = self._spawn(self._drain(chat))
 
     def has_pending(self, chat: str) -> bool:
-        """Return true if something for this chat is being delivered in the background."""
+        """Return true if background deliveries for this chat are pending."""
         return chat in self._waiting
 
     def cancel(self) -> None:
@@ -301,16 +295,16 @@ class Deliverer:
             task.cancel()
 
     async def wait_until_idle(self) -> None:
-        """Return when nothing is being delivered in the background."""
+        """Wait for all background deliveries."""
         await self._is_idle.wait()
 
     async def wait_until_delivered(self, chat: str) -> None:
-        """Return when nothing for this chat is being delivered in the background."""
+        """Wait for the background deliveries of this chat."""
         while (task := self._tasks.get(chat)) is not None and not task.done():
             await asyncio.wait([task])
 
     async def resume(self, session: str | None = None, *, queued: bool = False) -> int:
-        """Deliver what an earlier process left open, of one session or of all; return the number of messages."""
+        """Deliver messages that an earlier process left open, of one session or of all; return their number."""
         await self._outbox.end_unreadable()
         pending = [each for each in await self._outbox.pending() if session is None or each.session == session]
         if pending:
@@ -326,7 +320,7 @@ class Deliverer:
         return len(pending)
 
     async def notify(self, outbound: Outbound) -> None:
-        """Send a notice at once that is not in the outbox; a failure is only logged."""
+        """Send a notice at once without the outbox; only log a failure."""
         async with self._chat_lock(outbound.chat):
             try:
                 for part in split_outbound(self._channel, outbound):
@@ -346,7 +340,7 @@ class Deliverer:
                 self._is_idle.set()
 
     def _chat_lock(self, chat: str) -> asyncio.Lock:
-        """Return the lock of a chat's deliveries, by the chat's first id; it lives while somebody holds it."""
+        """Return the lock of a chat's deliveries, by the chat's first id; it lives only while it is held."""
         return self._locks.setdefault("" if self._one_lane else chat, asyncio.Lock())
 
     def _at_current_chat(self, part: MessagePart) -> MessagePart:
@@ -354,7 +348,7 @@ class Deliverer:
         return part if chat == part.chat else structs.replace(part, chat=chat)
 
     async def _deliver_part(self, message: OutboxMessage, index: int, *, resumed: bool, is_begun: bool) -> bool:
-        """Send one part and record its receipt; return False if it did not arrive."""
+        """Send one part and record its receipt; return false if it did not arrive."""
         live = None
         if index == _live_part_index(message) and not self._take_unshown(message.session, message.inbound):
             live = await self._outbox.live_message(message.inbound, message.session)
@@ -380,14 +374,12 @@ class Deliverer:
     async def _send_until_arrived(
         self, message: OutboxMessage, index: int, live: LiveMessage | None, *, again: bool, is_begun: bool
     ) -> tuple[Receipt, ArrivalKind]:
-        """Send a part until it arrives or further tries are useless.
+        """Send a part until it arrives or further attempts are useless.
 
         Args:
-            message: the message.
-            index: the place of the part.
-            live: the message that the part replaces, if it is the answer to it.
-            again: it may have been sent before.
-            is_begun: somebody began to send it, and nobody heard what became of that; only then it is marked.
+            live: the live message that the part replaces, if any.
+            again: the part may have been sent before.
+            is_begun: an attempt to send it began and its outcome is unknown; only then the part gets a mark.
         """
         part, tries = self._at_current_chat(structs.replace(message.parts[index], key=part_key(message, index))), 0
         while True:
@@ -396,9 +388,9 @@ class Deliverer:
                 if live is not None:
                     live = await settle_live(self._channel, self._outbox, live, self._retry_policy.call_timeout_seconds)
                     if live.message and (receipt := await self._edit_live(part, live, message.session)):
-                        return receipt, ""  # changing it twice does no harm
+                        return receipt, ""  # editing twice does no harm
                 if part.edits:
-                    return await self._edit(part, message.session), ""  # changing it twice does no harm
+                    return await self._edit(part, message.session), ""  # editing twice does no harm
                 if again:
                     return await self._find_or_send(part, message, is_begun=is_begun)
                 return await self._send(part, message.session), ""
@@ -407,7 +399,7 @@ class Deliverer:
                 wait = self._retry_wait(error, tries, message)
                 if wait is None:
                     raise
-                if tries == len(self._retry_policy.delays) - 1:  # once: from here on the last wait is repeated
+                if tries == len(self._retry_policy.delays) - 1:  # once: from here on the last delay repeats
                     log.warning(
                         "message not delivered yet, tried again every %g s: %s", wait, error,
                         extra={"action": "deliver.waits"},
@@ -419,7 +411,7 @@ class Deliverer:
                 raise DeliveryFailed("it was erased, or given up, before it arrived")
 
     async def _edit_live(self, part: MessagePart, live: LiveMessage, session: str) -> Receipt | None:
-        """Replace the live message that showed the answer with this part; return None if that is not possible."""
+        """Replace the live message with this part; return None if that is impossible."""
         channel = self._channel
         if not isinstance(channel, SupportsEditing):
             return None
@@ -433,7 +425,7 @@ class Deliverer:
             return Receipt(live.message)
 
         try:
-            if part.file:  # which follows as its own message
+            if part.file:  # the file follows as its own message
                 named = structs.replace(part, text=part.file.name, file=None, markup={}, chat=chat)
                 await call_adapter(channel.edit(live.message, named), self._retry_policy.call_timeout_seconds)
                 return None
@@ -444,7 +436,7 @@ class Deliverer:
             return None
 
     async def _edit(self, part: MessagePart, session: str) -> Receipt:
-        """Replace a message by the part; on a channel that cannot edit, the message stays."""
+        """Replace a message by the part; the message stays if the channel cannot edit."""
         channel = self._channel
         if not isinstance(channel, SupportsEditing):
             return Receipt()
@@ -456,9 +448,9 @@ class Deliverer:
         return await self._call_wrapped(edit, part, session)
 
     async def _mark_moved(self, live: LiveMessage) -> None:
-        """Replace the half answer in a chat that the platform has moved: the complete one goes to the new chat.
+        """Replace the half answer in a chat that has moved: the complete one goes to the new chat.
 
-        Message ids mean other messages there, so the old message can only be changed in the old chat, if at all.
+        The new chat uses the ids for other messages, so the old message can be edited only in the old chat, if at all.
         """
         if not isinstance(self._channel, SupportsEditing) or live.part is None:
             return
@@ -471,9 +463,9 @@ class Deliverer:
     async def _find_or_send(
         self, part: MessagePart, message: OutboxMessage, *, is_begun: bool
     ) -> tuple[Receipt, ArrivalKind]:
-        """Search for a part that may have been sent, if the platform can be asked; send it if it is not there.
+        """Search for a part that may have been sent, if the platform can; send it if it is not there.
 
-        Where nobody can tell, a part that was begun is marked: it looks like a second answer otherwise.
+        If the platform cannot search, mark a part whose sending had begun: otherwise it looks like a second answer.
         """
         channel, marked = self._channel, part
         if is_begun and isinstance(channel, MarksRepeats):
@@ -501,13 +493,13 @@ class Deliverer:
         return await self._call_wrapped(send, part, session)
 
     async def _call_wrapped(self, call: CallNext[PartDelivery, Receipt], part: MessagePart, session: str) -> Receipt:
-        """Call the adapter within the middleware, whose errors fail the attempt as the adapter's own do."""
+        """Call the adapter within the middleware; an error of either fails the attempt."""
         wrapped = wrap(self._around_delivery, call)
         delivery = PartDelivery(self._channel.name, session, part)
         return receipt_of(await call_adapter(wrapped(delivery), self._retry_policy.call_timeout_seconds))
 
     def _retry_wait(self, error: DeliveryFailed, tries: int, message: OutboxMessage) -> float | None:
-        """Return the seconds until the next try; None if there is none."""
+        """Return the seconds until the next attempt; None to stop."""
         waits = self._retry_policy.delays
         if error.permanent or not waits or (tries >= len(waits) and not self._retry_policy.repeat_last):
             return None
@@ -525,19 +517,19 @@ class Deliverer:
 
 
 def receipt_of(result: object) -> Receipt:
-    """Return what the adapter's `send` returned if it is a receipt, else an empty one."""
+    """Return the result of an adapter's `send` if it is a receipt, else an empty receipt."""
     return result if isinstance(result, Receipt) else Receipt()
 
 
 def part_key(message: OutboxMessage, index: int) -> str:
-    """Return the `key` of a part: the same in every process that sends it."""
+    """Return the `key` of a part, the same in every process."""
     return (
         f"p{sha256(f'{message.session}:{message.turn}:{message.id}:{message.date}:{index}'.encode()).hexdigest()[:20]}"
     )
 
 
 def live_key(live: LiveMessage) -> str:
-    """Return the `key` under which a live answer is sent first: the same in every process that sends it."""
+    """Return the `key` of a live answer's first message, the same in every process."""
     return f"l{sha256(f'{live.session}:{live.inbound}:{live.date}'.encode()).hexdigest()[:20]}"
 
 

@@ -1,6 +1,7 @@
-"""The outbox: messages to people, durable with the turn that they come from.
+"""The outbox: messages to people, durable together with their turn.
 
-One tape per channel instance, `bubbot/outbox/<channel>`, or a shard of it for the sessions of some chats. `docs/reference/tape-format.md` lists its events.
+One tape per channel instance, `bubbot/outbox/<channel>`, or one of its shards. `docs/reference/tape-format.md` lists
+its events.
 """
 
 from __future__ import annotations
@@ -48,23 +49,16 @@ UNREADABLE = "unreadable"
 
 
 def outbox_tape(channel: str) -> str:
-    """Return the name of a channel's outbox tape."""
     return f"{OUTBOX_PREFIX}/{channel}"
 
 
 class Outbox:
-    """The record of the deliveries of one channel."""
+    """The record of one channel's deliveries."""
 
     def __init__(
         self, tape: TapeService, projections: ProjectionRunner | None = None, leases: SessionLease | None = None
     ) -> None:
-        """Build it without reading anything.
-
-        Args:
-            tape: the outbox tape.
-            projections: keeps what is pending.
-            leases: those under which receipts are written; None if nobody sends anything.
-        """
+        """Read nothing yet. `leases` are those under which receipts are written; None if nothing is sent."""
         self._tape = tape
         self._leases = leases
         projections = projections or ProjectionRunner()
@@ -72,30 +66,26 @@ class Outbox:
 
     @property
     def name(self) -> str:
-        """The name of the outbox tape."""
         return self._tape.name
 
     @property
     def tapes(self) -> tuple[str, ...]:
-        """The names of all its tapes."""
         return self._tape.shards_of(self.name)
 
     def tape_of(self, session: str) -> str:
-        """Return the name of the tape with the messages of a session."""
+        """Return the tape with the messages of a session."""
         return self._tape.shard(session).name
 
     async def record_receipt(self, intent: OutboxMessage, place: int, receipt: Receipt, *, outcome: str = "") -> None:
         """Record that a part arrived.
 
         Args:
-            intent: the message.
             place: the part's index.
-            receipt: the platform's answer.
-            outcome: `resumed`: it was sent again and may be a duplicate; `found`: it had arrived already; `missing`: a
-                search did not find it, and it was sent again.
+            outcome: `resumed`: sent again, possibly a duplicate; `found`: had arrived already; `missing`: a search did
+                not find it, so it was sent again.
 
         Raises:
-            LeaseLost: another holder has taken up the session since, and delivers what is pending.
+            LeaseLost: another holder has taken up the session and delivers the pending messages.
         """
         lease = await self._leases.hold(intent.session) if self._leases and intent.session else None
         fact = PartReceipt(
@@ -111,7 +101,7 @@ class Outbox:
         await self._pending[tape.name].write_checkpoint(stored.id)
 
     async def abandon(self, intent: OutboxMessage, reason: str) -> None:
-        """Record that an intent is abandoned, and why."""
+        """Record that an intent is abandoned."""
         await self._tape.shard(intent.session).append([abandoned_entry(intent.id, reason)], if_absent=True)
 
     async def enqueue(
@@ -123,16 +113,16 @@ class Outbox:
         *,
         inbound: int = 0,
     ) -> OutboxMessage:
-        """Record an intent that no turn merges, with entries of other tapes in the same transaction.
+        """Record an intent from outside any turn, in one transaction with entries of other tapes.
 
-        `key` names its cause; `inbound` is the one that it answers.
+        `key` names its cause, `inbound` the answered inbound.
         """
         entry = intent_entry(session, key, parts, inbound=inbound)
         tape = self._tape.shard(session)
         return intent_from((await tape.append([entry], if_absent=True, other_tapes=also))[0])
 
     async def find_intent(self, key: str) -> OutboxMessage | None:
-        """Return the intent with this key, as it was intended; None if there is none that can be read."""
+        """Return the intent with this key, all parts included; None if there is none that can be read."""
         for tape in self._tape.shards():
             entries = (await tape.fetch([TapeQuery(tape.name, keys=(key,))]))[0]
             if entries and entries[0].name == INTENT:
@@ -140,7 +130,7 @@ class Outbox:
         return None
 
     async def receipt_of(self, intent: OutboxMessage, place: int) -> str | None:
-        """Return the platform's id of a delivered part; None if it has no receipt."""
+        """Return the platform's id of a delivered part; None without a receipt."""
         tape = self._tape.shard(intent.session)
         entries = (await tape.fetch([TapeQuery(tape.name, keys=(receipt_key(intent.id, place),))]))[0]
         return str(entries[0].payload["data"]["external_id"]) if entries and not entries[0].erased else None
@@ -150,33 +140,33 @@ class Outbox:
         return any([await tape.read(ReceiptView(message)) for tape in self._tape.shards()])
 
     async def begin_live(self, inbound: int, session: str, part: MessagePart) -> LiveMessage:
-        """Record that `part` is about to be sent, to show the answer to an inbound while it is written.
+        """Record that `part` is about to be sent, to show the answer to an inbound while the model writes it.
 
-        The first record stays: a message is begun once for an inbound, also by a later process.
+        The first record stays: each inbound has one such message, even in a later process.
         """
         fact = PreviewBegun(inbound, session, structs.replace(part, key=""))
         await self._tape.shard(session).append([fact.to_entry(key=preview_begin_key(inbound))], if_absent=True)
         return await self.live_message(inbound, session) or LiveMessage(inbound, session, part=part)
 
     async def record_live(self, inbound: int, session: str, message: str, chat: str = "") -> None:
-        """Record the platform's id of that message, and the chat that contains it."""
+        """Record the platform's id of a live message, and its chat."""
         fact = PreviewShown(inbound, session, message, chat or UNSET)
         await self._tape.shard(session).append([fact.to_entry(key=preview_key(inbound))], if_absent=True)
 
     async def end_live(self, live: LiveMessage) -> None:
-        """Record that the message will not become an answer: its turn said nothing."""
+        """Record that a live message does not become an answer, since its turn said nothing."""
         await self._tape.shard(live.session).append([live_end_entry(live.inbound)], if_absent=True)
 
     async def live_message(self, inbound: int, session: str) -> LiveMessage | None:
-        """Return the message that shows the answer to an inbound of a session; None if none was begun."""
+        """Return the live message for an inbound of a session; None if none was begun."""
         return await self._tape.shard(session).read(LiveMessageView(inbound)) if inbound else None
 
     async def unanswered_live(self) -> tuple[LiveMessage, ...]:
-        """Return the newest such messages to which no answer was intended yet, those of a chat oldest first."""
+        """Return the newest live messages without an intended answer, those of a chat oldest first."""
         return tuple([live for tape in self._tape.shards() for live in await tape.read(UnansweredLiveMessagesView())])
 
     async def belongs_elsewhere(self, message: str, live: LiveMessage) -> bool:
-        """Return true if the message with this id is a delivered part, or shows the answer to another inbound."""
+        """Return true if the message with this id is a delivered part or another inbound's live message."""
         if await self.has_receipt(message):
             return True
         own = self.tape_of(live.session)
@@ -187,7 +177,7 @@ class Outbox:
         return any([await tape.read(view) for tape, view in views])
 
     async def pending(self) -> tuple[OutboxMessage, ...]:
-        """Return the intents with parts that have no receipt, oldest first, without those that cannot be read."""
+        """Return the intents with parts that lack a receipt, oldest first, without those that cannot be read."""
         by_tape: dict[str, list[OutboxMessage]] = {}
         for tape, _, message in await self._read_pending():
             if message is not None:
@@ -219,7 +209,7 @@ class Outbox:
         return found
 
     async def refresh(self, message: OutboxMessage) -> OutboxMessage:
-        """Return a message with the parts that have a receipt by now; without parts if it is not pending any more."""
+        """Update which parts of a message have a receipt; return it without parts if it is no longer pending."""
         projected = self._pending[self.tape_of(message.session)]
         found = (await projected.catch_up()).get(message.id)
         return replace(message, sent=found.sent) if found else replace(message, parts=())
@@ -234,21 +224,19 @@ class Outbox:
         return tuple(dict.fromkeys(message.session for message in messages))
 
     async def write_checkpoint(self) -> None:
-        """Write a checkpoint, so that the next start reads from here on."""
+        """Write a checkpoint, so that the next start reads only later entries."""
         for projected in self._pending.values():
             await projected.write_checkpoint(force=len(self._pending) == 1 or projected.position > 0)
 
 
 def receipt_key(intent_id: int, place: int) -> str:
-    """Return the key of the receipt of a part."""
     return f"receipt:{intent_id}:{place}"
 
 
 def abandoned_entry(intent_id: int, reason: str) -> TapeEntry:
-    """Make the fact that an intent is abandoned, and why."""
     return DeliveryEnded(intent_id, reason).to_entry(key=f"ended:{intent_id}")
 
 
 def live_end_entry(inbound: int) -> TapeEntry:
-    """Make the fact that the message that showed the answer to an inbound stays unchanged from now on."""
+    """Make the fact that the live message for an inbound stays unchanged from now on."""
     return PreviewEnded(inbound).to_entry(key=preview_end_key(inbound))

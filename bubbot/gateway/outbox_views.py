@@ -31,22 +31,22 @@ from bubbot.tape.view import QueryAnswers
 OUTBOX_CHECKPOINT_INTERVAL = 50
 """Receipts between two checkpoints; a start reads about twice that many facts."""
 MAX_RECEIPTS_READ = 500
-"""Newest receipts that are searched for a message."""
+"""Newest receipts to search for a message."""
 MAX_PREVIEW_FACTS_READ = 500
-"""Newest facts that are searched for previews without an answer."""
+"""Newest facts to search for previews without an answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveMessage:
-    """The message that shows the answer to an inbound while it is written.
+    """The message that shows the answer to an inbound while the model writes it.
 
     Attributes:
-        inbound: the id of the first inbound that it answers.
-        session: the session of that inbound.
-        message: the platform's id of the message; empty until the platform has returned it.
-        chat: the chat that contains the message; empty on tapes of earlier versions, which did not store it.
-        part: the first version that was sent, as it was sent; None on tapes of earlier versions.
-        date: when that was about to be sent, ISO 8601.
+        inbound: the id of the first answered inbound.
+        session: the session of the inbound.
+        message: the platform's id of the message; empty until known.
+        chat: the chat of the message; empty on tapes of earlier versions.
+        part: the first part that was sent; None on tapes of earlier versions.
+        date: when `part` was about to be sent, ISO 8601.
     """
 
     inbound: int
@@ -59,33 +59,34 @@ class LiveMessage:
 
 @dataclass(frozen=True, slots=True)
 class LiveMessageView:
-    """The message that shows the answer to an inbound while it is written; None if none was begun."""
+    """The live message for an inbound; None if none was begun."""
 
     inbound: int
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Read the facts, by one indexed look-up."""
+        """Query its facts in one indexed look-up."""
         return (TapeQuery(tape, keys=(preview_begin_key(self.inbound), preview_key(self.inbound))),)
 
     def fold(self, answers: QueryAnswers) -> LiveMessage | None:
-        """Return the message, with its id if that is known."""
         return _live_messages(answers[0]).get(self.inbound)
 
 
 @dataclass(frozen=True, slots=True)
 class UnansweredLiveMessagesView:
-    """The newest messages that show an answer and have no intended answer yet, oldest first."""
+    """The newest live messages without an intended answer, oldest first."""
 
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Read the newest facts about previews and answers: an answer is always intended after its preview began."""
+        """Query the newest facts about previews and answers: an answer is always intended after its preview began."""
         names = (PREVIEW_BEGIN, PREVIEW, PREVIEW_END, INTENT)
         return (TapeQuery(tape, kinds=(Kind.EVENT,), names=names, newest=True, limit=MAX_PREVIEW_FACTS_READ),)
 
     def fold(self, answers: QueryAnswers) -> tuple[LiveMessage, ...]:
-        """Return those without an intent and an end. Earlier versions recorded no beginning: theirs are left out."""
+        """Return those with neither an intent nor an end, except those of earlier versions, which recorded no
+        beginning.
+        """
         entries = [entry for entry in answers[0] if not entry.erased]
         answered = {entry.payload["data"].get("inbound", 0) for entry in entries if entry.name in (INTENT, PREVIEW_END)}
         live = sorted(_live_messages(entries).items())
@@ -93,7 +94,7 @@ class UnansweredLiveMessagesView:
 
 
 def _read_loosely(entry: TapeEntry) -> PreviewBegun | None:
-    """Read the begin of a preview whose part has a value of another type, as `intent_from` reads the message; None for anything else."""
+    """Read the begin of a preview whose part has values of other types, like `intent_from`; None for other entries."""
     try:
         data = entry.data
         return PreviewBegun(data["inbound"], data["session"], build_part(data["part"]))
@@ -102,7 +103,7 @@ def _read_loosely(entry: TapeEntry) -> PreviewBegun | None:
 
 
 def _live_messages(entries: Iterable[TapeEntry]) -> dict[int, LiveMessage]:
-    """Collect the messages in these facts, by inbound."""
+    """Collect the live messages in these facts, by inbound."""
     messages: dict[int, LiveMessage] = {}
     for entry in entries:
         if entry.erased or entry.name not in (PREVIEW_BEGIN, PREVIEW):
@@ -120,18 +121,16 @@ def _live_messages(entries: Iterable[TapeEntry]) -> dict[int, LiveMessage]:
 
 @dataclass(frozen=True, slots=True)
 class OtherLiveMessageView:
-    """True if this platform id is among the newest messages that show answers to other inbounds."""
+    """True if this platform id is among the newest live messages for other inbounds."""
 
     message: str
     inbound: int
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Read the newest messages that showed an answer."""
         return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(PREVIEW,), newest=True, limit=MAX_RECEIPTS_READ),)
 
     def fold(self, answers: QueryAnswers) -> bool:
-        """Return true if the id is among them."""
         previews = [entry.payload["data"] for entry in answers[0] if not entry.erased]
         return any(data["message"] == self.message and data["inbound"] != self.inbound for data in previews)
 
@@ -144,32 +143,30 @@ class ReceiptView:
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Read the newest receipts."""
         return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(RECEIPT,), newest=True, limit=MAX_RECEIPTS_READ),)
 
     def fold(self, answers: QueryAnswers) -> bool:
-        """Return true if the id is among them."""
         return any(entry.payload["data"]["external_id"] == self.message for entry in answers[0] if not entry.erased)
 
 
 def preview_key(inbound: int) -> str:
-    """Return the key of the fact that an answer is shown while it is written."""
+    """Return the key of the fact with a live message's id."""
     return f"preview:{inbound}"
 
 
 def preview_begin_key(inbound: int) -> str:
-    """Return the key of the fact that such a message is about to be sent."""
+    """Return the key of the fact that a live message is about to be sent."""
     return f"preview-begin:{inbound}"
 
 
 def preview_end_key(inbound: int) -> str:
-    """Return the key of the fact that such a message will not become an answer, and no longer looks unfinished."""
+    """Return the key of the fact that a live message does not become an answer."""
     return f"preview-end:{inbound}"
 
 
 @dataclass(frozen=True, slots=True)
 class OpenMessage:
-    """An intent with parts that have no receipt: the number of its parts, and the places of those delivered."""
+    """An intent with parts that lack a receipt: the number of its parts, and the indexes of delivered ones."""
 
     parts: int
     sent: frozenset[int] = frozenset()
@@ -225,8 +222,8 @@ OUTBOX_PROJECTION = Projection[Mapping[int, OpenMessage]](
     encode=_encode_messages,
     decode=_decode_messages,
     cited_ids=_cited_messages,
-    interval=2 * OUTBOX_CHECKPOINT_INTERVAL,  # an intent, and a receipt for each part
+    interval=2 * OUTBOX_CHECKPOINT_INTERVAL,  # an intent and a receipt for each part
     size=len,
     legacy=LegacyAnchor(name="outbox/mark", decode=_decode_messages, cited_ids=_cited_messages),
 )
-"""The intents that are not delivered, oldest first, by id; their content is read when it is needed."""
+"""The undelivered intents by id, oldest first; their content is read on demand."""

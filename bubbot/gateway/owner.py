@@ -1,4 +1,4 @@
-"""Notices to the owner that no turn wrote: in the direct chat in which an owner wrote last."""
+"""Notices to the owner from outside any turn, in the direct chat in which an owner wrote last."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bubbot.texts import Texts
 
 
 class OwnerChat:
-    """Finds the chat of an owner. `tape` records the fact that the owner was told; `texts` are the bot's own sentences."""
+    """Notifies an owner. `tape` records the facts about notices; `texts` are the bot's own sentences."""
 
     def __init__(self, channel_runtimes: Mapping[str, ChannelRuntime], tape: str, texts: Texts) -> None:
         self._channel_runtimes = channel_runtimes
@@ -20,13 +20,13 @@ class OwnerChat:
         self._texts = texts
 
     async def __call__(self, key: str, write: Callable[[Texts], str], fact: TapeEntry) -> bool:
-        """Notify with a fact of the own tape."""
+        """Call `notify` with a fact on `tape`."""
         return await self.notify(self._tape, key, lambda texts: (write(texts), None), fact)
 
     async def notify(self, tape: str, key: str, write: WriteNotice, fact: TapeEntry) -> bool:
         """Store a notice and its fact in one transaction and send it; return false if no owner has a direct chat.
 
-        `write` writes the notice and its buttons, in the language of the owner.
+        `write` returns the notice and its buttons in the owner's language.
         """
         for channel_runtime in self._channel_runtimes.values():
             access = channel_runtime.policy.access
@@ -38,7 +38,7 @@ class OwnerChat:
             if inbound is None:
                 continue
             text, buttons = write(await channel_runtime.find_texts(self._texts, inbound.sender.id))
-            # People choose their names themselves, and names of groups: an address in one is not fetched.
+            # People choose their own names and those of groups, so an address in a name must not be fetched.
             notice = Outbound(name, inbound.chat, text, inbound.thread, buttons=buttons, has_no_link_previews=True)
             parts = tuple(channel_runtime.link.split(notice))
             message = await channel_runtime.outbox.enqueue(inbound.session, key, parts, {tape: [fact]})

@@ -1,4 +1,4 @@
-"""Deliveries on the trace page: what was to be sent, and what the platforms answered."""
+"""Deliveries on the trace page: the intended messages and the platforms' answers."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from bubbot.tape.shards import shard_tape
 
 OUTBOXES = SharedTape(f"{OUTBOX_PREFIX}/")
 MESSAGES_PER_TURN = 8
-"""Messages of one turn that are looked for."""
+"""Messages of one turn to look for."""
 NEWEST_FACTS = 1_000
-"""The newest facts of the tape among which messages are looked for that no turn wrote."""
+"""Newest facts of the tape to search for messages from outside any turn."""
 TURN_ID = re.compile(r"[0-9a-f]{32}")
 
 
 class DeliveredPart(Struct, frozen=True):
-    """A part of a message, with what became of it.
+    """A part of a message and its outcome.
 
     Attributes:
         message: the entry of the message.
@@ -48,7 +48,7 @@ class DeliveredPart(Struct, frozen=True):
 
 
 class Deliveries(Struct, frozen=True):
-    """The messages to a chat, newest first, in parts; `outbox` is the name of their tape, `more` the cursor of the next page."""
+    """The messages to a chat, newest first, in parts; `outbox` is their tape, `more` the cursor of the next page."""
 
     session: str
     outbox: str = ""
@@ -70,9 +70,9 @@ async def read_deliveries(reader: PanelReader, query: PanelQuery) -> Deliveries:
 
 
 async def _find_intents(reader: PanelReader, tape: TapeHandle, query: PanelQuery) -> tuple[list[TapeEntry], str]:
-    """Return the messages of the newest turns below the cursor, by their keys; on the first page with the newest others.
+    """Return the messages of the newest turns below the cursor, by key; on the first page also the newest others.
 
-    The tape holds the messages to all chats of a channel: only the keys find those of one without reading the rest.
+    The tape has the messages to all chats of a channel: only keys find those of one chat without reading the rest.
     """
     starts, more = await query.read_page(reader.tapes.open_tape(query.tape, query.session), TURN_START)
     turns = [str(start.meta["turn"]) for start in starts if "turn" in start.meta]
@@ -96,7 +96,7 @@ def _belongs(entry: TapeEntry, session: str) -> bool:
 
 
 async def _read_answers(tape: TapeHandle, intents: Sequence[TapeEntry]) -> Mapping[str, TapeEntry]:
-    """Return the receipts and the ends of these messages, by their keys."""
+    """Return the receipts and ends of these messages by key."""
     keys = [f"ended:{intent.id}" for intent in intents]
     keys += [receipt_key(intent.id, place) for intent in intents for place in range(len(intent.data["parts"]))]
     if not keys:
@@ -121,7 +121,7 @@ def _read_parts(reader: PanelReader, intent: TapeEntry, answers: Mapping[str, Ta
 
 
 def _receipt_state(reader: PanelReader, receipt: TapeEntry) -> str:
-    """Say that a part arrived, and what is unsure about it."""
+    """Describe the arrival of a part, with doubts about it."""
     data = receipt.data
     doubts = {"resumed": "panel_resumed", "found": "panel_found", "missing": "panel_missing"}
     notes = ["panel_delivered", *(name for field, name in doubts.items() if data.get(field))]

@@ -1,4 +1,4 @@
-"""Presses of buttons: which button a press means, whether it may be pressed, and how the message looks afterwards."""
+"""Presses of buttons: find the button, check the press, and rewrite the message afterwards."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PressRefusal: TypeAlias = Literal["forged", "expired", "foreign", "taken"]
 """Why a press does nothing: no such button, too late, not for this person, or the set was pressed before."""
 
 MAX_EDITED_CHARS = 900
-"""Characters of a message that gets a line about the press; a longer one could exceed what a platform takes."""
+"""Characters of a message that gets a line about the press; a longer one could exceed a platform's limit."""
 MAX_WORDS_CHARS = 64
 """Characters of a label or a name in that line."""
 _PUNCTUATION = r"([!-/:-@\[-`{-~])"
@@ -32,10 +32,8 @@ class FoundButton:
     """A button that was offered.
 
     Attributes:
-        intent: the message.
-        place: the place of its part with the buttons.
-        button_set: the buttons.
-        button: the one that was pressed.
+        place: the index of its part with the buttons.
+        button: the pressed one.
     """
 
     intent: OutboxMessage
@@ -50,10 +48,10 @@ class FoundButton:
 
 
 async def find_button(outbox: Outbox, press: ButtonPress) -> FoundButton | None:
-    """Find the button that a press names; None if no message in its chat offers it, so that the id was made up.
+    """Find the button that a press names; None if no message in its chat offers it: then the id was forged.
 
-    If the outbox knows the id of the delivered message, the press has to name that message. It does not know it yet if
-    the process ended between the sending and the receipt.
+    If the outbox knows the id of the delivered message, the press must name it. The outbox does not know it if the
+    process ended before the receipt.
     """
     key, _, number = press.button.rpartition("/")
     if not (key and number.isascii() and number.isdecimal() and len(number) <= 3):
@@ -72,7 +70,7 @@ async def find_button(outbox: Outbox, press: ButtonPress) -> FoundButton | None:
 
 
 def refuse_press(press: ButtonPress, found: FoundButton | None, role: Role) -> PressRefusal | None:
-    """Return why a press of somebody who may speak, in this role, does nothing; None if it counts."""
+    """Return the reason to refuse a press of somebody with this role; None if it counts."""
     if found is None:
         return "forged"
     buttons = found.button_set
@@ -85,7 +83,7 @@ def refuse_press(press: ButtonPress, found: FoundButton | None, role: Role) -> P
 
 
 def press_inbound(press: ButtonPress, found: FoundButton) -> Inbound:
-    """Make the inbound of a press: the command of the button, said by the person who pressed."""
+    """Make the inbound of a press: the command of the button, from the person who pressed it."""
     key, button = found.button_set.key, found.button
     return Inbound(
         press.channel,
@@ -106,8 +104,8 @@ def pressed_part(
 ) -> MessagePart:
     """Make the part that replaces the pressed message: without its buttons, and with a line about the choice.
 
-    In a group, and where only owners may press, the line names who pressed. The line is written as Markdown and split as any message is, so that no label
-    and no name can format it.
+    In a group, and if only owners may press, the line names the person. It is Markdown and split like any message;
+    labels and names in it are escaped.
     """
     part = structs.replace(found.part, buttons=None, edits=press.message, reply_to="")
     line = f"✓ {escape_label(found.button.label)}"
@@ -120,6 +118,6 @@ def pressed_part(
 
 
 def escape_label(text: str) -> str:
-    """Write a text on one line of Markdown, so that people read it as it is."""
+    """Escape a text for one line of Markdown."""
     line = " ".join(replace_controls(text).split())[:MAX_WORDS_CHARS]
     return re.sub(_PUNCTUATION, r"\\\1", line)

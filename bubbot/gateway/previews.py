@@ -1,4 +1,4 @@
-"""Previews: pass what running turns show to the channels that can show it."""
+"""Previews: pass the progress of running turns to the channels that can show it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ log = logging.getLogger(__name__)
 
 
 class PreviewSink:
-    """Passes previews to the channel of their session. A channel that fails at one gets no more of that turn."""
+    """Passes previews to the channel of their session. If a channel fails, it gets no more previews of that turn."""
 
     def __init__(self, channels: Mapping[str, ShowsPreviews]) -> None:
         self._channels = dict(channels)
         self._failed: set[str] = set()
 
     def __call__(self, session: str, event: Preview) -> None:
-        """Show the event; log a failure instead of raising it."""
+        """Show the preview; log a failure instead of raising it."""
         if not self._channels:  # an answer comes in many pieces
             return
         channel = self._channels.get(session.partition(":")[0])
@@ -30,6 +30,6 @@ class PreviewSink:
             return
         try:
             channel.preview(session, event)
-        except Exception:  # the adapter is someone else's code, and a preview must not cost a turn
+        except Exception:  # the adapter may be third-party code, and a preview must not cost a turn
             self._failed.add(session)
             log.warning("preview failed", exc_info=True, extra={"action": "preview.failed", "session": session})

@@ -18,21 +18,21 @@ from bubbot.tape.service import TapeService
 
 
 class Quarantine:
-    """The record of the restores and releases of a home."""
+    """The record of a home's restores and releases."""
 
     def __init__(self, tape: TapeService) -> None:
         self._tape = tape
 
     async def record_restore(self, backup: str, *, created: str, head: str, bubbot: str, lost: str = "") -> None:
-        """Record that the home was made from the backup of this name, which its deployment head identifies.
+        """Record that the home was restored from the backup with this name and deployment head.
 
-        `lost`: it is not a backup, but its own database, and this is wrong with it.
+        `lost`: it was restored from its own damaged database; the text names the damage.
         """
         fact = HomeRestored(backup=backup, created=created, head=head, bubbot=bubbot, lost=lost or UNSET)
         await self._tape.append([fact.to_entry()])
 
     async def current_restore(self) -> Cited[HomeRestored] | None:
-        """Return the restore that was not released yet; None if there is none."""
+        """Return the restore that is not released yet, if any."""
         return await self._tape.read(QuarantineView())
 
 
@@ -57,5 +57,5 @@ QUARANTINE_CHECKS = (Check("the quarantine", check_quarantine, reads_tapes=True,
 
 
 def release_entry(*, deliver: bool, intents: int, inbounds: int, jobs: int, approvals: int = 0) -> TapeEntry:
-    """Make the fact that a quarantine has ended; the numbers count what was ended with it."""
+    """Make the fact that a quarantine has ended; the numbers count the items that ended with it."""
     return HomeReleased(deliver=deliver, intents=intents, inbounds=inbounds, jobs=jobs, approvals=approvals).to_entry()

@@ -12,12 +12,12 @@ from bubbot.tape.view import QueryAnswers
 
 @dataclass(frozen=True, slots=True)
 class QuarantineView:
-    """The restore that was not released yet; None if there is none."""
+    """The restore that is not released yet, if any."""
 
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Read the newest fact, by one indexed look-up."""
+        """Query the newest fact by one indexed look-up."""
         return (
             TapeQuery(
                 tape, kinds=(Kind.EVENT,), names=(*HomeRestored.EVENTS, *HomeReleased.EVENTS), newest=True, limit=1
@@ -25,7 +25,6 @@ class QuarantineView:
         )
 
     def fold(self, answers: QueryAnswers) -> Cited[HomeRestored] | None:
-        """Return the restore if it is the newest fact."""
         for entry in answers[0]:
             if entry.name in HomeRestored.EVENTS:
                 return Cited.of(HomeRestored, entry)

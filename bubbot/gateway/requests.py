@@ -1,8 +1,8 @@
-"""Strangers who wait to be let in: the message that waits with them, the question to an owner, and the answer at last.
+"""Strangers who wait to be let in: their waiting message, the question to an owner, and the answer.
 
-A message that got a code is a fact of the inbox. Whoever lets the person in, by whatever way, it is accepted then under an id of its
-own, in one transaction with the notice to the person: so both come once, also after a kill, and the next start looks for people who
-were let in meanwhile.
+The inbox stores a message that got a code. Once the person is let in, by any way, the message is accepted under a new
+id, in one transaction with the notice to the person: so both come once, even after a crash. The next start looks for
+people who were let in meanwhile.
 """
 
 from __future__ import annotations
@@ -21,28 +21,27 @@ from bubbot.tape.entry import TapeEntry
 from bubbot.texts import COMMAND_PREFIX, Texts
 
 WriteNotice: TypeAlias = Callable[[Texts], tuple[str, ButtonSet | None]]
-"""Write a notice and its buttons in a language."""
+"""Return a notice and its buttons in a language."""
 NotifyOwner: TypeAlias = Callable[[str, str, WriteNotice, TapeEntry], Awaitable[bool]]
-"""Notify an owner, given the tape of the fact, a key, what writes the notice and the fact; false if no owner has a chat yet."""
+"""Notify an owner; arguments: the fact's tape, a key, the notice's writer, the fact. False if no owner has a chat yet."""
 
 REQUEST_LIFETIME_SECONDS = 7 * 86_400
 """Seconds for which an owner can press a button of a question."""
 
 
 def name_person(sender: Sender) -> str:
-    """Return the name of a person with the id, as Markdown; people choose their names themselves."""
+    """Return the name of a person with the id, as Markdown, escaped, since people choose their names."""
     name = escape_label(sender.name)
     return f"{name} ({sender.id})" if name else sender.id
 
 
 class AccessRequests:
-    """The strangers of one channel who wait.
+    """The waiting strangers of one channel.
 
     Args:
-        inbox: the inbox of the channel.
         access: knows who may speak.
         find_texts: returns the bot's own sentences in the language of a person.
-        notify_owner: asks an owner; None: nobody can be asked.
+        notify_owner: asks an owner; None: do not ask.
     """
 
     def __init__(
@@ -58,9 +57,9 @@ class AccessRequests:
         self._notify_owner = notify_owner
 
     async def keep(self, inbound: Inbound, *, is_first: bool = False) -> bool:
-        """Keep a message that gets a code, and ask an owner; return true if an owner was asked.
+        """Store a message that gets a code, and ask an owner; return true if an owner was asked.
 
-        `is_first`: only if nothing else of its sender waits.
+        `is_first`: do so only if no other message of its sender waits.
         """
         if not is_first or await self._inbox.find_waiting(inbound.sender.id) is None:
             await self._inbox.record_waiting(inbound)
@@ -87,7 +86,9 @@ class AccessRequests:
         return await self._access.request(inbound.sender, inbound.channel, inbound.chat, send)
 
     async def find_admitted(self, person: str | None = None) -> tuple[Inbound, ...]:
-        """Return the waiting messages of those who may speak by now, of one person or of all, as they are accepted."""
+        """Return the waiting messages of people who may speak by now, one or all, in the form in which they are
+        accepted.
+        """
         waiting = await self._inbox.list_waiting()
         return tuple(
             structs.replace(inbound, external_id=admitted_id(inbound))
@@ -97,7 +98,7 @@ class AccessRequests:
         )
 
     def welcome(self, inbound: Inbound, split: Callable[[Outbound], Sequence[MessagePart]]) -> TapeEntry:
-        """Make the notice that a person was let in, whose message is answered."""
+        """Make the notice to a person who was let in and whose message is answered."""
         outbound = Outbound(
             inbound.channel, inbound.chat, self._find_texts(inbound.sender).say("let_in"), inbound.thread
         )
@@ -105,5 +106,5 @@ class AccessRequests:
 
 
 def admitted_id(inbound: Inbound) -> str:
-    """Return the external id under which a message that waited is accepted."""
+    """Return the external id under which a waiting message is accepted."""
     return f"admitted:{inbound.external_id}"

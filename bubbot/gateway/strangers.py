@@ -1,4 +1,4 @@
-"""A count of the messages of strangers that were ignored, for the log."""
+"""A count of ignored messages of strangers, for the log."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class StrangerCounter:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self) -> None:
-        """Count one message."""
+        """Count an ignored message."""
         self._count += 1
         if self._timer is None:
             self._write()
 
     def close(self) -> None:
-        """Log what was counted since the last line; forget the timer."""
+        """Log the count since the last line and cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -34,7 +34,7 @@ class StrangerCounter:
             self._log()
 
     def _write(self) -> None:
-        """Log the count, and look again in a minute; without strangers that minute, wait for the next one."""
+        """Log the count and repeat in a minute; if that minute has none, wait for the next stranger."""
         if not self._count:
             self._timer = None
             return

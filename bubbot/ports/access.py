@@ -1,4 +1,4 @@
-"""Access as the gateway uses it: the listed people of a channel, and the service that knows the others."""
+"""Access for the gateway: the listed people of a channel, and the service that knows the others."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from bubbot.records import dataclass
 from bubbot.tape.entry import TapeEntry
 
 Audience: TypeAlias = Literal["everybody", "known", "nobody"]
-"""Who may speak in a group: everybody there as a member, people with a role, or nobody at all."""
+"""Who may speak in a group: everybody (as a member), people with a role, or nobody."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedPeople:
-    """The people that the configuration lists for a channel, and the groups where everybody may speak, by numeric id."""
+    """The people that the configuration lists for a channel, and the groups in which everybody may speak, by numeric
+    id.
+    """
 
     owners: frozenset[str] = frozenset()
     admins: frozenset[str] = frozenset()
@@ -24,7 +26,7 @@ class ListedPeople:
     groups: frozenset[str] = frozenset()
 
     def role(self, sender_id: str) -> Role:
-        """Return the highest role the lists give; `stranger` if the id is in none: an empty list means nobody."""
+        """Return the highest role that the lists give; `stranger` if no list has the id: an empty list means nobody."""
         if sender_id in self.owners:
             return Role.OWNER
         if sender_id in self.admins:
@@ -32,7 +34,6 @@ class ListedPeople:
         return Role.MEMBER if sender_id in self.members else Role.STRANGER
 
     def listed_roles(self) -> dict[str, Role]:
-        """Return the listed ids with their roles."""
         return {person: self.role(person) for person in sorted(self.owners | self.admins | self.members, key=int)}
 
 
@@ -40,20 +41,20 @@ NO_LISTED_PEOPLE = ListedPeople()
 
 
 def higher_role(first: Role, second: Role) -> Role:
-    """Return the one of two roles that includes the other."""
+    """Return the higher of two roles."""
     return first if second in (first, Role.STRANGER) or first.at_least(second) else second
 
 
 @dataclass(frozen=True, slots=True)
 class CodeReminder:
-    """A reminder of a pairing code, which is not kept itself.
+    """A reminder of a pairing code; the code itself is not stored.
 
     Attributes:
-        sent_at: when the code was sent.
-        expires_at: when it expires.
-        renewable_at: when the person may have another one.
+        sent_at: the time when the code was sent.
+        expires_at: the end of its validity.
+        renewable_at: the time from which the person may get another one.
         tape: the tape of the fact.
-        fact: the fact that the person was reminded.
+        fact: records the reminder.
     """
 
     sent_at: datetime
@@ -73,7 +74,7 @@ class AccessRequest:
 
     Attributes:
         tape: the tape of the fact.
-        fact: the fact that an owner is asked.
+        fact: records the question to an owner.
     """
 
     tape: str
@@ -81,32 +82,30 @@ class AccessRequest:
 
 
 SendRequest: TypeAlias = Callable[[AccessRequest], Awaitable[bool]]
-"""Ask an owner, and store the fact in the same transaction; false if no owner has a chat yet."""
+"""Ask an owner and store the fact in the same transaction; false if no owner has a chat yet."""
 
 
 class KnowsPeople(Protocol):
     """Knows who may speak on a channel, and gives strangers pairing codes."""
 
-    def role(self, channel: str, sender_id: str) -> Role:
-        """Return a person's role."""
-        ...
+    def role(self, channel: str, sender_id: str) -> Role: ...
 
     def list_people(self, channel: str) -> tuple[str, ...]:
-        """Return the numeric ids of those who may speak on a channel."""
+        """Return the numeric ids of people who may speak on a channel."""
         ...
 
     def audience(self, channel: str, group: str) -> Audience | None:
-        """Return who may speak in a group as an owner decided; None if nobody decided."""
+        """Return the audience that an owner chose for a group; None if undecided."""
         ...
 
     async def request(self, sender: Sender, channel: str, chat: str, send: SendRequest) -> bool:
-        """Ask an owner about a stranger, at most once in a day; return false if nobody was asked."""
+        """Ask an owner about a stranger, at most once a day; return false if no owner was asked."""
         ...
 
     async def create_code(self, sender: Sender, channel: str, chat: str) -> str | None:
-        """Return a new pairing code for a stranger, or None if the bot should stay silent."""
+        """Return a new pairing code for a stranger, or None if the bot must stay silent."""
         ...
 
     async def remind(self, sender: Sender, channel: str, send: SendReminder) -> bool:
-        """Remind a stranger of an open code, once for each; return false if there is nothing to say."""
+        """Remind a stranger of an open code, once per code; return false if no reminder is due."""
         ...

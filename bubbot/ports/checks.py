@@ -1,4 +1,4 @@
-"""The port for the checks of `bubbot doctor`: what a feature may read of a home without a bot, and what it finds."""
+"""The port for the checks of `bubbot doctor`: a feature's access to a home without a bot, and its findings."""
 
 from __future__ import annotations
 
@@ -35,16 +35,14 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class HomeReader:
-    """What a feature may read of a home. No bot has to run; nothing is written.
+    """A feature's read-only access to a home. No bot needs to run.
 
     Attributes:
-        home: the home folder.
         config: the file with the settings.
-        settings: the validated settings of the feature; None if it has none, or if they cannot be loaded.
-        now: the clock.
+        settings: the validated settings of the feature; None if it has none or they cannot be loaded.
         zone: the time zone of the deployment.
-        open_tape: opens a tape that belongs to no session, by its name. Raises `StoreError`.
-        has_tapes: there is a store; without one every tape is empty.
+        open_tape: opens a tape that belongs to no session, by its name; raises `StoreError`.
+        has_tapes: the home has a store; without one all tapes are empty.
     """
 
     home: Path
@@ -58,13 +56,13 @@ class HomeReader:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check of the doctor. One that raises becomes a finding, and the others run anyway.
+    """A check of the doctor. If it raises, the error becomes a finding and the others still run.
 
     Attributes:
         name: its subject, as in "The check of the schedule failed".
         run: returns the findings.
-        reads_tapes: it runs only if the home has entries, after the checks of the database.
-        needs_settings: it runs only if the settings can be loaded.
+        reads_tapes: run it only if the home has entries, after the checks of the database.
+        needs_settings: run it only if the settings can be loaded.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The port for health: what a feature reports of itself, and what chats are told of the whole bot."""
+"""The port for health: the reports of features and of the whole bot."""
 
 from __future__ import annotations
 
@@ -34,16 +34,15 @@ class RuntimeLoad(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HealthReport(Protocol):
-    """Reports the bot's health, beyond the chat of the sender."""
+    """Reports the health of the whole bot to a sender."""
 
     async def __call__(self, role: Role, *, direct: bool, own: int = 0, texts: Texts | None = None) -> Sequence[str]:
         """Return lines for a sender with this role.
 
         Args:
-            role: the sender's role.
             direct: nobody else reads along.
-            own: turns that only ask for this report.
-            texts: the sentences for the sender; None: those of the bot.
+            own: running turns that only ask for this report.
+            texts: in the sender's language; None: the bot's.
         """
         ...
 
@@ -61,15 +60,15 @@ async def report_nothing(
 
 @dataclass(frozen=True, slots=True)
 class HealthContext:
-    """What a report goes by.
+    """The context of a report.
 
     Attributes:
         texts: the sentences, in the reader's language.
         at: the time of the report, ISO 8601 in UTC.
         zone: the time zone of the deployment.
-        role: the reader's role: what it may not read need not be worked out.
-        chats: what people call chats, by session, for a reader who may see all of them.
-        people: what they are called, by account.
+        role: the reader's role; rows that it may not read need not be computed.
+        chats: the names of chats by session, for a reader who may see all of them.
+        people: the names of people by account.
     """
 
     texts: Texts
@@ -80,7 +79,7 @@ class HealthContext:
     people: Mapping[str, str] = field(default_factory=dict)
 
     def format_time(self, instant: str) -> str:
-        """Format an instant by the deployment's time zone, with how long ago or how soon it is."""
+        """Format an instant in the deployment's time zone, with the time since or until then."""
         time, now = parse_moment(instant), parse_moment(self.at)
         if time is None or now is None:
             return instant
@@ -130,10 +129,10 @@ class MetricSpec:
     """A metric that a feature declares. Its name is unique in the bot, so it begins with `bubbot_` and the feature's name.
 
     Attributes:
-        name: small letters, digits and underscores; collectors read a counter with `_total` behind it.
+        name: small letters, digits and underscores; collectors append `_total` to a counter's name.
         help: its meaning, in a sentence.
         type: a gauge goes up and down, a counter only up while the process runs.
-        labels: the names of its labels. No label holds a person, a chat, or anything else without an end.
+        labels: the names of its labels. No label may hold a person, a chat, or anything else of unlimited variety.
     """
 
     name: str
@@ -142,21 +141,21 @@ class MetricSpec:
     labels: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for a name that collectors do not take."""
+        """Raise `ValueError` for a name that collectors do not accept."""
         for name in (self.name, *self.labels):
             if not _METRIC_NAME.fullmatch(name):
                 raise ValueError(f"{name!r} cannot name a metric or label: use small letters, digits and underscores")
 
 
 class MetricSample(Struct, frozen=True, forbid_unknown_fields=True):
-    """A value of a declared metric; `labels` are the values of its labels, in their order."""
+    """A value of a declared metric; `labels` are the values of its labels, in order."""
 
     name: str
     value: float
     labels: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Make the value a float, as which it crosses the socket. Raise `TypeError` if it is not a number."""
+        """Convert the value to a float, its form on the socket. Raise `TypeError` if it is not a number."""
         structs.force_setattr(self, "value", float(self.value))
 
 

@@ -1,4 +1,4 @@
-"""The inbox as a turn uses it: the facts that settle inbounds, and what is still open."""
+"""The inbox as a turn uses it: the facts that settle inbounds, and the open ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bubbot.tape.fact import Fact
 from bubbot.tape.references import EntryId
 
 INBOX_PREFIX = "bubbot/inbox/"
-"""The beginning of the names of the tapes of inboxes; the name of the channel follows."""
+"""The prefix of the names of inbox tapes; the name of the channel follows."""
 
 
 class InboundsInterrupted(Fact):
@@ -32,15 +32,13 @@ class InboundsDone(Fact):
 
 
 class InboxReader(Protocol):
-    """Reads what the inbox of a channel still has to process."""
+    """Reads the open work in the inbox of a channel."""
 
     @property
-    def name(self) -> str:
-        """The name of the inbox tape."""
-        ...
+    def name(self) -> str: ...
 
     async def open_inbounds(self) -> tuple[AcceptedInbound, ...]:
-        """Return the inbounds that no turn has finished, oldest first, with the turns begun for them."""
+        """Return the inbounds that no turn has finished, oldest first, with the interrupted turns."""
         ...
 
     async def open_changes(self) -> tuple[TapeChange, ...]:
@@ -49,10 +47,10 @@ class InboxReader(Protocol):
 
 
 def done_entry(ids: Sequence[int], *, turn: str = "", outcome: str) -> TapeEntry:
-    """Make the fact that a turn finished these inbounds, or, without a turn, that they need nothing more."""
+    """Make the fact that a turn finished these inbounds or, without a turn, that they need nothing more."""
     return InboundsDone(tuple(ids), turn, outcome).to_entry()
 
 
 def interrupted_entry(ids: Sequence[int], *, turn: str) -> TapeEntry:
-    """Make the fact that the process ended in the middle of a turn for these inbounds; they are still open."""
+    """Make the fact that the process ended during a turn for these inbounds, which stay open."""
     return InboundsInterrupted(tuple(ids), turn).to_entry()

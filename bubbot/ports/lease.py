@@ -10,14 +10,14 @@ from bubbot.tape.store import Lease
 class SessionLease(Protocol):
     """The leases of the sessions that one process works on.
 
-    Whoever takes up a session gets a higher epoch than every earlier holder. What an older holder still writes under its
-    lease raises `LeaseLost`, and nothing of it is written.
+    Each holder gets a higher epoch than all earlier holders. An earlier holder's writes raise `LeaseLost` and write
+    nothing.
     """
 
     async def hold(self, session: str) -> Lease:
-        """Return this process's lease of a session; take the session up if it holds none."""
+        """Return this process's lease of a session; take up the session if it has none."""
         ...
 
     def release(self, session: str) -> None:
-        """Give a lease back; releasing one that is not held is fine."""
+        """Release a lease; do nothing if it is not held."""
         ...

@@ -23,16 +23,16 @@ Finish = Literal["stop", "tool_calls", "length", "content_filter", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class ModelTraits:
-    """The features of a model, so that no request is built that it would refuse.
+    """The features of a model, so that requests fit it.
 
     Attributes:
-        tools: it takes tool schemas.
-        first_assistant: it takes a conversation that opens with an assistant message.
-        short_prompt: it wants the persona and memory only, without the runtime contract.
-        context_tokens: the size of its context; None if it has no limit that anybody knows of.
-        assumes_size: nobody knows that size: it is a careful guess.
+        tools: it accepts tool schemas.
+        first_assistant: it accepts a conversation that opens with an assistant message.
+        short_prompt: it gets only the persona and memory, without the runtime contract.
+        context_tokens: the size of its context; None if unknown.
+        assumes_size: the size is a conservative guess.
         server: host and port of its configured address; empty for the usual address of its provider.
-        notice: a sentence that people see when they open a chat with it; None for none.
+        notice: a sentence to show when a chat with it opens; None for none.
         images: it sees images.
     """
 
@@ -61,7 +61,7 @@ class ToolSpec:
     description: str
     parameters: JsonObject
     text: str = field(init=False, repr=False, compare=False)
-    """`as_json` in its canonical form: built once, because every request contains it."""
+    """Canonical JSON of `as_json`, built once, since every request contains it."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "text", _canonical(self.as_json()))
@@ -73,7 +73,7 @@ class ToolSpec:
 
 
 class ToolSpecs(tuple[ToolSpec, ...]):
-    """The tools of a request, with their schemas in the forms that each request needs: all of a role have the same ones."""
+    """The tools of a request with the forms of their schemas that requests need; built once per list."""
 
     @cached_property
     def encoded(self) -> bytes:
@@ -82,12 +82,11 @@ class ToolSpecs(tuple[ToolSpec, ...]):
 
     @cached_property
     def digest(self) -> str:
-        """The name of `encoded` as a blob."""
+        """The digest of `encoded` as a blob."""
         return blob_digest(self.encoded)
 
     @staticmethod
     def of(tools: tuple[ToolSpec, ...]) -> ToolSpecs:
-        """Return these tools with their forms."""
         return tools if isinstance(tools, ToolSpecs) else ToolSpecs(tools)
 
 
@@ -100,7 +99,7 @@ class ModelRequest:
         messages: chat messages without the system prompt.
         tools: schemas of the tools that the model may call.
         parameters: sampling settings.
-        texts: the messages as canonical JSON, if the caller has them already; they must match `messages`. Empty if not.
+        texts: the messages as canonical JSON, if known already; must match `messages`. Empty if not.
     """
 
     system: str
@@ -118,13 +117,13 @@ class ModelRequest:
         return b"".join((b'{"messages":[', messages, b'],"parameters":', parameters, b',"tools":', tools, b"}"))
 
     def digest(self) -> str:
-        """Compute the SHA-256 of `as_bytes`, in hex."""
+        """Return the SHA-256 of `as_bytes`, in hex."""
         return sha256(self.as_bytes()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call that the model requests. `arguments` is the text that the model wrote, which need not be JSON."""
+    """A tool call by a model. `arguments` is the model's text, which may not be JSON."""
 
     id: str
     name: str
@@ -144,7 +143,7 @@ class Usage:
     Attributes:
         input_tokens: tokens that the model read.
         output_tokens: tokens that the model wrote.
-        cached_tokens: those of `input_tokens` that the provider had in its cache.
+        cached_tokens: the part of `input_tokens` that the provider had cached.
         cost: US dollars; None if unknown.
     """
 
@@ -154,7 +153,7 @@ class Usage:
     cost: float | None = None
 
     def is_plausible(self, *, max_input: int = MAX_CALL_TOKENS, max_output: int = MAX_CALL_TOKENS) -> bool:
-        """Return false if one call cannot have these numbers: below zero, or above the limits."""
+        """Return false if one call cannot have these numbers: negative or above the limits."""
         cost_fits = self.cost is None or 0 <= self.cost <= MAX_CALL_DOLLARS  # false for nan, too
         return (
             0 <= self.input_tokens <= max_input
@@ -165,7 +164,7 @@ class Usage:
 
 
 NANOS_PER_USD = 10**9
-"""Units per US dollar: amounts are whole numbers of them, so that sums do not depend on their order."""
+"""Units per US dollar: amounts are whole numbers, so that sums do not depend on their order."""
 
 
 class PriceTier(NamedTuple):
@@ -179,7 +178,7 @@ class PriceTier(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ListedModel:
-    """A model that a provider offers. `created`: seconds since 1970; 0 if the list does not say."""
+    """A model that a provider offers. `created`: seconds since 1970; 0 if unknown."""
 
     name: str
     created: int = 0
@@ -192,7 +191,7 @@ class ModelPrice:
     Attributes:
         input: for tokens that it reads.
         output: for tokens that it writes.
-        cached: for input that the provider had in its cache; None if unknown, then `input` applies.
+        cached: for cached input; None if unknown, then `input` applies.
         tiers: other prices for calls with much input, lowest threshold first.
     """
 
@@ -219,9 +218,7 @@ class TokenCount:
     """The token count of a request that was not sent yet.
 
     Attributes:
-        tokens: the count.
-        tokenizer: the tokenizer that counted them.
-        is_approximate: only the provider knows the form of some part, such as the tool schemas.
+        is_approximate: only the provider knows the exact form of some part, such as the tool schemas.
     """
 
     tokens: int
@@ -241,20 +238,20 @@ class TextDelta:
 
 
 SIZE_RULES = ("context", "assumed", "unread")
-"""What is known of the size of a context: the server said it when it refused a request; people were told what is assumed; the server
-read so few tokens of a longer request."""
+"""Sources of a context's size: the server named it in a refusal; people were told an assumption; the server counted fewer
+tokens than a longer request has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """What a refusal taught about a model: a rule that its requests follow from then on.
+    """A lesson from a model's refusal: a rule for its later requests.
 
     Attributes:
         model: the model that refused, `provider/model`.
         server: host and port of its configured address; empty for the usual address of the provider.
-        rule: the rule, as `bubbot.runtime.request_rules` writes it, such as `no_tools@1`; or one of `SIZE_RULES` with a number
-            of tokens, such as `context:8192@1`.
-        fact: the entry that remembers it; None before it is stored.
+        rule: a rule of `bubbot.runtime.request_rules`, such as `no_tools@1`; or one of `SIZE_RULES` with a number of
+            tokens, such as `context:8192@1`.
+        fact: the entry that stores it; None before that.
     """
 
     model: str
@@ -264,11 +261,11 @@ class Lesson:
 
     @classmethod
     def of_size(cls, model: str, server: str, name: str, tokens: int) -> Self:
-        """Build one about the size of a context, by one of `SIZE_RULES`."""
+        """Build a lesson about the size of a context; `name` is one of `SIZE_RULES`."""
         return cls(model, server, f"{name}:{tokens}@1")
 
     def find_tokens(self, name: str) -> int:
-        """Return the tokens of the rule of this name, one of `SIZE_RULES`; 0 if the rule is another one."""
+        """Return the tokens if the rule has this name, one of `SIZE_RULES`; 0 otherwise."""
         own, _, tokens = self.rule.partition("@")[0].partition(":")
         return int(tokens) if own == name and tokens.isdecimal() else 0
 
@@ -280,11 +277,11 @@ class Lesson:
 
 @dataclass(frozen=True, slots=True)
 class RequestFit:
-    """What was changed in a request so that its model takes it.
+    """The changes of a request so that its model accepts it.
 
     Attributes:
-        rules: the rules that changed something, in their order, each with the fact that it was learned from, if it was.
-        parameters: the parameters of the request that was sent.
+        rules: the rules that changed something, in order, each with the fact from which it was learned, if any.
+        parameters: of the request that was sent.
         digest: of the request that was sent, see `ModelRequest.digest`.
     """
 
@@ -293,7 +290,7 @@ class RequestFit:
     digest: str
 
     def as_json(self) -> JsonObject:
-        """Return it as an attempt records it."""
+        """Return the record for an attempt."""
         rules = [{"rule": rule} | ({"learned": list(fact)} if fact else {}) for rule, fact in self.rules]
         return {"rules": rules, "parameters": self.parameters, "request": self.digest}
 
@@ -303,18 +300,15 @@ class ModelReply:
     """The end of a stream: the complete answer.
 
     Attributes:
-        text: the text of the answer.
-        calls: the tool calls that the model requests.
-        finish: why the answer ended.
-        usage: the tokens of the call.
+        finish: the reason why the answer ended.
         model: the model that answered.
-        response_id: the provider's id of the answer; None if it has none.
-        reasoning: the model's reasoning as text; None if there is none.
-        replay: what the provider wants to see again with the results of `calls`, such as its reasoning; None for none. It comes back
-            as the key `replay` of the assistant message with these calls; a model uses what it knows and ignores the
-            rest.
-        fit: what was changed in the request; None if nothing was.
-        reason: the provider's own word for why the answer ended, if that is not a usual one; empty if it is.
+        response_id: the provider's id of the answer, if any.
+        reasoning: the model's reasoning as text, if any.
+        replay: data to send back to the provider with the results of `calls`, such as its reasoning; None for none. It
+            comes back as the key `replay` of the assistant message with these calls; a model uses the parts that it
+            knows.
+        fit: the changes of the request; None for none.
+        reason: the provider's own finish reason if it is unusual; else empty.
     """
 
     text: str
@@ -331,7 +325,7 @@ class ModelReply:
 
 @dataclass(frozen=True, slots=True)
 class FailedAttempt:
-    """A failed call to a provider, of a model that retries or calls another one.
+    """A failed call to a provider by a model that retries or calls another model.
 
     Attributes:
         model: the name of the model that was called.
@@ -339,9 +333,9 @@ class FailedAttempt:
         error: the error message, without secrets.
         elapsed: seconds the call took.
         wait: seconds until the next call.
-        next_model: the model that is called next; empty if this was the last call.
-        fit: what was changed in the request; None if nothing was.
-        lesson: what the refusal taught: the same model may be asked again once it is known. None for nothing.
+        next_model: the model to call next; empty if this was the last call.
+        fit: the changes of the request; None for none.
+        lesson: the lesson of the refusal: the same model may be asked again with it. None for none.
     """
 
     model: str
@@ -358,23 +352,22 @@ ModelEvent: TypeAlias = TextDelta | FailedAttempt | ModelReply
 
 
 class KnowsLessons(Protocol):
-    """What refusals taught about models."""
+    """The lessons from refusals of models."""
 
     def find(self, model: str, server: str) -> Sequence[Lesson]:
-        """Return what is known of a model at a server, the oldest first; see `Lesson`."""
+        """Return the lessons about a model at a server, oldest first."""
         ...
 
 
 class NoLessons:
-    """Nothing was learned. See `KnowsLessons`."""
+    """No lessons. See `KnowsLessons`."""
 
     def find(self, model: str, server: str) -> Sequence[Lesson]:  # noqa: ARG002 - the port's signature
-        """Return nothing."""
         return ()
 
 
 class Model(Protocol):
-    """A model. One instance serves many turns at once."""
+    """A model. One instance serves many concurrent turns."""
 
     @property
     def name(self) -> str:
@@ -398,7 +391,7 @@ class Model(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Free processes and connections. Calling it twice is safe."""
+        """Free processes and connections. Repeated calls do nothing."""
         ...
 
 
@@ -409,27 +402,28 @@ class CountsTokens(Protocol):
     async def count(self, request: ModelRequest) -> TokenCount | None:
         """Count the tokens of the request; return None if the model's own tokenizer is not available.
 
-        Called only if a call follows, so it may wait for what that call needs, too. It never blocks the event loop.
+        Called only if a call follows, so it may wait for things that the call also needs. It must not block the event
+        loop.
         """
         ...
 
 
 @runtime_checkable
 class WarmsUp(Protocol):
-    """A `Model` whose first answer comes sooner if it may prepare for it."""
+    """A `Model` whose first answer comes sooner after preparation."""
 
     def warm(self) -> None:
-        """Begin to load and to connect, in the background."""
+        """Begin to load and connect in the background."""
         ...
 
 
 @runtime_checkable
 class LoadsLater(Protocol):
-    """A `Model` that loads when it is needed."""
+    """A `Model` that loads on first use."""
 
     @property
     def is_loading(self) -> bool:
-        """True while it loads; requests wait for that."""
+        """True while it is loading; requests wait until then."""
         ...
 
 
@@ -456,7 +450,7 @@ class TranscribesAudio(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
-    """The options of a model factory: the name (`provider/model`), the home folder, the settings, what refusals taught."""
+    """The options of a model factory. `name` is `provider/model`."""
 
     name: str
     home: Path

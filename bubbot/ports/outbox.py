@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 OUTBOX_PREFIX = "bubbot/outbox"
 _MAX_BUTTON_KEY_BYTES = MAX_BUTTON_ID_BYTES - len("/") - 3
-"""Bytes of the key of a button set: the number of a button has three digits at most."""
+"""The most bytes of a button set's key: a button's number has up to three digits."""
 
 
 class OutboxIntent(Fact):
@@ -58,11 +58,11 @@ class OutboxMessage:
     Attributes:
         id: on the outbox tape.
         session: of the turn.
-        turn: the message comes from this turn.
+        turn: the turn that wrote it, or the cause of another message.
         parts: in sending order.
-        sent: the places of the parts that have a receipt.
-        inbound: the id of the first message that it answers; 0 if it answers none.
-        date: when it was merged, ISO 8601.
+        sent: the indexes of the parts with a receipt.
+        inbound: the id of the first answered inbound; 0 for none.
+        date: the time of its merge, ISO 8601.
     """
 
     id: int
@@ -75,9 +75,9 @@ class OutboxMessage:
 
 
 def intent_from(entry: TapeEntry) -> OutboxMessage:
-    """Read an intent from its event. Raise `TapeCorrupt` if it is none.
+    """Read an intent from its event. Raise `TapeCorrupt` if it is not one.
 
-    A part with a value of another type, as an adapter of somebody else's may make one, is read as it is: its channel sends it.
+    A part with values of wrong types, from a third-party adapter, is read unchanged: its channel sends it.
     """
     intent = OutboxIntent.try_of(entry)
     if intent is None:
@@ -109,7 +109,7 @@ def _read_loosely(entry: TapeEntry) -> OutboxMessage:
 
 
 def build_part(data: Mapping[str, Any]) -> MessagePart:
-    """Build a stored part without a look at its types. Raise `TypeError` or `ValueError` if it is none."""
+    """Build a stored part without checking types. Raise `TypeError` or `ValueError` if it is not one."""
     file, buttons = data.get("file"), data.get("buttons")
     return MessagePart(
         **{
@@ -121,12 +121,12 @@ def build_part(data: Mapping[str, Any]) -> MessagePart:
 
 
 def read_intents(entries: Iterable[TapeEntry]) -> Iterator[OutboxMessage]:
-    """Read the intents among these entries. One that cannot be read is left out, and logged."""
+    """Read the intents among these entries; log and skip unreadable ones."""
     for entry in entries:
         if entry.name == INTENT and not entry.erased:
             try:
                 yield intent_from(entry)
-            except TapeCorrupt as error:  # an adapter of somebody else's may put anything into its parts
+            except TapeCorrupt as error:  # a third-party adapter may put anything into its parts
                 log.warning("message not readable, left out: %s", error, extra={"action": "outbox.unreadable"})
 
 
@@ -136,7 +136,7 @@ def intent_key(turn: str, place: int = 0) -> str:
 
 
 def buttons_key(turn: str) -> str:
-    """Return the key of an intent with buttons, which names them, too: platforms return short ids only."""
+    """Return the key of an intent with buttons. It also names the buttons, so it is short: platforms limit their ids."""
     key = intent_key(turn)
     if len(key.encode()) > _MAX_BUTTON_KEY_BYTES or not key.isascii():
         return f"b{sha256(key.encode()).hexdigest()[:40]}"
@@ -144,13 +144,13 @@ def buttons_key(turn: str) -> str:
 
 
 def outbox_channel(tape: str) -> str:
-    """Return the channel of an outbox tape, such as `bubbot/outbox/telegram` or a shard of it; empty for another tape."""
+    """Return the channel of an outbox tape, such as `bubbot/outbox/telegram` or a shard of it; empty for other tapes."""
     head, _, rest = tape.partition(f"{OUTBOX_PREFIX}/")
     return "" if head else rest.partition("/")[0]
 
 
 def intent_entry(session: str, turn: str, parts: tuple[MessagePart, ...], *, inbound: int = 0) -> TapeEntry:
-    """Make the intent to say something, an entry to merge with its turn. `inbound`: the first one it answers."""
+    """Make the entry of an intent, to merge with its turn. `inbound`: the first answered one."""
     key = intent_key(turn)
     if any(part.buttons for part in parts):
         key = buttons_key(turn)

@@ -1,7 +1,7 @@
-"""The pages port: what a feature shows to browsers, and how it names who looks.
+"""The pages port: the pages that a feature shows to browsers, and their viewers.
 
-The server checks who asks, and sends the answers with headers that let nothing run but what comes from here; a feature
-only makes pages. Neither knows the other.
+The server authenticates viewers and sends answers with headers that allow only scripts from here; a feature only makes
+pages. Neither knows the other.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from bubbot.tape.boundary import Viewer
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """What somebody wants to see.
+    """A request for a page.
 
     Attributes:
-        path: the parts of the path, decoded; none for the first page. Foreign: anything may stand in it.
-        query: the last value of each parameter. Foreign, too.
-        viewer: who looks.
+        path: the decoded parts of the path; none for the first page. Untrusted.
+        query: the last value of each parameter. Untrusted.
     """
 
     path: tuple[str, ...]
@@ -29,26 +28,25 @@ class PageRequest:
     viewer: Viewer
 
     def number(self, name: str, default: int | None = None) -> int | None:
-        """Return a parameter as a number of at most 18 digits; `default` if it is missing or none."""
+        """Return a parameter as a number of at most 18 digits; `default` if it is missing or not one."""
         return parse_number(self.query.get(name, ""), default)
 
 
 def parse_number(text: str, default: int | None = None) -> int | None:
-    """Return a text as a number of at most 18 digits, which every store can compare; `default` if it is none."""
+    """Parse a number of at most 18 digits, which every store can compare; `default` if it is not one."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else default
 
 
 @dataclass(frozen=True, slots=True)
 class PageAnswer:
-    """What is sent.
+    """The response to a request.
 
     Attributes:
-        body: the content.
         content_type: its media type; texts are UTF-8.
-        status: of HTTP.
-        location: where to look instead; empty: nowhere.
-        filename: the name under which a browser stores it; empty: it shows it.
-        policy: a content security policy of its own, for a file that is stored; empty: that of the server.
+        status: the HTTP status.
+        location: the target of a redirect; empty: none.
+        filename: the name for a download; empty: the browser shows it.
+        policy: its own content security policy, for a download; empty: the server's.
     """
 
     body: bytes = b""
@@ -61,11 +59,11 @@ class PageAnswer:
 
 @dataclass(frozen=True, slots=True)
 class LoginForm:
-    """What the page for a token says.
+    """The content of the page that asks for a token.
 
     Attributes:
-        next_path: where to go afterwards.
-        is_wrong: a token was given, and it was wrong or is over.
+        next_path: the path to open afterwards.
+        is_wrong: the given token was wrong or has expired.
     """
 
     next_path: str = "/"
@@ -76,7 +74,7 @@ class Pages(Protocol):
     """The pages of a feature."""
 
     def find_asset(self, name: str) -> PageAnswer | None:
-        """Return a file that everybody may have, such as the style; None if there is none."""
+        """Return a public file, such as the style sheet; None if unknown."""
         ...
 
     def ask_for_token(self, form: LoginForm) -> PageAnswer:
@@ -84,9 +82,9 @@ class Pages(Protocol):
         ...
 
     def show_error(self, error: BubbotError, status: int) -> PageAnswer:
-        """Return the page that tells an error."""
+        """Return the page about an error."""
         ...
 
     async def answer(self, request: PageRequest) -> PageAnswer:
-        """Return a page. Raise `AccessError` for what the viewer may not see, `EntryNotFound` for what is not there."""
+        """Return a page. Raise `AccessError` if the viewer may not see it, `EntryNotFound` if it does not exist."""
         ...

@@ -1,4 +1,4 @@
-"""The tape that a word on the command line refers to, and the session that a tape belongs to."""
+"""The tape for a word on the command line, and the session of a tape."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bubbot.tape.service import session_tape
 from bubbot.tape.store import TapeStore
 
 MAX_SESSION_CHARS = 200
-"""Characters in the name of a session that a person types."""
+"""The most characters in a session name that a person types."""
 IMPORTS_TAPE = "bubbot/imports"
 """The system's tape that records the imported tapes and their sessions."""
 IMPORT_EVENT = "tape/imported"
@@ -29,7 +29,7 @@ class ChatMoved(Fact):
 
 
 async def find_tape(store: TapeStore, workspace: str, reference: str) -> str:
-    """Find the tape that a name or session id refers to. Raises `EntryNotFound`."""
+    """Find the tape for a name or session id. Raise `EntryNotFound`."""
     names = {tape.name for tape in await store.tapes()}
     for name in (reference, session_tape(workspace, reference), session_tape(workspace, f"stdin:{reference}")):
         if name in names:
@@ -40,7 +40,7 @@ async def find_tape(store: TapeStore, workspace: str, reference: str) -> str:
 
 
 async def first_session(store: TapeStore, session: str) -> str:
-    """Return a session by the first id of its chat, as it is stored: people name a chat that moved by its current id, too."""
+    """Return the stored session id, with the first id of its chat: people also use the current id of a moved chat."""
     channel, _, rest = session.partition(":")
     chat, colon, thread = rest.partition(":")
     if not chat:
@@ -54,7 +54,7 @@ async def first_session(store: TapeStore, session: str) -> str:
 
 
 def add_move(moves: Mapping[str, str], fact: TapeEntry) -> Mapping[str, str]:
-    """Add the fact of a move to the current ids of the chats of a channel, by their earlier ids."""
+    """Add the fact of a move to the current ids of a channel's chats, by earlier ids."""
     move = ChatMoved.try_of(fact)
     if move is None:
         return moves
@@ -62,7 +62,7 @@ def add_move(moves: Mapping[str, str], fact: TapeEntry) -> Mapping[str, str]:
 
 
 async def read_current_sessions(store: TapeStore) -> Callable[[str], str]:
-    """Return what gives a session by the current id of its chat (see `Kernel.current_session`), as the store knows it."""
+    """Return a function that maps a session to the current id of its chat; see `Kernel.current_session`."""
     prefix = "bubbot/inbox/"
     channels = [tape.name.removeprefix(prefix) for tape in await store.tapes() if tape.name.startswith(prefix)]
     answers = await store.fetch(
@@ -80,7 +80,7 @@ async def read_current_sessions(store: TapeStore) -> Callable[[str], str]:
 
 
 async def keep_session(session: str) -> str:
-    """Return the session, if it is known that no chat has moved."""
+    """Return the session unchanged, if no chat has moved."""
     return session
 
 
@@ -106,7 +106,7 @@ def parse_session(text: str) -> str:
 
 
 def check_session_length(name: str) -> None:
-    """Raise `ConfigError` for a session that is named by more than `MAX_SESSION_CHARS` characters."""
+    """Raise `ConfigError` for a session name with more than `MAX_SESSION_CHARS` characters."""
     if len(name) > MAX_SESSION_CHARS:
         raise ConfigError(
             f"the session {name[:20]}… has a name of {len(name)} characters: use {MAX_SESSION_CHARS} at most"
@@ -114,7 +114,7 @@ def check_session_length(name: str) -> None:
 
 
 def require_user_tape(tape: str, usage: str) -> None:
-    """Raise `ConfigError` for a tape that belongs to the system; the error says it is never `usage`."""
+    """Raise `ConfigError` for a tape of the system; the error says that it is never `usage`."""
     if tape.startswith("bubbot/"):
         raise ConfigError(f"{tape} belongs to the system and is never {usage}; bubbot tape show prints it")
 
@@ -122,7 +122,7 @@ def require_user_tape(tape: str, usage: str) -> None:
 async def require_no_open_turn(store: TapeStore, tape: str, session: str) -> None:
     """Raise `ConfigError` if a process died during a turn of this tape.
 
-    The merge of that turn expects the tape as it was.
+    The merge of that turn expects an unchanged tape.
     """
     if any(fork.tape == tape for fork in await store.forks()):
         raise ConfigError(f"{session} has an unfinished turn: let bubbot chat --session {session} finish it first")

@@ -1,6 +1,6 @@
 """Tables of settings: the base class of their models, the types of their fields, and the sentences about wrong values.
 
-A field declares its default, bounds and description once; errors, the example configuration and the reference read them.
+A field declares its default, bounds and description once, for errors, the example configuration and the reference.
 """
 
 from __future__ import annotations
@@ -65,15 +65,15 @@ def blank_to_none(value: object) -> object:
 
 
 def setting_error(predicate: str) -> PydanticCustomError:
-    """Build the error of a validator that has its own words; `predicate` follows the key and has no full stop.
+    """Build the error of a validator with its own words; `predicate` follows the key and has no full stop.
 
-    Any other `ValueError` of a validator says what the value must be.
+    Any other `ValueError` of a validator must say what the value must be.
     """
     return PydanticCustomError("predicate", predicate)
 
 
 def strip_text(value: object) -> object:
-    """Strip the space around a text; refuse what is no text, without showing it: it may hold a password."""
+    """Strip the space around a text; refuse other values without showing them: they may be passwords."""
     if not isinstance(value, str):
         raise setting_error(f"has to be text, in quotes, and is {type(value).__name__}")
     return value.strip()
@@ -104,7 +104,7 @@ def web_address(*schemes: str) -> AfterValidator:
 Whole = Annotated[int, BeforeValidator(refuse_bool)]
 Number = Annotated[float, BeforeValidator(refuse_bool)]
 Flag = Annotated[bool, Strict(), BeforeValidator(_parse_flag)]
-"""True or false, or these words as the environment holds them; no other word."""
+"""True or false, or these words from the environment; no other word."""
 Text = Annotated[str, BeforeValidator(strip_text)]
 """A text without the space around it."""
 OptionalText = Annotated[str | None, BeforeValidator(blank_to_none), BeforeValidator(strip_text)]
@@ -115,7 +115,7 @@ OptionalWhole = Annotated[int | None, BeforeValidator(refuse_bool), BeforeValida
 
 
 def split_items(value: object) -> object:
-    """Make a list of a text that may come from the environment: JSON, or items with commas between them."""
+    """Split a text from the environment into a list: JSON, or items separated by commas."""
     if not isinstance(value, str):
         return value
     text = value.strip()
@@ -128,7 +128,7 @@ def split_items(value: object) -> object:
 
 
 def matches(pattern: str, description: str) -> AfterValidator:
-    """Build a validator that raises unless all of a text matches; a value that is not set passes."""
+    """Build a validator that raises unless the whole text matches; None passes."""
 
     def check(text: str | None) -> str | None:
         if text is not None and not re.fullmatch(pattern, text):
@@ -145,10 +145,10 @@ Names = Annotated[list[str], BeforeValidator(split_items)]
 
 
 class SettingsSection(BaseModel):
-    """A table of the settings. Its validator is built when such a table is read: few are written.
+    """A table of the settings. Its validator is built on first use: few tables are written.
 
     Attributes:
-        renamed_keys: the new key of each old one, which still works.
+        renamed_keys: the new key by each old one, which still works.
         named_tables: the tables within it that people name, such as `channels.<name>`.
         needs_restart: a change takes effect at the next start, not at a reload.
     """
@@ -170,7 +170,7 @@ class SettingsSection(BaseModel):
         return f"is not a setting{did_you_mean(key, cls.model_fields, before='; ', otherwise=otherwise)}"
 
     def derived_secrets(self) -> Iterator[str]:
-        """Yield what is secret besides whole values, such as the key in a header."""
+        """Yield secrets that are parts of values, such as the key in a header."""
         yield from ()
 
 
@@ -206,7 +206,7 @@ class AdapterSettings(SettingsSection):
         }
 
     def model_post_init(self, context: Any) -> None:
-        """Take the name of the channel from the context of `read`."""
+        """Set the channel's name from the context of `read`."""
         if context:
             self._channel = context["channel"]
 
@@ -229,7 +229,7 @@ class AdapterSettings(SettingsSection):
 
 @lru_cache(maxsize=256)
 def nested_sections(model: type[BaseModel]) -> Mapping[str, type[SettingsSection]]:
-    """Return the fields of a model that are sections themselves."""
+    """Return the fields of a model that are sections."""
     return MappingProxyType(
         {
             name: field.annotation
@@ -274,7 +274,7 @@ def _contains_secret(kind: Any) -> bool:
 
 
 def describe_expected(item: ErrorDetails, field: FieldInfo) -> str:
-    """Describe what a value must be: in the words of the validator, else by type and bounds, else in pydantic's words."""
+    """Describe the required value: in the validator's words, else by type and bounds, else in pydantic's words."""
     context = item.get("ctx", {})
     phrase = str(context["error"]) if item["type"] == "value_error" else ""
     if not phrase and not _CONSTRAINTS_WITHOUT_PHRASE & context.keys():
@@ -292,11 +292,7 @@ def format_errors(
     """Return a sentence for each problem: its origin, the setting, the value, and what it must be.
 
     Args:
-        error: the problems.
-        model: the model that was validated.
-        table: its values.
-        parent: the path of the table.
-        origin: returns the beginning of the sentence by the path of the setting.
+        origin: returns the beginning of the sentence by the setting's path.
     """
     items = error.errors(include_url=False)  # one for each type of a union
     return list(dict.fromkeys(_format_error(item, model, table, parent, origin) for item in items))
@@ -310,7 +306,7 @@ def _format_error(
     origin: Callable[[Keys], str],
 ) -> str:
     section, path = _find_section(model, tuple(map(str, item["loc"])))
-    if not path or path[-1] in nested_sections(section):  # a validator of the whole table
+    if not path or path[-1] in nested_sections(section):  # from a validator of the whole table
         table_path = (*parent, *path)
         return f"{origin(table_path)}[{'.'.join(table_path)}] {item['msg'].removeprefix('Value error, ')}."
     setting = f"{origin((*parent, *path))}{format_setting((*parent, *path))}"
@@ -325,7 +321,7 @@ def _format_error(
 
 
 def _find_section(model: type[BaseModel], location: Keys, end: int = 1) -> tuple[type[SettingsSection], Keys]:
-    """Return the section of a setting and the path of the setting, without the place inside its value."""
+    """Return the section and the path of a setting, without the position inside its value."""
     field = model.model_fields.get(location[end - 1]) if location else None
     if field is not None:
         has_names = get_origin(field.annotation) is dict
@@ -338,7 +334,7 @@ def _find_section(model: type[BaseModel], location: Keys, end: int = 1) -> tuple
 
 
 def _find_value(table: Mapping[str, Any], path: Keys, item: ErrorDetails) -> object:
-    """Return the value of a setting as it was written; that of the error if a validator changed the tables."""
+    """Return the value of a setting as written; the error's value if a validator changed the tables."""
     value: object = table
     for key in path:
         if not isinstance(value, Mapping) or key not in value:
@@ -363,7 +359,7 @@ class SettingValue:
 
     @property
     def text(self) -> str:
-        """The value for people: a text as it is, a list with commas between its items."""
+        """The value for people: a text unchanged, a list separated by commas."""
         if isinstance(self.value, list):
             return ", ".join(map(str, self.value))
         if self.value is None or isinstance(self.value, str):
@@ -377,10 +373,10 @@ class SettingValue:
 
 
 class EditsSettings(Protocol):
-    """Reads and changes the settings of a home, one at a time. Every method may raise `ConfigError`, and changes nothing then."""
+    """Reads and changes the settings of a home, one at a time. A method that raises `ConfigError` has changed nothing."""
 
     def list_values(self) -> list[SettingValue]:
-        """List the settings that are not the default, in the order of the reference."""
+        """List the settings that differ from the default, in the order of the reference."""
         ...
 
     def read(self, name: str) -> SettingValue:
@@ -396,7 +392,7 @@ class EditsSettings(Protocol):
         ...
 
     def find_override(self, name: str) -> str:
-        """Return the variable of the environment that counts more than the file; empty if there is none."""
+        """Return the environment variable that overrides the file; empty if none does."""
         ...
 
 
@@ -407,8 +403,8 @@ class ReloadResult:
     Attributes:
         now: keys that apply now.
         later: keys that wait for the next start.
-        begun: channels that were started or restarted.
-        ended: channels that were ended.
+        begun: started or restarted channels.
+        ended: ended channels.
     """
 
     now: tuple[str, ...] = ()
@@ -421,16 +417,16 @@ class ChangesSettings(Protocol):
     """Changes the settings of a running bot."""
 
     def edit(self) -> EditsSettings:
-        """Read the file as it is now."""
+        """Read the current file."""
         ...
 
     async def reload(self) -> ReloadResult:
-        """Apply what the file says now. Raises `ConfigError` if it cannot be used: the bot goes on as it was."""
+        """Apply the current file. Raise `ConfigError` if it is unusable: the bot keeps the old settings."""
         ...
 
 
 def quote_value(value: object) -> str:
-    """Format a value for a sentence: cut after 80 characters, without user and password of a web address."""
+    """Format a value for a sentence: at most 80 characters, without the user and password of a web address."""
     if isinstance(value, bool):
         return str(value).lower()
     text = str(value) if isinstance(value, date | time) else _USERINFO.sub("//***@", repr(value))

@@ -1,6 +1,6 @@
-"""What a store may offer beyond `TapeStore`, each a small protocol, and how a package offers a store.
+"""Optional capabilities of a store beyond `TapeStore`, one protocol each, and the factory of a package's store.
 
-A store that lacks one works; what needs it says so in one sentence (`require_chain` and the like).
+A store may lack any of them; a command that needs one raises a sentence (`require_chain` and others).
 """
 
 from __future__ import annotations
@@ -23,15 +23,13 @@ from bubbot.tape.store import Batch, TapeStore
 
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
-    """How a store is opened.
+    """The options of a store factory.
 
     Attributes:
-        home: the home folder.
         address: `[store] address`; empty if not set.
-        readonly: for reading, while another process may write. The database itself has to refuse writes then: SQLite opens
-            with `mode=ro` and `query_only`, a store on PostgreSQL sets `default_transaction_read_only` and best uses a
-            role that may only `SELECT`. A store that cannot be read so raises `StoreUnavailable`.
-        now: the clock.
+        readonly: read only, while another process may write. The database itself must then refuse writes: SQLite opens
+            with `mode=ro` and `query_only`; a store on PostgreSQL sets `default_transaction_read_only` and preferably
+            uses a role that may only `SELECT`. A store that cannot do this raises `StoreUnavailable`.
     """
 
     home: Path
@@ -41,7 +39,7 @@ class StoreOptions:
 
 
 StoreFactory: TypeAlias = Callable[[StoreOptions], Awaitable[TapeStore]]
-"""Open a store: what a package offers in the group `bubbot.stores`. Raise `StoreError` or `ConfigError`."""
+"""Open a store. Packages offer it in the group `bubbot.stores`. Raise `StoreError` or `ConfigError`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +47,12 @@ class DeploymentAudit:
     """The result of an audit.
 
     Attributes:
-        tapes: how many were checked.
-        entries: how many were read.
+        tapes: the number of checked tapes.
+        entries: the number of read entries.
         findings: damage and erasures.
-        head: of the deployment; empty if it was not read.
-        triggers: names of those that are missing or changed; without them the database can lose history.
-        indexes: names of those that do not hold what their tables hold: they hide facts. If there are any, nothing else was
+        head: the deployment head; empty if it was not read.
+        triggers: names of missing or changed triggers; without them the database can lose history.
+        indexes: names of indexes that disagree with their tables: they hide facts. If there are any, nothing else was
             checked.
     """
 
@@ -113,7 +111,7 @@ class UnreferencedBlobs:
     """Blobs that no entry up to a position names.
 
     Attributes:
-        position: a global one.
+        position: a global position.
         tapes: (digest, bytes) of each blob, by its tape.
     """
 
@@ -123,13 +121,7 @@ class UnreferencedBlobs:
 
 @dataclass(frozen=True, slots=True)
 class PositionedEntry:
-    """An entry in the order of all tapes.
-
-    Attributes:
-        position: its global position.
-        tape: the name of its tape.
-        entry: the entry, with its id.
-    """
+    """An entry with its place in the order of all tapes."""
 
     position: int
     tape: str
@@ -138,20 +130,20 @@ class PositionedEntry:
 
 @runtime_checkable
 class LabelsWorkspace(Protocol):
-    """A store that keeps the label in its tape names. In others it is the path of the home."""
+    """A store that stores the label in its tape names. For others the label is the path of the home."""
 
     async def workspace(self, default: str) -> str:
-        """Return the label; `default` the first time, which is stored."""
+        """Return the label; the first call stores and returns `default`."""
         ...
 
 
 @runtime_checkable
 class CountsEntries(Protocol):
-    """A store that counts what it holds."""
+    """A store that counts its transactions and entries."""
 
     @property
     def commit_count(self) -> int:
-        """How many transactions were committed since the store was opened."""
+        """The number of transactions committed since the store was opened."""
         ...
 
     async def count_entries(self) -> int:
@@ -163,22 +155,22 @@ class CountsEntries(Protocol):
 class OrdersEntries(Protocol):
     """A store that orders the entries of all tapes by one global position.
 
-    Positions begin above 0 and never go back, on a tape and over all of them. Whoever has read up to one has missed
-    nothing below it: what is appended later stands above. There may be gaps, so nobody counts with positions.
+    Positions are above 0 and only rise, on a tape and over all tapes. A reader up to a position has missed nothing
+    below it: later entries stand above. There may be gaps, so positions are not counts.
     """
 
     async def newest_position(self) -> int:
-        """Return the newest position that can be read; 0 without entries."""
+        """Return the newest readable position; 0 without entries."""
         ...
 
     async def read_after(self, position: int, limit: int) -> list[PositionedEntry]:
-        """Return the next entries after a position, at most `limit`; none if there are no more yet."""
+        """Return the next entries after a position, at most `limit`; empty if there are no more yet."""
         ...
 
 
 @runtime_checkable
 class WaitsForRoom(Protocol):
-    """A store whose disk may be full, and that waits for room then."""
+    """A store that waits for room if its disk is full."""
 
     @property
     def is_full(self) -> bool:
@@ -186,21 +178,23 @@ class WaitsForRoom(Protocol):
         ...
 
     async def wait_for_room(self) -> None:
-        """Wait until there is room, as far as is known."""
+        """Wait until there seems to be room."""
         ...
 
     def stop_waiting_for_room(self) -> None:
-        """Let writes that find no room fail with `StoreFull` from now on."""
+        """From now on, let writes without room raise `StoreFull`."""
         ...
 
 
 @runtime_checkable
 class NoticesReplacement(Protocol):
-    """A store in a file that somebody may remove or replace while it is open."""
+    """A store in a file that may be removed or replaced while it is open."""
 
     @property
     def is_replaced(self) -> bool:
-        """True while its path no longer leads to its file: nothing is written, as it would be lost with this process."""
+        """True if its path no longer leads to its file: then it writes nothing, since that would be lost with this
+        process.
+        """
         ...
 
 
@@ -209,33 +203,31 @@ class KeepsChain(Protocol):
     """A store that chains its entries by hashes."""
 
     async def audit(self, tape: str | None = None, *, on_progress: OnProgress = ignore_progress) -> DeploymentAudit:
-        """Walk the chain of one tape or of all; report the entries that were checked."""
+        """Check the chain of one tape or of all; report checked entries as progress."""
         ...
 
     async def deployment_head(self, position: int | None = None, *, older: bool = False) -> str:
-        """Return the head over all tapes, now or as it was at a global position; `older`: in the form of version 2."""
+        """Return the head over all tapes, now or at a global position; `older`: in the form of version 2."""
         ...
 
 
 @runtime_checkable
 class MeasuresSize(Protocol):
-    """A store that can say what takes its room."""
+    """A store that can report its disk usage."""
 
-    async def measure_size(self) -> DatabaseSize:
-        """Measure what takes the room."""
-        ...
+    async def measure_size(self) -> DatabaseSize: ...
 
 
 @runtime_checkable
 class CollectsGarbage(MeasuresSize, Protocol):
-    """A store from which `bubbot tape gc` removes what nobody needs."""
+    """A store from which `bubbot tape gc` can remove unneeded data."""
 
     async def count_erasable(self, archive: str) -> int:
         """Count the entries of an archive that an erasure would blank."""
         ...
 
     async def erase_archive(self, archive: str, fact: Batch, also: Sequence[tuple[str, tuple[int, ...]]]) -> None:
-        """Erase an archive, and single entries of other tapes, by the fact `tape/erased`."""
+        """Erase an archive and single entries of other tapes by the fact `tape/erased`."""
         ...
 
     async def find_unreferenced_blobs(self) -> UnreferencedBlobs:
@@ -243,7 +235,7 @@ class CollectsGarbage(MeasuresSize, Protocol):
         ...
 
     async def drop_blobs(self, tape: str, blobs: UnreferencedBlobs, date: str) -> int:
-        """Remove the blobs of a tape that are still loose; return how many."""
+        """Remove the blobs of a tape that are still unreferenced; return their number."""
         ...
 
     async def release_pages(self, *, allow_rewrite: bool) -> None:
@@ -252,14 +244,14 @@ class CollectsGarbage(MeasuresSize, Protocol):
 
 
 class FillsIndex(Protocol):
-    """What fills a search index."""
+    """The indexer of a search index."""
 
     async def run(self) -> None:
         """Index until cancelled."""
         ...
 
     async def fill(self, on_progress: OnProgress = ignore_progress, total: int = 0) -> None:
-        """Index all entries at once; report how many of `total` were indexed."""
+        """Index all entries now; report how many of `total` are indexed."""
         ...
 
     async def aclose(self) -> None:
@@ -289,28 +281,28 @@ class IndexState(Struct, frozen=True):
 
 @runtime_checkable
 class IndexesTexts(Protocol):
-    """A store with a search index. Others read every entry of a tape."""
+    """A store with a search index. In others a search reads every entry of a tape."""
 
     @property
     def is_indexing(self) -> bool:
-        """True while something fills the index."""
+        """True while an indexer is running."""
         ...
 
     def build_indexer(self) -> FillsIndex:
-        """Make what fills the index, one at a time."""
+        """Make the indexer; only one may exist at a time."""
         ...
 
     async def index_state(self) -> IndexState | None:
-        """Report how far the index goes; None if there is none."""
+        """Report the progress of the index; None without one."""
         ...
 
     async def forget_index(self) -> None:
-        """Delete the index; what fills it, if there is one, starts again."""
+        """Delete the index; a running indexer starts again."""
         ...
 
 
 def require_chain(store: object) -> KeepsChain:
-    """Return the store as one with a hash chain. Raise `ConfigError` for others, as the next functions do."""
+    """Return the store as one with a hash chain. Raise `ConfigError` for others, like the next functions."""
     if not isinstance(store, KeepsChain):
         raise _lacks(store, "keeps no hashes that could be checked")
     return store
@@ -342,4 +334,4 @@ def _lacks(store: object, predicate: str) -> ConfigError:
 
 
 async def no_wait_for_room() -> None:
-    """Return at once, for outboxes that are not on a disk."""
+    """Return at once, for stores that cannot tell."""

@@ -31,19 +31,19 @@ from bubbot.texts import Texts
 
 T = TypeVar("T")
 Status = Literal["answered", "silent", "failed", "stopped", "too_old"]
-"""How a turn ended. `too_old`: its messages were recorded, and the chat got a notice that they came too late."""
+"""The status of an ended turn. `too_old`: its messages were recorded, and the chat got a notice that they came too late."""
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptedInbound:
-    """An inbound that is stored on the inbox tape.
+    """An inbound stored on the inbox tape.
 
     Attributes:
         id: its id on the inbox tape.
         inbound: the message.
-        attempts: turns that began for it and were interrupted.
-        interrupted_turn: the id of the last of them; all inbounds that share it are resumed together. Empty if there is
-            none, or if it was not recorded.
+        attempts: interrupted turns that began for it.
+        interrupted_turn: the id of the last one; all inbounds that share it are resumed together. Empty if there is
+            none or it was not recorded.
     """
 
     id: int
@@ -52,7 +52,7 @@ class AcceptedInbound:
     interrupted_turn: str = ""
 
     def after_interruption(self, turn: str) -> AcceptedInbound:
-        """Return the inbound with one attempt more, if it was read before the interruption of this turn was recorded."""
+        """Return the inbound with one more attempt, unless it was read after this interruption was recorded."""
         if turn in ("", self.interrupted_turn):
             return self
         return replace(self, attempts=self.attempts + 1, interrupted_turn=turn)
@@ -81,12 +81,12 @@ EntryRef: TypeAlias = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class AddressQuote:
-    """Where an address stands in what a turn was shown.
+    """The occurrence of an address in the shown entries of a turn.
 
     Attributes:
-        entry: the newest entry in which it stands, not written by the model.
-        choices: the addresses among which it was chosen: those that were shown, except in the message that is answered.
-        is_asked: it stands in the message that the turn answers, which a person wrote.
+        entry: the newest entry in which it occurs, not written by the model.
+        choices: the number of addresses to choose from: all shown ones, except those in the answered message.
+        is_asked: it occurs in the answered message, which a person wrote.
     """
 
     entry: EntryRef
@@ -111,15 +111,16 @@ def stands_nowhere(address: str) -> bool:  # noqa: ARG001 - the signature of `Sh
 
 @dataclass
 class ShownEntries:
-    """What the steps of a turn have shown its model, as far as decisions about its calls rest on it.
+    """The shown entries of a turn, as far as decisions about its calls depend on them.
 
     Attributes:
-        world: entries with words from anywhere, newest first; not all of them, but one if there is one.
-        people: entries with words of people who are not owners, with the role of each; as `world`.
-        find_quote: returns where an address stands word for word; None if it stands nowhere, or a model wrote it.
-        weigh_query: returns how many bits the words of a query tell, after so many queries since the message that is answered:
-            its own words nothing at first, others that were shown the choice among them; None if one stands in neither.
-        stands: returns true if an address stands in the words of a person or a tool, and no model wrote it before.
+        world: entries with words from anywhere, newest first; at least one of them if any were shown.
+        people: entries with words of people who are not owners, each with a role; like `world`.
+        find_quote: returns the occurrence of an address, verbatim; None if it occurs nowhere or a model wrote it.
+        weigh_query: returns how many bits the words of a query reveal, after so many queries since the answered
+            message: its own words none at first, other shown words the choice among them; None if a word occurs in
+            neither.
+        stands: returns true if an address occurs in the words of a person or a tool and no model wrote it before.
     """
 
     world: tuple[EntryRef, ...] = ()
@@ -130,20 +131,20 @@ class ShownEntries:
 
     @property
     def source(self) -> Source:
-        """How foreign the most foreign of them is."""
+        """The most foreign provenance among them."""
         return Source.WORLD if self.world else Source.PEOPLE if self.people else Source.OWN
 
 
 class TurnRunner(Protocol):
-    """What asks models on behalf of a turn. Calls are metered for its person and recorded on its tape."""
+    """Asks models on behalf of a turn. Calls are metered for its person and recorded on its tape."""
 
     async def run_model(self, turn: Turn) -> TurnOutcome:
         """Run model calls and tools on the turn's tape until there is an answer, and return it.
 
-        For a sub-task give it a turn of its own, `turn.derive(fork, …)`: its text is not streamed to people.
+        For a sub-task pass its own turn, `turn.derive(fork, …)`: its text is not streamed to people.
 
         Raises:
-            ModelError: see `ModelRunner.run_model`; the tape holds what was done.
+            ModelError: see `ModelRunner.run_model`; the tape has the work so far.
         """
         ...
 
@@ -159,16 +160,14 @@ class TurnRunner(Protocol):
     ) -> ModelReply:
         """Call the turn's model once, without streaming to people and without running a tool.
 
-        The call passes the middleware (budgets) and is appended to the turn's tape as a `loop.step` with its `purpose`,
-        tokens and cost, also if it fails.
+        The call passes the middleware (budgets) and is recorded on the turn's tape as a `loop.step` with `purpose`,
+        tokens and cost, even if it fails.
 
         Args:
-            turn: the turn that asks.
-            system: the system prompt.
             messages: chat messages in a provider's form; the last one is a user's.
-            purpose: a word for what the call is for, such as `summary`.
-            shown: ids of the entries of the tape that the messages show.
-            tools: those that the model is told of; the caller answers its calls.
+            purpose: a word, such as `summary`.
+            shown: ids of the tape's entries that the messages show.
+            tools: tools to offer; the caller must answer the calls.
 
         Raises:
             ModelError: the call failed or was denied; `ModelOverflow` if the request is too long for the model.
@@ -176,7 +175,7 @@ class TurnRunner(Protocol):
         ...
 
     async def find_model(self, turn: Turn) -> Model:
-        """Return the model that the turn asks; its traits tell how much it can read."""
+        """Return the model that the turn asks."""
         ...
 
 
@@ -210,43 +209,40 @@ class Turn:
     """The part of a running turn that a tool may use.
 
     Attributes:
-        id: its id.
         session: the id of its session.
         tape: its fork of the session's tape, never the parent.
-        sender: the person it answers.
-        role: that person's role.
-        now: the clock.
+        role: the role of the sender.
         zone: the chat's time zone.
-        inbounds: the messages it answers.
-        message_ids: their entries on the tape.
-        origin: `human`, or the cause of a turn that nobody typed.
-        pending_handoffs: handoffs to write when the running step's results are on the tape: name and state.
-        join: takes in messages that arrived since and may steer the turn; called between two steps. It is given the
-            turn: if it held it, the garbage collector would have to find every turn, with all that it wrote.
+        inbounds: the answered messages.
+        message_ids: the entries of the answered messages on the tape.
+        origin: `human`, or the source of a turn that no person typed.
+        pending_handoffs: handoffs (name and state) to write once the running step's results are on the tape.
+        join: takes in messages that may steer the turn; called between two steps. It gets the turn as its argument: if
+            it held the turn, the cycle would leave every turn to the garbage collector.
         texts: the bot's own sentences in the language of the chat.
         files: files to send with the answer.
         notices: sentences of the bot that precede the answer.
-        alerts: the same, which people get although there is no answer: a model cannot be silent about them.
-        buttons: what tools offer as buttons below the answer, for its sender. If several offer some, none are shown:
-            nobody could tell which belong to what.
-        cause: what caused a turn that nobody typed, such as the id of a job; empty for turns of people.
+        alerts: like `notices`, but sent even without an answer: a model cannot suppress them.
+        buttons: the buttons that tools offer below the answer, for its sender. If several tools offer some, none are
+            shown: people could not tell to what they belong.
+        cause: the cause of a turn that no person typed, such as the id of a job; empty for turns of people.
         time_limit_seconds: the time limit of the turn; 0 for none.
         fixed_reply: the text that the turn sends instead of an answer; None to ask the model.
-        metadata: what its source and features say of it, one value of each class.
-        replies_elsewhere: its answer goes to another chat than that of its session.
+        metadata: values of its source and of features, one per class.
+        replies_elsewhere: the answer goes to a chat other than its session's.
         runs_command: a command is running, not a call of the model.
         runner: asks models on its behalf.
-        allowed_tools: the names of the tools that the model may call, among those of the role; None for all of these.
-        max_steps: model calls at most; 0 for as many as the settings allow.
-        shown: what its model was shown so far.
-        stored_calls: calls of an earlier turn that run before its model is asked, as they were stored then.
-        effect_key: for a tool that acts outside: the idempotency key of the call that it runs, the same in each attempt
-            at the turn; empty for any other.
-        call_id: for a tool whose calls run at the same time: the id of the model's call that it runs; empty for any other.
-        answer_source: how foreign the words are that its commands answer with; they need not be in what it writes.
-        after_results: called once, in order, when the running step's results are on the tape, before they are saved. Like
-            `join` they are given the turn.
-        parent: the turn whose sub-task it is; None for a turn of its own.
+        allowed_tools: the names of the tools that the model may call, among those of the role; None: all.
+        max_steps: the most model calls; 0: the limit of the settings.
+        shown: the entries shown to its model so far.
+        stored_calls: stored calls of an earlier turn that run before its model is asked.
+        effect_key: for a tool that acts outside: the idempotency key of the running call, the same in each attempt;
+            else empty.
+        call_id: for a tool with concurrent calls: the id of the running call; else empty.
+        answer_source: the provenance of its commands' answers, which may not be on the tape.
+        after_results: called once, in order, with the turn, after the running step's results are on the tape and before
+            they are saved.
+        parent: the turn whose sub-task it is, if any.
     """
 
     id: str
@@ -285,12 +281,12 @@ class Turn:
 
     @property
     def is_subtask(self) -> bool:
-        """True if its tape is a fork of another turn's fork: people are shown only what that turn makes of it."""
+        """True if its tape is a fork of another turn's fork: people see only the outcome in that turn."""
         return self.tape.is_nested
 
     @property
     def root(self) -> Turn:
-        """The turn that people see: itself, or the one whose sub-task it is, at whatever depth."""
+        """The turn that people see: itself, or the outermost one whose sub-task it is."""
         turn = self
         while turn.parent is not None:
             turn = turn.parent
@@ -306,15 +302,15 @@ class Turn:
         max_steps: int = 0,
         metadata: Sequence[object] = (),
     ) -> Turn:
-        """Build the turn of a sub-task on a fork of this turn's tape: the same person, role and limits, or fewer.
+        """Build the turn of a sub-task on a fork of this turn's tape, with the same person and role, and the same or
+        lower limits.
 
         Args:
-            tape: the fork.
             origin: its cause, such as `agent:research`.
-            message_ids: the entries of the fork that it answers.
-            allowed_tools: what its model may call, among what this turn's may; None for the same.
-            max_steps: model calls at most; 0 for as many as the settings allow.
-            metadata: values for its metadata, besides those of this turn.
+            message_ids: the entries of the fork to answer.
+            allowed_tools: the tools that its model may call, among this turn's; None: the same.
+            max_steps: the most model calls; 0: the limit of the settings.
+            metadata: values to add to this turn's metadata.
         """
         if self.allowed_tools is not None:
             allowed_tools = self.allowed_tools if allowed_tools is None else allowed_tools & self.allowed_tools
@@ -340,7 +336,7 @@ class Turn:
         )
 
     def may_call(self, tool: str) -> bool:
-        """Return true if its model may call the tool of this name, as far as the turn is concerned."""
+        """Return true if the turn allows its model to call this tool."""
         return self.allowed_tools is None or tool in self.allowed_tools
 
     @property
@@ -352,13 +348,15 @@ class Turn:
     def has_power_over_other_chats(self) -> bool:
         """True if an owner asks in person, in a direct chat.
 
-        Elsewhere others read along, and their messages reach the model that calls the tools.
+        In other chats people read along, and their messages reach the model that calls the tools.
         """
         is_by_person = all(accepted.inbound.is_answered_by_person for accepted in self.inbounds)
         return self.role.at_least(Role.OWNER) and self.is_direct and is_by_person
 
     def alert(self, sentence: str) -> None:
-        """Tell people a sentence with the answer, or without one, if a model did what it says; a command says it itself."""
+        """Send people a sentence about an action of the model, with or without an answer; commands report their own
+        actions.
+        """
         if not self.runs_command:
             self.root.alerts.append(sentence)
 
@@ -369,15 +367,15 @@ class Turn:
 
     @property
     def is_typed(self) -> bool:
-        """True if people wrote what the turn answers."""
+        """True if people wrote the answered messages."""
         return self.origin == HUMAN_ORIGIN
 
     def note_answer(self, source: Source) -> None:
-        """Note how foreign words are that it answers with."""
+        """Note the provenance of words in its answer."""
         self.answer_source = most_foreign(source, self.answer_source)
 
     def find_metadata(self, kind: type[T]) -> T | None:
-        """Return what the source of the turn says of it in a value of this class; None if it says nothing."""
+        """Return the metadata of this class, if any."""
         value: T | None = self.metadata.get(kind)
         return value
 
@@ -386,14 +384,14 @@ class Turn:
         self.pending_handoffs.append((name, state))
 
     async def end_step(self) -> None:
-        """Do what waits for the running step's results, which are on the tape."""
+        """Run `after_results` and write the handoffs; the running step's results must be on the tape."""
         waiting, self.after_results[:] = list(self.after_results), []
         for call in waiting:
             await call(self)
         await self.write_handoffs()
 
     async def write_handoffs(self) -> None:
-        """Write the requested handoffs; each new window keeps the messages that the turn answers."""
+        """Write the requested handoffs; each new window keeps the answered messages."""
         for name, state in self.pending_handoffs:
             await self.tape.handoff(name, state, recalls=spans_of(self.message_ids))
         self.pending_handoffs.clear()
@@ -401,7 +399,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class TurnOutcome:
-    """How a turn ended, and the text that people get."""
+    """The status of a turn and the text for people."""
 
     status: Status
     text: str
@@ -409,11 +407,11 @@ class TurnOutcome:
 
 @dataclass(frozen=True, slots=True)
 class SourcedReply:
-    """The reply of a turn that nobody typed.
+    """The reply of a turn that no person typed.
 
     Attributes:
         text: for people; empty for none.
-        target: a message to the chat that gets the reply, without its text; None: nobody gets it.
+        target: a message without text to the chat that gets the reply; None: nobody gets it.
         entries: facts for other tapes, by tape.
     """
 
@@ -423,29 +421,28 @@ class SourcedReply:
 
 
 class TurnSource(Protocol):
-    """A source of inbounds that nobody typed, such as schedules. It is found by the origin of its inbounds."""
+    """A source of inbounds that no person typed, such as schedules. The origin of its inbounds names it."""
 
     def prepare(self, turn: Turn, inbound: Inbound) -> None:
         """Set the role, limits and metadata of a turn before it begins."""
         ...
 
     def build_reply(self, turn: Turn, inbound: Inbound, outcome: TurnOutcome) -> SourcedReply:
-        """Build the reply and the facts of a turn that ended, before it is merged."""
+        """Build the reply and the facts of an ended turn, before its merge."""
         ...
 
     def failure_entries(self, inbound: Inbound, reason: str) -> Mapping[str, Sequence[TapeEntry]]:
-        """Build the facts about an inbound from which no turn can be made, by tape."""
+        """Build the facts about an inbound that cannot become a turn, by tape."""
         ...
 
 
 class TurnGate(Protocol):
-    """Decides when the next messages of a session may have their turn."""
+    """Decides when the next messages of a session get their turn."""
 
     async def wait(self, batch: Sequence[AcceptedInbound], wake: asyncio.Event) -> ModelCallDenied | None:
         """Wait until the messages may have their turn, or until `wake` is set.
 
         Args:
-            batch: the messages of the next turn.
             wake: set to end the wait early.
 
         Returns:
@@ -456,7 +453,7 @@ class TurnGate(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TurnResult:
-    """The result of a turn. `text` is what people read; `merged_entries` are the entries of the delta, with their ids."""
+    """The result of a turn. `text` is for people; `merged_entries` are the entries of the delta with their ids."""
 
     turn_id: str
     status: Status

@@ -1,4 +1,4 @@
-"""What model calls take: who calls, and the facts of what is reserved and spent, on the tape `bubbot/budget`."""
+"""The cost of model calls: their subjects, and the facts about reservations and spending on the tape `bubbot/budget`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class BudgetSubject(Struct, frozen=True):
     Attributes:
         session: of the call.
         user: the person, as `channel:id`.
-        job: the job that began the turn; empty if none did.
+        job: the job that began the turn; empty for none.
         turn: in the session.
     """
 
@@ -52,7 +52,7 @@ class BudgetSubject(Struct, frozen=True):
 
 
 def user_key(session: str, sender: str) -> str:
-    """Return a person on the channel of a session as budgets name them."""
+    """Return the budget name of a person on the channel of a session."""
     return f"{session.partition(':')[0]}:{sender}" if sender else ""
 
 
@@ -65,14 +65,13 @@ class TotalKey(NamedTuple):
 
 
 class SpentTotal(NamedTuple):
-    """A total: calls, tokens, and the cost in billionths of a US dollar. A start makes one for each chat and person."""
+    """A total: calls, tokens, and the cost in billionths of a US dollar."""
 
     calls: int = 0
     tokens: int = 0
     cost_nanousd: int = 0
 
     def add(self, other: SpentTotal) -> SpentTotal:
-        """Add another total."""
         return SpentTotal(self.calls + other.calls, self.tokens + other.tokens, self.cost_nanousd + other.cost_nanousd)
 
 
@@ -122,7 +121,7 @@ class CountedCall(Fact, kw_only=True):
         return self.input_tokens + self.output_tokens
 
     def scopes(self) -> list[tuple[str, str]]:
-        """Return the scopes whose budgets the call counts towards."""
+        """Return the scopes whose budgets include the call."""
         payer = self.payer
         scopes = (
             (CHANNEL_SCOPE, payer.channel),
@@ -133,13 +132,13 @@ class CountedCall(Fact, kw_only=True):
         return [(BOT_SCOPE, ""), *[scope for scope in scopes if scope[1]], (MODEL_SCOPE, self.model)]
 
     def totals(self) -> Iterator[TotalKey]:
-        """Yield the totals that the call counts towards."""
+        """Yield the totals that include the call."""
         for scope, name in self.scopes():
             yield TotalKey(scope, name, self.day)
             yield TotalKey(scope, name, self.day[:7])
 
     def counts_towards(self, key: TotalKey) -> bool:
-        """Return true if the call counts towards a total: like `key in totals()`, but faster."""
+        """Return true if a total includes the call: like `key in totals()`, but faster."""
         if key.period not in (self.day, self.day[:7]):
             return False
         return key.scope == BOT_SCOPE or (key.scope, key.name) in self.scopes()
@@ -254,7 +253,6 @@ class BudgetUsage(Struct, frozen=True):
 
     @property
     def is_monthly(self) -> bool:
-        """True for a month, false for a day."""
         return len(self.period) == 7
 
     @property
@@ -264,19 +262,17 @@ class BudgetUsage(Struct, frozen=True):
 
 
 class ReportsLimits(Protocol):
-    """What budgets tell of their limits. Amounts are in US dollars or tokens."""
+    """Reports the limits of budgets. Amounts are in US dollars or tokens."""
 
     @property
-    def currency(self) -> Currency:
-        """The currency of reports."""
-        ...
+    def currency(self) -> Currency: ...
 
     async def read_limits(self, scopes: Sequence[tuple[str, str]] | None = None) -> list[BudgetUsage]:
-        """Return the limits of these scopes, today's and this month's; None: of all that have spending."""
+        """Return the limits of these scopes for today and this month; None: all scopes with spending."""
         ...
 
     def find_cost_limit(self, scope: str, name: str, period: str) -> float | None:
-        """Return the limit for a day or month, as in `TotalKey`; None if there is none."""
+        """Return the limit for a day or month, as in `TotalKey`; None without one."""
         ...
 
 
@@ -284,7 +280,7 @@ class SettlesCalls(Protocol):
     """Settles model calls.
 
     Attributes:
-        on_call_settled: called with each call that is over.
+        on_call_settled: called with each ended call.
     """
 
     on_call_settled: Callable[[CallSettled], None]

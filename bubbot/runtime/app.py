@@ -1,4 +1,4 @@
-"""The application runtime: every session of a process, each with its own actor."""
+"""The application runtime: the sessions of a process, each with its own actor."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from bubbot.tape.service import TapeService
 log = logging.getLogger(__name__)
 
 MAX_IDLE_SESSIONS = 256
-"""Idle sessions kept in memory at most; a dropped session is read from its tape again."""
+"""Idle sessions to keep in memory; a dropped session is read from its tape again."""
 MAX_CACHED_ENTRIES = 50_000
-"""Window entries kept in memory at most, about 75 MB; a session with a running turn keeps its own."""
+"""Window entries to keep in memory, about 75 MB; a session with a running turn always keeps its own."""
 
 
 class AppRuntime:
@@ -34,14 +34,6 @@ class AppRuntime:
         open_tape: Callable[[str], TapeService],
         group: asyncio.TaskGroup,
     ) -> None:
-        """Bind the channels to the task group that owns the sessions' tasks.
-
-        Args:
-            channels: the channels by name.
-            deps: what every session shares.
-            open_tape: makes the tape service of a session.
-            group: owns the sessions' tasks.
-        """
         self._links = dict(channels)
         self._deps = deps
         self._tape = open_tape
@@ -54,22 +46,22 @@ class AppRuntime:
 
     @property
     def deps(self) -> SessionDeps:
-        """What its sessions work with since the last reload."""
+        """The dependencies of its sessions since the last reload."""
         return self._deps
 
     def reload(self, channels: Mapping[str, SessionChannel], deps: SessionDeps) -> None:
-        """Replace channels and settings; a turn under way ends with the old ones, the next one uses these."""
+        """Replace channels and settings. A running turn keeps the old ones."""
         self._links, self._deps = dict(channels), deps
         for name, session in self._sessions.items():
             session.reload(self._links.get(name.partition(":")[0]), deps)
 
     async def stop_channel(self, channel: str, timeout: float) -> None:
-        """End the sessions of a channel: no further turn begins there.
+        """End the sessions of a channel, so that no further turn begins there.
 
-        Cuts off a turn that takes longer than `timeout` seconds. An open turn is durable, and goes on when the channel
+        Cancel a turn that takes longer than `timeout` seconds. An open turn is durable and continues once the channel
         is back.
         """
-        self._links.pop(channel, None)  # a firing that is being accepted now can no longer begin a session
+        self._links.pop(channel, None)  # a firing that is being accepted can no longer begin a session
         names = {name for name in self._sessions if name.partition(":")[0] == channel}
         for name in names:
             self._sessions[name].pause()
@@ -82,19 +74,19 @@ class AppRuntime:
             self._forget(name)
 
     async def wait_turns_ended(self) -> None:
-        """Wait until every turn that is under way now has ended."""
+        """Wait until all currently running turns have ended."""
         running = [session.running_turn for session in self._sessions.values()]
         await asyncio.gather(*(asyncio.wait([turn]) for turn in running if turn is not None))
 
     def submit(self, accepted: AcceptedInbound) -> asyncio.Future[TurnResult]:
-        """Queue an accepted inbound in its session; the future ends with the turn that answers it."""
+        """Queue an accepted inbound in its session; the future completes with the turn that answers it."""
         inbound = accepted.inbound
         result = self._session(inbound.channel, inbound.session).submit(accepted)
         self._ensure_draining(inbound.session)
         return result
 
     def take_up(self, session_id: str) -> None:
-        """Queue a session that has open forks and perhaps nothing else to do."""
+        """Queue a session that has open forks, even if it has no messages."""
         self._session(session_id.partition(":")[0], session_id)
         self._ensure_draining(session_id)
 
@@ -105,7 +97,7 @@ class AppRuntime:
         self._ensure_draining(event.session)
 
     async def has_message(self, channel: str, session_id: str, message: str) -> bool:
-        """Return true if the session has the message with this platform id, on its tape or waiting."""
+        """Return true if the message with this platform id is on the session's tape or in its queue."""
         if channel not in self._links:
             return False
         session = self._sessions.get(session_id)
@@ -114,27 +106,26 @@ class AppRuntime:
         return await find_message_id(self._tape(session_id), message) is not None
 
     def is_too_old(self, inbound: Inbound) -> bool:
-        """Return true if a message that comes now is too old to be answered."""
+        """Return true if an incoming message is too old to be answered."""
         return self._session(inbound.channel, inbound.session).is_too_old(inbound)
 
     def stop(self, session_id: str) -> bool:
-        """Stop the running turn of a session; return whether there was one."""
+        """Stop the running turn of a session; return true if there was one."""
         session = self._sessions.get(session_id)
         return session is not None and session.stop()
 
     def session_activity(self, session_id: str) -> tuple[bool, int]:
-        """Return whether a turn of this session is under way, and how many messages wait behind it."""
+        """Return true if a turn of this session is running, and the number of messages that wait behind it."""
         session = self._sessions.get(session_id)
         return (session.is_running, session.queue_length) if session else (False, 0)
 
     def measure_load(self) -> RuntimeLoad:
-        """Sum up the work over all sessions."""
         sessions = self._sessions.values()
         return RuntimeLoad(sum(s.queue_length for s in sessions), sum(s.is_running for s in sessions), len(sessions))
 
     @asynccontextmanager
     async def exclusive(self, session_id: str) -> AsyncIterator[None]:
-        """Take up the session, and keep its turns from running until the block ends."""
+        """Take the session's lease and block its turns until the block ends."""
         channel = session_id.partition(":")[0]
         if channel not in self._links:  # this process does not run the channel
             yield
@@ -153,13 +144,13 @@ class AppRuntime:
             await asyncio.wait(running)
 
     def pause(self) -> None:
-        """Begin no further turn; running turns go on, and the next start resumes waiting messages."""
+        """Begin no further turn. Running turns continue; the next start answers the waiting messages."""
         self._paused = True
         for session in self._sessions.values():
             session.pause()
 
     async def cancel(self) -> None:
-        """Cut off what runs; it is durable, and the next start goes on with it."""
+        """Cancel all running turns; they are durable, and the next start continues them."""
         tasks = [task for task in self._tasks.values() if not task.done()]
         for task in tasks:
             task.cancel()
@@ -186,13 +177,13 @@ class AppRuntime:
         try:
             task = self._tasks[session_id] = self._group.create_task(draining)
             task.add_done_callback(lambda done: self._forget_idle(session_id, done))
-        except RuntimeError:  # the process is ending; the next start takes up the inbound
+        except RuntimeError:  # the process is ending; the next start answers the inbound
             draining.close()
             raise
 
     async def _drain(self, session_id: str) -> None:
         session = self._sessions[session_id]
-        with bind(session=session_id):  # even if no turn is under way yet
+        with bind(session=session_id):  # even before a turn begins
             try:
                 await session.drain()
             except LeaseLost as error:
@@ -201,7 +192,7 @@ class AppRuntime:
                 self._forget(session_id)
 
     def _forget_idle(self, session_id: str, task: asyncio.Task[None]) -> None:
-        """Forget the sessions that have been idle longest, now that this one has nothing to do."""
+        """Forget the sessions that have been idle longest; called when this one becomes idle."""
         if self._tasks.get(session_id) is task:
             del self._tasks[session_id]
         session = self._sessions.get(session_id)
@@ -215,13 +206,13 @@ class AppRuntime:
                 self._forget(idle)
 
     def _forget(self, session_id: str) -> None:
-        """Drop a session from memory, and give its lease back."""
+        """Drop a session from memory and release its lease."""
         self._sessions.pop(session_id, None)
         self._count_cached(session_id, 0)
         self._deps.leases.release(session_id)
 
     def _count_cached(self, session_id: str, entries: int) -> None:
-        """Count what a session keeps in memory. A sum over all sessions would make each turn slower the more there are."""
+        """Update the count of cached entries. Summing over all sessions would slow down each turn."""
         self._cached_total += entries - self._cached_entries.pop(session_id, 0)
         if entries:
             self._cached_entries[session_id] = entries

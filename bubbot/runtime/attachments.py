@@ -1,4 +1,4 @@
-"""Attachments as a turn uses them: what was taken in of the files of its messages."""
+"""Attachments as a turn uses them: the files that were taken in with its messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_FILE_NAME_CHARS = 80
 MAX_NOTE_CHARS = 500
 
 Fetch: TypeAlias = Callable[[Attachment, int], Awaitable[bytes]]
-"""`FetchesAttachments.fetch` of a channel."""
+"""The `FetchesAttachments.fetch` of a channel."""
 
 
 @dataclass
@@ -30,7 +30,7 @@ class AttachmentResult:
     Attributes:
         parts: content parts of the message.
         facts: entries for the tape.
-        notices: sentences for people.
+        notices: sentences to show to people.
     """
 
     parts: list[JsonObject] = field(default_factory=list)
@@ -39,18 +39,16 @@ class AttachmentResult:
 
 
 class TakesAttachments(Protocol):
-    """Takes in the attachments of messages before their turn."""
+    """Takes in the attachments of messages before a turn."""
 
     async def take_in(
         self, tape: TapeHandle, inbox: str, batch: Sequence[AcceptedInbound], fetch: Fetch
     ) -> dict[int, AttachmentResult]:
-        """Take in the attachments of messages and of the messages they quote, in order, by message id.
+        """Take in the attachments of messages and their quotes, in order; return the results by message id.
 
         Args:
-            tape: stores their bytes.
-            inbox: the inbox tape of the messages.
-            batch: the messages.
-            fetch: fetches a file of their channel.
+            tape: stores the bytes.
+            fetch: fetches a file of the channel, up to so many bytes.
 
         Raises:
             StoreError: a blob could not be stored.
@@ -59,7 +57,7 @@ class TakesAttachments(Protocol):
 
 
 class UnfetchedAttachments:
-    """Describes attachments and fetches none of them. See `TakesAttachments`."""
+    """Describes attachments without fetching them. See `TakesAttachments`."""
 
     async def take_in(
         self,
@@ -68,7 +66,6 @@ class UnfetchedAttachments:
         batch: Sequence[AcceptedInbound],
         fetch: Fetch,  # noqa: ARG002
     ) -> dict[int, AttachmentResult]:
-        """Describe the attachments of each message."""
         return {
             accepted.id: AttachmentResult([unfetched_part(item) for item, _ in list_attachments(accepted.inbound)])
             for accepted in batch
@@ -76,12 +73,12 @@ class UnfetchedAttachments:
 
 
 async def refuse_fetch(attachment: Attachment, limit: int) -> bytes:  # noqa: ARG001 - the port's signature
-    """Refuse to fetch, for channels that cannot."""
+    """Raise `FetchFailed`, for channels that cannot fetch files."""
     raise FetchFailed("this channel cannot fetch files")
 
 
 def list_attachments(inbound: Inbound) -> list[tuple[Attachment, bool]]:
-    """List the attachments of a message, then those of its quote, marked by true."""
+    """List the attachments of a message, then those of its quote, marked true."""
     quoted = inbound.quote.attachments if inbound.quote else ()
     return [
         *((attachment, False) for attachment in inbound.attachments),
@@ -99,7 +96,7 @@ def unfetched_part(attachment: Attachment) -> JsonObject:
 
 
 def file_name(name: str) -> str:
-    """Clean a file name: one line without folders and brackets, since it is shown within brackets."""
+    """Clean a file name for use within brackets: one line without folders and brackets."""
     name = one_line(name.replace("\\", "/").rpartition("/")[2], 10_000)
     stem, dot, suffix = name.rpartition(".")
     return (
@@ -110,12 +107,12 @@ def file_name(name: str) -> str:
 
 
 def one_line(text: str, limit: int) -> str:
-    """Put a text on one line that stays within its brackets."""
+    """Put a text on one line that cannot close the brackets around it."""
     return clean_label(clean(text), limit)
 
 
 def image_type(data: bytes) -> str:
-    """Detect the media type of an image that models take, by its first bytes; empty for all other data."""
+    """Detect by its first bytes the media type of an image that models accept; empty for other data."""
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
     if data.startswith(b"\xff\xd8\xff"):

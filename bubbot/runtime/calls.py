@@ -1,4 +1,4 @@
-"""Running the tool calls of a model, and cutting their results to a size that a model can be shown."""
+"""Run the tool calls of a model, and truncate their results for the model."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ log = logging.getLogger(__name__)
 MAX_RESULT_PAGE_CHARS = 8_000
 """Characters that `result.read` shows at once by default."""
 PAGE_FRAME_CHARS = 80
-"""Characters that may stand around a page, so that the page itself is not cut."""
+"""Characters reserved for the text around a page, so that the page itself is not truncated."""
 TAIL_SHARE = 4
-"""The end of a cut result gets one part in this many of the shown text."""
+"""The tail of a truncated result gets one part in this many of the shown text."""
 BROKEN_OFF = "was not run: a call before it failed, on which it may depend. If it is still wanted, call it again."
-"""The result of a chained call after one that failed, behind the name of its tool."""
+"""The result of a chained call after a failed one; the tool's name precedes it."""
 PARALLEL_CALLS = 4
-"""Calls of one step that run at the same time at most."""
+"""Calls of one step that may run at the same time."""
 REPEAT_LIMIT = 3
-"""Equal calls in a row: this one is refused, the next one ends the turn."""
+"""Equal calls in a row: the last of so many is refused, the next one ends the turn."""
 REFUSAL_LIMIT = 3
-"""Calls in a row that are not allowed: this one ends the turn."""
+"""Refused calls in a row: the last of so many ends the turn."""
 MAX_ARGUMENTS_CHARS = 80
 """Characters of a call's arguments that a preview shows."""
 _POINTER = (
@@ -66,8 +66,9 @@ class ToolLimits:
 
     Attributes:
         timeout: seconds a tool may run.
-        result_limit: characters of a result that are shown.
-        may_repeat_effects: what was cut off and takes an idempotency key runs again under it; false for a copy of a bot.
+        result_limit: characters of a result that a model sees.
+        may_repeat_effects: an interrupted effect with an idempotency key may run again under it; false for a copy of a
+            bot.
     """
 
     timeout: float = 60.0
@@ -77,11 +78,11 @@ class ToolLimits:
 
 @dataclass(frozen=True, slots=True)
 class CutResult:
-    """A text as a model is shown it.
+    """A text as a model sees it.
 
     Attributes:
         text: within the limit.
-        blob: digest of the full text; None if nothing was cut.
+        blob: digest of the full text; None if the text is whole.
     """
 
     text: str
@@ -97,14 +98,14 @@ class RepeatedCalls:
     refused: int = 0
 
     def count_call(self, call: ToolCall) -> int:
-        """Count how often this call has come in a row, this time included."""
+        """Return how often this call has come in a row, this time included."""
         key = (call.name, call.arguments.strip())
         self.count = self.count + 1 if key == self.last else 1
         self.last = key
         return self.count
 
     def count_refusal(self, result: _Result) -> int:
-        """Count how many calls in a row were refused, with the one of this result."""
+        """Return how many calls in a row were refused, the one of this result included."""
         self.refused = self.refused + 1 if result.is_refused else 0
         return self.refused
 
@@ -114,10 +115,10 @@ class _Result:
     """The result of one call.
 
     Attributes:
-        item: what the tape gets.
-        blob: the digest of a text that was cut.
-        is_refused: the call is not allowed.
-        effect: tells whether the call acted outside.
+        item: for the tape.
+        blob: the digest of the full text if it was truncated.
+        is_refused: the call was not allowed.
+        effect: records if the call acted outside.
     """
 
     item: dict[str, Any]
@@ -127,10 +128,10 @@ class _Result:
 
 
 class ToolCallRunner:
-    """Runs the calls of a step; `on_preview` gets each of them.
+    """Runs the calls of a step.
 
-    Consecutive calls that only read run at the same time. Any other call runs alone, after those before it: it may write
-    to the tape.
+    Consecutive calls that only read run at the same time. Any other call runs alone, after those before it: it may
+    write to the tape.
     """
 
     def __init__(
@@ -142,13 +143,9 @@ class ToolCallRunner:
         around_tool: Sequence[AroundTool] = (),
         elapsed: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Set the tools and how they run.
+        """Wrap each call in `around_tool`; `on_preview` gets the begin and the end of each call.
 
         Args:
-            tools: the tools.
-            settings: the limits of calls.
-            on_preview: gets the beginning and the end of each call.
-            around_tool: wraps each call.
             elapsed: a monotonic clock in seconds.
         """
         self._elapsed = elapsed
@@ -162,19 +159,17 @@ class ToolCallRunner:
     ) -> None:
         """Run the calls and append their results to the turn's tape, in the order of the calls.
 
-        The result of a call that acted outside is durable as soon as there is one. If this raises or is cancelled, the
-        results so far are appended, and calls that never began get a result that says so.
+        The result of a call that acted outside is durable at once. If this raises or is cancelled, it appends the
+        results so far, and a note as the result of each call that never began.
 
         Args:
-            turn: the turn that calls.
-            calls: the calls.
-            repeats: those of the turn so far.
-            chained: the ids of calls that nobody looks at in between: once one that acts has failed, none of those after it
-                that act runs, since it may depend on that one.
+            repeats: the repeated calls of the turn so far.
+            chained: the ids of calls that run without a look at the results in between: once one that acts has failed,
+                the later ones that act do not run, since they may depend on it.
 
         Raises:
-            ModelRepeatsCall: the model does not stop repeating itself.
-            ModelCallsRefused: too many calls in a row are not allowed.
+            ModelRepeatsCall: the model keeps repeating a call.
+            ModelCallsRefused: too many calls in a row were refused.
         """
         results: dict[int, _Result] = {}
         begun: set[int] = set()
@@ -202,7 +197,7 @@ class ToolCallRunner:
         await self._append_results(turn, results)
 
     async def _append_results(self, turn: Turn, results: dict[int, _Result]) -> None:
-        """Append the results and the ends of effects, which from then on are none that wait."""
+        """Append the results and the ends of effects; remove them from the waiting results."""
         ordered = [results[place] for place in sorted(results)]
         results.clear()
         if ordered:
@@ -212,11 +207,11 @@ class ToolCallRunner:
             await turn.tape.append([*ends, make.tool_result(items, blobs=blobs, provenance=str(turn.tape.source))])
 
     def list_outside(self, calls: Sequence[ToolCall]) -> list[str]:
-        """List the ids of the calls that act outside, as their tools declare: each needs a begin."""
+        """List the ids of the calls whose tools act outside: each needs an `effect.begin`."""
         return [call.id for call in calls if (tool := self._find_tool(call)) is not None and tool.acts_outside]
 
     async def list_unfinished(self, turn: Turn) -> list[ToolCall]:
-        """List the calls of an interrupted attempt at the turn that have to be settled before it goes on (T20)."""
+        """List the calls of an interrupted attempt that must be settled before the turn continues (T20)."""
         record = None if turn.is_subtask else await find_record(turn)
         return record.list_unfinished(turn.stored_calls) if record is not None else []
 
@@ -227,7 +222,7 @@ class ToolCallRunner:
             return None
 
     def _groups(self, calls: Sequence[ToolCall]) -> list[list[tuple[int, ToolCall]]]:
-        """Split the calls, each with its place, into groups that run one after another."""
+        """Split the calls, with their positions, into groups that run one after another."""
         groups: list[list[tuple[int, ToolCall]]] = []
         was_parallel = False
         for place, call in enumerate(calls):
@@ -255,7 +250,7 @@ class ToolCallRunner:
         results: dict[int, _Result],
         begun: set[int],
     ) -> None:
-        """Run the calls of a group at the same time; each result is there as soon as its call ends."""
+        """Run the calls of a group at the same time; `results` gets each result as soon as its call ends."""
         counts = [repeats.count_call(call) for _, call in group]
         running = [item for item, times in zip(group, counts, strict=True) if times <= REPEAT_LIMIT]
         places = asyncio.Semaphore(PARALLEL_CALLS)
@@ -265,7 +260,7 @@ class ToolCallRunner:
                 begun.add(place)
                 results[place] = await self._run_call(turn, call, times)
 
-        if len(running) == 1:  # most groups; it needs no task of its own
+        if len(running) == 1:  # the usual case needs no task
             await run(*running[0], counts[0])
         elif running:
             await _run_together([run(*item, times) for item, times in zip(running, counts, strict=False)])
@@ -309,18 +304,18 @@ class ToolCallRunner:
             output = await self._invoke_tracked(turn, tool, tool.parse(call.arguments), effect, call)
         except (BubbotError, ToolSignal) as error:
             return str(error), error
-        except Exception as error:  # tool call boundary: whatever a tool raises is its result
+        except Exception as error:  # tool call boundary: any error of a tool is its result
             log.info("tool raised %s", type(error).__name__, extra={"action": "tool.raised", "tool": call.name})
-            log.debug("traceback", exc_info=True, extra={"action": "tool.raised"})  # its text may be that of people
+            log.debug("traceback", exc_info=True, extra={"action": "tool.raised"})  # may contain words of people
             return f"{call.name} failed: {type(error).__name__}: {error}", error
         return output if isinstance(output, str) else output.text, None
 
     async def _invoke_tracked(
         self, turn: Turn, tool: Tool, args: Any, effect: EffectRun, call: ToolCall
     ) -> str | RerunModel:
-        """Run the tool for a model; the turn's words are as foreign from then on as what it read (T22).
+        """Run the tool for a model and raise the turn's provenance to what the tool read (T22).
 
-        A tool that declares more foreign results than it read from tapes is believed.
+        If the tool declares more foreign results than it read from tapes, the declaration counts.
         """
         if tool.effect.source is not Source.PEOPLE:
             return await self.invoke(turn, tool, args, effect, call)
@@ -342,15 +337,12 @@ class ToolCallRunner:
     ) -> str | RerunModel:
         """Run the tool and return its output.
 
-        A call that an interrupted attempt at the turn made is answered from its record. A call of a model is planned
-        first; without one, a person typed it.
+        Answer a call that an interrupted attempt made from its record. Plan a call of a model first.
 
         Args:
-            turn: the turn that calls.
-            tool: the tool.
-            args: its checked arguments.
-            effect: notes whether the call acted outside; the caller writes its end.
-            call: the call of the model.
+            args: checked.
+            effect: records if the call acted outside; the caller writes its end.
+            call: the model's call; None for a command that a person typed.
 
         Raises:
             ToolError: the tool ran out of time.
@@ -377,7 +369,7 @@ class ToolCallRunner:
             if (recorded := record.find(invocation)) is None:
                 was_used = record.has_used(tool)
             else:
-                if tool.effect.source is Source.WORLD:  # the record may hold its words, those of an error too
+                if tool.effect.source is Source.WORLD:  # the record may hold its words, also in an error
                     turn.tape.raise_source(Source.WORLD)
                 if (
                     output := await record.answer(
@@ -392,10 +384,10 @@ class ToolCallRunner:
         return await wrap(self._around_tool, effect.run)(invocation)
 
     async def cut_result(self, tape: TapeHandle, text: str) -> CutResult:
-        """Cut the text to what a model is shown.
+        """Truncate the text for the model.
 
-        Of a long text that is head and tail within the limit, and between them a pointer to the full text, which is
-        kept as a blob of the tape.
+        Keep head and tail of a long text within the limit, with a pointer between them to the full text, which is
+        stored as a blob of the tape.
         """
         text = clean(text)
         limit = self._settings.result_limit
@@ -415,7 +407,7 @@ class ToolCallRunner:
 
 
 def move_pointer(text: str, entry: TapeEntry, offset: int) -> str | None:
-    """Return the pointer to the full text in a cut result, so that it reads on from this character; None without one.
+    """Return the pointer in a truncated result, changed to continue at this character; None without one.
 
     Only a pointer to a blob of the result's own entry counts: any text can look like one.
     """
@@ -429,7 +421,7 @@ def _not_run(call: ToolCall, started: str, text: str) -> dict[str, Any]:
 
 
 async def _run_together(calls: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """Run the calls at the same time. If one raises, or the caller is cancelled, all have ended when this raises."""
+    """Run the calls concurrently. If one raises or the caller is cancelled, all have ended when this raises."""
     tasks = [asyncio.create_task(call) for call in calls]
     try:
         await asyncio.gather(*tasks)

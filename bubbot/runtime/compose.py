@@ -1,4 +1,4 @@
-"""Composing a model request from the tape: the same for a turn, for `,context` and for a rebuilt request."""
+"""Compose a model request from the tape: the same way for a turn, for `,context` and for a rebuilt request."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ from bubbot.tape.query import IdRanges, OpeningAnchor, Span, TapeQuery, union
 log = logging.getLogger(__name__)
 
 MAX_START_EVENTS = 8
-"""The newest events among which a strategy's own is looked for; those of sub-tasks may be newer."""
+"""Newest events to search for a strategy's own; those of sub-tasks may be newer."""
 SHORT_WINDOW = 10_000
-"""A window of so many entries is read without a search for those that have room: every step would search."""
+"""Windows up to this size are read whole: a search for the entries with room would cost every step more."""
 PAGE_ENTRIES, PAGE_GROWTH = 2_500, 4
-"""The newest entries of a longer window that are read first, and how many times as many are read each time they are too few."""
+"""Of a longer window: the newest entries to read first, and the factor by which to read more if they are too few."""
 MAX_VOUCHED = 500
-"""The newest events with which owners vouched; so many are found in memory. Of a tape with more all are read."""
+"""The newest vouching events that are read, mostly from the cached window. If a tape has more, all are read."""
 REQUEST_BLOBS = ("system", "tools", "messages")
 """The fields of a step that name blobs of its request."""
 ANSWER_SHARE = 4
-"""One part in four of a model's context is left for its answer."""
+"""One part in this many of a model's context is reserved for its answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class PromptText:
     Attributes:
         text: the section.
         shown: the entries that it shows, as id ranges by tape.
-        foreign: those of them that are not made of own words, each with its provenance; None: nobody has judged them.
+        foreign: the shown entries whose provenance is not `own`, with it; None: not judged yet.
     """
 
     text: str
@@ -68,7 +68,7 @@ class PromptText:
 
 
 PromptSection: TypeAlias = Callable[[Turn, ModelTraits], Awaitable[str | PromptText]]
-"""Build a section of the system prompt for a turn and a model; empty if there is nothing to say."""
+"""Build a section of the system prompt for a turn and a model; empty for none."""
 ChooseSelector: TypeAlias = Callable[[Turn], Awaitable[str]]
 """Return the selector of the context strategy that a turn's chat has chosen; empty if it has chosen none."""
 
@@ -77,7 +77,6 @@ Recompose: TypeAlias = Callable[[Turn, JsonObject], Awaitable[tuple[ModelRequest
 
 
 def log_strategy_failure(selector: str, error: BubbotError) -> None:
-    """Log that a strategy failed."""
     log.warning("context strategy %s failed: %s", selector, error, extra={"action": "context.strategy"})
 
 
@@ -87,15 +86,15 @@ class ContextPolicy:
 
     Attributes:
         selector: the context strategy; see `ContextStrategies.resolve` for `auto`.
-        prompt: what the system prompt is made of.
+        prompt: the bot's name and persona.
         sections: the sections after the runtime contract, in their order.
         rules: further rules of the runtime contract.
         parameters: the request's parameters, passed to the model.
-        images: images at most that a model with image input is shown.
-        image_bytes: bytes at most of these images.
-        strategies: those among which the selector names one.
-        choices: ask what a chat has chosen for itself; the first answer replaces the selector.
-        on_strategy_failure: called if a strategy of a package fails, with its selector; `window` takes its place.
+        images: the most images for a model with image input.
+        image_bytes: the most bytes of these images together.
+        strategies: the strategies that a selector may name.
+        choices: return a chat's own choice; the first answer replaces the selector.
+        on_strategy_failure: called with the selector if a package's strategy fails; `window` replaces it.
     """
 
     selector: str = AUTO_SELECTOR
@@ -112,19 +111,18 @@ class ContextPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ComposedRequest:
-    """A model request and how it was made.
+    """A model request and its origin.
 
     Attributes:
-        request: holds the bytes of images.
-        model: the model it is for.
-        context: the messages it shows; images are references here.
-        view: the view that made it, as JSON.
-        head: the newest id of the tape when it was read.
-        ids: the entries of the tape that the messages show, ascending.
+        request: with the bytes of images.
+        context: its messages; images are references here.
+        view: the view that built it, as JSON.
+        head: the newest id of the tape at that time.
+        ids: the entries that the messages show, ascending.
         is_compacting: a smaller budget may make it shorter.
         prompt_shown: the entries that the system prompt shows, as id ranges by tape.
-        foreign: the entries with foreign words among all that are shown.
-        texts: returns what was shown, to look for addresses and words in it.
+        foreign: the shown entries with foreign words.
+        texts: returns the shown texts, to search for addresses and words.
     """
 
     request: ModelRequest
@@ -139,7 +137,7 @@ class ComposedRequest:
     texts: Callable[[], ShownTexts] = ShownTexts
 
     def shown(self, tape: str) -> list[Sequence[object]]:
-        """Return what the model is shown: id ranges of this tape, then pairs of another tape and its id ranges."""
+        """Return the entries that the model sees: id ranges of this tape, then pairs of another tape and id ranges."""
         own = [*self.ids, *ids_of(self.prompt_shown.get(tape, ()), self.head)]
         others = [name for name in self.prompt_shown if name != tape]
         spans = [list(span) for span in spans_of(own)]
@@ -156,33 +154,23 @@ class RequestComposer:
         specs: Callable[[frozenset[str] | None], tuple[ToolSpec, ...]],
         quotes_addresses: QuotesAddresses = lambda _tool: False,
     ) -> None:
-        """Set the sources of a request.
-
-        Args:
-            find_model: gives the model of a turn's session.
-            settings: the selector, the prompt and their limits.
-            specs: gives the tools in a fixed order, whoever asks; if names are given, only these.
-            quotes_addresses: tells the tools whose results are pages of the web.
-        """
         self._quotes = quotes_addresses
         self._models = find_model
         self._settings = settings
         self._specs = specs
 
     async def find_model(self, turn: Turn) -> Model:
-        """Return the model that a turn asks."""
         return await self._models(turn)
 
     async def compose(self, turn: Turn, budget: int | None = None) -> ComposedRequest:
-        """Build the request that the model would get next, without writing anything.
+        """Build the model's next request without writing anything.
 
         Args:
-            turn: the turn whose tape is read.
-            budget: estimated tokens for the messages, if the caller knows better than the estimate.
+            budget: estimated tokens for the messages; None: derived from the size of the model's context.
         """
         model = await self._models(turn)
         traits = model.traits
-        # Everybody's requests in a window have one list of tools; a sub-task may have a list of its own.
+        # All requests in a window have the same list of tools; a sub-task may have its own list.
         tools = self._specs(turn.allowed_tools if turn.is_subtask else None) if traits.tools else ()
         system, prompt_shown, foreign = await self._system(turn, traits)
         selector = await self._choose_selector(turn, traits)
@@ -198,7 +186,7 @@ class RequestComposer:
             budget = _budget(traits.context_tokens, system, tools)
         try:
             view, context, answers = await self._read(turn, selector, style, budget)
-        except (ConfigError, AnchorNotFound) as error:  # a package's strategy ends no turn (T12)
+        except (ConfigError, AnchorNotFound) as error:  # a package's strategy must not end a turn (T12)
             if self._settings.strategies.is_own(selector):
                 raise
             self._settings.on_strategy_failure(selector, error)
@@ -209,7 +197,7 @@ class RequestComposer:
         request = await embed_images(request, turn.tape.get_blob)
         is_compacting = view.strategy.is_compacting
         head = await turn.tape.head()
-        # Not the turn itself: what it holds must not hold it.
+        # Do not bind the turn: it holds this, and must not be part of a cycle.
         texts = partial(self._read_texts, turn.tape.name, answers, ids, turn.root.message_ids)
         return ComposedRequest(
             request, model, context, view.as_json(), head, ids, is_compacting, prompt_shown, foreign, texts
@@ -218,11 +206,11 @@ class RequestComposer:
     async def _read(
         self, turn: Turn, selector: str, style: MessageStyle, budget: int | None
     ) -> tuple[ContextView, ModelContext, Sequence[Sequence[TapeEntry]]]:
-        """Read the context of the next request; return it with its view, and with all that was read.
+        """Read the context of the next request; return the view, the context and the entries read.
 
         Raises:
             ConfigError: the strategy cannot be loaded, or fails.
-            AnchorNotFound: there is no such part of the tape.
+            AnchorNotFound: the tape has no such part.
         """
         view = ContextView(
             selector,
@@ -237,19 +225,19 @@ class RequestComposer:
         return view, *await read_context(turn.tape, view)
 
     async def recompose(self, turn: Turn, step: JsonObject) -> tuple[ModelRequest, Mapping[str, Sequence[Span]]]:
-        """Build the request of a recorded step of an answer as this code would: its prompt, its tools, its messages.
+        """Build the request of a recorded answering step with the current prompt, tools and messages.
 
-        The strategy, its room and the style are those of the step; the strategy builds as its current version does.
+        Strategy, budget and style are those of the step; the strategy runs in its current version.
 
         Args:
-            turn: of that time; its tape is as it was for the step.
+            turn: a turn whose tape is as it was for the step.
             step: the data of its `loop.step`.
 
         Returns:
             The request, with the digests of images, and the entries that the system prompt shows, as id ranges by tape.
 
         Raises:
-            ConfigError: there is no such strategy any more.
+            ConfigError: the strategy no longer exists.
         """
         strategies = self._settings.strategies
         strategy = strategies.find(step["view"]["selector"])
@@ -276,7 +264,7 @@ class RequestComposer:
         return ShownTexts(tape, [entries[each] for each in sorted(entries)], self._quotes, answered)
 
     async def _choose_selector(self, turn: Turn, traits: ModelTraits) -> str:
-        """Return the selector of the turn's chat, or the configured one."""
+        """Return the selector that the turn's chat chose, else the configured one."""
         selector = self._settings.selector
         for choose in self._settings.choices:
             if chosen := await choose(turn):
@@ -287,7 +275,7 @@ class RequestComposer:
         return self._settings.strategies.resolve(selector, traits.context_tokens)
 
     async def _system(self, turn: Turn, traits: ModelTraits) -> tuple[str, Mapping[str, Sequence[Span]], ForeignWords]:
-        """Build the system prompt; return it with the entries that it shows, and those of them with foreign words."""
+        """Build the system prompt; return it with the entries it shows and those with foreign words."""
         settings = self._settings
         sections: list[str] = []
         shown: dict[str, Sequence[Span]] = {}
@@ -313,10 +301,10 @@ class RequestComposer:
 
 
 async def narrow_view(tape: TapeHandle, view: ContextView) -> ContextView:
-    """Return the view so that it reads only the entries that its strategy needs: what is built of them is the same.
+    """Restrict the view to the entries that its strategy needs; its result stays the same.
 
-    It needs none before the start that its newest event names, nor any older ones than have room. Those are looked for from
-    the newest entry back, a page at a time: a window that was never cut may be as long as the tape.
+    They begin at the start that the newest event of the strategy names and go back no further than the budget reaches.
+    The search goes back from the newest entry page by page: a window that was never cut may be as long as the tape.
     """
     strategy, fork = view.strategy, view.fork
     if not strategy.start_event:
@@ -331,7 +319,7 @@ async def narrow_view(tape: TapeHandle, view: ContextView) -> ContextView:
     limit = PAGE_ENTRIES
     if view.budget is None or await tape.head() - first <= SHORT_WINDOW:
         return view
-    if start is None and len(events) == MAX_START_EVENTS:  # an older one may count
+    if start is None and len(events) == MAX_START_EVENTS:  # an older event may count
         return view
     while True:
         page = (await tape.fetch([view.newest_query(tape.name, limit)]))[0]
@@ -345,7 +333,7 @@ async def narrow_view(tape: TapeHandle, view: ContextView) -> ContextView:
 
 
 async def _add_section(tape: TapeHandle, foreign: ForeignWords, section: PromptText) -> ForeignWords:
-    """Add what a section of the system prompt shows."""
+    """Add the foreign entries that a section of the system prompt shows."""
     if section.foreign is not None:
         return foreign.add_sources(section.foreign)
     for name, spans in section.shown.items():
@@ -356,7 +344,7 @@ async def _add_section(tape: TapeHandle, foreign: ForeignWords, section: PromptT
 async def _find_foreign(
     tape: TapeHandle, answers: Sequence[Sequence[TapeEntry]], ids: Sequence[int], prompt: ForeignWords
 ) -> ForeignWords:
-    """Find the entries with foreign words among those that a request shows, added to those of the system prompt."""
+    """Find the shown entries with foreign words; add them to those of the system prompt."""
     found = [entry for part in answers for entry in find_foreign(part)]
     if not (found or prompt):
         return prompt
@@ -365,7 +353,7 @@ async def _find_foreign(
 
 
 async def _without_vouched(tape: TapeHandle, foreign: ForeignWords, found: Sequence[TapeEntry]) -> ForeignWords:
-    """Add foreign entries of a tape, and leave out those that owners vouched for."""
+    """Add foreign entries of a tape, except those that owners vouched for."""
     query = TapeQuery(tape.name, kinds=(Kind.EVENT,), names=(VOUCHED,), newest=True, limit=MAX_VOUCHED)
     events = (await tape.fetch([query]))[0]
     if len(events) == MAX_VOUCHED:
@@ -378,7 +366,7 @@ async def _without_vouched(tape: TapeHandle, foreign: ForeignWords, found: Seque
 
 
 async def read_context(tape: TapeHandle, view: ContextView) -> tuple[ModelContext, Sequence[Sequence[TapeEntry]]]:
-    """Read the context, with what the strategy reads besides if there is any; return it with all that was read."""
+    """Read the context and the strategy's further queries; return it with all answers."""
     answers: list[Sequence[TapeEntry]] = [*await tape.fetch(view.queries(tape.name))]
     if further := view.further_queries(tape.name, answers):
         answers += await tape.fetch(further)
@@ -392,12 +380,12 @@ def _budget(size: int | None, system: str, tools: tuple[ToolSpec, ...]) -> int |
 
 
 def request_token_limit(size: int) -> int:
-    """Return the tokens of a context that a request may take; the rest is for the answer."""
+    """Return the tokens of a context that a request may use; the answer gets the rest."""
     return size - size // ANSWER_SHARE
 
 
 def estimate_fixed_tokens(system: str, tools: tuple[ToolSpec, ...]) -> int:
-    """Estimate the tokens of a request that no selector can cut."""
+    """Estimate the tokens of a request that no strategy can reduce."""
     return estimate_tokens(system) + estimate_size(ToolSpecs.of(tools).encoded)
 
 
@@ -407,7 +395,7 @@ def parse_tools(text: str | bytes) -> tuple[ToolSpec, ...]:
 
 
 def find_recorded_part(step: JsonObject) -> Sequence[Sequence[int]]:
-    """Return the id ranges that were the tape to a recorded step; early versions wrote its head alone."""
+    """Return the id ranges that a recorded step read as its tape; early versions recorded only the head."""
     spans = step.get("as_of", ((1, step.get("head", 0)),))
     return spans if isinstance(spans, (list, tuple)) else ()
 
@@ -415,21 +403,21 @@ def find_recorded_part(step: JsonObject) -> Sequence[Sequence[int]]:
 async def rebuild_request(
     step: JsonObject, tape: TapeHandle, *, strategies: ContextStrategies = KERNEL_STRATEGIES
 ) -> ModelRequest:
-    """Rebuild the request of a `loop.step` event from the tape that it stands on.
+    """Rebuild the request of a `loop.step` event from its tape.
 
-    Its digest equals the recorded one (after `embed_images`, if it shows images): the view reads the tape as it was to this
-    step, with the ids that its entries had then.
+    Its digest equals the recorded one (after `embed_images`, if it shows images): the view reads the tape as it was
+    then, with the ids of that time.
 
     Raises:
-        ConfigError: none of the strategies is the one that made it.
-        EntryNotFound: the system prompt or the tool schemas are gone, or the step only says what a call took.
+        ConfigError: the strategy that built it is missing.
+        EntryNotFound: the system prompt or the tool schemas are gone, or the step only records what a call cost.
     """
     if not has_request(step):
         raise EntryNotFound("the request of this step was not kept")
     try:
         system, tools = [(await tape.get_blob(step[name])).decode() for name in ("system", "tools")]
         specs = parse_tools(tools)
-        if "messages" in step:  # of a call for a purpose, whose messages no view makes
+        if "messages" in step:  # of a call for a purpose: no view builds its messages
             messages = json.loads(await tape.get_blob(step["messages"]))["messages"]
             return ModelRequest(system, tuple(messages), specs, step["parameters"])
     except (ValueError, LookupError, TypeError) as error:  # an imported step may name any blob
@@ -448,10 +436,10 @@ class SentRequest:
     """The request of a recorded step.
 
     Attributes:
-        composed: as it was made of the tape.
-        sent: as it went to the model that answered, or else to the last one that was asked: `composed`, if nothing of it was
-            changed for that model. Images are references.
-        is_equal: both came out as they were recorded, byte for byte.
+        composed: as it was built from the tape.
+        sent: as the model that answered, or the last one that was asked, got it: `composed`, changed for that model.
+            Images are references.
+        is_equal: both equal the recorded ones, byte for byte.
     """
 
     composed: ModelRequest
@@ -465,8 +453,8 @@ async def rebuild_sent(
     """Rebuild the request of a `loop.step` as it was sent; see `rebuild_request`.
 
     Raises:
-        ConfigError: no strategy is the one that made it, or a rule that changed it is unknown.
-        EntryNotFound: the system prompt or the tool schemas are gone, or the step only says what a call took.
+        ConfigError: the strategy that built it is missing, or a rule that changed it is unknown.
+        EntryNotFound: the system prompt or the tool schemas are gone, or the step only records what a call cost.
     """
     composed = await rebuild_request(step, tape, strategies=strategies)
     whole = await embed_images(composed, tape.get_blob)
@@ -480,9 +468,9 @@ async def rebuild_sent(
 
 
 def has_request(step: JsonObject) -> bool:
-    """Return true if the data of a step names all that its request is rebuilt from.
+    """Return true if the data of a step names everything that its request is rebuilt from.
 
-    That of a fork which was thrown away is gone, earlier versions left a part of it, and an imported step may hold anything.
+    A discarded fork loses it, earlier versions recorded only a part, and an imported step may hold anything.
     """
     if not all(type(step.get(name)) is str for name in ("system", "tools", "request")):
         return False
@@ -496,10 +484,10 @@ def has_request(step: JsonObject) -> bool:
 async def detach_step(
     step: JsonObject, fork: ForkedTape, *, strategies: ContextStrategies = KERNEL_STRATEGIES
 ) -> JsonObject:
-    """Build the data of a step of a fork that is thrown away, so that it needs none of what the fork wrote.
+    """Build the data of a step of a discarded fork so that it needs no entry of the fork.
 
-    Its messages become a blob, since no view makes them any more, and it names the entries that the fork began with. If its
-    request cannot be built, nothing of that is kept.
+    Its messages become a blob, since no view can build them any more, and it names the entries from before the fork. If
+    its request cannot be rebuilt, drop all of that.
     """
     base = fork.base
     facts = {**step, "view": {}, "head": base, "as_of": [[1, base]] if base else []}
@@ -518,7 +506,7 @@ async def detach_step(
 
 
 def _before(span: Sequence[Any], base: int) -> Sequence[Any] | None:
-    """Cut what a step showed to the entries up to `base`; None if nothing is left. Those of other tapes stay."""
+    """Cut a shown range to the entries up to `base`; None if nothing is left. Keep ranges of other tapes."""
     if type(span[0]) is str:
         return span
     low, high = span
@@ -526,9 +514,9 @@ def _before(span: Sequence[Any], base: int) -> Sequence[Any] | None:
 
 
 async def embed_images(request: ModelRequest, blob: Callable[[str], Awaitable[bytes]]) -> ModelRequest:
-    """Replace the digests of a request's images by their bytes, as providers take them.
+    """Replace the digests of a request's images by their bytes, as providers expect them.
 
-    An image whose bytes are gone (erased, or imported without them) becomes a text.
+    An image without bytes (erased or imported) becomes a text.
     """
     nested = [message for message in request.messages if type(message["content"]) is not str]
     if not any(find_images(message) for message in nested):
@@ -537,7 +525,7 @@ async def embed_images(request: ModelRequest, blob: Callable[[str], Awaitable[by
     if not request.texts:
         return replace(request, messages=messages)
     pairs = zip(request.messages, messages, request.texts, strict=True)
-    # An image is large: its message is encoded here, once for all that need the bytes of the request.
+    # An image is large: encode its message only once, here, for everything that needs the bytes of the request.
     texts = tuple(text if new is old else canonical(new).encode() for old, new, text in pairs)
     return replace(request, messages=messages, texts=texts)
 

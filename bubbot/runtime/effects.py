@@ -1,4 +1,4 @@
-"""Outside effects: a begin is durable before one starts (T19), and a turn that runs again repeats none of them (T20).
+"""Outside effects: each has a durable begin before it starts (T19), and a turn that runs again repeats none (T20).
 
 A call that acts outside writes `effect.begin`, runs, and writes `effect.end` with its result. If the process dies in
 between, recovery repeats nothing. The turn that runs again reads what its earlier attempt did (`AttemptRecord`):
@@ -38,16 +38,16 @@ from bubbot.tool import EffectKind, Repeat, Tool, ToolOutput, digest_call
 (EFFECT_BEGIN,) = EffectBegin.EVENTS
 (EFFECT_END,) = EffectEnd.EVENTS
 MAX_TURN_STARTS = 64
-"""The newest turns among which an interrupted attempt is looked for before the whole tape is read."""
+"""How many of the newest turns are searched for an interrupted attempt before the whole tape is read."""
 KEY_DIGITS = 32
 
 
 class EffectRun:
-    """One call of a tool while it runs.
+    """A running call of a tool.
 
     Attributes:
         call_id: the id that the model gave the call; empty for a command.
-        is_begun: it may have acted outside.
+        is_begun: the call may have acted outside.
     """
 
     def __init__(self, call_id: str = "") -> None:
@@ -56,7 +56,9 @@ class EffectRun:
         self._key = ""
 
     async def run(self, call: ToolInvocation) -> ToolOutput:
-        """Run the tool; if the call acts outside, after its begin is durable. This is innermost: nothing changes it any more."""
+        """Run the tool; if the call acts outside, write its begin durably first. Call it innermost: the call is final
+        here.
+        """
         effect = call.plan.effect if call.plan else call.tool.effect
         if not call.tool.acts_outside and effect.kind is not EffectKind.OUTSIDE:
             turn = replace(call.turn, call_id=self.call_id) if call.tool.is_parallel else call.turn
@@ -66,7 +68,7 @@ class EffectRun:
         return await self.act(call, effect.once)
 
     async def act(self, call: ToolInvocation, once: Repeat, key: str = "") -> ToolOutput:
-        """Write the begin and run the tool. `key` is that of the attempt which it repeats; empty for a new effect."""
+        """Write the begin and run the tool. `key` is the key of the repeated attempt; empty for a new effect."""
         turn, digest = call.turn, digest_call(call.tool, call.args)
         if once is not Repeat.NEVER:
             self._key = key or self._key or _new_key(turn, self.call_id, digest)
@@ -77,32 +79,32 @@ class EffectRun:
         return await _run_tool(call, replace(turn, effect_key=self._key))
 
     def end(self, *, is_error: bool) -> list[TapeEntry]:
-        """Build the end, which goes onto the tape together with the result; nothing if there was no begin."""
+        """Build the end, to append together with the result; empty if there was no begin."""
         end = EffectEnd(self.call_id, "error" if is_error else "ok")
         return [end.to_entry()] if self.is_begun else []
 
 
 async def _run_tool(call: ToolInvocation, turn: Turn) -> ToolOutput:
     if call.plan is not None and call.plan.effect.source is Source.WORLD:
-        turn.tape.raise_source(Source.WORLD)  # what it writes while it runs may hold its words, too
+        turn.tape.raise_source(Source.WORLD)  # what the tool writes while it runs may also hold foreign words
     output: ToolOutput = await call.tool.run(turn, call.args)
     return output
 
 
 def _new_key(turn: Turn, call_id: str, digest: str) -> str:
-    """Make the key of a new effect. The place in the fork tells equal calls apart: models use an id again."""
+    """Make the key of a new effect. The position in the fork distinguishes equal calls: models reuse ids."""
     text = f"{turn.tape.id} {len(turn.tape.delta)} {call_id} {digest}"
     return sha256(text.encode()).hexdigest()[:KEY_DIGITS]
 
 
 def missing_results(delta: Iterable[TapeEntry], fork: str) -> list[TapeEntry]:
-    """Build the results of the calls that have none, as a fork was left (T12).
+    """Build the results of the calls that a fork left without one (T12).
 
-    A sub-task that ended has written what came of it, and that is the result of its call.
+    If a sub-task has ended, its outcome is the result of its call.
 
     Args:
-        delta: what the fork holds.
-        fork: its id if it is a fork of a fork; empty for the fork of a turn.
+        delta: the fork's entries.
+        fork: its id if it is nested; empty for the fork of a turn.
     """
     calls = _OpenCalls()
     for entry in delta:
@@ -116,13 +118,13 @@ def missing_results(delta: Iterable[TapeEntry], fork: str) -> list[TapeEntry]:
 
 @dataclass
 class _OpenCalls:
-    """The calls of a fork that have no result; `results` are those that they get, as foreign as `source`."""
+    """The calls of a fork without a result. `results` are the ones they get, with the provenance `source`."""
 
     results: list[dict[str, Any]] = field(default_factory=list)
     source: Source = Source.OWN
 
     def take(self, entry: TapeEntry) -> None:
-        """Take an entry of the fork: calls, a begin or results."""
+        """Process an entry of the fork: calls, a begin or results."""
         if entry.kind == Kind.TOOL_CALL:
             outside = entry.payload.get("outside", ())
             for call in entry.payload["calls"]:
@@ -137,8 +139,8 @@ class _OpenCalls:
                     self.results.remove(waiting)  # once: models reuse ids
 
     def end(self, entry: TapeEntry) -> None:
-        """Take the fact that a call ended, which a sub-task writes before its caller writes the result."""
-        call = text_field(entry.data, "call_id")  # `call` would name one of the sub-task's own
+        """Process the fact that a call ended, which a sub-task writes before its caller writes the result."""
+        call = text_field(entry.data, "call_id")  # `call` would name a call of the sub-task itself
         if not call or "result" not in entry.data or (waiting := self._find(call, OUTCOME_UNKNOWN)) is None:
             return
         waiting["content"] = text_field(entry.data, "result") or BLANK_MESSAGE_TEXT
@@ -147,13 +149,13 @@ class _OpenCalls:
         self.source = most_foreign(self.source, source_of(entry))
 
     def _find(self, call: str, *contents: str) -> dict[str, Any] | None:
-        """Find the oldest call with this id, and with one of these results if any are given."""
+        """Find the oldest call with this id and, if given, one of these results."""
         found = (item for item in self.results if item["tool_call_id"] == call)
         return next((item for item in found if not contents or item["content"] in contents), None)
 
 
 def _caller_of(fork: str) -> str:
-    """Return the fork that this one is a fork of; empty for the fork of a turn."""
+    """Return the outer fork of a nested one; empty for the fork of a turn."""
     parent = fork.rpartition("/")[0]
     return parent if "/" in parent else ""
 
@@ -164,15 +166,14 @@ class RecordedCall:
 
     Attributes:
         id: the id that the model gave it; empty for a command.
-        name: the name of its tool.
         arguments: as the model wrote them; empty for a command.
         fork: the fork of the sub-task that made it; empty for the turn itself.
-        content: its result; None if it has none.
-        is_error: that is an error.
+        content: its result, if any.
+        is_error: the result is an error.
         was_run: false if it certainly did not run.
         digest: of the tool and its arguments, if it has a begin.
-        once: what that begin allows.
-        key: the idempotency key of that begin.
+        once: what the begin allows.
+        key: the idempotency key of the begin.
     """
 
     id: str
@@ -189,11 +190,11 @@ class RecordedCall:
 
 @dataclass(frozen=True, slots=True)
 class AttemptCallsView:
-    """The calls of interrupted attempts at a turn, those of their sub-tasks too, in order.
+    """The calls of interrupted attempts at a turn, sub-tasks included, in order.
 
     Attributes:
         turns: the ids of the attempts.
-        first: an entry id from which all of them are found.
+        first: an entry id not above any of their entries.
     """
 
     turns: frozenset[str]
@@ -201,7 +202,6 @@ class AttemptCallsView:
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Read calls, begins and results."""
         kinds, names = (Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.EVENT), (EFFECT_BEGIN, *CommandRun.EVENTS)
         return (TapeQuery(tape, IdRanges(((self.first, None),)), kinds=kinds, names=names),)
 
@@ -212,7 +212,7 @@ class AttemptCallsView:
 
 @dataclass
 class _Pairing:
-    """Calls in order; `waiting` has the places of those without a result, by fork and id, oldest first."""
+    """Calls in order; `waiting` has the positions of those without a result by fork and id, oldest first."""
 
     calls: list[RecordedCall] = field(default_factory=list)
     waiting: dict[tuple[str, str], list[int]] = field(default_factory=dict)
@@ -231,20 +231,19 @@ class _Pairing:
         }
         places = self.waiting.get((fork, data["call"]), ())
         place = next((place for place in places if not self.calls[place].digest), None)
-        if place is None or not data["call"]:  # a command has no entry of its own before it ends
+        if place is None or not data["call"]:  # a command has no entry before it ends
             self.add(RecordedCall(data["call"], fork=fork, **begun))
         else:
             self.calls[place] = replace(self.calls[place], **begun)
 
     def answer(self, fork: str, call_id: str, content: str, *, is_error: bool) -> None:
-        """Give the oldest open call of this id its result; models use an id again."""
+        """Give the oldest open call of this id its result; models reuse ids."""
         if (places := self.waiting.get((fork, call_id))) and content not in (OUTCOME_UNKNOWN, NOT_RUN):
             place = places.pop(0)
             self.calls[place] = replace(self.calls[place], content=content, is_error=is_error)
 
 
 def pair_recorded(entries: Iterable[TapeEntry]) -> tuple[RecordedCall, ...]:
-    """Pair the calls of the entries with their begins and results."""
     pairing = _Pairing()
     for entry in entries:
         fork = entry.meta.get("fork", "")
@@ -253,7 +252,7 @@ def pair_recorded(entries: Iterable[TapeEntry]) -> tuple[RecordedCall, ...]:
         if entry.kind == Kind.TOOL_CALL:
             outside = entry.payload.get("outside", ())
             for plain in map(unwrap_call, read_calls(entry)):
-                was_run = plain.id not in outside  # until a begin says otherwise
+                was_run = plain.id not in outside  # unless a begin follows
                 pairing.add(RecordedCall(plain.id, plain.name, plain.arguments, fork, was_run=was_run))
         elif entry.kind == Kind.TOOL_RESULT:
             for item in entry.payload["results"]:
@@ -267,7 +266,9 @@ def pair_recorded(entries: Iterable[TapeEntry]) -> tuple[RecordedCall, ...]:
 
 
 class AttemptRecord:
-    """What interrupted attempts at a turn did, and which calls of this one it has answered; shared with its sub-tasks."""
+    """The calls of interrupted attempts at a turn, and the calls of this one answered from them; shared with its
+    sub-tasks.
+    """
 
     def __init__(self, calls: Sequence[RecordedCall]) -> None:
         self._all = tuple(calls)
@@ -276,19 +277,19 @@ class AttemptRecord:
         self._settling: set[str] = set()
 
     def continue_fork(self, fork: str, attempt: str) -> None:
-        """Let the sub-task of this fork continue the one that an attempt made in another fork."""
+        """Let the sub-task of this fork continue the one that an attempt ran in another fork."""
         self._continued[fork] = attempt
 
     def has_used(self, tool: Tool) -> bool:
-        """Return true if an attempt called the tool to act outside, and it may have happened."""
+        """Return true if an attempt may have acted outside with the tool."""
         return any(
             call.name in tool.names and (call.digest or (tool.acts_outside and call.was_run)) for call in self._all
         )
 
     def list_unfinished(self, stored: Sequence[ToolCall]) -> list[ToolCall]:
-        """List the calls that began and did not end, and can be settled; without those that are `stored` for the turn.
+        """List the calls that began but did not end, and can be settled; without those `stored` for the turn.
 
-        Those of sub-tasks are settled if their sub-task makes them again.
+        Calls of sub-tasks are settled when their sub-task makes them again.
         """
         runs = {(call.name, call.arguments) for call in stored}
         calls = [
@@ -301,23 +302,23 @@ class AttemptRecord:
         return unfinished
 
     def find(self, call: ToolInvocation) -> RecordedCall | None:
-        """Find the oldest recorded call that this one repeats and that has not answered another."""
+        """Find the oldest recorded call that this one repeats and that has answered no other call."""
         own = self._continued.get(call.turn.tape.id) if call.turn.is_subtask else ""
         digest = digest_call(call.tool, call.args)
         for recorded in self._left:
             if recorded.digest == digest:
                 return recorded
             if recorded.digest or recorded.fork != own or call.tool.is_parallel or not recorded.was_run:
-                continue  # a tool that sees to its own order also sees to its own attempts
+                continue  # a tool that orders its own calls also handles its own attempts
             if _is_same(recorded, call.tool, call.args) and self._can_answer(recorded, call):
                 return recorded
         return None
 
     def _can_answer(self, recorded: RecordedCall, call: ToolInvocation) -> bool:
-        """Return true if a call without a begin is not simply made again.
+        """Return true if a call without a begin must not simply run again.
 
-        A turn's model has seen what the attempt did: what it reads again it wants to know as it is now, and what can be
-        undone it may try again. A sub-task begins from the beginning, and knows nothing.
+        A turn's model has seen what the attempt did: if it reads again, it wants the current state, and it may retry
+        what can be undone. A sub-task starts over and knows nothing.
         """
         if call.turn.is_subtask:
             return recorded.content is not None or call.tool.effect.kind is not EffectKind.READ
@@ -328,16 +329,15 @@ class AttemptRecord:
     async def answer(
         self, recorded: RecordedCall, call: ToolInvocation, run: EffectRun, *, may_repeat: bool = True
     ) -> ToolOutput | None:
-        """Answer a call with what was recorded; None if it turns out not to have happened, so that it runs now.
+        """Answer a call from its record; None if it did not happen, so that it runs now.
 
         Args:
-            recorded: what was recorded of it.
-            call: the call.
-            run: it runs with this, if it has to.
-            may_repeat: it may run again under its key.
+            recorded: its record.
+            run: runs the call if needed.
+            may_repeat: the call may run again under its key.
 
         Raises:
-            ToolFailed: the recorded call failed, or nobody knows whether it happened.
+            ToolFailed: the recorded call failed, or its outcome is unknown.
         """
         self._left.remove(recorded)
         if recorded.content is not None:
@@ -346,7 +346,7 @@ class AttemptRecord:
             return recorded.content
         output = await _settle(recorded, call, run, may_repeat=may_repeat)
         if isinstance(output, str) and run.call_id in self._settling:
-            # The model did not ask for this one: if it does now, it is told the same.
+            # The model did not make this call itself: if it does now, it gets the same answer.
             self._settling.discard(run.call_id)
             self._left.append(replace(recorded, content=output))
         return output
@@ -355,7 +355,7 @@ class AttemptRecord:
 async def _settle(
     recorded: RecordedCall, call: ToolInvocation, run: EffectRun, *, may_repeat: bool
 ) -> ToolOutput | None:
-    """Settle a call that may have happened (T20). What its begin allowed is not decided again."""
+    """Settle a call that may have happened (T20), as its begin allows."""
     tool = call.tool
     if recorded.digest and recorded.once is Repeat.KEY and may_repeat:
         return await run.act(call, Repeat.KEY, recorded.key)
@@ -377,15 +377,16 @@ def _is_same(recorded: RecordedCall, tool: Tool, args: AnyArgs) -> bool:
 
 
 def runs_again(turn: Turn) -> bool:
-    """Return true if attempts at the turn were interrupted."""
-    for accepted in turn.inbounds:  # noqa: SIM110 - each turn and each call asks, and a generator costs two calls
+    for accepted in turn.inbounds:  # noqa: SIM110 - runs for each turn and call; a generator costs two calls
         if accepted.interrupted_turn:
             return True
     return False
 
 
 async def find_record(turn: Turn) -> AttemptRecord | None:
-    """Return what interrupted attempts at the turn did; None if there was none. It is read once, and kept with the turn."""
+    """Return the record of interrupted attempts at the turn; None if there was none. It is read once and kept with the
+    turn.
+    """
     if not runs_again(turn):
         return None
     turns = frozenset(accepted.interrupted_turn for accepted in turn.inbounds if accepted.interrupted_turn)

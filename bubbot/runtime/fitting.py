@@ -1,4 +1,4 @@
-"""Requests that fit: counted with the model's own tokenizer if the estimate does not settle it."""
+"""Requests that fit: counted with the model's own tokenizer if the estimate is not conclusive."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from bubbot.runtime.context.tokens import estimate_context_tokens
 log = logging.getLogger(__name__)
 
 COUNT_TIMEOUT = 60.0
-"""Seconds that counting may take, with loading the model; after that the estimate applies."""
+"""Seconds for counting, loading the model included; after that the estimate applies."""
 UNCUT_FACTOR = 4
-"""So many times its budget a conversation may have by the estimate if its count is to fit: a token has no more bytes on average."""
+"""A conversation can fit only if its estimate is within this many budgets: tokens have no more bytes on average."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,8 @@ class FittedRequest:
     """A request and its token count.
 
     Attributes:
-        composed: the request.
-        count: None if nobody counted.
-        limit: the tokens it may have; None if nobody counted, or if it fits.
+        count: None if not counted.
+        limit: the allowed tokens if it does not fit; None if it fits or was not counted.
     """
 
     composed: ComposedRequest
@@ -37,43 +36,42 @@ class FittedRequest:
     limit: int | None = None
 
     def count_input(self) -> int:
-        """Return the tokens of the request: counted, or estimated if nobody counted."""
+        """Return the tokens of the request, counted or else estimated."""
         if self.count is not None:
             return self.count.tokens
-        # From the context, which holds images as references: their bytes in the request are not tokens.
+        # Estimate from the context, where images are references: their bytes in the request are not tokens.
         request = self.composed.request
         return _estimate(self.composed) + estimate_fixed_tokens(request.system, request.tools)
 
     def count_facts(self) -> dict[str, Any]:
-        """Build what a step records of the count; empty if it was unnecessary or impossible."""
+        """Build a step's record of the count; empty if counting was unnecessary or impossible."""
         return {"count": self.count.as_json()} if self.count else {}
 
     def check(self) -> None:
-        """Raise `ModelOverflow` if the request is too long, so that it is never sent."""
+        """Raise `ModelOverflow` if the request is too long to be sent."""
         if self.limit is not None:
             check_count(self.composed.model.name, self.count, self.limit)
 
 
 class RequestFitter:
-    """Composes requests that fit into the model's context. `timeout`: the limit of one full model call."""
+    """Composes requests that fit into the model's context. `timeout`: seconds for one full model call."""
 
     def __init__(self, composer: RequestComposer, timeout: float) -> None:
         self._composer = composer
         self._seconds = min(timeout, COUNT_TIMEOUT)
 
     async def fit(self, turn: Turn, *, is_last: bool = False) -> FittedRequest:
-        """Compose the next request; if it cannot be cut to fit, return it with its limit.
+        """Compose the next request; return it with its limit if nothing can make it fit.
 
         Args:
-            turn: the turn that asks.
-            is_last: there is no shorter window to fall back to, so that the request may also use the share of the answer.
+            is_last: no shorter window is left, so that the request may also use the answer's share.
         """
         first = await self._composer.compose(turn)
         size = first.model.traits.context_tokens
         if size is None or not isinstance(first.model, CountsTokens):
             return FittedRequest(first)
         is_cut = bool(first.context.facts)
-        # A token is at least a byte: a request with no more bytes than there is room for tokens needs no counting.
+        # A token has at least one byte: a request with fewer bytes than allowed tokens needs no counting.
         if not is_cut and len(first.request.as_bytes()) <= request_token_limit(size):
             return FittedRequest(first)
         uncut = await self._compose_uncut(turn, first) if is_cut else first
@@ -81,7 +79,9 @@ class RequestFitter:
         return FittedRequest(first) if count is None else await self._narrow(turn, uncut, count, size, last=is_last)
 
     async def _compose_uncut(self, turn: Turn, first: ComposedRequest) -> ComposedRequest:
-        """Compose what is after the recorded cut, with the smallest budget that shows it; of more than may fit a part."""
+        """Compose the messages after the recorded cut, with the smallest budget that shows them; a part if they are too
+        many.
+        """
         composed = await self._composer.compose(turn, first.view["budget"] * UNCUT_FACTOR)
         if composed.context.facts:
             return composed
@@ -90,7 +90,7 @@ class RequestFitter:
     async def _narrow(
         self, turn: Turn, composed: ComposedRequest, count: TokenCount, size: int, *, last: bool
     ) -> FittedRequest:
-        """Cut more until the count fits or nothing is left to cut; each round has a smaller budget."""
+        """Reduce the budget until the count fits or nothing is left to cut."""
         limit = size if last else request_token_limit(size)
         while count.tokens > request_token_limit(size):
             shorter = await self._shorten(turn, composed, _scale_budget(composed, count, request_token_limit(size)))
@@ -106,8 +106,8 @@ class RequestFitter:
     async def _shorten(self, turn: Turn, composed: ComposedRequest, budget: int) -> ComposedRequest | None:
         """Compose the request with less of the conversation.
 
-        None if the selector cannot cut, or if only one exchange is left. The budget is for the part that can be cut,
-        whose size is unknown here: it is halved until the request gets shorter.
+        Return None if the selector cannot cut, or if only one exchange is left. The budget covers the part that can be
+        cut, whose size is unknown here: it is halved until the request gets shorter.
         """
         budget = min(budget, composed.view["budget"] - 1)
         while budget > 0 and composed.is_compacting:
@@ -119,7 +119,7 @@ class RequestFitter:
 
 
 def check_count(model: str, count: TokenCount | None, limit: int) -> None:
-    """Raise `ModelOverflow` if a request has more tokens than it may; None is the count of one that nobody counted."""
+    """Raise `ModelOverflow` if a request has more tokens than allowed; `count` is None if it was not counted."""
     if count is not None and count.tokens > limit:
         raise ModelOverflow(
             f"The request is too long for {model}: it has {count.tokens} tokens "
@@ -128,7 +128,7 @@ def check_count(model: str, count: TokenCount | None, limit: int) -> None:
 
 
 async def count_tokens(model: Model, request: ModelRequest, timeout: float) -> TokenCount | None:
-    """Count with the model's tokenizer; None if it cannot count, fails, or takes too long. Never raise."""
+    """Count with the model's tokenizer; None if it cannot count, fails or takes too long. It never raises."""
     if not isinstance(model, CountsTokens):
         return None
     try:

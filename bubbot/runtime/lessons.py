@@ -1,4 +1,4 @@
-"""What refusals taught about models: facts on `bubbot/models`, known to the whole bot."""
+"""Lessons from refusals of models: facts on `bubbot/models`, for the whole bot."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ MODELS_TAPE = "bubbot/models"
 
 @dataclass(frozen=True, slots=True)
 class LessonsView:
-    """What refusals taught and nobody took back, the oldest first."""
+    """The lessons in force, oldest first."""
 
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Read the facts, through the name index."""
         return (
             TapeQuery(tape, WholeTape(), kinds=(Kind.EVENT,), names=(*ModelLearned.EVENTS, *ModelForgotten.EVENTS)),
         )
 
     def fold(self, answers: QueryAnswers) -> tuple[Lesson, ...]:
-        """Keep the first of equal lessons, and none from before its model was to be asked anew."""
+        """Keep the first of equal lessons, and none from before its model was forgotten."""
         lessons: dict[tuple[str, str, str], Lesson] = {}
         for entry in answers[0]:
             if entry.name in ModelLearned.EVENTS:
@@ -45,35 +44,33 @@ def _read_lessons(entries: Iterable[TapeEntry]) -> list[Lesson]:
 
 
 class ModelLessons:
-    """What refusals taught. See `KnowsLessons`."""
+    """The lessons from refusals. See `KnowsLessons`."""
 
     def __init__(self, tape: TapeService) -> None:
-        """Set the tape, `bubbot/models`. Call `load` before the first turn."""
+        """Use the tape `bubbot/models`. Call `load` before the first turn."""
         self._tape = tape
         self._lessons: list[Lesson] = []
 
     async def load(self) -> None:
-        """Read what is known."""
         self._lessons = [*await self._tape.read(LessonsView())]
 
     def find(self, model: str, server: str) -> Sequence[Lesson]:
-        """See `KnowsLessons.find`."""
         return [lesson for lesson in self._lessons if lesson.model == model and lesson.server == server]
 
     def find_known(self, model: str) -> Sequence[Lesson]:
-        """Return what is known of a model at any server."""
+        """Return the lessons about a model at all servers."""
         return [lesson for lesson in self._lessons if lesson.model == model]
 
     def try_out(self, lesson: Lesson) -> None:
-        """Let the next requests of the model follow a lesson that is not stored: nobody knows yet whether it helps."""
+        """Apply a lesson to the model's next requests without storing it, until it has helped."""
         self._lessons.append(lesson)
 
     def drop(self, lessons: Sequence[Lesson]) -> None:
-        """Forget lessons that were tried out and did not help."""
+        """Forget lessons that were tried without success."""
         self._lessons = [lesson for lesson in self._lessons if lesson not in lessons]
 
     async def keep(self, lessons: Sequence[Lesson]) -> Sequence[Lesson]:
-        """Store lessons that helped; return those that nobody had stored before."""
+        """Store lessons that helped; return those that are new."""
         new = [lesson for lesson in lessons if lesson in self._lessons]
         facts: list[TapeEntry] = []
         if new:
@@ -85,7 +82,7 @@ class ModelLessons:
         return new
 
     async def forget(self, model: str) -> int:
-        """Take back what is known of a model: its next requests have their usual form. Return how much that was."""
+        """Revoke the lessons about a model, so that its next requests have their usual form; return how many."""
         known = self.find_known(model)
         if known:
             await self._tape.append([ModelForgotten(model).to_entry()])

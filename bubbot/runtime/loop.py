@@ -12,10 +12,10 @@ from bubbot.tape import entry as make
 
 
 class AgentLoop:
-    """Answers a turn on its fork: the `InputRouter` takes the commands, the `ModelRunner` what is left.
+    """Answers a turn on its fork: the `InputRouter` runs the commands, the `ModelRunner` answers the rest.
 
     Attributes:
-        runner: asks models on behalf of its turns.
+        runner: the runner of models for its turns.
     """
 
     def __init__(self, router: InputRouter, runner: ModelRunner) -> None:
@@ -23,7 +23,7 @@ class AgentLoop:
         self.runner = runner
 
     async def run(self, turn: Turn) -> TurnOutcome:
-        """Answer the turn's inbounds. Raise whatever ended it early; the session records that."""
+        """Answer the turn's inbounds. Raise the error that ended it early; the session records it."""
         if not turn.time_limit_seconds:
             return await self._run(turn)
         try:

@@ -1,4 +1,4 @@
-"""The entries of platform messages: the start of a turn, what it answers, and later changes of that."""
+"""The entries of platform messages: the start of a turn, the answered messages, and later changes."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from bubbot.tape.query import IdRanges, TapeQuery
 from bubbot.texts import Texts
 
 MAX_QUOTE_CHARS = 2_000
-"""Characters of a quoted message that are stored with the message that quotes it."""
+"""Characters of a quote that are stored with a message."""
 SENT_SEARCH_LIMITS = (200, 5_000)
-"""Newest receipts that are searched for a message that somebody quotes: most quotes are of a recent one."""
+"""Newest receipts to search for a quoted message, first few, then more: most quotes are recent."""
 CHANGE_SEARCH_LIMIT = 2_000
-"""Newest messages of a tape that are searched for the changed one."""
+"""Newest messages of a tape to search for the changed one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Authors:
-    """Finds out whose words the messages of a channel are.
+    """Determines the provenance of a channel's messages.
 
     Attributes:
         role_of: returns the role of the sender of a message.
-        quoted: how foreign the bot's own messages are that people quote, by the platform's id.
+        quoted: the provenance of the bot's own messages that people quote, by the platform's id.
     """
 
     role_of: Callable[[Inbound], Role]
     quoted: Mapping[str, Source] = field(default_factory=lambda: MappingProxyType({}))
 
     def judge(self, inbound: Inbound, edits: Sequence[Edit] = ()) -> Source:
-        """Return whose words a message is made of, with its quote, its files and what its sender changed since."""
+        """Return the provenance of a message with its quote, files and edits."""
         if not inbound.is_typed:
             return parse_source(inbound.provenance)
         if inbound.attachments or (inbound.quote and inbound.quote.attachments):
@@ -55,12 +55,12 @@ class Authors:
         return most_foreign(words, self._judge_quote(inbound), *(self.judge_edit(edit) for edit in edits))
 
     def judge_sender(self, inbound: Inbound) -> Source:
-        """Return whose words the text of a message is, without what it quotes and the files that came with it."""
+        """Return the provenance of a message's text, without its quote and files."""
         stated = parse_source(inbound.provenance)
         return most_foreign(source_of_role(self.role_of(inbound)), stated) if inbound.is_typed else stated
 
     def judge_edit(self, edit: Edit | Reaction) -> Source:
-        """Return whose words the new text of a message is, or its reactions."""
+        """Return the provenance of an edited text or a reaction."""
         stated = parse_source(edit.provenance) if isinstance(edit, Edit) else Source.OWN
         return most_foreign(source_of_role(self.role_of(_probe(edit))), stated)
 
@@ -74,19 +74,19 @@ class Authors:
         return most_foreign(author, parse_source(quote.provenance))
 
     def describe(self, inbound: Inbound, sender: Sender | None = None) -> dict[str, Any]:
-        """Build what an entry's meta stores about the sender of a message, or another person in its chat, and the role."""
+        """Build the meta about the sender of a message, or another person in its chat, with the role."""
         person = inbound.sender if sender is None else sender
         if not inbound.is_typed:
             return sender_data(person)
         return sender_data(person, self.role_of(inbound if sender is None else structs.replace(inbound, sender=person)))
 
     def describe_editor(self, edit: Edit | Reaction) -> dict[str, Any]:
-        """Build what an entry's meta stores about the sender of a change."""
+        """Build the meta about the sender of a change."""
         return sender_data(edit.sender, self.role_of(_probe(edit)))
 
 
 def _probe(event: Edit | Reaction) -> Inbound:
-    """Build the message that tells the role of who sent a change."""
+    """Build a message of the sender of a change, to determine the sender's role."""
     return Inbound(
         event.channel, "", event.chat, event.sender, "", event.time, event.thread, direct=False, space=event.space
     )
@@ -98,10 +98,8 @@ def turn_start_entry(
     """Build the event that names every inbound the turn answers.
 
     Args:
-        session: the session id.
-        inbox: the name of the inbox tape.
-        batch: the inbounds.
-        cited: message entries that an interrupted attempt left on the tape; the turn answers these.
+        inbox: the inbox tape.
+        cited: the message entries that an interrupted attempt left on the tape; the turn answers these.
     """
     interrupted = [accepted.interrupted_turn for accepted in batch if accepted.interrupted_turn]
     return TurnStart(
@@ -128,11 +126,9 @@ def message_entry(
     """Build the session-tape message of an inbound.
 
     Args:
-        inbox: the name of the inbox tape.
-        accepted: the inbound.
-        authors: finds out whose words it is.
-        edits: corrections that came before its turn; the last one replaces the text.
-        parts: its attachments as content parts; None if they were not fetched.
+        inbox: the inbox tape.
+        edits: edits from before its turn; the last one replaces the text.
+        parts: its attachments as content parts; None if not fetched.
     """
     inbound = accepted.inbound
     changes = [edit.event for edit in edits if isinstance(edit.event, Edit)]
@@ -167,7 +163,7 @@ def message_entries(
     attachments: AttachmentResult | None,
     edits: Sequence[TapeChange] = (),
 ) -> list[TapeEntry]:
-    """Build the message entry, the choice of a model for it alone, and the facts about its attachments."""
+    """Build the message entry, its own choice of a model, and the facts about its attachments."""
     model = accepted.inbound.model
     choice = [ModelChosen(clean(model)).to_entry()] if model else []
     if attachments is None:
@@ -178,8 +174,8 @@ def message_entries(
 def add_notices(turn: Turn, batch: Sequence[AcceptedInbound], results: Mapping[int, AttachmentResult | None]) -> None:
     """Add the notices about the attachments of these messages to the turn, each sentence once.
 
-    The sender of a message for the bot is told even if the model says nothing; in a group whose every message is answered,
-    people are told beside an answer.
+    Senders of messages to the bot see them even if the model stays silent; in a group whose every message is answered,
+    they appear below an answer.
     """
     for accepted in batch:
         inbound, attachments = accepted.inbound, results[accepted.id]
@@ -193,7 +189,7 @@ def too_old_text(texts: Texts, batch: Sequence[AcceptedInbound]) -> str:
 
 
 def gave_up_text(texts: Texts, batch: Sequence[AcceptedInbound]) -> str:
-    """Build the notice for messages whose turn was interrupted twice. It replies to the first, and counts them all."""
+    """Build the notice for messages whose turn was interrupted twice. It replies to the first message and counts all."""
     notice = texts.say("gave_up")
     if len(batch) == 1:
         return notice
@@ -208,7 +204,7 @@ def _format_times(texts: Texts, batch: Sequence[AcceptedInbound]) -> str:
 def missing_edit_entries(
     inbox: str, message: TapeEntry, authors: Authors, edits: Sequence[TapeChange]
 ) -> list[TapeEntry]:
-    """Build corrections for a message that an interrupted attempt left, without those it already includes."""
+    """Build the corrections that a message from an interrupted attempt does not include yet."""
     included = message.meta.get("edited", ())
     return [
         Correction(message.id, clean(edit.event.text)).to_entry(**_change_meta(inbox, edit.id, edit.event, authors))
@@ -226,7 +222,7 @@ def _change_meta(inbox: str, change_id: int, change: Edit | Reaction, authors: A
 
 
 def sender_data(sender: Sender, role: Role | None = None) -> dict[str, Any]:
-    """Build what an entry's meta stores about a person, and the role that the person has now."""
+    """Build the meta about a person, with the current role."""
     data: dict[str, Any] = {"id": sender.id, "name": clean(sender.name)}
     if sender.bot:
         data["bot"] = True
@@ -245,7 +241,7 @@ def _quote(inbound: Inbound, authors: Authors) -> dict[str, Any] | None:
 async def build_change_entries(
     tape: TapeHandle, inbox: str, changed: TapeChange, authors: Authors
 ) -> tuple[list[TapeEntry], str]:
-    """Build the entries that a change writes on the session tape, and its outcome.
+    """Build the session tape's entries for a change, and its outcome.
 
     The outcome is `applied`, `heard`, or `unknown` if the tape does not have the message.
     """
@@ -270,18 +266,18 @@ async def build_change_entries(
 
 
 async def find_sent_sources(tape: TapeHandle, outbox: str, messages: Collection[str]) -> dict[str, Source]:
-    """Find how foreign messages of the bot are, by the platform's ids, among the newest that it sent.
+    """Find the provenance of messages that the bot sent, by the platform's ids, among the newest ones.
 
     Args:
-        tape: the tape of the session.
-        outbox: the outbox tape of its messages.
-        messages: the platform's ids; of one that is not found, nothing is known.
+        tape: the session's tape.
+        outbox: the outbox tape of the messages.
+        messages: the platform's ids; the result lacks those that are not found.
     """
     for limit in SENT_SEARCH_LIMITS:
         query = TapeQuery(outbox, kinds=(Kind.EVENT,), names=(RECEIPT,), newest=True, limit=limit)
         receipts = (await tape.fetch([query]))[0]
         data = [entry.payload["data"] for entry in receipts if not entry.erased]
-        # Other chats have messages with the same ids.
+        # Messages of other chats may have the same ids.
         intents = {each["intent"]: each["external_id"] for each in data if each["external_id"] in messages}
         found = (await tape.fetch([TapeQuery(outbox, IdRanges(tuple(spans_of(list(intents)))))]))[0] if intents else ()
         sent = [entry for entry in found if not entry.erased and entry.payload["data"]["session"] == tape.session]

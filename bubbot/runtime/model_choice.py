@@ -13,12 +13,11 @@ SWITCHED = "model/switched"
 
 @dataclass(frozen=True, slots=True)
 class ModelChoiceView:
-    """The name of the model that the session was last switched to; empty without a switch."""
+    """The model that the session was last switched to; empty without a switch."""
 
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Read the newest switch, through the name index."""
         return (TapeQuery(tape, kinds=(Kind.EVENT,), names=(SWITCHED,), newest=True, limit=1),)
 
     def fold(self, answers: QueryAnswers) -> str:

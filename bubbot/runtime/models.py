@@ -16,13 +16,11 @@ from bubbot.tape.view import View
 class ReadsTape(Protocol):
     """A tape, or a fork of one."""
 
-    async def read(self, view: View[str]) -> str:
-        """Return the view's value."""
-        ...
+    async def read(self, view: View[str]) -> str: ...
 
 
 class SessionModels:
-    """Finds the model of each session; `load` makes each model once."""
+    """Finds the model of each session; `load` creates each model once."""
 
     def __init__(
         self,
@@ -34,10 +32,8 @@ class SessionModels:
         """Set the default model and the source of others.
 
         Args:
-            default: the model of sessions that were not switched.
-            load: makes a model by its name, or raises `ConfigError`.
-            list_names: gives the available models, as people would type them.
-            lessons: what refusals taught about them.
+            load: creates a model by its name, or raises `ConfigError`.
+            list_names: returns the available models as people type them.
         """
         self.default = default
         self.lessons = lessons
@@ -46,7 +42,7 @@ class SessionModels:
         self._loaded: dict[str, Model] = {default.name: default}
 
     async def model_for_turn(self, turn: Turn) -> Model:
-        """Return the model that a turn's message names, else that of its session. Raise `ModelUnavailable` if it is gone."""
+        """Return the model that a turn's message names, else its session's. Raise `ModelUnavailable` if it is gone."""
         named = [accepted.inbound.model for accepted in turn.inbounds if accepted.inbound.model]
         if not named:
             return await self.model_for_tape(turn.tape)
@@ -56,7 +52,6 @@ class SessionModels:
             raise ModelUnavailable(f"this message is for the model {named[0]}: {error}") from error
 
     async def model_for_tape(self, tape: ReadsTape) -> Model:
-        """Return the model of the session with this tape."""
         name = await tape.read(ModelChoiceView())
         try:
             return self.get_model(name) if name else self.default
@@ -70,7 +65,6 @@ class SessionModels:
         return self._loaded[name]
 
     def loading_names(self) -> list[str]:
-        """Return the names of the models that are still loading."""
         return [name for name, model in self._loaded.items() if isinstance(model, LoadsLater) and model.is_loading]
 
     async def aclose(self) -> None:

@@ -19,12 +19,12 @@ CONTRACT_RULES = (
     "Say what you did and cite the entry a tool named; never claim to have done or remembered what no tool did.",
     f"When there is nothing to say, answer exactly {SILENT_MARK}.",
 )
-"""What every model is told; features add rules about their tools."""
+"""The rules for every model; features add rules about their tools."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromptSettings:
-    """The owner's choices: the bot's name and its persona (empty: a plain helpful one)."""
+    """The owner's choices: the bot's name and persona (empty: the default one)."""
 
     name: str = "bubbot"
     persona: str = ""
@@ -36,11 +36,10 @@ def render_prompt(
     """Render the system prompt.
 
     Args:
-        settings: the bot's name and persona.
         today: the date in the chat's time zone.
         sections: texts that follow the contract, none of them empty.
-        rules: rules of the contract after those for every model.
-        short: only the persona and the sections, for small models.
+        rules: further rules of the contract.
+        short: without the contract, for small models.
     """
     persona = (settings.persona or DEFAULT_PERSONA.replace("{name}", settings.name)).strip()
     contract = "" if short else _render_contract([*CONTRACT_RULES, *rules], today)

@@ -1,4 +1,4 @@
-"""The queue of a session: what waits, and which of it makes the next turn."""
+"""The queue of a session: the waiting messages, and the choice of those for the next turn."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from bubbot.tape.query import parse_moment
 Busy = Literal["queue", "steer", "drop"]
 
 MAX_JOINED_MESSAGES = 20
-"""Messages that one turn answers at most."""
+"""The most messages that one turn answers."""
 MAX_DEBOUNCE_FACTOR = 5
-"""A sender who keeps writing is answered after this many times `debounce`."""
+"""A sender who keeps writing gets an answer after this many times `debounce`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,8 @@ class QueuePolicy:
 
     Attributes:
         debounce: seconds of quiet before the messages of one sender are answered together; 0 answers each alone.
-        busy: what happens to a message that comes during a turn: `queue` lets it wait, `steer` adds it to the turn
-            between two steps, `drop` drops it with a notice.
+        busy: for a message during a turn: `queue` lets it wait, `steer` adds it to the turn between two steps, `drop`
+            drops it with a notice.
         stale_after: seconds after which a message is too old to be answered; None: never.
     """
 
@@ -41,7 +41,7 @@ class QueuePolicy:
     stale_after: float | None = None
 
     def is_too_old(self, inbound: Inbound, now: datetime) -> bool:
-        """Return true if a message is too old to be answered; one without a readable time never is."""
+        """Return true if a message is too old to be answered; without a readable time it is not."""
         if self.stale_after is None or not inbound.is_typed:  # other sources have their own rules
             return False
         sent = parse_moment(inbound.time)
@@ -50,7 +50,7 @@ class QueuePolicy:
 
 @dataclass
 class QueuedMessage:
-    """A message that waits for its turn, with the future of the result."""
+    """A waiting message with the future of its result."""
 
     accepted: AcceptedInbound
     result: asyncio.Future[TurnResult] = field(repr=False)
@@ -61,17 +61,17 @@ class QueuedMessage:
             self.result.set_result(result)
 
     def fail(self, error: Exception) -> None:
-        """Set the error, unless the future is already done; often nobody waits for it."""
+        """Set the error, unless the future is already done; often nothing awaits it."""
         if not self.result.done():
             self.result.set_exception(error)
             self.result.exception()
 
 
 class MessageQueue:
-    """The messages and changes of one session, in the order they came.
+    """The messages and changes of one session in order of arrival.
 
-    Somebody may send thousands of messages at once, while other sessions wait for the same event loop: nothing that is
-    done for each message or each turn looks at all that waits.
+    Thousands of messages may come at once while other sessions wait for the same event loop: no work for a message or a
+    turn may scan the whole queue.
     """
 
     def __init__(self, policy: QueuePolicy) -> None:
@@ -96,7 +96,6 @@ class MessageQueue:
         return sum(not is_overtaking(item.accepted.inbound) for item in waiting)
 
     def add(self, item: QueuedMessage | TapeChange) -> None:
-        """Append an item."""
         self._items.append(item)
         self._count(item, 1)
         self._arrived.set()
@@ -121,16 +120,15 @@ class MessageQueue:
         return messages
 
     def count_interrupted(self, turns: Mapping[int, str]) -> None:
-        """Count the interrupted turns, by inbound, as attempts of the waiting messages."""
+        """Count interrupted turns, given by inbound, as attempts of the waiting messages."""
         for item in self._items:
             if isinstance(item, QueuedMessage):
                 item.accepted = item.accepted.after_interruption(turns.get(item.accepted.id, ""))
 
     async def wait_quiet(self, now: Clock) -> None:
-        """Wait until the first message has waited long enough for others to join it.
+        """Wait until the first message has waited long enough for others to join.
 
-        A message that is too old waits for the other old ones: all of them get one notice. Only messages prolong the
-        wait.
+        If it is too old, wait for the other old ones: all get one notice. Only messages prolong the wait.
         """
         rules, first = self.policy, self._items[0]
         if not rules.debounce or isinstance(first, TapeChange) or not (_may_join(first) or self.is_stale(first, now())):
@@ -150,12 +148,10 @@ class MessageQueue:
                 count, until = self.message_count, loop.time() + rules.debounce
 
     def _accepts_more(self, first: QueuedMessage, checked: int, now: datetime) -> bool:
-        """Return true if a message that comes now could still be taken with the first.
+        """Return true if a new message could still join the first.
 
         Args:
-            first: the first item.
-            checked: so many items from the front let more messages join.
-            now: the time.
+            checked: how many items from the front are known to let more messages join.
         """
         arrived = islice(self._items, checked, None)
         if self.is_stale(first, now):
@@ -163,11 +159,11 @@ class MessageQueue:
         return self.message_count < MAX_JOINED_MESSAGES and all(_lets_join(item, first) for item in arrived)
 
     def has_message(self, message: str) -> bool:
-        """Return true if a message with this platform id waits, to be answered or only recorded."""
+        """Return true if a message with this platform id waits, also if only to be recorded."""
         return message in self._platform_ids
 
     def take_change(self) -> TapeChange | None:
-        """Take a change from the front; None if the first item is not a change."""
+        """Take the first item if it is a change; else return None."""
         first = self._items[0] if self._items else None
         if isinstance(first, TapeChange):
             self._remove([first])
@@ -175,10 +171,10 @@ class MessageQueue:
         return None
 
     def take_batch(self, now: datetime) -> tuple[list[QueuedMessage], bool]:
-        """Take the messages of the next turn; return them, and whether they are too old to be answered.
+        """Take the messages of the next turn; return them, and true if they are too old to be answered.
 
-        Commands come alone; messages of one sender come together, and so do all messages that are too old. An
-        interrupted batch comes back as it was, with the messages that steered its turn and without newer ones.
+        A command comes alone; messages of one sender come together, and so do all messages that are too old. An
+        interrupted batch comes back unchanged, with the messages that steered its turn and without newer ones.
         """
         first = self._items[0]
         assert isinstance(first, QueuedMessage)
@@ -197,7 +193,7 @@ class MessageQueue:
         return self._fresh_joinable(now) if self.policy.debounce else [first]
 
     def _interrupted_batch(self, first: QueuedMessage) -> list[QueuedMessage]:
-        """Return the batch whose turn was cut off, wherever its messages stand in the queue."""
+        """Return the batch of the interrupted turn, wherever its messages stand in the queue."""
         turn = first.accepted.interrupted_turn
         return [
             item
@@ -206,7 +202,7 @@ class MessageQueue:
         ]
 
     def peek_batch(self, now: datetime) -> list[AcceptedInbound]:
-        """List the messages the next turn would take now, without taking them; empty if they are too old."""
+        """List the messages that the next turn would take; empty if they are too old."""
         first = self._items[0] if self._items else None
         if not isinstance(first, QueuedMessage) or self.is_stale(first, now):
             return []
@@ -219,7 +215,7 @@ class MessageQueue:
         return messages
 
     def peek_steering(self, sender: str, now: datetime) -> list[QueuedMessage]:
-        """List the messages that `steering` would take."""
+        """List the messages that `take_steering` would take."""
         if self.policy.busy != "steer":
             return []
         messages = self._fresh_joinable(now)
@@ -228,7 +224,7 @@ class MessageQueue:
         return messages
 
     def take_edits(self, accepted: AcceptedInbound) -> list[TapeChange]:
-        """Take the edits of a message that the model has not been shown yet."""
+        """Take the edits of a message that no model has seen yet."""
         edits = [item for item in self._changes() if _is_change_of(item, Edit, accepted)]
         if edits:
             self._remove(edits)
@@ -250,7 +246,7 @@ class MessageQueue:
         return pairs
 
     def is_stale(self, message: QueuedMessage, now: datetime) -> bool:
-        """Return true if a message is too old to be answered; one whose turn has begun never is."""
+        """Return true if a message is too old to be answered and its turn has not begun."""
         return not message.accepted.attempts and self.policy.is_too_old(message.accepted.inbound, now)
 
     def _fresh_joinable(self, now: datetime) -> list[QueuedMessage]:
@@ -259,7 +255,7 @@ class MessageQueue:
     def _joinable(self) -> list[QueuedMessage]:
         """List the first message and those that can be answered with it.
 
-        They have the same sender, and no recorded-only message stands between them.
+        They have the same sender, and no message that is only recorded stands between them.
         """
         messages: list[QueuedMessage] = []
         for item in self._items:
@@ -282,7 +278,7 @@ class MessageQueue:
         return [item for item in self._items if isinstance(item, TapeChange)]
 
     def _remove(self, items: Sequence[QueuedMessage | TapeChange]) -> None:
-        """Remove items, which mostly stand at the front."""
+        """Remove items; most stand at the front."""
         ids = {id(item) for item in items}
         passed: list[QueuedMessage | TapeChange] = []
         while ids:
@@ -296,7 +292,7 @@ class MessageQueue:
 
 
 def _lets_join(item: QueuedMessage | TapeChange, first: QueuedMessage) -> bool:
-    """Return true if messages behind this item can still be answered with the first one."""
+    """Return true if messages after this item can still be answered with the first one."""
     if isinstance(item, TapeChange):
         return not _is_recorded_only(item)
     return _may_join(item) and item.accepted.inbound.sender.id == first.accepted.inbound.sender.id

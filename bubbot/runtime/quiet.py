@@ -1,4 +1,4 @@
-"""The text of a tainted answer for a door whose clients draw Markdown: nothing in it is fetched when it is shown."""
+"""The text of a tainted answer for clients that render Markdown, changed so that rendering fetches nothing."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ from collections.abc import Callable
 from bubbot.runtime.shown import read_address
 
 _WORDS = re.compile(r"[^\r\n]*[\r\n]|[^\r\n]*\s")
-"""A line, or whole words of one that is not at its end: nothing that counts here holds a space."""
+"""A line, or whole words of an unfinished one: no relevant pattern contains a space."""
 _IMAGE, _TAG = re.compile(r"!+\["), re.compile(r"<(?=[A-Za-z/!?])")
 _COUNTS = re.compile(r"!\[|<|//|www\.|\./|\w/", re.IGNORECASE)
-"""What is in every text that is not quiet: most texts are."""
+"""A hint that occurs in every text that must change; most texts have none."""
 _FENCE = re.compile(r"(`{3,})([^`\r\n]*)[\r\n]*\Z")
-"""A whole line that opens or closes code. After any other, such as one in a list, nothing counts as code any more."""
+"""A whole line that opens or closes code. After any other fence, such as one in a list, nothing counts as code."""
 _DRAWN = re.compile(r"\s*(html|xhtml|xml|svg|mermaid|md|markdown|jsx|tsx|vue|mdx)\b", re.IGNORECASE)
-"""The languages of code that clients draw."""
+"""The languages of code that clients render."""
 _ADDRESS = re.compile(
     r"(?P<scheme>[a-z][a-z0-9+.\-]*)?://|(?<![:/\w])//(?=[\w\-]+\.\w|\[)|"
     r"(?<![\w@/.\-])(?=www\.\w|(?:[\w\-]+\.)+[a-z]{2,}/\S)",
     re.IGNORECASE,
 )
 _HOST = re.compile(r"[\w.\-]*")
-"""What clients take for the beginning of an address, with a scheme, without, or for a host with a path."""
+"""The beginning of an address as clients detect it: with a scheme, without one, or as a host with a path."""
 
 
 class QuietText:
-    """Text deltas as they may be shown: images become links, tags are no tags, and addresses are broken.
+    """Text deltas made safe to show: images become links, tags are no tags, and addresses are broken.
 
-    Only addresses stay that stood in what the model was shown: one that it composed may carry what it knows. What may
-    still turn out to be something else is held back: a word until its end, and a line that may be a fence. The pieces add
-    up to the same text wherever the deltas are cut.
+    An address stays only if the model saw it: one that it composed may carry what it knows. Text that may still turn
+    out to be something else is held back: a word until its end, and a line that may be a fence. The pieces add up to
+    the same text wherever the deltas are cut.
     """
 
     def __init__(self, stands: Callable[[str], bool]) -> None:
-        """Set what tells the addresses that stood in something shown."""
+        """Keep the addresses for which `stands` is true: the model saw them."""
         self._stands = stands
         self.restart()
 
     def restart(self) -> None:
-        """Begin with another text."""
+        """Begin another text."""
         self._held = ""
         self._fence = ""
         self._is_drawn = False
@@ -47,7 +47,7 @@ class QuietText:
         self._begins_line = True
 
     def feed(self, delta: str) -> str:
-        """Return what may be shown now."""
+        """Return the text to show now."""
         self._held += delta
         return self._read(is_end=False)
 
@@ -75,7 +75,7 @@ class QuietText:
             self._begins_line = words[-1] in "\r\n"
             shown.append(self._quieten(words) if _COUNTS.search(words) else words)
             if "```" in words or ("~~~" in words and not self._fence):
-                self._is_unsure = True  # where code begins and ends depends on what it stands in
+                self._is_unsure = True  # the limits of code depend on its surroundings
         return "".join(shown)
 
     def _turn_fence(self, line: str) -> bool:
@@ -107,7 +107,7 @@ class QuietText:
                 parts.append(words[place:end])
             else:
                 host = _HOST.match(words, found.end())
-                assert host is not None  # it matches nothing, too
+                assert host is not None  # it also matches the empty text
                 beginning = found[0].replace("://", "[:]//") if found["scheme"] else found[0].replace("//", "/ /")
                 end = host.end()
                 parts += [words[place:start], beginning, host[0].replace(".", "[.]")]

@@ -1,4 +1,4 @@
-"""Recovery: find what an earlier process left open, and merge the open forks of a session when it is taken up."""
+"""Recovery: find the work that an earlier process left open, and merge a session's open forks when it is taken up."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class OpenWork:
-    """What an earlier process left open.
+    """The open work of an earlier process.
 
     Attributes:
-        sessions: the sessions with open forks; each is recovered when it is taken up.
-        inbounds: the inbounds that still need an answer, oldest first; the turns of open forks are not counted yet.
-        changes: the changes that are not on their tapes yet, oldest first.
+        sessions: the sessions with open forks; taking one up recovers it.
+        inbounds: the inbounds without an answer, oldest first; turns of open forks do not count as attempts yet.
+        changes: the changes not written to their tapes yet, oldest first.
     """
 
     sessions: tuple[str, ...] = ()
@@ -36,12 +36,12 @@ class OpenWork:
 
 @dataclass(frozen=True, slots=True)
 class InterruptedTurn:
-    """A turn whose fork was merged after its process had ended.
+    """A turn whose fork was merged after its process ended.
 
     Attributes:
         turn: its id; empty for a fork that no turn wrote.
-        inbounds: those that it answered, joined ones too, as (inbox tape, id).
-        merged: what the merge stored.
+        inbounds: the answered ones, joined ones included, as (inbox tape, id).
+        merged: the stored entries.
     """
 
     turn: str
@@ -55,13 +55,12 @@ async def find_open_work(
     open_tape: Callable[[str], TapeService],
     tape_of: Callable[[str], str],
 ) -> OpenWork:
-    """Find the open work of the channels that this process runs. Forks that no session will take up are merged at once.
+    """Find the open work of the channels of this process. Merge forks that no session will take up.
 
     Args:
-        store: the store with the forks.
-        inboxes: the inboxes of these channels, by channel.
-        open_tape: makes the tape service of a tape name.
-        tape_of: returns the name of a session's tape.
+        inboxes: by channel.
+        open_tape: opens a tape by its name.
+        tape_of: returns the tape name of a session.
     """
     sessions: list[str] = []
     for tape, session in await _forked_tapes(store):
@@ -84,7 +83,7 @@ async def find_open_work(
 async def merge_forks_of_channels(
     store: TapeStore, channels: Collection[str], open_tape: Callable[[str], TapeService]
 ) -> None:
-    """Merge the open forks of all sessions of these channels, and of no session, while none of them is taken up."""
+    """Merge the open forks of these channels' sessions and of no session. No session may be taken up meanwhile."""
     for tape, session in await _forked_tapes(store):
         if not session or session.partition(":")[0] in channels:
             await merge_open_forks(open_tape(tape))
@@ -103,9 +102,9 @@ async def _forked_tapes(store: TapeStore) -> list[tuple[str, str]]:
 
 
 async def merge_open_forks(tape: TapeService) -> list[InterruptedTurn]:
-    """Merge every open fork of a tape completely, oldest first; a turn that was cut off counts as an attempt.
+    """Merge all open forks of a tape, oldest first; an interrupted turn counts as an attempt.
 
-    Merging marks no inbound done. The forks of a fork are merged into it before, innermost first.
+    It marks no inbound done. Nested forks are merged first, innermost first.
     """
     records = await tape.open_forks()
     roots = [_without_own_inbounds(record) for record in records if not record.parent]
@@ -113,13 +112,13 @@ async def merge_open_forks(tape: TapeService) -> list[InterruptedTurn]:
 
 
 async def merge_orphan(tape: TapeService, record: ForkRecord) -> None:
-    """Merge one fork that no process will continue, whatever its channel; a fork of a fork goes with that one."""
+    """Merge one fork that no process will continue, whatever its channel. A nested fork is merged with its outer one."""
     if not record.parent:
         await _merge_fork(tape.reopen_fork(_without_own_inbounds(record)), await tape.open_forks())
 
 
 def _without_own_inbounds(record: ForkRecord) -> ForkRecord:
-    """Leave the inbounds of a cut-off turn out of its erasure: they are open, and the next turn is to find them."""
+    """Exclude the inbounds of an interrupted turn from its erasure: they are open, and the next turn needs them."""
     if record.reset is None:
         return record
     own = set(_turn_inbounds(record))
@@ -128,7 +127,7 @@ def _without_own_inbounds(record: ForkRecord) -> ForkRecord:
 
 
 async def _merge_fork(fork: ForkedTape, records: Sequence[ForkRecord]) -> InterruptedTurn:
-    """Merge the forks of a fork into it, innermost first, then the fork as an interrupted turn."""
+    """Merge the nested forks of a fork, innermost first, then the fork as an interrupted turn."""
     inbounds = [inbound for record in records if record.id == fork.id for inbound in _turn_inbounds(record)]
     await _merge_forks_of(fork, records)
     meta = _turn_meta(fork)
@@ -151,7 +150,7 @@ async def _merge_forks_of(fork: ForkedTape, records: Sequence[ForkRecord]) -> No
 
 
 def _turn_meta(fork: ForkedTape) -> JsonObject:
-    """Build the meta of what the recovery adds: the turn that wrote the fork, if one did."""
+    """Build the meta of recovery's entries: the turn that wrote the fork, if any."""
     turn = next((str(entry.meta["turn"]) for entry in fork.delta if "turn" in entry.meta), "")
     meta: JsonObject = freeze({"turn": turn} if turn else {}, "meta")
     return meta

@@ -1,7 +1,7 @@
-"""Rules that change a request so that its model takes it. Pure functions: a recorded request is built with them again.
+"""Rules that change a request so that its model accepts it. They are pure: recorded requests are rebuilt with them.
 
-A rule has a name, arguments and a version: `no_tools@1`, `ids:mistral@1`, `rename:max_tokens:max_completion_tokens@1`. What
-a version does never changes, because steps name it. `bubbot.models.fit` says which model needs which rules.
+A rule has a name, arguments and a version: `no_tools@1`, `ids:mistral@1`, `rename:max_tokens:max_completion_tokens@1`.
+A version never changes, because steps name it. `bubbot.models.fit` decides which model needs which rules.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from bubbot.ports.model import ModelRequest
 from bubbot.tape.entry import JsonObject, canonical
 
 NOT_SHOWN = "[an image that this model cannot see]"
-"""What stands for an image if a model takes none."""
+"""The replacement of an image for a model without image input."""
 NO_ANSWER = "[no answer]"
-"""What the assistant says where a server wants an answer of it and there is none."""
+"""The assistant's message if a server requires one and there is none."""
 _WORD = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _ID_FORMS: Mapping[str, tuple[re.Pattern[str], int]] = MappingProxyType(
     {
@@ -32,7 +32,7 @@ _ID_FORMS: Mapping[str, tuple[re.Pattern[str], int]] = MappingProxyType(
         "word": (_WORD, 32),
     }
 )
-"""The forms that the ids of calls have, with the number of letters of an id made for one that has another form."""
+"""The required forms of call ids, and the length of generated ids."""
 
 _REASONING = ("reasoning_content", "reasoning_details", "thinking_blocks")
 """The keys of reasoning, in a message and in its `replay`."""
@@ -54,7 +54,7 @@ def apply_rule(rule: str, request: ModelRequest) -> ModelRequest:
 
 
 def is_known(rule: str) -> bool:
-    """Return true if this version of bubbot knows a rule: a newer one may have learned others."""
+    """Return true if this version of bubbot knows a rule; a newer one may have stored others."""
     key, form = _key(rule), rule.partition("@")[0].partition(":")[2]
     return key in _RULES and (_RULES[key] is not _fit_ids or form in _ID_FORMS)
 
@@ -88,7 +88,7 @@ def _is_same(new: object, old: object) -> bool:
 
 
 def _replace_messages(request: ModelRequest, messages: Sequence[JsonObject]) -> ModelRequest:
-    """Return the request with other messages; those that it had already are not encoded again."""
+    """Return the request with other messages; do not encode unchanged ones again."""
     if len(messages) == len(request.messages) and all(map(_is_same, messages, request.messages)):
         return request
     if not request.texts:
@@ -99,7 +99,7 @@ def _replace_messages(request: ModelRequest, messages: Sequence[JsonObject]) -> 
 
 
 def _join_roles(request: ModelRequest) -> ModelRequest:
-    """Join messages of one side that follow each other."""
+    """Join consecutive messages of the same role."""
     joined: list[JsonObject] = []
     for message in request.messages:
         last = joined[-1] if joined else None
@@ -128,7 +128,7 @@ def _text_part(text: str) -> JsonObject:
 
 
 def _open_with_user(request: ModelRequest) -> ModelRequest:
-    """Let a conversation begin with a message of the user's side."""
+    """Let a conversation begin with a user message."""
     first = request.messages[0] if request.messages else None
     if first is None or first["role"] == "user":
         return request
@@ -150,7 +150,7 @@ def _without_system(request: ModelRequest) -> ModelRequest:
 
 
 def _answer_results(request: ModelRequest) -> ModelRequest:
-    """Put words of the assistant between the result of a tool and the next message of the user."""
+    """Insert an assistant message between the result of a tool and the next user message."""
     messages: list[JsonObject] = []
     for message in request.messages:
         if messages and messages[-1]["role"] == "tool" and message["role"] == "user":
@@ -160,12 +160,12 @@ def _answer_results(request: ModelRequest) -> ModelRequest:
 
 
 def _alternate(request: ModelRequest) -> ModelRequest:
-    """Let the roles alternate, beginning with the user, as chat templates want it that know nothing else."""
+    """Let the roles alternate, beginning with the user, as simple chat templates require."""
     return _join_roles(_answer_results(_open_with_user(request)))
 
 
 def _without_equal_calls(request: ModelRequest) -> ModelRequest:
-    """Send the equal calls of one message as one, with what each returned: litellm drops the others from what Gemini gets."""
+    """Send equal calls of one message as one, with all results: litellm drops the others for Gemini."""
     kept: dict[str, str] = {}
     messages: list[JsonObject] = []
     for message in request.messages:
@@ -190,7 +190,7 @@ def _without_equal_calls(request: ModelRequest) -> ModelRequest:
 
 
 def _keep_calls(message: JsonObject, chosen: Sequence[bool]) -> JsonObject:
-    """Keep some of the calls of a message, with what their provider wants back with each."""
+    """Keep some of the calls of a message, with the fields that their provider expects back."""
     if all(chosen):
         return message
     replay = message.get("replay")
@@ -201,7 +201,7 @@ def _keep_calls(message: JsonObject, chosen: Sequence[bool]) -> JsonObject:
 
 
 def _fit_ids(request: ModelRequest, form: str) -> ModelRequest:
-    """Give calls, and their results, ids of a form; an id that has it stays."""
+    """Give calls and results ids of a form; keep ids that have it."""
     pattern, length = _ID_FORMS[form]
 
     def fit(call_id: str) -> str:
@@ -223,7 +223,7 @@ def _fit_ids(request: ModelRequest, form: str) -> ModelRequest:
 
 
 def _with_reasoning(request: ModelRequest) -> ModelRequest:
-    """Send reasoning with every message that holds calls: an empty one, which its own takes the place of if it has any."""
+    """Send reasoning with every message that has calls: its own, else an empty text."""
 
     def change(message: JsonObject) -> JsonObject:
         if not message.get("tool_calls") or "reasoning_content" in message:
@@ -234,7 +234,7 @@ def _with_reasoning(request: ModelRequest) -> ModelRequest:
 
 
 def _without_reasoning(request: ModelRequest) -> ModelRequest:
-    """Send no reasoning back; what belongs to a call, such as its signature, stays."""
+    """Send no reasoning back; keep what belongs to a call, such as its signature."""
 
     def change(message: JsonObject) -> JsonObject:
         replay = message.get("replay")
@@ -247,7 +247,7 @@ def _without_reasoning(request: ModelRequest) -> ModelRequest:
 
 
 def _without_names(request: ModelRequest) -> ModelRequest:
-    """Send no `name` with a message; who speaks stands in its text, too."""
+    """Send no `name` with a message; its text also names the speaker."""
     return _change_each(request, partial(_without_keys, keys=("name",)))
 
 
@@ -258,7 +258,7 @@ def _without_keys(message: JsonObject, keys: tuple[str, ...]) -> JsonObject:
 
 
 def _as_plain_text(request: ModelRequest) -> ModelRequest:
-    """Send parts of text as one text."""
+    """Send text parts as one text."""
 
     def change(message: JsonObject) -> JsonObject:
         content = message.get("content")
@@ -270,7 +270,7 @@ def _as_plain_text(request: ModelRequest) -> ModelRequest:
 
 
 def _without_images(request: ModelRequest) -> ModelRequest:
-    """Put words in the place of images; the name of each stands before it."""
+    """Replace images by a note; the name of each precedes it."""
 
     def change(message: JsonObject) -> JsonObject:
         content = message.get("content")
@@ -289,7 +289,7 @@ def _is_image(part: Any) -> bool:
 
 
 def _without_tools(request: ModelRequest) -> ModelRequest:
-    """Offer no tool, and write what was called, and what came of it, as text."""
+    """Offer no tools; write calls and results as text."""
     names: dict[str, str] = {}
     messages: list[JsonObject] = []
     results: list[str] = []
@@ -323,14 +323,14 @@ def _describe_calls(message: JsonObject) -> JsonObject:
 
 
 def _describe_result(name: str, content: Any) -> str:
-    """Write a result as quoted lines, so that no words of it look like those of a person."""
+    """Write a result as quoted lines, so that it does not look like words of a person."""
     text = content if isinstance(content, str) else canonical(content)
     quoted = "\n".join([f"> {line}" for line in text.splitlines()])
     return f"[what {name} returned; no person wrote this]\n{quoted}"
 
 
 def _without_empty_text(request: ModelRequest) -> ModelRequest:
-    """Send no text at all beside calls if the text is empty or blank."""
+    """Omit the text of a message with calls if it is blank."""
 
     def change(message: JsonObject) -> JsonObject:
         content = message.get("content")
@@ -343,7 +343,7 @@ def _without_empty_text(request: ModelRequest) -> ModelRequest:
 
 
 def _with_text(request: ModelRequest) -> ModelRequest:
-    """Send some text beside calls where there is none."""
+    """Add a text to messages that have only calls."""
 
     def change(message: JsonObject) -> JsonObject:
         content = message.get("content")
@@ -388,4 +388,4 @@ _RULES: Mapping[str, _Rule] = MappingProxyType(
     }
 )
 RULE_ORDER = tuple(name.partition("@")[0] for name in _RULES)
-"""The names of the rules in the order in which a request is fitted: neighbours are joined after all that makes messages."""
+"""The names of the rules in the order of application: messages are joined after all rules that add some."""

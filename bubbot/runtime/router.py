@@ -1,4 +1,4 @@
-"""The input router: which messages are commands, which go to the model; and how a command is read and run."""
+"""The input router: it runs commands and leaves other messages to the model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from bubbot.tool import ArgumentsInvalid, CommandPlace, RerunModel, Tool, Toolbo
 log = logging.getLogger(__name__)
 
 OVERTAKING_COMMANDS = (",stop", ",status")
-"""Commands that do not wait for the running turn, and that nothing stops."""
+"""Commands that do not wait for the running turn and cannot be stopped."""
 
 _KEYED = r'(?<!\S)(?P<key>[A-Za-z_]\w*)=(?:"(?P<quoted>(?:[^"]|"")*)"|(?P<plain>\S*))'
 _WORD = re.compile(r"\S+")
@@ -38,15 +38,14 @@ def is_command(text: str) -> bool:
 
 
 def holds_command(inbound: Inbound) -> bool:
-    """Return true if a message is a command. One that a person or a program only passes on is none: somebody else chose its
-    words."""
+    """Return true if a message is a command. A forwarded one is not: somebody else chose its words."""
     return is_command(inbound.text) and not (
         inbound.is_plain_text or (inbound.is_typed and inbound.provenance == FOREIGN_WORDS)
     )
 
 
 def is_overtaking(inbound: Inbound) -> bool:
-    """Return true for a command that does not wait for the running turn."""
+    """Return true for one of `OVERTAKING_COMMANDS`."""
     return inbound.text.strip() in OVERTAKING_COMMANDS and holds_command(inbound)
 
 
@@ -55,9 +54,9 @@ class CommandOutcome:
     """The result of a command.
 
     Attributes:
-        name: the tool's name, or the typed one if there is no such tool.
+        name: the tool's name, or the typed one if it is unknown.
         status: `refused` if it never ran, `error` if it ran and raised.
-        output: the answer.
+        output: the command's answer.
         rerun: ask the model next.
     """
 
@@ -67,7 +66,7 @@ class CommandOutcome:
     rerun: bool = False
 
     def for_model(self) -> str:
-        """Format a failed command for the model; the output cannot close the block."""
+        """Format a failed command for the model, escaped so that the output cannot close the block."""
         # Imported here: it loads the standard library's HTTP client, which few turns need.
         from xml.sax.saxutils import escape, quoteattr
 
@@ -76,13 +75,14 @@ class CommandOutcome:
 
 @dataclass(slots=True)
 class RoutedInput:
-    """What the commands of a turn came to.
+    """The outcome of a turn's commands.
 
     Attributes:
         replies: their answers, in order.
-        ask_model: the model is needed: for a message, after a command that failed in a chat, or because a command asks for it.
-        failure: a command failed in a turn that nobody is present to correct, or for a program that asked once; the text
-            that people get.
+        ask_model: the turn needs the model: for a message, to explain a command that failed in a chat, or because a
+            command asks for it.
+        failure: the text for people if a command failed in an unattended turn or in a program's single request; None
+            otherwise.
     """
 
     replies: list[str] = field(default_factory=list)
@@ -91,7 +91,7 @@ class RoutedInput:
 
 
 class InputRouter:
-    """Runs the commands of a turn, and leaves its other messages to the model."""
+    """Runs the commands of a turn and leaves other messages to the model."""
 
     def __init__(
         self,
@@ -101,21 +101,14 @@ class InputRouter:
         *,
         has_model: Callable[[Turn], Awaitable[bool]],
     ) -> None:
-        """Set the tools behind the commands.
-
-        Args:
-            toolbox: the tools that people may call.
-            calls: runs them.
-            elapsed: a monotonic clock in seconds.
-            has_model: returns whether a model can explain a failed command.
-        """
+        """`elapsed` is a monotonic clock in seconds; `has_model` returns true if a model can explain a failed command."""
         self._toolbox = toolbox
         self._calls = calls
         self._elapsed = elapsed
         self._has_model = has_model
 
     async def route(self, turn: Turn) -> RoutedInput:
-        """Run the turn's commands in the order they came, and decide whether the model is needed."""
+        """Run the turn's commands in order of arrival and decide if the model is needed."""
         routed = RoutedInput(ask_model=bool(turn.message_ids))
         for accepted in turn.inbounds:
             if not holds_command(accepted.inbound):
@@ -149,7 +142,7 @@ class InputRouter:
         return outcome
 
     async def _pass_to_model(self, turn: Turn, outcome: CommandOutcome) -> None:
-        """Give a command that ran and raised to the model as a message, so that it can explain the error."""
+        """Pass a command that raised to the model as a message, so that it can explain the error."""
         meta = stamp_of(most_foreign(turn.answer_source, turn.tape.source))
         stored = await turn.tape.append([make.message("user", outcome.for_model(), origin="system", **meta)])
         turn.message_ids.append(stored[0].id)
@@ -169,7 +162,7 @@ class InputRouter:
                 output = await self._calls.invoke(turn, tool, args, effect)
         except (CommandError, ToolSignal, EntryNotFound, EntryInvalid, AnchorNotFound) as error:
             return CommandOutcome(name, "refused", str(error))
-        except Exception as error:  # tool call boundary: the model gets what a command raises
+        except Exception as error:  # tool call boundary: the model gets the error
             log.info("command raised %s", type(error).__name__, extra={"action": "command.raised", "command": name})
             log.debug("traceback", exc_info=True, extra={"action": "command.raised"})  # its text may be that of people
             return CommandOutcome(name, "error", clean(f"{type(error).__name__}: {error}"))
@@ -185,7 +178,7 @@ def _reply_text(turn: Turn, outcome: CommandOutcome) -> str:
 
 
 def parse_command(line: str, toolbox: Toolbox, texts: Texts) -> tuple[Tool, AnyArgs]:
-    """Parse a command into the tool and its checked arguments, as `parse_arguments` does. Raise `CommandError`."""
+    """Parse a command into its tool and checked arguments. Raise `CommandError` like `parse_arguments`."""
     tool = find_command(_read_name(line), toolbox, tuple(toolbox), texts)
     return tool, parse_arguments(line, tool, texts)
 
@@ -195,7 +188,7 @@ def _read_name(line: str) -> str:
 
 
 def is_offered(tool: Tool, turn: Turn) -> bool:
-    """Return true if a person may type a command in the chat of this turn."""
+    """Return true if the turn's person may type a command in this chat."""
     return turn.role.at_least(tool.role) and _is_place(tool.help.place, turn) and not tool.is_reserved
 
 
@@ -206,7 +199,7 @@ def _is_place(place: CommandPlace, turn: Turn) -> bool:
 
 
 def find_command(name: str, tools: Iterable[Tool], offered: Sequence[Tool], texts: Texts) -> Tool:
-    """Find the command that was typed. Raise `CommandError` with the one of those on offer that may have been meant."""
+    """Find a typed command. Raise `CommandError` with the most similar offered one."""
     if not name:
         raise CommandError(texts.say("no_name"))
     for tool in tools:
@@ -216,7 +209,7 @@ def find_command(name: str, tools: Iterable[Tool], offered: Sequence[Tool], text
 
 
 def _check_allowed(tool: Tool, turn: Turn) -> None:
-    """Raise `CommandError` if this person may not use a command, or not here."""
+    """Raise `CommandError` if this person may not use the command, or not in this chat."""
     texts = turn.texts
     command = format_command(tool, texts)
     if not turn.role.at_least(tool.role):
@@ -228,7 +221,7 @@ def _check_allowed(tool: Tool, turn: Turn) -> None:
 
 
 def format_command(tool: Tool, texts: Texts) -> str:
-    """Return how a command is typed here: `,memory.save`, or `/memory_save` on platforms with commands of their own."""
+    """Format a command as typed here: `,memory.save`, or `/memory_save` on platforms with their own commands."""
     return texts.format_commands(f"{COMMAND_PREFIX}{tool.typed_name}")
 
 
@@ -236,11 +229,11 @@ def parse_arguments(line: str, tool: Tool, texts: Texts) -> AnyArgs:
     """Parse the arguments of a command and check them.
 
     `key=value` and `key="some words"` may stand before and after the plain words; the plain words fill the tool's
-    positional fields, and the last field takes all remaining words. A quote within quoted words is written twice;
-    quotes elsewhere are ordinary characters.
+    positional fields, and the last field takes all remaining words. Double a quote within quoted words; quotes
+    elsewhere are ordinary characters.
 
     Raises:
-        CommandError: what is wrong, the right form of the command, and an example.
+        CommandError: names the mistake, the right form of the command, and an example.
     """
     rest = line.strip().removeprefix(COMMAND_PREFIX).strip().partition(_read_name(line))[2]
     try:
@@ -260,7 +253,7 @@ def parse_arguments(line: str, tool: Tool, texts: Texts) -> AnyArgs:
 
 
 def unknown_command_text(name: str, offered: Sequence[Tool], texts: Texts) -> str:
-    """Build the text for an unknown command: the commands that people mean by this word, or one that is near."""
+    """Build the text for an unknown command, with the commands that people mean by this word, or a similar one."""
     typed = texts.format_commands(f"{COMMAND_PREFIX}{name}")
     if meant := [tool for tool in offered if name.lower() in tool.help.words]:
         lines = [
@@ -275,8 +268,8 @@ def unknown_command_text(name: str, offered: Sequence[Tool], texts: Texts) -> st
 
 
 def _find_nearest(name: str, offered: Sequence[Tool]) -> Tool | None:
-    """Find the command whose name is a typing error away: one letter, or two of six and more."""
-    from rapidfuzz.distance import OSA  # only a command that does not exist needs it
+    """Find a command one typing error away: one letter, or two in names of six letters or more."""
+    from rapidfuzz.distance import OSA  # only an unknown command needs it
 
     typed = name.replace("_", ".").lower()
     near = [(OSA.distance(typed, each.replace("_", ".")), tool) for tool in offered for each in tool.names]
@@ -285,7 +278,7 @@ def _find_nearest(name: str, offered: Sequence[Tool]) -> Tool | None:
 
 
 def command_usage(tool: Tool, texts: Texts, *, is_short: bool = False) -> str:
-    """Format how a command is typed: `,search <query> [kinds=…] [limit=…]`; the short form is `,search <query> …`."""
+    """Format the usage of a command: `,search <query> [kinds=…] [limit=…]`; the short form is `,search <query> …`."""
     fields, positional = tool.fields, tool.words
     words = [f"<{name}>" if fields[name].is_required else f"[{name}]" for name in positional]
     keyed = [f"[{name}=…]" for name in fields if name not in positional]
@@ -295,7 +288,7 @@ def command_usage(tool: Tool, texts: Texts, *, is_short: bool = False) -> str:
 
 
 def _parse_values(tool: Tool, text: str, texts: Texts) -> dict[str, Any]:
-    """Split the text after the command's name into argument values. Raise `CommandError` for words that fit nowhere."""
+    """Split the text after the command's name into argument values. Raise `CommandError` for words without a field."""
     fields = tool.fields
     values: dict[str, Any] = {}
     text = text.strip()

@@ -74,7 +74,7 @@ class RunnerSettings:
     """The limits of a turn.
 
     Attributes:
-        max_steps: model calls in one turn.
+        max_steps: the most model calls in one turn.
         timeout: seconds for one full model call.
     """
 
@@ -83,19 +83,19 @@ class RunnerSettings:
 
 
 MAX_LESSONS = 4
-"""Refusals of one call from which something is learned: so many more times is the model asked."""
+"""Refusals of one call to learn from; each repeats the call once."""
 LEARNED_SENTENCES: Mapping[str, str] = MappingProxyType(
     {"no_tools@1": "model_learned_no_tools", "no_images@1": "model_learned_no_images"}
 )
-"""The sentences about what was learned, by its rule; others have one in common."""
+"""The sentences about a lesson, by its rule; other rules share one."""
 MAX_THOUGHTS_READ = 16
-"""The newest messages and calls of a tape in which a model may have begun a thought without a mark."""
+"""Newest messages and calls of a tape to search for a thought that began without a mark."""
 CUT_SENTENCES: Mapping[str, str] = MappingProxyType(
     {"length": "answer_cut", "content_filter": "answer_filtered", "unknown": "answer_unfinished"}
 )
-"""The sentences below an answer that may be unfinished, by how it ended."""
+"""The sentences below an answer that may be unfinished, by its finish reason."""
 MAX_REMEMBERED_TAPES = 1000
-"""Tapes of which a process remembers that their prompt and tools are stored; of others it looks again."""
+"""Tapes whose stored prompt and tools a process remembers; it looks for those of others again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class _StoredDigests:
 
 
 class ModelRunner:
-    """Runs the model steps of a turn, with their tool calls, until there is an answer. It is the `TurnRunner` of turns."""
+    """Runs the model steps of a turn and their tool calls until there is an answer. It is the `TurnRunner` of turns."""
 
     def __init__(
         self,
@@ -123,13 +123,10 @@ class ModelRunner:
         """Set the parts of a step.
 
         Args:
-            composer: builds requests.
-            calls: runs tool calls.
-            settings: the limits of a turn.
             elapsed: a monotonic clock in seconds.
-            on_preview: gets the text as it comes.
-            lessons: what refusals taught about models.
-            list_around_model: returns what wraps the next call of a model.
+            on_preview: gets the text as it streams.
+            lessons: lessons from refusals.
+            list_around_model: returns the middleware of the next call of a model.
         """
         self._list_around_model = list_around_model
         self._lessons = lessons
@@ -152,7 +149,7 @@ class ModelRunner:
         """
         repeats, digests, overflowed = RepeatedCalls(), await self._find_stored(turn), False
         max_steps = min(turn.max_steps or self._settings.max_steps, self._settings.max_steps)
-        if turn.stored_calls:  # they were written by a model that was shown the window
+        if turn.stored_calls:  # the model that wrote them had seen the window
             self._note_shown(turn, await self._composer.compose(turn))
         if turn.stored_calls or runs_again(turn):
             await self._run_stored(turn, repeats)
@@ -195,7 +192,7 @@ class ModelRunner:
         raise ModelStepLimit(max_steps)
 
     def _note_shown(self, turn: Turn, composed: ComposedRequest) -> None:
-        """Note what the step shows: the turn's words are as foreign from now on (T22)."""
+        """Raise the turn's provenance to that of the entries which the step shows (T22)."""
         texts = composed.texts
         turn.shown.find_quote = lambda address: texts().find_quote(address)
         turn.shown.weigh_query = lambda query, earlier: texts().weigh_query(query, earlier)
@@ -209,7 +206,6 @@ class ModelRunner:
             self._show(turn.session, ForeignWordsShown())
 
     async def find_model(self, turn: Turn) -> Model:
-        """Return the model that a turn asks."""
         return await self._composer.find_model(turn)
 
     async def ask(
@@ -267,15 +263,14 @@ class ModelRunner:
     async def _call_model(
         self, call: ModelCall, facts: dict[str, Any], show_text: Callable[[str], None] = lambda _: None
     ) -> ModelReply:
-        """Call the model within its middleware; again if a refusal teaches how its requests have to be.
+        """Call the model within its middleware; repeat the call if a refusal teaches a rule.
 
-        Once more also if what it wrote, and people have seen, was not an answer. Each try passes the middleware: it is
-        reserved and counted like the first. What was learned and helped is remembered.
+        Repeat it once more if the text that people have seen was not an answer. Each try passes the middleware, which
+        reserves and counts it like the first one. Store lessons that helped.
 
         Args:
-            call: the call.
             facts: get `attempts` and, if any model was asked, `cost` in US dollars (None: unknown).
-            show_text: gets the visible text as it comes.
+            show_text: gets the visible text as it streams.
         """
         attempts = AttemptRecorder(call.model.name, self._elapsed)
         lessons: list[Lesson] = []
@@ -297,7 +292,7 @@ class ModelRunner:
                     lessons.append(lesson)
                     self._lessons.try_out(lesson)
                 except ModelUnavailable as error:
-                    # Without any text the model has tried again by itself.
+                    # Without any text the model itself has tried again.
                     if has_repeated or not (error.is_malformed and call.streamed):
                         raise
                     has_repeated = True
@@ -342,7 +337,7 @@ class ModelRunner:
         return _clean_reply(reply)
 
     async def _keep_lessons(self, turn: Turn, lessons: Sequence[Lesson]) -> None:
-        """Remember what helped, and say it once."""
+        """Store the lessons that helped and report them once."""
         for lesson in await self._lessons.keep(lessons):
             log.info(
                 "%s refused a request and took it in another form",
@@ -380,7 +375,7 @@ class ModelRunner:
         if reply is None:
             raise ModelUnavailable(f"{model.name} ended without an answer")
         call.cost = reply.usage.cost
-        if reply.text != call.streamed and reply.text.startswith(call.streamed):  # it need not stream all, or any
+        if reply.text != call.streamed and reply.text.startswith(call.streamed):  # it may stream a part, or nothing
             show(preview.feed(reply.text[len(call.streamed) :]))
         if (visible := preview.flush()) or preview.is_wrong:
             show(visible)
@@ -389,9 +384,9 @@ class ModelRunner:
         return reply
 
     def _text_viewer(self, turn: Turn, quiet: QuietText | None) -> Callable[[str], None]:
-        """Return what shows people the text of a turn's answer; that of a sub-task is for its turn only.
+        """Return the function that shows the text of a turn's answer; a sub-task's text is only for its turn.
 
-        An empty text takes back what was shown.
+        An empty text retracts the shown one.
         """
         if turn.is_subtask:
             return lambda _: None
@@ -409,7 +404,7 @@ class ModelRunner:
         return show
 
     async def _finish(self, turn: Turn, reply: ModelReply, facts: dict[str, Any]) -> TurnOutcome:
-        """Record the last step, which only the merge makes durable."""
+        """Record the last step; the merge makes it durable."""
         answer = route_assistant(reply.text)
         message = make.message("assistant", answer.content or " ", thoughts=answer.thoughts, model=reply.model)
         await turn.tape.append([message, make.event(STEP_EVENT, facts)])
@@ -436,10 +431,9 @@ class ModelRunner:
         await self._run_calls(turn, reply.calls, [entry, make.event(STEP_EVENT, facts)], repeats)
 
     async def _run_stored(self, turn: Turn, repeats: RepeatedCalls) -> None:
-        """Run the calls that wait for the turn, before its model is asked: no model wrote them in this turn.
+        """Run the calls that wait for the turn before the model is asked; no model wrote them in this turn.
 
-        They are those that an interrupted attempt may have left half done (T20), and those that an earlier turn had to
-        ask for (T21).
+        An interrupted attempt may have left them half done (T20), or an earlier turn had to ask for approval (T21).
         """
         if calls := [*await self._calls.list_unfinished(turn), *turn.stored_calls]:
             items, outside = [_as_json(call) for call in calls], self._calls.list_outside(calls)
@@ -456,7 +450,7 @@ class ModelRunner:
         *,
         chained: Sequence[str] = (),
     ) -> None:
-        """Run the calls: their `entries` are durable before they run, their results before the next model call."""
+        """Run the calls. Their `entries` are durable before they run, the results before the next model call."""
         await turn.tape.append(entries)
         await turn.tape.save()
         await self._calls.run(turn, calls, repeats, chained=chained)
@@ -464,11 +458,11 @@ class ModelRunner:
         await turn.tape.save()
 
     async def _find_stored(self, turn: Turn) -> _StoredDigests:
-        """Find the digests that the newest step of the tape cites, whose blobs are therefore stored.
+        """Find the digests that the newest step of the tape cites, so that their blobs are stored.
 
-        Once in a process also those of its models that begin thoughts without a mark.
-        Unless the step was imported: blobs do not come along. Like all of an import it is of words from outside; then the
-        blobs are looked for, once in a process.
+        Once in a process, also find the tape's models that begin thoughts without a mark. An imported step does not
+        count, since imports lack blobs; then look for the blobs, once in a process. Like a whole import, such a step is
+        of words from outside.
         """
         name = turn.tape.name
         queries = [TapeQuery(name, kinds=(Kind.EVENT,), names=(STEP_EVENT,), newest=True, limit=1)]
@@ -509,7 +503,7 @@ class ModelRunner:
     def _request_facts(
         self, composed: ComposedRequest, digests: _StoredDigests, step: int, tape: str
     ) -> dict[str, Any]:
-        """Collect everything that is needed to rebuild the request byte for byte."""
+        """Collect everything needed to rebuild the request byte for byte."""
         return {
             "step": step,
             "model": composed.model.name,
@@ -530,15 +524,15 @@ class ModelRunner:
 class AttemptRecorder:
     """Records the calls of one step, in order.
 
-    A model that never asks twice reports nothing; its one call is recorded from what the runner sees.
+    A model without retries reports nothing; the runner's own observation records its single call.
 
     Attributes:
-        first_text: when the first piece of the current call's answer came; None before it.
-        lesson: what the last failed call taught; None for nothing.
+        first_text: the time of the first piece of the current call's answer; None before it.
+        lesson: the lesson of the last failed call, if any.
     """
 
     def __init__(self, model: str, elapsed: Callable[[], float]) -> None:
-        """Start the step: `model` is asked first, `elapsed` is a monotonic clock in seconds."""
+        """Start the step with a call of `model`; `elapsed` is a monotonic clock in seconds."""
         self._elapsed = elapsed
         self._model = model
         self._step_started = self._call_started = elapsed()
@@ -547,16 +541,16 @@ class AttemptRecorder:
         self._calls: list[dict[str, Any]] = []
 
     def as_json(self) -> list[JsonObject]:
-        """Return the calls as the step records them; times are in milliseconds since the step began."""
+        """Return the calls for the step's record; times are milliseconds since the step began."""
         return list(self._calls)
 
     def on_text(self) -> None:
-        """Record when the first piece of an answer came."""
+        """Record the time of the first piece of an answer."""
         if self.first_text is None:
             self.first_text = self._elapsed()
 
     def on_failed_call(self, attempt: FailedAttempt) -> None:
-        """Record a call that failed; if it names a next model, another call follows after its wait."""
+        """Record a failed call; if it names a next model, another call follows after its wait."""
         self._model = attempt.model
         self._call_started = self._elapsed() - attempt.elapsed
         self.lesson = attempt.lesson
@@ -567,7 +561,7 @@ class AttemptRecorder:
         self.first_text = None
 
     def begin_again(self, model: str) -> None:
-        """Begin the next call, after a refusal that taught something."""
+        """Begin the next call after a refusal that taught a lesson."""
         self._model, self._call_started, self.lesson, self.first_text = model, self._elapsed(), None, None
 
     def on_reply(self, reply: ModelReply, cost: float | None) -> None:
@@ -581,7 +575,7 @@ class AttemptRecorder:
             self._add("failed", kind=error.kind, error=clean(str(error)), cost=cost)
 
     def on_stop(self, cost: float | None) -> None:
-        """Record a call that was cut off from outside."""
+        """Record a call that was cancelled."""
         if self._model:
             self._add("stopped", cost=cost)
 
@@ -601,7 +595,7 @@ class AttemptRecorder:
 
 
 def _piece_viewer(preview: PreviewText, show_text: Callable[[str], None]) -> Callable[[str], None]:
-    """Return what shows a piece of the preview, after it has taken back what was wrong."""
+    """Return the function that shows a piece of the preview and first retracts a wrong text."""
 
     def show(visible: str) -> None:
         if preview.is_wrong:
@@ -614,7 +608,7 @@ def _piece_viewer(preview: PreviewText, show_text: Callable[[str], None]) -> Cal
 
 
 async def _open_overflow_window(turn: Turn, error: ModelOverflow) -> None:
-    """Open a window that keeps the messages the turn answers, because the request was longer than the context."""
+    """Open a window with only the answered messages, because the request was longer than the context."""
     state = {"reason": "context_length_exceeded", "error": clean(str(error))}
     await turn.tape.handoff(OVERFLOW_HANDOFF, state, recalls=spans_of(turn.message_ids))
     await turn.tape.save()
@@ -652,7 +646,7 @@ def _usage_as_json(usage: Usage) -> dict[str, Any]:
 
 
 def _clean_reply(reply: ModelReply) -> ModelReply:
-    """Make what a provider sent storable: half a surrogate pair is legal in JSON, and no text."""
+    """Make a provider's reply storable: half a surrogate pair is legal in JSON but is not text."""
     plain = f"{reply.text}{reply.response_id}{reply.reasoning}"
     for call in reply.calls:
         plain += f"{call.id}{call.name}{call.arguments}"
@@ -677,6 +671,6 @@ async def _has_blob(tape: TapeHandle, digest: str) -> bool:
         await tape.get_blob(digest)
     except EntryNotFound:
         return False
-    except TapeCorrupt:  # nothing can replace it; the audit tells
+    except TapeCorrupt:  # nothing can replace it; the audit reports it
         return True
     return True

@@ -90,7 +90,7 @@ from bubbot.texts import COMMAND_PREFIX, DEFECT_IN_ENGLISH, TRACE_DIGITS, Texts
 log = logging.getLogger(__name__)
 
 MAX_ATTEMPTS = 2
-"""Turns begun for one inbound before it ends with a failure message."""
+"""Attempts at one inbound before it ends with a failure message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +98,15 @@ class SessionChannel:
     """A channel as its sessions use it.
 
     Attributes:
-        name: the channel's name.
-        split: cuts a message into parts that the platform takes.
-        role: gives the role of the sender.
-        queue_policy: how the channel wants waiting messages treated.
-        chat_limit: a chat's own limit of turns at once.
+        split: cuts a message into parts that the platform accepts.
+        role: returns the sender's role.
+        queue_policy: the channel's rules for waiting messages.
+        chat_limit: the limit of concurrent turns of a chat.
         fetch: fetches the attachments of a message.
-        find_channel: gives another channel by its name; None if it does not run here.
-        command_prefix: what commands begin with there.
-        inbox_of: names the inbox tape of a session.
-        outbox_of: names the outbox tape of a session.
+        find_channel: returns another channel by its name; None if it does not run in this process.
+        command_prefix: the prefix of commands in its chats.
+        inbox_of: returns the inbox tape of a session.
+        outbox_of: returns the outbox tape of a session.
     """
 
     name: str
@@ -124,7 +123,7 @@ class SessionChannel:
 
 
 async def ignore_notice(_channel: str, _outbound: Outbound) -> None:
-    """Send nothing, for bots that say nothing between turns."""
+    """Send nothing, for bots without notices between turns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,21 +131,17 @@ class SessionDeps:
     """The dependencies that every session shares.
 
     Attributes:
-        loop: runs a turn.
-        now: the clock.
-        new_id: makes the ids of turns.
+        new_id: creates the ids of turns.
         zone: the time zone of chats.
-        turn_limiter: limits the turns at once.
-        leases: the leases of this process.
+        turn_limiter: limits concurrent turns.
         deliver: gets the channel and each merged outbox message.
         on_preview: gets the previews of a running turn.
-        texts: the bot's own sentences.
-        sources: the sources of turns that nobody typed, by the origin of their inbounds.
+        sources: the sources of turns that no person typed, by the origin of their inbounds.
         intake: takes in attachments.
-        gate: decides when messages may have their turn; None: at once.
-        notify: sends a notice at once, outside any turn, to a channel.
-        around_turn: wraps what answers a turn, between the opening of its fork and its merge.
-        on_merged: called with the entries of each merge, in order; those of interrupted turns too.
+        gate: decides when messages get their turn; None: at once.
+        notify: sends a notice to a channel at once, outside any turn.
+        around_turn: wraps the answer of a turn, after its fork is opened and before it is merged.
+        on_merged: called with the entries of each merge, in order, interrupted turns included.
     """
 
     loop: AgentLoop
@@ -167,7 +162,7 @@ class SessionDeps:
 
 
 class SessionRuntime:
-    """Serialises everything on one session's tape, and gives each turn to the `AgentLoop`."""
+    """Serialises all work on one session's tape and passes each turn to the `AgentLoop`."""
 
     def __init__(self, tape: TapeService, channel: SessionChannel, deps: SessionDeps) -> None:
         self._tape = tape
@@ -190,7 +185,7 @@ class SessionRuntime:
         self._interrupted: dict[int, str] = {}
 
     def submit(self, accepted: AcceptedInbound) -> asyncio.Future[TurnResult]:
-        """Queue an inbound; the future ends with its turn. The caller ensures that `drain` runs."""
+        """Queue an inbound; the future completes with its turn. The caller ensures that `drain` runs."""
         counted = accepted.after_interruption(self._interrupted.get(accepted.id, ""))
         waiting = QueuedMessage(counted, asyncio.get_running_loop().create_future())
         self._queue.add(waiting)
@@ -212,19 +207,18 @@ class SessionRuntime:
 
     @property
     def is_idle(self) -> bool:
-        """True if the session can be forgotten without loss: its tape holds all of its state."""
+        """True if the session can be dropped from memory without loss: its tape holds all of its state."""
         return not (self._queue or self._current or self._current_change or self._holders)
 
     @property
     def cached_entries(self) -> int:
-        """The number of tape entries cached in memory."""
         return self._tape.cached_entries
 
     def stop(self) -> bool:
-        """Stop the running turn, if there is one; return whether there was one.
+        """Stop the running turn; return true if there was one.
 
-        What the turn did stays a fact. A turn that is being opened is stopped as soon as it is open, and waits for no
-        files. A `,status` is answered all the same.
+        What the turn did remains on the tape. A turn that is being opened stops as soon as it is open, without waiting
+        for files. A `,status` still gets its answer.
         """
         if self._loop_task is not None and not self._is_overtaking():
             self._is_stopped = True
@@ -237,7 +231,7 @@ class SessionRuntime:
         return self._stop_requested
 
     def _is_overtaking(self) -> bool:
-        """Return true if the running turn is for commands that nothing stops."""
+        """Return true if the running turn is for commands that cannot be stopped."""
         return bool(self._current) and all(is_overtaking(message.accepted.inbound) for message in self._current)
 
     def has_pending(self, message: str) -> bool:
@@ -248,7 +242,7 @@ class SessionRuntime:
         return is_written or is_answered or self._queue.has_message(message)
 
     def is_too_old(self, inbound: Inbound) -> bool:
-        """Return true if a message that comes now is too old to be answered."""
+        """Return true if an incoming message is too old to be answered."""
         return self._link.queue_policy.is_too_old(inbound, self._deps.now())
 
     @property
@@ -260,11 +254,11 @@ class SessionRuntime:
         self._link, self._deps = channel, deps
         self._inbox = channel.inbox_of(self._tape.session)
         self._outbox = channel.outbox_of(self._tape.session)
-        # As this channel's people read them.
+        # In the form for this channel's people.
         self._texts = deps.texts.with_command_prefix(channel.command_prefix)
 
     def reload(self, channel: SessionChannel | None, deps: SessionDeps) -> None:
-        """Use this channel (None: keep it) and these settings; a running turn ends in its own loop."""
+        """Use this channel (None: keep it) and these settings; a running turn keeps its loop."""
         self._use(channel or self._link, deps)
         self._queue.policy = self._link.queue_policy
 
@@ -275,7 +269,7 @@ class SessionRuntime:
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[TapeService]:
-        """Take up the session and hold its tape: no turn and no change is written to it within the block."""
+        """Take up the session and lock its tape: no turn and no change is written within the block."""
         self._holders += 1
         try:
             async with self._write_lock:
@@ -286,9 +280,9 @@ class SessionRuntime:
             self._tape.forget_window()  # the holder may have written to the store directly
 
     async def _take_up(self) -> None:
-        """Get the lease, and merge what an earlier holder left open; do it once, before anything is written.
+        """Get the lease and merge what an earlier holder left open; do it once, before any write.
 
-        Messages that were read from the inbox before that do not count the turns that were cut off.
+        Messages read from the inbox before that do not count the interrupted turns.
         """
         if self._is_taken_up:
             return
@@ -303,13 +297,13 @@ class SessionRuntime:
         self._is_taken_up = True
 
     def abandon(self, error: LeaseLost) -> None:
-        """Drop what waits: another holder answers it."""
+        """Drop the waiting messages: another holder answers them."""
         for message in self._queue.take_all():
             message.fail(error)
         self._deps.on_preview(self._tape.session, TurnFinished("failed"))
 
     async def drain(self) -> None:
-        """Take up the session, and run turns until nothing waits. Raise `LeaseLost` after another holder took it up."""
+        """Take up the session and run turns until nothing waits. Raise `LeaseLost` if another holder takes it up."""
         if not (self._paused or self._is_taken_up):
             async with self._write_lock:
                 await self._take_up()
@@ -342,7 +336,7 @@ class SessionRuntime:
                         self._current = []
 
     async def _notify_wait(self, before: int) -> None:
-        """Tell the chat of the next message how many turns are before it."""
+        """Tell the next message's chat how many turns are ahead of it."""
         if waiting := self._queue.peek_batch(self._deps.now()):
             inbound = waiting[0].inbound
             text = self._texts.in_language(inbound.sender.language).say("waiting_for_place", count=before)
@@ -362,11 +356,11 @@ class SessionRuntime:
             for message in self._current:
                 message.fail(error)
             raise
-        except FeatureFailed as error:  # the source of the turn could not prepare it
+        except FeatureFailed as error:  # the turn's source failed to prepare it
             result = await self._fail_batch(batch, error)
         except BubbotError:
-            raise  # the store or the tape itself failed: nothing can be recorded
-        except Exception as error:  # our defect, or an invalid value of an adapter: other sessions go on
+            raise  # the store or the tape failed: nothing can be recorded
+        except Exception as error:  # our defect, or an invalid value of an adapter: other sessions continue
             log.exception("turn impossible, ending its messages as failed", extra={"action": "turn.poisoned"})
             result = await self._fail_batch(batch, error)
         self._stop_requested = self._stop_requested and self._is_overtaking() and bool(self._queue.stoppable_count)
@@ -374,7 +368,7 @@ class SessionRuntime:
             message.settle(result)
 
     async def _fail_batch(self, batch: Sequence[AcceptedInbound], error: Exception) -> TurnResult:
-        """End messages that no turn can be made of with a failure, so that no later start meets them again."""
+        """Fail messages that cannot become a turn, so that no later start tries them again."""
         first = batch[0]
         text = _failure_text(self._texts.in_language(first.inbound.sender.language), error)
         key, notice = _build_failure_message(self._link, self._tape.session, first, text)
@@ -388,13 +382,13 @@ class SessionRuntime:
         await self._tape.append([fact], other_tapes={self._inbox: [marked_done], self._outbox: [notice], **facts})
         for on_merged in self._deps.on_merged if facts else ():
             await on_merged(MergeResult((), {tape: tuple(entries) for tape, entries in facts.items()}))
-        self._deps.on_preview(self._tape.session, TurnFinished("failed"))  # else it is shown at work for ever
+        self._deps.on_preview(self._tape.session, TurnFinished("failed"))  # else the chat shows it at work for ever
         for message in read_intents((await self._tape.fetch([TapeQuery(self._outbox, keys=(f"{key}:0",))]))[0]):
             await self._deps.deliver(self._link.name, message)
         return TurnResult("", "failed", text)
 
     async def _withdraw(self, withdrawn: Sequence[tuple[QueuedMessage, TapeChange]]) -> None:
-        """Drop messages that were deleted before their turn: neither stored on the tape nor answered."""
+        """Drop messages that were deleted before their turn: do not store or answer them."""
         ids = [item_id for waiting, deletion in withdrawn for item_id in (waiting.accepted.id, deletion.id)]
         await self._tape.append([], other_tapes={self._inbox: [done_entry(ids, outcome="withdrawn")]})
         self._stop_requested = self._stop_requested and bool(self._queue.stoppable_count)
@@ -403,10 +397,10 @@ class SessionRuntime:
             waiting.settle(TurnResult("", "silent"))
 
     async def _run_turn(self, batch: Sequence[AcceptedInbound], *, old: bool) -> TurnResult:
-        """Run the stages of one turn: open it, answer it or say why not, merge it."""
+        """Run the stages of one turn: open it, answer it or explain why not, merge it."""
         turn = await self._open_turn(batch, old=old)
         first = batch[0]
-        if turn.is_typed:  # another source may say nothing, or say it in another chat
+        if turn.is_typed:  # another source may stay silent or answer in another chat
             is_first_attempt = not any(accepted.attempts for accepted in batch)
             self._deps.on_preview(turn.session, TurnStarted(first.id, first.inbound.message, is_first_attempt))
         with bind(turn=turn.id):
@@ -416,7 +410,7 @@ class SessionRuntime:
             return result
 
     async def _answer(self, turn: Turn, *, old: bool) -> TurnOutcome:
-        """Answer a turn, or say why it gets no answer."""
+        """Answer a turn, or explain why it gets no answer."""
         if turn.role is Role.STRANGER:  # the sender lost access after the message was accepted
             return TurnOutcome("silent", "")
         if old:
@@ -433,7 +427,7 @@ class SessionRuntime:
         return await self._run_loop(turn)
 
     async def _run_loop(self, turn: Turn) -> TurnOutcome:
-        """Run the loop; that it failed or was stopped is an outcome, of which the middleware learns."""
+        """Run the loop; return a failure or a stop as an outcome, so that middleware sees it."""
         try:
             return await self._deps.loop.run(turn)
         except asyncio.CancelledError:
@@ -443,15 +437,15 @@ class SessionRuntime:
             task.uncancel()
             return await _record_stop(turn)
         except (StoreError, LeaseLost):
-            raise  # nothing can be recorded; what the fork saved is durable
+            raise  # nothing can be recorded; the saved part of the fork is durable
         except Exception as error:  # noqa: BLE001 - not even our own defect may end the session
             return await _record_failure(turn, error)
 
     async def _take_attachments(self, wanted: Callable[[], Sequence[AcceptedInbound]]) -> None:
         """Take in the attachments of messages that still wait for a turn.
 
-        This happens before the turn begins, so that slow files hold no place among the turns of other sessions; it
-        repeats until `wanted` names no message with missing attachments. A crash loses what was fetched; it is fetched
+        This happens before the turn begins, so that slow files occupy no place among the turns of other sessions. It
+        repeats until `wanted` names no message with missing attachments. A crash loses fetched files; they are fetched
         again.
         """
         while not self._stop_requested and (missing := [a for a in wanted() if self._lacks_attachments(a)]):
@@ -473,13 +467,13 @@ class SessionRuntime:
         return accepted.id not in self._attachments and not holds_command(inbound) and bool(list_attachments(inbound))
 
     async def _open_turn(self, batch: Sequence[AcceptedInbound], *, old: bool) -> Turn:
-        """Open the fork; when this returns, the turn and its messages are durable.
+        """Open the fork, durably with the turn and its messages.
 
-        Attachments of messages that are too `old` are not fetched: nobody will answer them.
+        Do not fetch attachments of messages that are too `old`: they get no answer.
         """
         turn_id = self._deps.new_id()
         opening: list[TapeEntry] = []
-        with suppress(TapeCorrupt):  # the turn itself will report it
+        with suppress(TapeCorrupt):  # the turn itself reports it
             if not await self._tape.has_window():
                 opening.append(anchor(SESSION_START, {"owner": "human"}, meta={"session": self._tape.session}))
         corrections: list[TapeEntry] = []
@@ -501,7 +495,7 @@ class SessionRuntime:
         for accepted in fresh:
             edits = self._take_edits(accepted)
             opening += message_entries(self._inbox, accepted, authors, attachments[accepted.id], edits)
-        # What commands and jobs write is as foreign as the people who typed them. A step adds what its model is shown.
+        # Entries of commands and jobs get the provenance of the people who typed them. A step adds that of its context.
         source = most_foreign(*[authors.judge_sender(accepted.inbound) for accepted in batch])
         fork = await self._tape.open_fork(opening, stamp={"turn": turn_id, **stamp_of(source)})
         turn = self._make_turn(turn_id, fork, batch)
@@ -510,7 +504,7 @@ class SessionRuntime:
         return turn
 
     def _take_edits(self, accepted: AcceptedInbound) -> list[TapeChange]:
-        """Take the edits of a message that the model has not been shown yet; the turn marks them done."""
+        """Take the edits of a message that no model has seen yet; the turn marks them done."""
         edits = self._queue.take_edits(accepted)
         self._edit_ids += [edit.id for edit in edits]
         return edits
@@ -530,7 +524,7 @@ class SessionRuntime:
             texts=self._texts.in_language(first.sender.language),
             runner=self._deps.loop.runner,
         )
-        if first.is_typed:  # people's messages join no other turn, which may stay silent
+        if first.is_typed:  # people's messages must not join another kind of turn, which may stay silent
             turn.join = self._join_waiting
         elif (source := self._deps.sources.get(first.origin)) is not None:
             source.prepare(turn, first)
@@ -540,7 +534,7 @@ class SessionRuntime:
         return turn
 
     async def _join_waiting(self, turn: Turn) -> None:
-        """Take in the messages that may steer the turn, durable before the model is shown them."""
+        """Take in the messages that may steer the turn; they are durable before the model sees them."""
         now = self._deps.now
         await self._take_attachments(
             lambda: [item.accepted for item in self._queue.peek_steering(turn.sender.id, now())]
@@ -563,14 +557,14 @@ class SessionRuntime:
         await turn.tape.save()
 
     async def _find_authors(self, batch: Sequence[AcceptedInbound]) -> Authors:
-        """Find whose words these messages are; one that quotes the bot is as foreign as what the bot said there."""
+        """Build the judge of these messages' provenance; a quote of the bot has that of the quoted message."""
         quotes = [accepted.inbound.quote for accepted in batch if accepted.inbound.quote]
         quoted = {quote.message for quote in quotes if quote.own and quote.text and quote.message}
         sources = await find_sent_sources(self._tape, self._outbox, quoted) if quoted else {}
         return Authors(self._link.role, sources)
 
     async def _cited_messages(self, accepted: AcceptedInbound) -> list[TapeEntry]:
-        """List the messages that an interrupted attempt has left on the tape for this inbound."""
+        """List the messages that an interrupted attempt left on the tape for this inbound."""
         if not accepted.attempts:
             return []
         query = TapeQuery(self._tape.name, Window(), kinds=(Kind.MESSAGE,), missing="empty")
@@ -578,9 +572,9 @@ class SessionRuntime:
         return [entry for entry in await self._fetch_readable(query) or () if entry.meta.get("inbound") == wanted]
 
     async def _fetch_readable(self, query: TapeQuery) -> tuple[TapeEntry, ...] | None:
-        """Fetch the entries of a query; None if the tape cannot be read there.
+        """Fetch the entries of a query; None if the tape is damaged there.
 
-        The turn itself will report that: a damaged entry must not end the session.
+        The turn itself reports the damage, which must not end the session.
         """
         try:
             return (await self._tape.fetch([query]))[0]
@@ -597,9 +591,9 @@ class SessionRuntime:
             await self._tape.append(entries, other_tapes={self._inbox: [done_entry([changed.id], outcome=outcome)]})
 
     async def _run_answer(self, turn: Turn, *, old: bool) -> TurnOutcome:
-        """Answer the turn within its middleware; whatever happens there ends in a result.
+        """Answer the turn within its middleware; turn every error into a result.
 
-        If the caller is cancelled (the process is ending), the fork stays open and the next start takes it up.
+        If the caller is cancelled (the process is ending), the fork stays open and the next start continues it.
         """
         answer = wrap(self._deps.around_turn, partial(self._answer, old=old))
         self._is_stopped = False
@@ -612,13 +606,13 @@ class SessionRuntime:
             return await _record_stop(turn)
         except (StoreError, LeaseLost):
             raise
-        except Exception as error:  # noqa: BLE001 - middleware is also the code of others
+        except Exception as error:  # noqa: BLE001 - middleware may be third-party code
             return await _record_failure(turn, error)
         finally:
             self._loop_task = None
 
     async def _merge_turn(self, turn: Turn, result: TurnOutcome) -> TurnResult:
-        """Merge in one transaction: the delta, these inbounds done, the outbox message."""
+        """Merge the delta, mark its inbounds done and stage the outbox message, in one transaction."""
         fork, first = turn.tape, turn.inbounds[0]
         await fork.append([TurnEnd(result.status).to_entry()])
         ids = [*[accepted.id for accepted in turn.inbounds], *self._edit_ids]
@@ -637,13 +631,12 @@ class SessionRuntime:
         return TurnResult(turn.id, result.status, text, merged.delta)
 
     async def _deliver_staged(self, merged: MergeResult) -> None:
-        """Deliver what a turn has merged for people: its answer, and further messages of its tools."""
+        """Deliver the merged messages for people: the answer and messages of tools."""
         for tape, entries in merged.staged.items():
             for message in read_intents(entries) if (channel := outbox_channel(tape)) else ():
                 await self._deps.deliver(channel, message)
 
     def _stage_reply(self, turn: Turn, reply: _Reply, status: Status) -> None:
-        """Stage the reply for the outbox, if there is any."""
         source, inbound = self._deps.sources.get(turn.origin), reply.accepted.inbound
         if turn.is_typed:
             quoted = inbound.message or inbound.external_id
@@ -659,7 +652,7 @@ class SessionRuntime:
             self._stage_message(turn, structs.replace(sourced.target, text=sourced.text, files=reply.files))
 
     def _stage_message(self, turn: Turn, out: Outbound, *, answered: int = 0) -> None:
-        """Stage text and files for a chat, which may be one of another channel."""
+        """Stage text and files for a chat, possibly of another channel."""
         if not (out.text or out.files):
             return
         channel = self._link
@@ -677,7 +670,7 @@ class SessionRuntime:
 
 
 def _log_end(result: TurnResult, seconds: float) -> None:
-    """Log one line about a recorded turn; nothing that anybody wrote."""
+    """Log one line about a recorded turn, without words of people or models."""
     steps = [entry.payload["data"] for entry in result.merged_entries if entry.name == STEP_EVENT]
     usages = [attempt["usage"] for step in steps for attempt in step.get("attempts", ()) if attempt.get("usage")]
     costs = [step["cost"] for step in steps if "cost" in step]
@@ -700,14 +693,14 @@ def _log_end(result: TurnResult, seconds: float) -> None:
 
 
 async def _record_stop(turn: Turn) -> TurnOutcome:
-    """Record that the turn was stopped, and build the text that people get."""
+    """Record the stop on the turn's tape and build the text for people."""
     stopped = turn.texts.say("stopped")
     await turn.tape.append([make.error("stopped", stopped)])
     return TurnOutcome("stopped", stopped)
 
 
 async def _record_failure(turn: Turn, error: Exception) -> TurnOutcome:
-    """Record the error on the turn's tape, and build the text that people get."""
+    """Record the error on the turn's tape and build the text for people."""
     if isinstance(error, ModelCallDenied):
         return await _record_denial(turn, error)
     if isinstance(error, BubbotError):
@@ -720,7 +713,7 @@ async def _record_failure(turn: Turn, error: Exception) -> TurnOutcome:
 
 
 def _failure_text(texts: Texts, error: Exception, turn: str = "") -> str:
-    """Build what people get; `turn` is the id of the turn that failed, if there was one."""
+    """Build the text for people; `turn` is the id of the failed turn, if any."""
     try:
         if isinstance(error, ModelUnconfigured):
             return texts.add_trace(str(error), turn)
@@ -728,13 +721,13 @@ def _failure_text(texts: Texts, error: Exception, turn: str = "") -> str:
             return clean(texts.format_failure(error, turn))
         text = texts.say("failed", reason=texts.say("defect", name=type(error).__name__))
         return texts.add_trace(text, turn) if turn else text
-    except Exception:  # a sentence that cannot be read must not end the bot as well
+    except Exception:  # an unreadable sentence must not end the bot as well
         log.exception("sentences not readable, using English", extra={"action": "texts.failed"})
         return DEFECT_IN_ENGLISH.format(name=type(error).__name__)
 
 
 async def _record_denial(turn: Turn, error: ModelCallDenied) -> TurnOutcome:
-    """Record that a budget or a rate ended the turn."""
+    """Record that a budget or a rate limit ended the turn."""
     await turn.tape.append([make.error(error.kind, clean(str(error)))])
     log.info("turn refused: %s", error, extra={"action": "turn.refused", "kind": error.kind})
     return TurnOutcome("failed", turn.texts.format_commands(error.notice))
@@ -742,7 +735,7 @@ async def _record_denial(turn: Turn, error: ModelCallDenied) -> TurnOutcome:
 
 @dataclass(frozen=True, slots=True)
 class _Reply:
-    """A text with files and buttons; `accepted` is the first inbound that they answer."""
+    """A text with files and buttons; `accepted` is the first answered inbound."""
 
     text: str
     files: tuple[OutboundFile, ...]
@@ -751,7 +744,7 @@ class _Reply:
 
 
 def _offered_buttons(turn: Turn) -> ButtonSet | None:
-    """Return the buttons of the one tool that offers some, for the person whom the turn answers."""
+    """Return the buttons for the turn's person if exactly one tool offers some."""
     offers = [buttons for buttons in turn.buttons if buttons]
     return ButtonSet(offers[0], person=turn.sender.id) if len(offers) == 1 and turn.sender.id else None
 
@@ -759,7 +752,7 @@ def _offered_buttons(turn: Turn) -> ButtonSet | None:
 def _build_failure_message(
     channel: SessionChannel, session: str, first: AcceptedInbound, text: str
 ) -> tuple[str, TapeEntry]:
-    """Build the failure message for inbounds that cannot become a turn: its key and its entry."""
+    """Build the key and the entry of the failure message for inbounds that cannot become a turn."""
     key, inbound = f"poisoned:{first.id}", first.inbound
     quoted = inbound.message or (inbound.external_id if inbound.is_typed else "")
     out = Outbound(inbound.channel, inbound.chat, text, inbound.thread, quoted)

@@ -1,4 +1,4 @@
-"""What a step shows its model, as far as it is foreign, and the addresses that stand in it word for word."""
+"""The foreign entries that a step shows its model, and the addresses that occur in them verbatim."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from bubbot.tape.handle import CORRECTION
 from bubbot.tape.provenance import LEAST_ROLE, Source, find_foreign, least_role_of, pick_source, source_of
 
 MAX_FOREIGN = 8
-"""Entries of each provenance that are named; the rest would say nothing new."""
+"""Entries to name of each provenance; more would add nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignWords:
-    """The entries with foreign words among those that a step shows, newest first.
+    """The shown entries with foreign words, newest first.
 
     Attributes:
-        world: those with words from anywhere.
-        people: those with words of people who are not owners, and the least role among these.
+        world: entries with words from anywhere.
+        people: entries with words of people who are not owners, with the least role among these.
     """
 
     world: tuple[EntryRef, ...] = ()
@@ -39,41 +39,40 @@ class ForeignWords:
         return bool(self.world or self.people)
 
     def as_json(self) -> JsonObject:
-        """Build what a step records."""
+        """Build the step's record."""
         return {
             "world": [list(each) for each in self.world],
             "people": [list(each) for each, _ in self.people],
         }
 
     def add(self, tape: str, entries: Iterable[TapeEntry]) -> ForeignWords:
-        """Add the foreign ones among entries of a tape."""
+        """Add the foreign entries among these."""
         return self.add_found(tape, find_foreign(entries))
 
     def add_found(self, tape: str, found: Sequence[TapeEntry]) -> ForeignWords:
-        """Add foreign entries of a tape."""
         world = _newest(pick_source(found, Source.WORLD))
         people = pick_source(found, Source.PEOPLE)
         named = [(entry, least_role_of(entry)) for entry in _newest(people)]
-        if LEAST_ROLE not in [role for _, role in named]:  # an older one may have fewer rights
+        if LEAST_ROLE not in [role for _, role in named]:  # an older entry may have a lesser role
             named += [(entry, LEAST_ROLE) for entry in people if least_role_of(entry) == LEAST_ROLE][-1:]
         pairs = [((tape, entry.id), parse_role(role)) for entry, role in named]
         return ForeignWords(_merge([(tape, entry.id) for entry in world], self.world), merge_people(pairs, self.people))
 
     def add_sources(self, sources: Iterable[tuple[EntryRef, Source]]) -> ForeignWords:
-        """Add entries of which somebody else has judged what is shown of them; all of them, since some may be vouched for."""
+        """Add entries that the caller has judged; keep all, since some may be vouched for."""
         given = list(sources)
         world = [entry for entry, source in given if source is Source.WORLD]
         people = [(entry, parse_role(LEAST_ROLE)) for entry, source in given if source is Source.PEOPLE]
         return ForeignWords(tuple(dict.fromkeys([*self.world, *world])), tuple(dict([*self.people, *people]).items()))
 
     def without(self, tape: str, ids: Collection[int]) -> ForeignWords:
-        """Leave entries of a tape out."""
+        """Remove entries of a tape."""
         gone = {(tape, each) for each in ids}
         world = tuple([each for each in self.world if each not in gone])
         return ForeignWords(world, tuple([each for each in self.people if each[0] not in gone]))
 
     def note_in(self, shown: ShownEntries) -> None:
-        """Add them to what a turn was shown."""
+        """Add the entries to those that a turn has seen."""
         shown.world = _merge(self.world, shown.world)
         shown.people = merge_people(self.people, shown.people)
 
@@ -89,7 +88,7 @@ def _merge(first: Iterable[EntryRef], second: Iterable[EntryRef]) -> tuple[Entry
 def merge_people(
     first: Sequence[tuple[EntryRef, Role]], second: Sequence[tuple[EntryRef, Role]]
 ) -> tuple[tuple[EntryRef, Role], ...]:
-    """Join two lists of entries of people; of every role that occurs, one stays."""
+    """Join two lists of entries of people; keep at least one of each role."""
     both = dict([*second, *first])
     if len(both) <= MAX_FOREIGN and not (first and second):
         return tuple(both.items())
@@ -100,7 +99,7 @@ def merge_people(
 
 
 def parse_role(name: str) -> Role:
-    """Return the role of this name; of one that nobody knows, the least of those who may speak."""
+    """Return the role with this name; the least of those who may speak if it is unknown."""
     return _BY_NAME[name] if name in _BY_NAME else Role.MEMBER  # noqa: SIM401 - without a call
 
 
@@ -110,39 +109,39 @@ _BY_NAME: Mapping[str, Role] = MappingProxyType({str(role): role for role in Rol
 # ------------------------------------------------------------------ addresses
 
 QuotesAddresses: TypeAlias = Callable[[str], bool]
-"""Return true for the name of a tool whose results are pages of the web: the addresses in them were shown."""
+"""Return true for the name of a tool whose results are web pages: the model saw the addresses in them."""
 
 _BEFORE = re.compile(r"[\s\"'`<>(\[{|,;:=*_~\u00ab]|[^\x00-\x7f]")
-"""What may stand before an address; anything else is a part of a longer one."""
+"""The characters that may precede an address; after others it is part of a longer one."""
 _END = re.compile(
     r"[\s<>\"`\uff0c\u3002\u3001\uff1b\uff1a\uff01\uff1f\uff09\u3011\u300d\u300f\u300b\u201d\u2019\u00bb\u2026]|\]\("
 )
-"""What ends an address."""
+"""The characters that end an address."""
 _SCHEME = re.compile(r"https?://", re.IGNORECASE)
 _OPENING: Mapping[str, str] = MappingProxyType({")": "(", "]": "[", "}": "{"})
 _NO_WORD = re.compile(r"[\W_]+")
 MAX_TOKEN_CHARS = 2_100
-"""Characters before an address in which another one may begin that holds it, and those of the longest address."""
+"""The most characters of an address, and how far before it a longer one that contains it may begin."""
 
 
 def list_addresses(text: str) -> frozenset[str]:
-    """List the addresses that stand in a text word for word, and not as a part of a longer one.
+    """List the addresses that occur in a text verbatim, not as parts of longer ones.
 
-    Nothing is normalised. Of each place at which an address begins, one counts: without the punctuation that ends a
-    sentence, and the marks and brackets around it. So the size of the set is the number of choices that it gives.
+    Nothing is normalised. Only one address counts at each start: without closing punctuation of the sentence and the
+    marks and brackets around it. So the size of the set is the number of choices.
     """
     found = (read_address(text, match.start(), match.end()) for match in _SCHEME.finditer(text))
     return frozenset(address for address in found if address)
 
 
 def read_address(text: str, start: int, host: int) -> str:
-    """Return the address that begins here; empty if it is a part of a longer one, or has no host."""
+    """Return the address that begins at `start`; empty if it is part of a longer one or has no host."""
     before = text[max(start - MAX_TOKEN_CHARS, 0) : start]
     if before and not _BEFORE.fullmatch(before[-1]):
         return ""
     token = re.split(r"[\s<>\"`]", before)[-1]
     is_link = token.endswith("](")
-    if "://" in token and not is_link:  # the label of a Markdown link may be an address itself
+    if "://" in token and not is_link:  # the label of a Markdown link may itself be an address
         return ""
     end = found.start() if (found := _END.search(text, host, start + MAX_TOKEN_CHARS)) else len(text)
     address = text[start : min(end, start + MAX_TOKEN_CHARS)]
@@ -154,7 +153,7 @@ def read_address(text: str, start: int, host: int) -> str:
 
 
 def _find_closing(address: str) -> int:
-    """Return the place of the first bracket that closes none of the address itself; -1 without one."""
+    """Return the position of the first closing bracket that the address does not open; -1 without one."""
     depth = 0
     for place, char in enumerate(address):
         depth += {"(": 1, ")": -1}.get(char, 0)
@@ -164,7 +163,7 @@ def _find_closing(address: str) -> int:
 
 
 def _strip_behind(address: str, before: str) -> str:
-    """Strip what stands behind an address in a sentence; marks that open before it close behind it."""
+    """Strip the sentence's punctuation after an address; a mark that opens before it also closes after it."""
     while address:
         last = address[-1]
         if last in "*_~" and before.endswith(last):
@@ -178,18 +177,18 @@ def _strip_behind(address: str, before: str) -> str:
 # ------------------------------------------------------------------ words of a query
 
 _LETTER_SCRIPTS = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
-"""Letters of the scripts that put no spaces between words: each is a word."""
+"""Letters of scripts without spaces between words: each counts as a word."""
 _AROUND = re.compile(r"^\W+|\W+$")
 
 
 def list_words(text: str) -> frozenset[str]:
-    """List the words of a text as they stand in it, with and without the punctuation around them."""
+    """List the words of a text verbatim, with and without the punctuation around them."""
     chunks = text.split()
     return frozenset([*chunks, *(_AROUND.sub("", chunk) for chunk in chunks), *_LETTER_SCRIPTS.findall(text)]) - {""}
 
 
 def _list_forms(text: str) -> list[frozenset[str]]:
-    """List the words of a text in its order, each with its spellings: what `list_words` has."""
+    """List the words of a text in order, each with the spellings that `list_words` has."""
     chunks = text.split()
     forms = [frozenset({chunk, _AROUND.sub("", chunk)}) - {""} for chunk in chunks]
     return [one for form, chunk in zip(forms, chunks, strict=True) for one in (form, *_letter_forms(chunk))]
@@ -200,7 +199,7 @@ def _letter_forms(chunk: str) -> list[frozenset[str]]:
 
 
 def _split_query(query: str) -> list[str]:
-    """Split a query into its words; an unspaced script has one for each letter."""
+    """Split a query into words; in an unspaced script each letter is one."""
     return [word for chunk in query.split(" ") for word in _split_chunk(chunk)]
 
 
@@ -211,13 +210,11 @@ def _split_chunk(chunk: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class ShownTexts:
-    """The entries of a tape that a step shows, oldest first, to look for addresses in them.
+    """The shown entries of a tape, oldest first, to search for addresses.
 
     Attributes:
-        tape: the name of the tape.
-        entries: the entries.
-        quotes_addresses: tells the tools of the web.
-        answered: the ids of the messages that the turn answers.
+        quotes_addresses: returns true for web tools.
+        answered: the ids of the answered messages.
     """
 
     tape: str = ""
@@ -226,10 +223,10 @@ class ShownTexts:
     answered: Collection[int] = ()
 
     def find_quote(self, address: str) -> AddressQuote | None:
-        """Return where an address stands that no model wrote, in the newest entry; None without one.
+        """Return the newest entry in which an address occurs that no model wrote; None without one.
 
-        What a person wrote counts, and a page of the web: unless the model wrote the address before the page was read, in
-        whatever spelling, as what is done at its word may well repeat it.
+        Texts of people and web pages count, unless the model wrote the address in any spelling before the page was
+        read: the page may just repeat it.
         """
         folded, found, is_composed, is_asked = _fold(address), None, False, False
         choices = {address}
@@ -244,7 +241,7 @@ class ShownTexts:
         return None if found is None else AddressQuote((self.tape, found), len(choices), is_asked)
 
     def stands(self, address: str) -> bool:
-        """Return true if an address stands in what a person or a tool said, and no model wrote it before."""
+        """Return true if an address occurs in a text of a person or a tool and no model wrote it before."""
         folded, is_composed = _fold(address), False
         for entry in self.entries:
             if entry.erased:
@@ -258,15 +255,15 @@ class ShownTexts:
         return False
 
     def weigh_query(self, query: str, earlier: int = 0) -> float | None:
-        """Return how many bits the choice of the words of a query tells; None if one of them stands nowhere.
+        """Return how many bits the choice of a query's words reveals; None if a word occurs nowhere.
 
-        A word of a page costs the logarithm of their number. Those of the message that is answered are free in the first
-        query, and cost something in further ones, or out of their order. All have to be spelled as they stand there, or the
-        whole query in small letters, with one space between two.
+        A word of a page costs the logarithm of the number of words. Words of the answered message are free in the first
+        query, and cost something in further ones or out of order. All must be spelled as they occur, or the whole query
+        in lower case with single spaces.
 
         Args:
-            query: the words.
-            earlier: how many queries there were since the message.
+            query: words separated by spaces.
+            earlier: the number of queries since the message.
         """
         own, world = list[frozenset[str]](), set[str]()
         for entry, texts, _ in self._read_texts():
@@ -284,11 +281,11 @@ class ShownTexts:
         return min((weight for weight in weights if weight is not None), default=None)
 
     def _is_answered(self, entry: TapeEntry) -> bool:
-        """Return true for a message that the turn answers, if it is all a person's own words."""
+        """Return true for an answered message that has only a person's own words."""
         return entry.id in self.answered and source_of(entry) is not Source.WORLD
 
     def _read_texts(self) -> Iterator[tuple[TapeEntry, Sequence[str], bool]]:
-        """Yield each entry with its texts that no model wrote, and whether these are pages of the web."""
+        """Yield each entry with its texts that no model wrote, and true if these are web pages."""
         calls: dict[str, ToolCall] = {}
         for entry in self.entries:
             if entry.erased:
@@ -306,7 +303,7 @@ class ShownTexts:
 
 
 def _addresses_of(entry: TapeEntry, texts: Sequence[str]) -> frozenset[str]:
-    """Return the addresses in the texts of an entry; computed once for each entry in memory."""
+    """Return the addresses in the texts of an entry; cached on the entry."""
     if _CACHED not in entry.cache:
         entry.cache[_CACHED] = frozenset[str]().union(*map(list_addresses, texts))
     addresses: frozenset[str] = entry.cache[_CACHED]
@@ -319,13 +316,13 @@ _CACHED = "addresses"
 def _weigh_words(
     words: Sequence[str], said: Sequence[frozenset[str]], shown: Set[str], *, is_first: bool
 ) -> float | None:
-    """Return the bits that the choice of some words tells; None if one was neither said nor shown.
+    """Return how many bits the choice of words reveals; None if one was neither said nor shown.
 
     Args:
-        words: the words, in their order.
-        said: the spellings of each word of the message, in its order.
-        shown: the words of the world.
-        is_first: nothing else has been looked for since the message.
+        words: in order.
+        said: the spellings of each word of the message, in order.
+        shown: the words of shown pages.
+        is_first: this is the first query since the message.
     """
     own = frozenset[str]().union(*said)
     named, others = [word for word in words if word in own], shown - own
@@ -341,12 +338,12 @@ def _weigh_words(
 
 
 def _fold(text: str) -> str:
-    """Reduce a text to its letters and digits, which is what stays of it in any spelling."""
+    """Reduce a text to its letters and digits, which all spellings share."""
     return _NO_WORD.sub("", text.casefold())
 
 
 def _people_texts(entry: TapeEntry) -> Iterator[str]:
-    """Yield what a person wrote, quoted or attached. The bot's own message in a quote is that of a model."""
+    """Yield the texts that a person wrote, quoted or attached, except quotes of the bot: a model wrote those."""
     if entry.kind == Kind.EVENT and entry.name == CORRECTION and "turn" not in entry.meta:
         yield text_field(entry.data, "content")
     if entry.kind != Kind.MESSAGE or entry.payload.get("role") != "user" or entry.meta.get("origin") != "human":
@@ -363,7 +360,7 @@ def _people_texts(entry: TapeEntry) -> Iterator[str]:
 
 
 def _model_texts(entry: TapeEntry) -> Iterator[str]:
-    """Yield what a model wrote, or may have: the prompt of a sub-task, or of a job."""
+    """Yield texts that a model wrote or may have written, such as the prompt of a sub-task or a job."""
     if entry.kind == Kind.TOOL_CALL:
         yield str(entry.payload.get("content") or "")
         for call in read_calls(entry):
@@ -379,7 +376,7 @@ def _model_texts(entry: TapeEntry) -> Iterator[str]:
 
 
 def _read_strings(arguments: str) -> Iterator[str]:
-    """Yield the texts in arguments as they are meant: JSON can spell a text in several ways."""
+    """Yield the decoded texts in arguments: JSON can spell a text in several ways."""
     try:
         yield from _walk_strings(json.loads(arguments))
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""The thoughts within a model's text, told apart from its answer, whole or while it streams."""
+"""Separation of thoughts and answer within a model's text, whole or while it streams."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 _CORES = ("(?:ant)?think(?:ing)?", "thoughts?", "reasoning(?:_content|_scratchpad)?")
 _PREFIX = r"(?:[\w.]{0,20}[:_.\d])?"
-"""A name space, such as `seed:`, or the name of the model."""
+"""A namespace, such as `seed:`, or the name of the model."""
 _CORE = "|".join(_CORES)
 _ATTRIBUTES = r"[\w.:=\"' \-]{0,80}"
 _PAIRS = (
@@ -18,7 +18,7 @@ _PAIRS = (
     (r"<\|inner_prefix\|>", r"<\|inner_suffix\|>"),
     (r"<\|channel>thought", r"<channel\|>"),
 )
-"""The marks of Mistral, Kimi, Cohere, Open Thoughts, Apertus and Gemma that are no tags."""
+"""The marks of Mistral, Kimi, Cohere, Open Thoughts, Apertus and Gemma, which are not tags."""
 _WRAPPERS = {
     "<final>": "</final>",
     "<|start_response|>": "<|end_response|>",
@@ -27,15 +27,15 @@ _WRAPPERS = {
     "<response>": "</response>",
     "<output>": "</output>",
 }
-"""What models write around the answer that follows their thoughts."""
+"""The marks around the answer that follows a thought."""
 _OWN_WRAPPERS = ("<answer>", "<response>", "<output>")
-"""Those that may as well be the answer's own words, unless they follow a thought."""
+"""Wrappers that may be the answer's own words unless they follow a thought."""
 _HEADER = (
     r"(?:<\|start\|>assistant(?: to=[\w.\-]{1,80})? ?)?"
     r"<\|channel\|>(?P<channel>(?:analysis|commentary|final)?(?: to=[\w.\-]{1,80})?) ?"
     r"(?:<\|constrain\|> ?\w{0,20} ?)?<\|message\|>|<\|start\|>assistant ?<\|message\|>"
 )
-"""What begins a message in the format of gpt-oss. A channel is for people, unless it is `analysis`, or names a recipient."""
+"""The beginning of a message in the format of gpt-oss. A channel is for people unless it is `analysis` or names a recipient."""
 _TAG_END = re.compile(r"<\|(?:end|call|return)\|>|(?=<\|(?:start|channel)\|>)")
 
 _MARK = re.compile(
@@ -57,27 +57,27 @@ _HALF = re.compile(
 )
 """The end of a text that may still become a mark."""
 MARK_HINT = re.compile(r"think|thought|reasoning|final>|\|>|channel>|inner_", re.IGNORECASE)
-"""What is in every text with a mark of its own: most answers have none."""
+"""A hint that occurs in every text with a mark; most answers have none."""
 _CLOSING_CHARS = 80
-"""The longest mark that ends a thought, and more."""
+"""Characters enough for the longest mark that ends a thought."""
 _HEAD_CHARS = 40
 MAX_LINE_CHARS = 4096
-"""The longest line that is kept while it is written."""
+"""The most characters of an unfinished line to keep."""
 _FENCE_HEAD = re.compile(r"(?:[ \t]|[>*+\-]|\d{1,3}[.)])*")
-"""What stands before a fence: it may be in a list or in a quotation."""
+"""The text before a fence, which may be in a list or a quotation."""
 _FENCE_END = re.compile(r"[ \t>]*(`*|~*)[ \t\r]*\n?")
 _MENTION_BEFORE = re.compile(r"[\s\"'`“”‘’«»„「『（(\[{<>/|]")
-"""What stands before a mark that a sentence mentions, and seldom at the end of a thought."""
+"""The character before a mark that a sentence mentions; it is rare at the end of a thought."""
 
 
 def _end_of(tag: str) -> re.Pattern[str]:
-    """Return what ends a thought that a tag of this name begins."""
+    """Return the pattern that ends a thought begun by a tag of this name."""
     core = next(core for core in _CORES if re.fullmatch(core, tag, re.IGNORECASE))
     return re.compile(rf"<[ \t]{{0,2}}/[ \t]{{0,2}}{_PREFIX}(?:{core})[ \t]{{0,2}}/?>", re.IGNORECASE)
 
 
 def has_marks(text: str) -> bool:
-    """Return true if a text may hold a mark, or the end of a line."""
+    """Return true if a text may contain a mark or the end of a line."""
     return "\n" in text or "<" in text or "`" in text or "[" in text or "~" in text or "◁" in text
 
 
@@ -86,34 +86,36 @@ def _has_odd_ticks(line: str) -> bool:
 
 
 def lacks_opening(thoughts: str) -> bool:
-    """Return true if the first of a message's thoughts began without a mark: the prompt of its model opens it."""
+    """Return true if the first of a message's thoughts began without a mark: the model's prompt opened it."""
     mark = _MARK.match(thoughts)
     return bool(thoughts) and (mark is None or mark.lastgroup not in ("tag", "pair", "header", "closing"))
 
 
 def split_thoughts(text: str) -> tuple[str, list[str]]:
-    """Split a whole text; see `ThoughtSplitter`."""
+    """Split a whole text into the answer and its thoughts; see `ThoughtSplitter`."""
     splitter = ThoughtSplitter(holds=True)
     return splitter.feed(text) + splitter.flush(), splitter.thoughts
 
 
 class ThoughtSplitter:
-    """Splits text deltas into what people may see and the thoughts.
+    """Splits text deltas into thoughts and text for people.
 
     A thought begins with a mark at the beginning of the answer, of a line or after another thought, outside code, and
-    ends with its own mark. Without that, the rest is a thought if nothing stands before it; else it is text, since part of
-    an answer would be lost. A mark that ends a thought which none began makes all before it a thought, if it stands outside
-    code, at the beginning of a line or right after a word, and is not part of a sentence that names both.
+    ends with its own mark. Without an end, the rest is a thought if nothing precedes it; otherwise it is text, since
+    part of an answer would be lost. A mark that ends a thought which none began makes everything before it a thought,
+    if it stands outside code, at the beginning of a line or right after a word, and not in a sentence that names both
+    marks.
+
     The pieces add up to the same texts wherever the deltas are cut.
 
     Args:
-        holds: show nothing until it is certain that it is no thought which no mark begins.
+        holds: show nothing until the text is certainly not a thought without an opening mark.
 
     Attributes:
         thoughts: with their marks, as the model wrote them.
-        is_unopened: there was a thought which no mark began.
-        is_plain: a piece without marks is text that people may see now.
-        line: what they see of the line so far; of a very long one its beginning.
+        is_unopened: a thought had no opening mark.
+        is_plain: a piece without marks is text for people.
+        line: the visible part of the current line, shortened if it is very long.
     """
 
     def __init__(self, *, holds: bool) -> None:
@@ -134,8 +136,8 @@ class ThoughtSplitter:
         self._begin_line()
 
     def feed(self, delta: str) -> str:
-        """Return what people may see now."""
-        if self.is_plain and not has_marks(delta):  # as in most pieces
+        """Return the text that people may see now."""
+        if self.is_plain and not has_marks(delta):  # the usual case
             self.line += delta
             self._is_blank = self._is_blank and not delta.strip()
             if self.line[MAX_LINE_CHARS:]:
@@ -183,7 +185,7 @@ class ThoughtSplitter:
         if end is not None and end[0] and text[end.start() - 1 : end.start()] == "`":
             if end.end() == len(text) and not is_end:
                 return place
-            if text[end.end() : end.end() + 1] == "`":  # it is mentioned
+            if text[end.end() : end.end() + 1] == "`":  # the text mentions the mark
                 self._thought.append(text[place : end.end()])
                 return end.end()
         if end is None:
@@ -211,7 +213,7 @@ class ThoughtSplitter:
         return end
 
     def _read_words(self, text: str, place: int, *, is_end: bool) -> int:
-        """Read up to a mark and the mark; stay before it if it may not be all."""
+        """Read up to a mark and the mark itself; stop before it if it may be incomplete."""
         mark = _MARK.search(text, place)
         if mark is None:
             half = None if is_end else _HALF.search(text, place)
@@ -243,7 +245,7 @@ class ThoughtSplitter:
         return mark.end()
 
     def _obeys(self, mark: re.Match[str]) -> bool:
-        """Return true if a mark is none of the words that people see, and act on it."""
+        """Act on a mark; return false if it is part of the visible text."""
         match mark.lastgroup:
             case "tag" | "pair" | "header":
                 if not self._begins_line():
@@ -283,7 +285,7 @@ class ThoughtSplitter:
             self._end_thought()
 
     def _end_unopened(self, mark: str) -> bool:
-        """Return true if a mark ends a thought which none began."""
+        """Return true if a mark ends a thought that no mark began."""
         if self._is_blank:
             self.thoughts.append("".join([*self._held, mark]))
             self._held.clear()
@@ -299,7 +301,7 @@ class ThoughtSplitter:
         return True
 
     def _begins_line(self) -> bool:
-        """Return true if nothing stands before on its line, and what follows is not indented as code."""
+        """Return true at the beginning of a line that is not indented like code."""
         return self._is_blank or self.line in ("", " ", "  ", "   ")
 
     def _begin_line(self) -> None:
@@ -307,7 +309,7 @@ class ThoughtSplitter:
         self._is_odd = self._has_mention = False
 
     def shorten_line(self) -> None:
-        """Keep what counts of a long line: how it begins and ends, and whether its end is code."""
+        """Keep the relevant parts of a long line: its beginning, its end, and if the end is code."""
         short = f"{self.line[:_HEAD_CHARS]}…{self.line[-1]}"
         self._is_odd ^= _has_odd_ticks(self.line) != _has_odd_ticks(short)
         self.line = short

@@ -1,8 +1,8 @@
-"""The list of tools in a request: whole and the same in each request of a window, within a budget of tokens.
+"""The list of tools in a request: the same in all requests of a window, within a budget of tokens.
 
-Who may call a tool is checked when it is called. The everyday tools stand in the list with their schemas; what does not
-fit stays behind `tool.find`, which tells their schemas, and `tool.use`, which calls one by its name. A call through
-`tool.use` is unwrapped before anything else looks at it: it is planned, decided and recorded as if it had been direct.
+Rights are checked when a tool is called. The list has the everyday tools with their schemas. A model finds the schemas
+of the other tools with `tool.find` and calls them with `tool.use`. A call through `tool.use` is unwrapped first, then
+planned, decided and recorded like a direct call.
 """
 
 import json
@@ -20,11 +20,11 @@ from bubbot.tool import READS_OWN, Tool, ToolArgs, Toolbox, tool
 FIND_TOOL = "tool.find"
 USE_TOOL = "tool.use"
 SCHEMA_TOKENS = 4_000
-"""Estimated tokens of the schemas in a request at most, by default."""
+"""The most estimated tokens of the schemas in a request, by default."""
 MAX_FOUND = 5
-"""Tools whose schemas one search shows."""
+"""The most tools that one search shows."""
 MIN_LIKENESS = 80
-"""How alike two words have to be, of 100: `schedule` and `schedules` are."""
+"""The required similarity of two words, of 100: `schedule` and `schedules` have it."""
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -42,10 +42,10 @@ class ToolUseArgs(ToolArgs):
 
 
 class ToolList:
-    """The tools as models see them. Schemas are built once, since each takes a millisecond."""
+    """The tools as models see them. Each schema is built once, since that takes a millisecond."""
 
     def __init__(self, toolbox: Toolbox, limit: int = SCHEMA_TOKENS) -> None:
-        """Set the tools of the deployment, and the estimated tokens of schemas that a request may have."""
+        """`limit` is the most estimated tokens of the schemas in a request."""
         self._toolbox = toolbox
         self._limit = limit
         self._doors = _make_doors(toolbox)
@@ -56,7 +56,7 @@ class ToolList:
         return next((door for door in self._doors if name in door.names), None) or self._toolbox.find(name)
 
     def specs(self, allowed: frozenset[str] | None = None) -> ToolSpecs:
-        """Return the specs of all tools for models, or of those with `allowed` names, in one order, within the budget."""
+        """Return the specs of all tools, or of those with `allowed` names, in a fixed order, within the budget."""
         if (specs := self._lists.get(allowed)) is None:
             specs = self._lists[allowed] = self._choose(allowed)
         return specs
@@ -73,7 +73,7 @@ class ToolList:
             return every
         doors = tuple([door.spec() for door in self._doors])
         chosen: dict[str, ToolSpec] = {}
-        for each in sorted(tools, key=lambda each: each.is_rare):  # stable: else in the order of the features
+        for each in sorted(tools, key=lambda each: each.is_rare):  # stable: otherwise in the order of the features
             longer = {**chosen, each.name: specs[each.name]}
             if estimate_size(ToolSpecs((*longer.values(), *doors)).encoded) <= self._limit:
                 chosen = longer
@@ -81,7 +81,7 @@ class ToolList:
 
 
 def _make_doors(toolbox: Toolbox) -> tuple[Tool, ...]:
-    """Make the tools with which a model reaches those that do not stand in its list. People type commands themselves."""
+    """Make the tools through which a model reaches unlisted tools. People do not need them."""
 
     @tool(FIND_TOOL, effect=READS_OWN)
     async def tool_find(turn: Turn, args: ToolFindArgs) -> str:
@@ -97,23 +97,23 @@ def _make_doors(toolbox: Toolbox) -> tuple[Tool, ...]:
     @tool(USE_TOOL, effect=READS_OWN)
     async def tool_use(turn: Turn, args: ToolUseArgs) -> str:  # noqa: ARG001 - a handler's parameters
         """Call a tool that tool_find found, with its arguments."""
-        # A call of a tool is unwrapped before it gets here.
+        # Calls are unwrapped before they get here.
         raise ToolFailed(f"{args.name} cannot be called through {USE_TOOL}")
 
     return tool_find, tool_use
 
 
 def is_callable(tool: Tool, turn: Turn) -> bool:
-    """Return true if the model of a turn may call a tool: for its person, and in its sub-task."""
+    """Return true if the model of a turn may call a tool, by the rights of its person and its sub-task."""
     if not tool.for_model or not turn.role.at_least(tool.role):
         return False
     if tool.is_reserved and turn.allowed_tools is None:
         return False
-    return turn.may_call(tool.name) or tool.name in (FIND_TOOL, USE_TOOL)  # they do nothing by themselves
+    return turn.may_call(tool.name) or tool.name in (FIND_TOOL, USE_TOOL)  # they do nothing themselves
 
 
 def unwrap_call(call: ToolCall) -> ToolCall:
-    """Return the call that a call of `tool.use` stands for; any other, and one that cannot be read, as it is."""
+    """Return the call within a call of `tool.use`; return other and unreadable calls unchanged."""
     if call.name not in (USE_TOOL, "tool_use"):
         return call
     try:
@@ -123,7 +123,7 @@ def unwrap_call(call: ToolCall) -> ToolCall:
         return call
     if not isinstance(name, str) or set(values) - {"name", "arguments"}:
         return call
-    # Some models write the inner arguments as a text.
+    # Some models write the inner arguments as text.
     return ToolCall(
         call.id, name, arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
     )
@@ -138,8 +138,8 @@ def _first_sentence(summary: str) -> str:
 
 
 def _rank(tools: Sequence[Tool], words: str) -> list[Tool]:
-    """Sort the tools that have any of the words, the best first: a word in the name counts most, then one in the summary."""
-    # Imported here: few turns look for a tool.
+    """Sort the tools that match any word, best first: a word in the name counts most, then one in the summary."""
+    # Imported here: few turns search for a tool.
     from rapidfuzz import fuzz
 
     def score(each: Tool) -> int:

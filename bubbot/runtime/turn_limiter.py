@@ -1,4 +1,4 @@
-"""The limit of turns at once: waiting turns come in order, and get a notice."""
+"""The limit of concurrent turns: waiting turns proceed in order and get a notice."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from bubbot.errors import BubbotError
 log = logging.getLogger(__name__)
 
 QUIET_WAIT_SECONDS = 5.0
-"""Seconds a turn waits before its chat gets a notice."""
+"""Seconds before the chat of a waiting turn gets a notice."""
 
 
 class TurnLimiter:
-    """Lets at most `max_turns` turns run; places go in the order of arrival."""
+    """Lets at most `max_turns` turns run, in order of arrival."""
 
     def __init__(self, max_turns: int, quiet_wait: float = QUIET_WAIT_SECONDS) -> None:
         self._free = max_turns
@@ -29,7 +29,7 @@ class TurnLimiter:
         return len(self._queue)
 
     def acquire(self, on_wait: Callable[[int], Awaitable[None]]) -> TurnPlace:
-        """Hold a place for the block; after a long wait call `on_wait` once, with the number of turns before it."""
+        """Hold a place for the block; after a long wait call `on_wait` once, with the number of turns ahead."""
         return TurnPlace(self, on_wait)
 
     async def enter(self, tell: Callable[[int], Awaitable[None]]) -> None:
@@ -44,28 +44,28 @@ class TurnLimiter:
             if not ticket.done():
                 notice = asyncio.ensure_future(tell(self._queue.index(ticket)))
                 try:
-                    await ticket  # a chat that takes the notice slowly delays nobody
+                    await ticket  # a slow delivery of the notice must not delay the turn
                 finally:
                     await _end_notice(notice)
         except BaseException:
             if ticket.done() and not ticket.cancelled():
-                self.leave()  # the place came at the last moment: pass it on
+                self.leave()  # cancelled just as the place came: pass it on
             elif ticket in self._queue:
                 self._queue.remove(ticket)
             raise
 
     def leave(self) -> None:
-        """Give the place back."""
+        """Release the place."""
         while self._queue:
             ticket = self._queue.popleft()
             if not ticket.done():
-                ticket.set_result(None)  # hand over the place itself, so that no newcomer gets ahead
+                ticket.set_result(None)  # hand over the place itself, so that no newcomer overtakes
                 return
         self._free += 1
 
 
 class TurnPlace:
-    """The block of a turn that holds a place."""
+    """The context manager of a turn's place."""
 
     def __init__(self, limiter: TurnLimiter, on_wait: Callable[[int], Awaitable[None]]) -> None:
         self._limiter = limiter
@@ -79,7 +79,7 @@ class TurnPlace:
 
 
 async def _end_notice(notice: asyncio.Future[None]) -> None:
-    """Cancel a notice that was not sent yet, since its reason is gone; log one that failed: the turn does not need it."""
+    """Cancel a notice that is not sent yet; log one that failed, since the turn does not need it."""
     notice.cancel()
     await asyncio.wait([notice])
     if not notice.cancelled() and (error := notice.exception()) is not None:

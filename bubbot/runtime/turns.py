@@ -1,6 +1,6 @@
-"""Turns read back from their tape: the calls of models, what these called and got, and how each turn ended.
+"""Turns read back from their tape: model calls, tool calls with their results, and the status of each turn.
 
-Imported entries may hold anything: what has another form counts as missing.
+Imported entries may hold anything: values of another form count as missing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bubbot.tape.view import QueryAnswers
 
 @dataclass(frozen=True, slots=True)
 class LastTurn:
-    """A turn on the tape: its id, its status, and the first and the last id that it wrote."""
+    """A turn on the tape; `entries` are the first and the last id that it wrote."""
 
     turn: str
     status: str
@@ -29,12 +29,12 @@ class LastTurn:
 
 @dataclass(frozen=True, slots=True)
 class LastTurnView:
-    """The newest turn that has ended; None on a tape without one. Three entries, each found through an index."""
+    """The newest turn that has ended; None without one. It reads three entries, each through an index."""
 
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Read its end, its start, and the anchor that the first turn of a tape writes before its start."""
+        """Query its end, its start, and the anchor that the first turn of a tape writes before its start."""
         return (
             TapeQuery(tape, kinds=(Kind.EVENT,), names=(TURN_END,), newest=True, limit=1),
             TapeQuery(tape, kinds=(Kind.EVENT,), names=(TURN_START,), newest=True, limit=1),
@@ -55,8 +55,6 @@ class LastTurnView:
 
 @dataclass(frozen=True, slots=True)
 class TurnTokens:
-    """The tokens of a turn's model calls: `read` by the models, `written` by them."""
-
     read: int = 0
     written: int = 0
 
@@ -70,12 +68,10 @@ class TurnTokensView:
     heavy: bool = False
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Read the steps."""
         part = IdRanges(((self.first, self.last),))
         return (TapeQuery(tape, part, kinds=(Kind.EVENT,), names=(STEP_EVENT,)),)
 
     def fold(self, answers: QueryAnswers) -> TurnTokens:
-        """Add them up."""
         usages = [step.data.get("usage") or {} for step in answers[0] if not step.erased]
         return TurnTokens(
             sum(usage.get("input_tokens", 0) for usage in usages),
@@ -88,12 +84,10 @@ class CallRecord:
     """A call of a tool, and its result.
 
     Attributes:
-        id: that the model gave it.
-        name: of the tool.
-        arguments: as the model wrote them.
+        id: the id that the model gave.
         entry: the entry of the call.
-        result: the result; None if there is none.
-        result_entry: its entry; 0 if there is none.
+        result: the result, if any.
+        result_entry: the result's entry; 0 for none.
         facts: the events about it.
     """
 
@@ -107,7 +101,6 @@ class CallRecord:
 
     @property
     def is_error(self) -> bool:
-        """True if it failed."""
         return self.result is not None and self.result.get("is_error") is True
 
     @property
@@ -118,7 +111,7 @@ class CallRecord:
 
 
 def find_fit(step: JsonObject) -> JsonObject:
-    """Return what was changed in the request of a step for the model that was asked last; empty if nothing was."""
+    """Return how a step's request was changed for the model that was asked last; empty if it was not."""
     fit: object = None
     for attempt in objects_of(step.get("attempts")):
         fit = attempt.get("fit")
@@ -131,9 +124,9 @@ class StepRecord:
 
     Attributes:
         entry: the event that records it.
-        data: its data.
-        wrote: the entry that the model wrote; None for none.
-        calls: what it called.
+        data: the data of that event.
+        wrote: the entry that the model wrote, if any.
+        calls: its tool calls.
     """
 
     entry: TapeEntry
@@ -143,7 +136,6 @@ class StepRecord:
 
     @property
     def id(self) -> int:
-        """Its entry."""
         return self.entry.id
 
     @property
@@ -153,22 +145,21 @@ class StepRecord:
 
     @property
     def label(self) -> str:
-        """What it was for, if not for the answer: a purpose, or the sub-task that made it."""
+        """The purpose of a call that is not for the answer, or the sub-task that made it."""
         return text_field(self.data, "purpose") or (text_field(self.entry.meta, "origin") if self.fork else "")
 
     @property
     def number(self) -> int:
-        """Its number in its turn."""
+        """Its number within the turn."""
         return _number(self.data, "step")
 
     @property
     def status(self) -> str:
-        """How it ended."""
         return text_field(self.data, "status")
 
     @property
     def model(self) -> str:
-        """The model that answered, or that was asked."""
+        """The model that answered, else the one that was asked."""
         return text_field(self.data, "answered") or text_field(self.data, "model")
 
     @property
@@ -178,17 +169,15 @@ class StepRecord:
 
     @property
     def input_tokens(self) -> int:
-        """Tokens that the model read."""
         return _number(self._usage, "input_tokens")
 
     @property
     def cached_tokens(self) -> int:
-        """Those of them that its provider had in its cache."""
+        """Input tokens that the provider had cached."""
         return _number(self._usage, "cached_tokens")
 
     @property
     def output_tokens(self) -> int:
-        """Tokens that the model wrote."""
         return _number(self._usage, "output_tokens")
 
     @property
@@ -199,28 +188,30 @@ class StepRecord:
 
     @property
     def shown(self) -> tuple[tuple[int, int], ...]:
-        """The id ranges of this tape that the model was shown."""
+        """The id ranges of this tape that the model saw."""
         return _read_spans(self.data.get("shown"))
 
     @property
     def shown_elsewhere(self) -> tuple[tuple[str, tuple[tuple[int, int], ...]], ...]:
-        """The other tapes of which the model was shown entries, with the id ranges."""
+        """The other tapes whose entries the model saw, with the id ranges."""
         pairs = [pair for pair in _read_pairs(self.data.get("shown")) if isinstance(pair[0], str)]
         return tuple([(tape, _read_spans(spans)) for tape, spans in pairs])
 
     @property
     def error(self) -> str:
-        """Why it failed; empty if it did not."""
+        """The reason if it failed; empty otherwise."""
         return text_field(self.data, "error")
 
     @property
     def fit_rules(self) -> tuple[JsonObject, ...]:
-        """The rules that changed its request for the model that was asked last: `rule`, and `learned` from which fact."""
+        """The rules that changed its request for the model that was asked last: `rule`, and the fact it was `learned`
+        from.
+        """
         return tuple(objects_of(find_fit(self.data).get("rules")))
 
     @property
     def failed_attempts(self) -> tuple[JsonObject, ...]:
-        """The calls of models that failed before."""
+        """The failed calls of models before it."""
         return tuple(each for each in objects_of(self.data.get("attempts")) if each.get("status") == "failed")
 
     @property
@@ -235,7 +226,7 @@ class TurnRecord:
 
     Attributes:
         entries: its entries.
-        steps: its model calls, those of its sub-tasks among them.
+        steps: its model calls, sub-tasks included.
     """
 
     entries: tuple[TapeEntry, ...]
@@ -243,7 +234,7 @@ class TurnRecord:
 
     @classmethod
     def of(cls, entries: Sequence[TapeEntry]) -> TurnRecord:
-        """Find the steps, and what belongs to each: what the model wrote stands before the step, results after it."""
+        """Group the entries by step: the model's entry stands before the step, the results after it."""
         results: dict[tuple[str, str], tuple[int, JsonObject]] = {}
         facts: dict[tuple[str, str], list[TapeEntry]] = {}
         for entry in entries:
@@ -278,33 +269,33 @@ class TurnRecord:
 
     @property
     def status(self) -> str:
-        """How it ended; empty while it has not."""
+        """The final status; empty until it has ended."""
         return next((turn_status(entry) for entry in self.entries if entry.name in TURN_ENDS), "")
 
     @property
     def asked(self) -> tuple[TapeEntry, ...]:
-        """The messages that it answers."""
+        """The answered messages."""
         return tuple(entry for entry in self.entries if entry.is_shown_to("") and _is_message(entry, "user"))
 
     @property
     def answer(self) -> TapeEntry | None:
-        """Its answer; None without one."""
+        """The answer, if any."""
         own = [entry for entry in self.entries if entry.is_shown_to("") and _is_message(entry, "assistant")]
         return own[-1] if own else None
 
     @property
     def errors(self) -> tuple[TapeEntry, ...]:
-        """What ended it early."""
+        """The errors that ended it early."""
         return tuple(entry for entry in self.entries if entry.kind == Kind.ERROR)
 
     @property
     def calls(self) -> tuple[tuple[int, ToolCall], ...]:
-        """What its models called, each with the entry of the call."""
+        """The tool calls of its models, each with the entry of the call."""
         return tuple((entry.id, call) for entry in self.entries for call in read_calls(entry))
 
     @property
     def answering_steps(self) -> tuple[StepRecord, ...]:
-        """The steps that led to the answer; the others are those of sub-tasks, or ask a model for their own purpose."""
+        """The steps that led to the answer, without those of sub-tasks and for other purposes."""
         return tuple(step for step in self.steps if not step.label)
 
     @property
@@ -314,25 +305,23 @@ class TurnRecord:
 
     @property
     def input_tokens(self) -> int:
-        """Tokens that the models read."""
         return sum(step.input_tokens for step in self.steps)
 
     @property
     def output_tokens(self) -> int:
-        """Tokens that the models wrote."""
         return sum(step.output_tokens for step in self.steps)
 
     @property
     def cost(self) -> float | None:
-        """US dollars, as far as they are known; None if of no call."""
+        """US dollars of the calls whose cost is known; None if none is."""
         costs = [step.cost for step in self.steps if step.cost is not None]
         return sum(costs) if costs else None
 
 
 def discarded_steps(entries: Sequence[TapeEntry], purpose: str) -> list[TapeEntry]:
-    """Build the steps of a fork that is thrown away as calls for a purpose: what they cost stays a fact (T13).
+    """Build the steps of a discarded fork as calls for a purpose, so that their cost stays a fact (T13).
 
-    What names entries and blobs of the fork is left out.
+    It drops references to entries and blobs of the fork.
     """
     gone = {"view": {}, "head": 0, "as_of": [], "shown": [], "purpose": purpose}
     content = ("system", "tools", "messages", "foreign")
@@ -344,17 +333,17 @@ def discarded_steps(entries: Sequence[TapeEntry], purpose: str) -> list[TapeEntr
 
 
 def turn_status(end: TapeEntry) -> str:
-    """Return how a turn ended, by its last entry."""
+    """Return the status of a turn by its last entry."""
     return "interrupted" if end.name == TURN_INTERRUPTED else text_field(end.data, "status")
 
 
 def read_calls(entry: TapeEntry) -> tuple[ToolCall, ...]:
-    """Read the calls that a model wrote in an entry; none if it is of another kind."""
+    """Read the calls of a `tool_call` entry; none for other kinds."""
     return tuple(map(read_call, objects_of(entry.payload.get("calls")))) if entry.kind == Kind.TOOL_CALL else ()
 
 
 def read_call(call: JsonObject) -> ToolCall:
-    """Read a call in the form of messages and entries. Arguments that are no text are written as JSON."""
+    """Read a call from a message or an entry. Arguments that are not a text are written as JSON."""
     function = call.get("function")
     if not isinstance(function, Mapping):
         return ToolCall(text_field(call, "id"), "", "")
@@ -364,7 +353,7 @@ def read_call(call: JsonObject) -> ToolCall:
 
 
 def read_results(entry: TapeEntry) -> tuple[JsonObject, ...]:
-    """Read the results of calls in an entry; none if it is of another kind."""
+    """Read the results of a `tool_result` entry; none for other kinds."""
     return tuple(objects_of(entry.payload.get("results"))) if entry.kind == Kind.TOOL_RESULT else ()
 
 

@@ -20,10 +20,10 @@ _PARTIAL = re.compile(r"\.partial-(\d+)-.+")
 def new_folder(target: Path) -> Iterator[Path]:
     """Make a new folder, mode 0700, that gets its name only if the block succeeds.
 
-    Until then it has a name next to the target that no reader mistakes for it; if the block fails, it is removed.
-    Raises `FileExistsError` if the target exists.
+    Until then it has another name next to the target; if the block fails, it is removed. Raise `FileExistsError` if the
+    target exists.
     """
-    for left in target.parent.glob(f".partial-*-{escape(target.name)}"):  # of a process that was killed
+    for left in target.parent.glob(f".partial-*-{escape(target.name)}"):  # left by a killed process
         _remove_if_left(left)
     partial = _make_partial(target.with_name(f".partial-{os.getpid()}-{target.name}"))
     try:
@@ -58,7 +58,7 @@ def _remove_if_left(path: Path) -> None:
 
 
 def _make_partial(partial: Path) -> Path:
-    """Make an empty folder; in a container an earlier process may have had the same id and left one."""
+    """Make an empty folder; in a container an earlier process with the same id may have left one."""
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(mode=0o700)
     return partial

@@ -25,13 +25,13 @@ class _Tape:
     blobs: dict[str, bytes]
     archived_from: str | None = None
     facts: set[int] = field(default_factory=set)
-    """Ids of facts that erased something: no erasure blanks them."""
+    """Ids of facts about erasures, which no erasure blanks."""
     positions: list[int] = field(default_factory=list)
     """The global position of each entry."""
 
 
 class InMemoryStore:
-    """A store in dictionaries; nothing survives the process.
+    """A `TapeStore` in dictionaries; nothing survives the process.
 
     Attributes:
         commit_count: see `CountsEntries.commit_count`.
@@ -39,7 +39,7 @@ class InMemoryStore:
     """
 
     def __init__(self, position_step: int = 1, tape_shards: int = 1) -> None:
-        """Build an empty store; the distance of two positions is `position_step`."""
+        """Build an empty store; `position_step` is the distance between two positions."""
         self.tape_shards = tape_shards
         self._position_step = position_step
         self._position = 0
@@ -51,14 +51,12 @@ class InMemoryStore:
         self.commit_count = 0
 
     async def append(self, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
-        """See `TapeStore.append`."""
         self._check_open()
         drafts, stored = self._draft(batches)
         self._commit(drafts)
         return stored
 
     def append_deferred(self, batches: Sequence[Batch]) -> asyncio.Future[list[tuple[TapeEntry, ...]]]:
-        """See `TapeStore.append_deferred`."""
         stored: asyncio.Future[list[tuple[TapeEntry, ...]]] = asyncio.get_running_loop().create_future()
         try:
             self._check_open()
@@ -88,13 +86,11 @@ class InMemoryStore:
         return drafts, stored
 
     async def workspace(self, default: str) -> str:
-        """See `LabelsWorkspace.workspace`."""
         self._check_open()
         self._workspace = self._workspace or default
         return self._workspace
 
     async def count_entries(self) -> int:
-        """See `CountsEntries.count_entries`."""
         self._check_open()
         return sum(len(tape.entries) for tape in self._tapes.values())
 
@@ -113,12 +109,10 @@ class InMemoryStore:
             stored_tape.positions.append(self._position)
 
     async def newest_position(self) -> int:
-        """See `OrdersEntries.newest_position`."""
         self._check_open()
         return self._position
 
     async def read_after(self, position: int, limit: int) -> list[PositionedEntry]:
-        """See `OrdersEntries.read_after`."""
         self._check_open()
         entries = [
             PositionedEntry(at, name, entry)
@@ -129,17 +123,15 @@ class InMemoryStore:
         return sorted(entries, key=lambda positioned: positioned.position)[:limit]
 
     async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
-        """See `TapeStore.fetch`."""
         self._check_open()
         return [tuple(evaluate(self._entries(query.tape), query)) for query in queries]
 
     async def head(self, tape: str) -> int:
-        """See `TapeStore.head`."""
         self._check_open()
         return len(self._entries(tape))
 
     async def tapes(self) -> list[TapeSummary]:
-        """See `TapeStore.tapes`; this store keeps no hashes."""
+        """See `TapeStore.tapes`; the hashes are empty."""
         self._check_open()
         return [
             TapeSummary(name, len(tape.entries), "", tape.archived_from, sum(entry.erased for entry in tape.entries))
@@ -147,7 +139,6 @@ class InMemoryStore:
         ]
 
     async def open_fork(self, record: ForkRecord, *, expect_head: bool = True) -> None:
-        """See `TapeStore.open_fork`."""
         self._check_open()
         self._check_leases(record.staged)
         if record.parent:
@@ -157,7 +148,6 @@ class InMemoryStore:
         self._forks[record.id] = replace(record, staged=_without_leases(record.staged))
 
     async def extend_fork(self, fork: str, staged: Sequence[Batch], reset: ResetBatch | None = None) -> None:
-        """See `TapeStore.extend_fork`."""
         self._check_open()
         self._check_leases(staged)
         record = self._fork(fork)
@@ -168,7 +158,6 @@ class InMemoryStore:
     async def merge_fork(
         self, fork: str, batches: Sequence[Batch], reset: tuple[str, ResetBatch] | None = None
     ) -> list[tuple[TapeEntry, ...]]:
-        """See `TapeStore.merge_fork`."""
         self._check_open()
         self._check_leases(batches)
         record = self._fork(fork)
@@ -185,35 +174,29 @@ class InMemoryStore:
         return stored
 
     async def drop_fork(self, fork: str) -> None:
-        """See `TapeStore.drop_fork`."""
         self._check_open()
         for dropped in self._with_forks(fork):
             del self._forks[dropped]
 
     async def forks(self, tape: str | None = None) -> list[ForkRecord]:
-        """See `TapeStore.forks`."""
         self._check_open()
         return [record for record in self._forks.values() if tape in (None, record.tape)]
 
     async def forked_sessions(self) -> list[ForkedSession]:
-        """See `TapeStore.forked_sessions`."""
         self._check_open()
         found = sorted({(record.tape, record.session) for record in self._forks.values()})
         return [ForkedSession(*each) for each in found]
 
     async def raise_epoch(self, tape: str) -> int:
-        """See `TapeStore.raise_epoch`."""
         self._check_open()
         self._epochs[tape] = self._epochs.get(tape, 0) + 1
         return self._epochs[tape]
 
     async def reset(self, tape: str, reset_batch: ResetBatch, first: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
-        """See `TapeStore.reset`."""
         self._check_open()
         return self._restart(tape, reset_batch, [Batch(tape, tuple(first))])[0]
 
     async def put_blob(self, tape: str, data: bytes) -> str:
-        """See `BlobStore.put_blob`."""
         self._check_open()
         digest = blob_digest(data)
         self._refuse_archive(tape)
@@ -221,7 +204,6 @@ class InMemoryStore:
         return digest
 
     async def get_blob(self, tape: str, digest: str) -> bytes:
-        """See `BlobStore.get_blob`."""
         self._check_open()
         stored_tape = self._tapes.get(tape)
         if stored_tape is None or digest not in stored_tape.blobs:
@@ -229,7 +211,6 @@ class InMemoryStore:
         return stored_tape.blobs[digest]
 
     async def aclose(self) -> None:
-        """See `TapeStore.aclose`."""
         self._open = False
 
     def _check_leases(self, batches: Sequence[Batch]) -> None:
@@ -250,7 +231,7 @@ class InMemoryStore:
         return record
 
     def _with_forks(self, fork: str) -> list[str]:
-        """List the open ones among a fork, its forks, and theirs."""
+        """List the open forks among a fork and its nested forks."""
         return [name for name in self._forks if name == fork or name.startswith(f"{fork}/")]
 
     def _check_base(self, record: ForkRecord, *, exact: bool = True) -> None:
@@ -268,7 +249,7 @@ class InMemoryStore:
         self._archive(tape, reset, batches)
         ids = self._find_erasable(tape, reset)
         first, *overflow = erasure.split_covers(ids)
-        erased_tapes = {name: self._tapes[name] for name in ids}  # a batch may create a tape of the same name again
+        erased_tapes = {name: self._tapes[name] for name in ids}  # a batch may create a tape with the same name again
         try:
             drafts, stored = self._draft(erasure.with_covers(batches, tape, first) if reset.erase else batches)
             facts = [
@@ -297,7 +278,7 @@ class InMemoryStore:
             self._number(archive)
 
     def _find_erasable(self, tape: str, reset: ResetBatch) -> dict[str, set[int]]:
-        """Find the entries to erase, before the facts about it are written (see `stores/sqlite/write.py`)."""
+        """Find the entries to erase, before the facts about the erasure are written."""
         if not reset.erase:
             return {}
         archives = [name for name, stored_tape in self._tapes.items() if stored_tape.archived_from == tape]
@@ -334,7 +315,7 @@ class InMemoryStore:
 
 
 def _is_protected(stored_tape: _Tape, name: str, entry: TapeEntry) -> bool:
-    """Return true if no erasure blanks the entry: it names the tape, or records an erasure."""
+    """Return true if erasures must not blank the entry: it names the tape or records an erasure."""
     if stored_tape.archived_from is not None and entry.id == len(stored_tape.entries):
         return erasure.is_rename(entry.kind, entry.payload, stored_tape.archived_from, name)
     return entry.id in stored_tape.facts
@@ -349,7 +330,7 @@ def _find_by_key(entries: Sequence[TapeEntry], key: str) -> TapeEntry | None:
 
 
 def _place(batch: Batch, draft: list[TapeEntry], entry: TapeEntry) -> TapeEntry:
-    """Append the entry to the draft, or return the stored one that has its key."""
+    """Append the entry to the draft, or return the stored entry with its key."""
     if entry.key is not None:
         stored_entry = _find_by_key(draft, entry.key)
         if stored_entry is not None:

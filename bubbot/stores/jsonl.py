@@ -1,8 +1,8 @@
 """Tapes as JSON lines: the format of `bubbot tape export`, `bubbot tape import` and Bub.
 
-Each exported line carries a `hash`: SHA-256 over the hash of the line before it (64 zeros at first) and the line's
-own values. It is computed again for every file. The chain in the database covers a salt that erasure removes and that
-no file may hold, so a reader could not check it from the file alone.
+Each exported line carries a `hash`: SHA-256 over the hash of the line before it (64 zeros at first) and the line's own
+values. It is computed again for every file. The chain in the database covers a salt, which erasure removes and no file
+may contain, so a file alone could not be checked against it.
 """
 
 import json
@@ -23,9 +23,9 @@ from bubbot.tape.events import UnreadableLine
 NO_HASH = "0" * 64
 """The hash before the first line."""
 CLOSED_ANCHOR = "tape/anchor"
-"""The event that replaces, in a file for Bub, an anchor that opens no window: for Bub every anchor opens one."""
+"""The event that replaces an anchor without a window in a file for Bub, for which every anchor opens one."""
 IMPORTED_ERASED = "imported_erased"
-"""The key of meta that marks an imported entry whose content was erased where it came from."""
+"""The key of meta that marks an imported entry whose content was erased at its origin."""
 
 _FIELDS = ("id", "kind", "payload", "meta", "date", "key", "hash", "erased", "timestamp")
 _LOOKS_LIKE_HASH = re.compile(r"[0-9a-fA-F]{60,68}")
@@ -105,7 +105,7 @@ class ImportProblem:
 
     Attributes:
         number: the line's number, from 1.
-        raw: its bytes as they are in the file.
+        raw: its bytes in the file.
     """
 
     number: int
@@ -118,11 +118,11 @@ class ImportResult:
     """The content of a file.
 
     Attributes:
-        entries: with the ids 1, 2, 3 …; each problem is replaced by an event.
-        problems: the lines that could not be read or trusted.
-        renumbered: how many entries had another id in the file.
-        erased: how many entries had been erased before the export.
-        unhashed: how many readable lines no hash confirms.
+        entries: with the ids 1, 2, 3 …; an event replaces each problem.
+        problems: the lines that cannot be read or trusted.
+        renumbered: the number of entries with another id in the file.
+        erased: the number of entries erased before the export.
+        unhashed: the number of readable lines that no hash confirms.
     """
 
     entries: tuple[TapeEntry, ...]
@@ -133,14 +133,14 @@ class ImportResult:
 
     @property
     def has_entries(self) -> bool:
-        """True if the file held a readable entry; events in place of problems do not count."""
+        """True if the file held a readable entry; events for problems do not count."""
         return len(self.entries) > len(self.problems)
 
 
 def read_lines(lines: Iterable[bytes], *, date: str = "") -> ImportResult:
     """Read a complete file, passed as its lines with their line feeds.
 
-    `date` is that of the events for unreadable lines. Raises nothing: a line that is wrong becomes an `ImportProblem`.
+    `date` is the date of events for unreadable lines. It raises nothing: a wrong line becomes an `ImportProblem`.
     """
     reader = _LineReader(date)
     entries: list[TapeEntry] = []
@@ -161,7 +161,7 @@ class _LineReader:
 
     Attributes:
         date: of the events that replace unreadable lines.
-        previous: the hashes that the line before may have; empty if that is not known.
+        previous: the possible hashes of the line before; empty if unknown.
         hashed: true if the lines of this file have hashes; None before the first line.
         renumbered: a count, as in `ImportResult`.
         erased: a count, as in `ImportResult`.
@@ -214,7 +214,7 @@ class _LineReader:
         if not isinstance(stored_hash, str):
             raise _UnreadableLine("its hash is missing: it was altered, or it comes from another file")
         expected = [line_hash(previous, data) for previous in possible_hashes]
-        # Both: if the hash itself was altered, the next line still follows from the content.
+        # Keep both: if the hash itself was altered, the next line still follows from the content.
         self.previous = (stored_hash, *expected)
         if not expected:
             self.unhashed += 1

@@ -12,11 +12,10 @@ from bubbot.tape.store import Lease, TapeStore
 class InProcessLease:
     """Holds sessions for this process. See `SessionLease`.
 
-    The lock of the home excludes other processes. If that fails, the store refuses the lower epoch.
+    The home's lock excludes other processes. If that fails, the store refuses the lower epoch.
     """
 
     def __init__(self, store: TapeStore, tape_of: Callable[[str], str]) -> None:
-        """Build it without leases."""
         self._store = store
         self._tape_of = tape_of
         self._held: dict[str, Lease] = {}
@@ -33,5 +32,4 @@ class InProcessLease:
         return lease
 
     def release(self, session: str) -> None:
-        """See `SessionLease.release`."""
         self._held.pop(session, None)

@@ -36,10 +36,9 @@ def anchor(
     Args:
         name: such as phase/design.
         state: what the next phase needs; see `check_state`.
-        window: False leaves the window where it is.
+        window: False: the anchor does not move the window.
         recalls: inclusive id ranges before the anchor that still belong to its window: the inbound messages of the turn
             that hands off, or the thread that `,resume` continues.
-        meta: the entry's meta.
     """
     if not name.strip():
         raise EntryInvalid("an anchor needs a name, such as phase/design")
@@ -66,12 +65,8 @@ def recalled_ranges(entry: TapeEntry) -> tuple[tuple[int, int], ...]:
 def find_parents(entry: TapeEntry, tape: str) -> tuple[AnchorParent, ...]:
     """Return the parents that an anchor names, in its order, each once.
 
-    Left out is what cannot be one (imports): malformed names, and ids of the same tape that are not older. So the parents
-    within a tape never lead back to the anchor.
-
-    Args:
-        entry: the anchor.
-        tape: the name of its tape.
+    It skips what cannot be a parent (imports): malformed names, and ids of the same tape that are not older than the
+    anchor. So within a tape parents never lead back to the anchor.
     """
     state = entry.payload.get("state")
     names = _parse_parents(state, tape) if isinstance(state, Mapping) else ()
@@ -80,7 +75,6 @@ def find_parents(entry: TapeEntry, tape: str) -> tuple[AnchorParent, ...]:
 
 
 def _parse_parents(state: Mapping[str, Any], tape: str) -> tuple[AnchorParent | None, ...]:
-    """Parse the parents in a state of an anchor of this tape; None for each that is malformed."""
     values = state.get("parents", ())
     return tuple(map(partial(_parse_parent, tape=tape), values)) if isinstance(values, (list, tuple)) else (None,)
 
@@ -94,16 +88,14 @@ def _parse_parent(value: object, *, tape: str) -> AnchorParent | None:
 
 
 def check_state(state: Mapping[str, Any], head: int, tape: str = "") -> tuple[AnchorParent, ...]:
-    """Check a handoff state against the contract, except that its parents exist; return the parents.
+    """Check a handoff state against the contract; return the parents it names, which may not exist.
 
-    All keys are optional and unknown ones pass: `phase`, `summary`, `owner` are texts, `next_steps` a list of texts,
-    `source_ids` a list of ids of this tape, `parents` a list of ids of this tape or pairs of a tape and an id. Ids of this
-    tape are `head` at most.
+    All keys are optional and unknown ones pass: `phase`, `summary` and `owner` are texts, `next_steps` is a list of
+    texts, `source_ids` a list of ids of this tape, `parents` a list of ids of this tape or pairs of a tape and an id.
+    Ids of this tape must not exceed `head`.
 
     Args:
-        state: the state.
-        head: the newest id of the tape.
-        tape: its name.
+        head: the newest id of the tape `tape`.
 
     Raises:
         EntryInvalid: names the key and its value.

@@ -13,18 +13,18 @@ _PARTS_WITH_BLOB = ("image", "file")
 
 
 def blob_digest(data: bytes) -> str:
-    """Compute the name of a blob: SHA-256 of its bytes, in hex."""
+    """Compute the digest that names a blob: SHA-256 of its bytes, in hex."""
     return sha256(data).hexdigest()
 
 
 class BlobStore(Protocol):
-    """Bytes too large for an entry or too often repeated: system prompts, tool schemas, spilled results.
+    """Bytes that are too large for an entry or repeated too often: system prompts, tool schemas, spilled results.
 
-    Blobs belong to a tape: they follow it into its archive and end when it is erased.
+    Blobs belong to a tape: a reset moves them into its archive, an erasure deletes them.
     """
 
     async def put_blob(self, tape: str, data: bytes) -> str:
-        """Store the bytes durably and return their digest; storing them again writes nothing."""
+        """Store the bytes durably and return their digest; repeated calls write nothing."""
         ...
 
     async def get_blob(self, tape: str, digest: str) -> bytes:
@@ -42,9 +42,9 @@ _NAME = re.compile(r"[0-9a-f]{64}")
 
 
 def cited_blobs(entry: TapeEntry) -> set[str]:
-    """Return the digests of blobs that an entry needs: prompts, tool schemas, attachments, results that were cut.
+    """Return the digests of the blobs that an entry needs: prompts, tool schemas, attachments, truncated results.
 
-    An event names them in a list `blobs`.
+    Events list them under `blobs`.
     """
     payload = entry.payload
     digests: list[object] = []
@@ -73,10 +73,11 @@ def _items(payload: JsonObject, key: str) -> Sequence[object]:
 
 
 def _older_cuts(results: Sequence[object]) -> list[str]:
-    """Find the blobs of results that were cut before entries named them under `blobs`.
+    """Find the blobs of results that were truncated before entries listed them under `blobs`.
 
-    Anybody can write a text that looks like a cut, and a blob that never existed is damage that nothing repairs. So
-    only the form counts that ends a result: a cut in the middle of a text, or in the output of a command, is let go.
+    Anybody can write a text that looks like such a mark, and a reference to a blob that never existed would be damage
+    that nothing repairs. So a mark counts only at the end of a result; marks in the middle of a text or in the output
+    of a command are ignored.
     """
     texts = [result.get("content") for result in results if isinstance(result, Mapping)]
     cuts = [re.search(_CUT, text) for text in texts if isinstance(text, str)]

@@ -1,11 +1,12 @@
 """The boundary of reading: the tapes that one viewer may see, and no way to write.
 
-It is a `TapeStore` in front of the real one, so views, projections and search read through it unchanged: what a viewer
-may not see is not found, before anything is counted, ranked or drawn.
+It is a `TapeStore` in front of the real one, so views, projections and search read through it unchanged, and nothing
+counts, ranks or draws what the viewer may not see.
 
-The owner sees every tape. An auditor sees the tapes of the granted sessions with their archives, and of a tape that the
-facts of all sessions share (deliveries, schedules) only the facts about granted sessions. All other tapes are refused,
-those that do not exist too: the memory of people belongs to no session, and sums over all sessions stand in checkpoints.
+The owner sees every tape. An auditor sees the tapes of the granted sessions and their archives. Of a tape that holds
+facts of all sessions (deliveries, schedules) an auditor sees only the facts about granted sessions. All other tapes are
+refused, whether they exist or not: the memory of people belongs to no session, and checkpoints hold sums over all
+sessions.
 """
 
 from __future__ import annotations
@@ -26,23 +27,23 @@ from bubbot.tape.shards import count_shards
 from bubbot.tape.store import Batch, ForkedSession, ForkRecord, ResetBatch, TapeStore, TapeSummary
 
 SHARED_PAGE_ENTRIES = 500
-"""Facts of a shared tape that are read at a time."""
+"""Facts of a shared tape to read at a time."""
 MAX_REFERENCE_DEPTH = 3
-"""How far a fact may be from the one that names its session: a receipt names the delivery."""
+"""How many references may lead from a fact to the one that names its session: a receipt names the delivery."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedTape:
-    """A tape with facts about many sessions, of which a viewer may see those about granted ones.
+    """A tape with facts about many sessions; a viewer may see those about granted ones.
 
-    A fact that names sessions is about these; another one is about the subject or the entries that it names. A checkpoint
-    is about all.
+    A fact is about the sessions that it names; if it names none, about the subject or the entries that it names. A
+    checkpoint is about all sessions.
 
     Attributes:
-        name: of the tape, which may have shards; with a slash at the end the prefix of several.
-        subject: the field of its facts that names what they are about, such as `job`; empty if they name entries.
-        introduced_by: the facts that tell the session of a subject.
-        facts: the names of the facts that may be seen; empty for all.
+        name: the tape, which may have shards; if it ends with a slash, a prefix of tapes.
+        subject: the field that names the subject of a fact, such as `job`; empty if facts name entries.
+        introduced_by: the facts that name the session of a subject.
+        facts: the names of the facts that a viewer may see; empty for all.
     """
 
     name: str
@@ -51,7 +52,7 @@ class SharedTape:
     facts: tuple[str, ...] = ()
 
     def covers(self, tape: str) -> bool:
-        """Return true for the name of this tape or of a shard."""
+        """Return true for this tape and its shards."""
         prefix = self.name.removesuffix("/")
         return tape.startswith(f"{prefix}/") or (tape == prefix and prefix == self.name)
 
@@ -61,8 +62,8 @@ class Viewer:
     """Somebody who looks at tapes.
 
     Attributes:
-        name: who it is, for errors.
-        sessions: the granted sessions; None for the owner, who sees all.
+        name: for errors.
+        sessions: the granted sessions; None for the owner, who sees every session.
     """
 
     name: str
@@ -70,11 +71,10 @@ class Viewer:
 
     @property
     def sees_all(self) -> bool:
-        """True for the owner."""
         return self.sessions is None
 
     def may_see(self, session: str) -> bool:
-        """Return true if the viewer may see what was said in a session."""
+        """Return true if the viewer may see a session."""
         return self.sessions is None or session in self.sessions
 
 
@@ -82,10 +82,9 @@ OWNER = Viewer("the owner", None)
 
 
 class TapeBoundary:
-    """A store as one viewer may read it. Methods of `TapeStore` are documented there; those that write raise `AccessError`.
+    """A store as one viewer may read it. See `TapeStore`; methods that write raise `AccessError`.
 
     Attributes:
-        viewer: the viewer.
         workspace: the label in the names of tapes.
     """
 
@@ -98,14 +97,11 @@ class TapeBoundary:
         references: ReferenceRegistry,
         shared: Collection[SharedTape] = (),
     ) -> None:
-        """Put the boundary in front of a store, which is best opened for reading only.
+        """Put the boundary in front of a store. Open the store read-only if you can.
 
         Args:
-            store: the store.
-            viewer: the viewer.
-            workspace: the label in the names of tapes.
-            references: what facts name.
-            shared: the tapes of which the viewer sees some facts.
+            references: which fields of facts name sessions and entries.
+            shared: the tapes that the viewer may see in part.
         """
         self.viewer = viewer
         self.workspace = workspace
@@ -116,7 +112,7 @@ class TapeBoundary:
         self.tape_shards = count_shards(store)
 
     def may_read(self, tape: str) -> bool:
-        """Return true if the viewer may see the tape, or at least the facts of a shared tape about granted sessions."""
+        """Return true if the viewer may see all of the tape or, if it is shared, facts about granted sessions."""
         return self._may_see_all(tape) or self._find_shared(tape) is not None
 
     def open_tape(self, name: str, session: str = "") -> TapeService:
@@ -129,7 +125,7 @@ class TapeBoundary:
         return self.open_tape(session_tape(self.workspace, session), session)
 
     async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
-        """See `TapeStore.fetch`. A query on a tape that the viewer may not see raises `AccessError`."""
+        """Raise `AccessError` if a query names a tape that the viewer may not see."""
         for query in queries:
             self._require(query.tape)
         plain = [query for query in queries if self._may_see_all(query.tape)]
@@ -139,12 +135,11 @@ class TapeBoundary:
         ]
 
     async def head(self, tape: str) -> int:
-        """See `TapeStore.head`."""
         self._require(tape)
         return await self._store.head(tape)
 
     async def tapes(self) -> list[TapeSummary]:
-        """List the tapes that the viewer may see as a whole."""
+        """List the tapes that the viewer may see whole."""
         return [tape for tape in await self._store.tapes() if self._may_see_all(tape.name)]
 
     def list_blobs(self, entry: TapeEntry) -> list[str]:
@@ -153,13 +148,12 @@ class TapeBoundary:
         return sorted({*cited_blobs(entry), *declared})
 
     async def get_blob(self, tape: str, digest: str) -> bytes:
-        """See `BlobStore.get_blob`."""
         if not self._may_see_all(tape):
             self._refuse(tape)
         return await self._store.get_blob(tape, digest)
 
     async def forks(self, tape: str | None = None) -> list[ForkRecord]:
-        """See `TapeStore.forks`. What a fork holds for tapes that the viewer may not see is left out."""
+        """List the open forks without their batches for tapes that the viewer may not see."""
         forks = [fork for fork in await self._store.forks(tape) if self._may_see_all(fork.tape)]
         return [
             replace(fork, staged=tuple(batch for batch in fork.staged if self._may_see_all(batch.tape)))
@@ -167,27 +161,21 @@ class TapeBoundary:
         ]
 
     async def forked_sessions(self) -> list[ForkedSession]:
-        """See `TapeStore.forked_sessions`."""
         return [fork for fork in await self._store.forked_sessions() if self._may_see_all(fork.tape)]
 
     async def append(self, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:  # noqa: ARG002
-        """Refuse."""
         self._refuse_writing()
 
     def append_deferred(self, batches: Sequence[Batch]) -> Awaitable[list[tuple[TapeEntry, ...]]]:  # noqa: ARG002
-        """Refuse."""
         self._refuse_writing()
 
     async def put_blob(self, tape: str, data: bytes) -> str:  # noqa: ARG002
-        """Refuse."""
         self._refuse_writing()
 
     async def open_fork(self, record: ForkRecord, *, expect_head: bool = True) -> None:  # noqa: ARG002
-        """Refuse."""
         self._refuse_writing()
 
     async def extend_fork(self, fork: str, staged: Sequence[Batch], reset: ResetBatch | None = None) -> None:  # noqa: ARG002
-        """Refuse."""
         self._refuse_writing()
 
     async def merge_fork(
@@ -196,23 +184,19 @@ class TapeBoundary:
         batches: Sequence[Batch],  # noqa: ARG002
         reset: tuple[str, ResetBatch] | None = None,  # noqa: ARG002
     ) -> list[tuple[TapeEntry, ...]]:
-        """Refuse."""
         self._refuse_writing()
 
     async def drop_fork(self, fork: str) -> None:  # noqa: ARG002
-        """Refuse."""
         self._refuse_writing()
 
     async def raise_epoch(self, tape: str) -> int:  # noqa: ARG002
-        """Refuse."""
         self._refuse_writing()
 
     async def reset(self, tape: str, reset_batch: ResetBatch, first: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:  # noqa: ARG002
-        """Refuse."""
         self._refuse_writing()
 
     async def aclose(self) -> None:
-        """Do nothing: whoever opened the store closes it, and several viewers may look through it."""
+        """Do nothing: the code that opened the store closes it, and several viewers may share it."""
 
     def _may_see_all(self, tape: str) -> bool:
         """Return true for the tape of a granted session and for its archives: a reset does not end an audit."""
@@ -232,7 +216,7 @@ class TapeBoundary:
         raise AccessError(f"{self.viewer.name} looks at tapes here, and nothing is written")
 
     async def _fetch_shared(self, query: TapeQuery) -> tuple[TapeEntry, ...]:
-        """Answer a query on a shared tape: first its filters, then the boundary, then its limit."""
+        """Answer a query on a shared tape: apply its filters, then the boundary, then its limit."""
         shared = self._find_shared(query.tape)
         assert shared is not None
         spans: tuple[Span, ...]
@@ -256,7 +240,6 @@ class TapeBoundary:
     async def _filter(
         self, shared: SharedTape, tape: str, entries: Sequence[TapeEntry], depth: int = 0
     ) -> list[TapeEntry]:
-        """Return the facts about granted sessions."""
         subjects: frozenset[str] | None = None
         verdicts: dict[int, bool] = {}
         named: dict[int, set[int]] = {}
@@ -294,7 +277,6 @@ class TapeBoundary:
 
 
 def _cut_below(spans: Iterable[Span], last: int) -> tuple[Span, ...]:
-    """Cut ranges to the ids above `last`."""
     return tuple((max(low, last + 1), high) for low, high in spans if high is None or high > last)
 
 

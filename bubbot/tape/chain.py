@@ -17,7 +17,7 @@ GENESIS = bytes(32)
 
 
 def genesis(name: str) -> bytes:
-    """Return the chain value before the first entry of a tape that began under this name."""
+    """Return the chain value before the first entry of a tape created under this name."""
     return sha256(b"bubbot tape\n" + _bytes(name)).digest()
 
 
@@ -27,9 +27,9 @@ _HEAD = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 def content_digest(salt: bytes, payload: str, meta: str) -> bytes:
     """Hash the salt and the exact stored texts with SHA-256.
 
-    The salt keeps an erased short text from being guessed. JSON escapes line feeds, so the one between the texts cannot
-    be part of either. Stored bytes that are no longer UTF-8 arrive as surrogate escapes (PEP 383) and are hashed as the
-    bytes they are.
+    The salt keeps anybody from guessing an erased short text. JSON escapes line feeds, so neither text can contain the
+    separator. Stored bytes that are no longer UTF-8 arrive as surrogate escapes (PEP 383) and are hashed as the bytes
+    they are.
     """
     return sha256(salt + f"{payload}\n{meta}".encode(errors="surrogateescape")).digest()
 
@@ -50,16 +50,13 @@ class StoredLink:
     """An entry as an audit reads it.
 
     Attributes:
-        id: the entry's id.
-        kind: its kind.
         date: as stored.
-        key: its idempotency key, if it has one.
         payload: the stored text; None after erasure.
         meta: the stored text; None after erasure.
         salt: None after erasure.
         digest: `content_digest` of the entry as it was stored.
         chain: the chain value.
-        fact: the position of the fact that says that it was erased; None if there is none.
+        fact: the position of the fact that records its erasure; None if there is none.
     """
 
     id: int
@@ -75,7 +72,7 @@ class StoredLink:
 
     @property
     def has_types(self) -> bool:
-        """False if a damaged page made a number of a text, or the like: SQLite has types by value."""
+        """False if a damaged page changed the type of a column: SQLite has types by value."""
         texts = (self.kind, self.date, self.key or "", self.payload or "", self.meta or "")
         return (
             type(self.id) is int
@@ -106,11 +103,10 @@ class AuditFinding(Struct, frozen=True):
 
 
 def audit(tape: str, links: Iterable[StoredLink], start: bytes = GENESIS) -> Iterator[AuditFinding]:
-    """Check a tape in ascending order and yield what is altered, missing or erased.
+    """Check a tape and yield what is altered, missing or erased.
 
     Args:
-        tape: the name for the findings.
-        links: its entries.
+        links: the entries in ascending order.
         start: the chain value before the first entry.
     """
     previous, expected = start, 1
@@ -143,13 +139,11 @@ def audit(tape: str, links: Iterable[StoredLink], start: bytes = GENESIS) -> Ite
 
 @dataclass(frozen=True, slots=True)
 class TapeEnd:
-    """The end of a tape at some position.
+    """The end of a tape at some position of the database. `chain` is the chain value of the newest entry, `id`.
 
     Attributes:
-        number: the tape's number in the database.
+        number: of the tape, in the database.
         name: its name at that position.
-        id: its newest entry.
-        chain: the chain value of that entry.
     """
 
     number: int
@@ -159,7 +153,7 @@ class TapeEnd:
 
 
 def deployment_head(position: int, ends: Iterable[TapeEnd]) -> str:
-    """Return one line for the state of all tapes, `POSITION:HASH`, to keep outside the database.
+    """Return the state of all tapes as one line, `POSITION:HASH`, to keep outside the database.
 
     The position makes an old head checkable after the tapes have grown.
     """
@@ -170,7 +164,7 @@ def deployment_head(position: int, ends: Iterable[TapeEnd]) -> str:
 
 
 def older_head(position: int, ends: Iterable[TapeEnd]) -> str:
-    """Return the deployment head in the form of databases up to version 2, which did not cover names."""
+    """Return the deployment head as databases up to version 2 had it: it does not cover names."""
     digest = sha256()
     for end in sorted(ends, key=lambda tape: tape.number):
         digest.update(f"{end.number}:{end.id}:{end.chain.hex()}\n".encode())

@@ -10,11 +10,11 @@ from bubbot.tape.entry import TapeEntry, int_field
 
 @dataclass(frozen=True, slots=True)
 class Corrections:
-    """What the corrections of a tape say of its entries.
+    """The effect of a tape's corrections.
 
     Attributes:
-        hidden: the ids of hidden entries, and of corrections of these.
-        superseded: the id of the newest correction of each corrected entry that is not hidden.
+        hidden: the ids of hidden entries and of their corrections.
+        superseded: the id of the newest correction, by the id of the entry; without hidden ones.
     """
 
     hidden: frozenset[int]
@@ -33,5 +33,4 @@ class Corrections:
 
 
 def hides(correction: TapeEntry) -> bool:
-    """Return true for a correction that hides its entry."""
     return correction.data.get("hide") is True

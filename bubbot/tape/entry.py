@@ -34,12 +34,12 @@ class Kind(StrEnum):
 
 
 def freeze(value: object, path: str = "payload") -> Any:
-    """Copy a JSON value, deeply immutable. Raise `EntryInvalid` naming the place of a value that is not JSON."""
+    """Copy a JSON value, deeply immutable. Raise `EntryInvalid`, which names the place, if it is not JSON."""
     return freeze_with_text(value, path)[0]
 
 
 def freeze_with_text(value: object, path: str) -> tuple[Any, str]:
-    """Freeze a value as `freeze` does; return its `encode`d text too, which tells at once whether all of it can be stored."""
+    """Freeze a value like `freeze` and return it with its `encode`d text: encoding checks the whole value at once."""
     try:
         frozen, text = _freeze_fast(value), _encode(value)
         if not text.isascii():
@@ -51,7 +51,7 @@ def freeze_with_text(value: object, path: str) -> tuple[Any, str]:
 
 
 def _freeze_fast(value: Any) -> Any:
-    """Freeze values of the usual types; what encoding checks is not checked. Raise `TypeError` for others."""
+    """Freeze values of the usual types without the checks that encoding does. Raise `TypeError` for others."""
     kind = type(value)
     if kind is dict or kind is MappingProxyType:
         frozen = {**value}
@@ -109,7 +109,7 @@ def _freeze_checked(value: object, where: str) -> Any:
 
 
 def thaw(value: Any) -> Any:
-    """Copy a value into dicts and lists, for `json.dumps` and libraries that need plain data."""
+    """Copy a frozen value into dicts and lists, for `json.dumps` and libraries."""
     kind = type(value)
     if kind in _PLAIN:  # most values are, and the test for a mapping is slow
         return value
@@ -121,9 +121,9 @@ def thaw(value: Any) -> Any:
 
 
 def _make_encoder(*, sort_keys: bool) -> Callable[[object], str]:
-    """Make a function that encodes as `json.JSONEncoder` does, with the encoder of C made once.
+    """Make a function that encodes like `json.JSONEncoder`, but creates the encoder of C only once.
 
-    `JSONEncoder.encode` makes it for each value, which takes longer than most values themselves.
+    `JSONEncoder.encode` creates it for each value, which takes longer than encoding most values.
     """
     encoder = json.JSONEncoder(
         ensure_ascii=False,
@@ -159,7 +159,7 @@ def canonical(value: JsonObject) -> str:
 
 
 class PackedObject(Mapping[str, Any]):
-    """A frozen JSON object as its text, which takes a quarter of its values. Each use decodes it."""
+    """A frozen JSON object as its text, which takes a quarter of the memory of its values. Each use decodes it."""
 
     __slots__ = ("text",)
 
@@ -187,18 +187,15 @@ class PackedObject(Mapping[str, Any]):
     def __repr__(self) -> str:
         return repr(self._decode())
 
-    # What follows would decode it once for each name.
+    # The inherited methods would decode it once for each name.
 
     def keys(self) -> KeysView[str]:
-        """Return the names."""
         return self._decode().keys()
 
     def items(self) -> ItemsView[str, Any]:
-        """Return the names with their values."""
         return self._decode().items()
 
     def values(self) -> ValuesView[Any]:
-        """Return the values."""
         return self._decode().values()
 
 
@@ -209,21 +206,17 @@ def timestamp(moment: datetime) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TapeEntry:
-    """One fact.
-
-    The caller's objects are never shared or changed: `payload` and `meta` are deeply frozen at construction.
+    """One fact. Construction freezes `payload` and `meta` deeply; it neither shares nor changes the caller's objects.
 
     Attributes:
         kind: see `Kind`.
-        payload: the content.
         meta: facts about the entry, such as its turn and its sender.
         date: ISO 8601 in UTC; empty for a new entry, and if unknown.
         key: makes an append idempotent.
         id: 0 until a store assigns one; ids of a tape are 1, 2, 3 … without gaps.
         erased: the content was erased on request; payload and meta are empty.
         name: the name of an anchor or event; None for other kinds.
-        cache: what views computed from the entry alone, so that they need not compute it again; until it is stored, its
-            encoded texts, too.
+        cache: what views computed from the entry alone; until it is stored, also its encoded texts.
     """
 
     kind: str
@@ -256,37 +249,37 @@ class TapeEntry:
     def opens_window(self) -> bool:
         """True for an anchor that moves the window: any whose payload does not say `"window": false`.
 
-        Imported memory zones do not say it; their markers never open a window (they would empty the context). One that
-        a sub-task wrote moves only its own window; see `opens_window_of`.
+        Imported memory zones lack that mark; their markers never open a window (they would empty the context). An
+        anchor that a sub-task wrote moves only the window of the sub-task; see `opens_window_of`.
         """
         return self.opens_window_of("")
 
     def opens_window_of(self, fork: str) -> bool:
-        """Return true for an anchor that moves the window of a sub-task, by the id of its fork; empty: of the tape."""
+        """Return true for an anchor that moves the window of the sub-task with this fork; empty: of the tape."""
         if self.erased or self.kind != Kind.ANCHOR or self.payload.get("window") is False:
             return False
         return not (self.name or "").startswith("memory/") and self.is_shown_to(fork)
 
     def is_shown_to(self, fork: str) -> bool:
-        """Return true if a sub-task, by the id of its fork, has the entry in its context; empty: if the tape has it.
+        """Return true if the sub-task with this fork has the entry in its context; empty: if the tape has it.
 
-        Of what sub-tasks wrote, each has in its context what it wrote itself, and what those wrote that it is part of.
+        A sub-task sees what it wrote itself and what the sub-tasks wrote that it is part of, no other sub-task's
+        entries.
         """
         writer = self.meta.get("fork", "")
         return not isinstance(writer, str) or writer in ("", fork) or fork.startswith(f"{writer}/")
 
     @property
     def data(self) -> JsonObject:
-        """The data of an event; empty for other kinds, and if it is missing or no object (imports)."""
+        """The data of an event; empty for other kinds, and if the entry has none or no object (imports)."""
         data = self.payload.get("data") if self.kind == Kind.EVENT else None
         return data if type(data) is MappingProxyType else EMPTY_OBJECT
 
     def same_content(self, other: TapeEntry) -> bool:
-        """Return true if kind and payload are equal; meta and date never count."""
+        """Return true if kind and payload are equal; meta and date do not count."""
         return self.kind == other.kind and canonical(self.payload) == canonical(other.payload)
 
     def with_id(self, entry_id: int) -> TapeEntry:
-        """Return the entry with the id that a store assigned."""
         if self.id == entry_id:
             return self
         texts = self.cache.get(_TEXTS)
@@ -297,14 +290,14 @@ class TapeEntry:
         return self.stamped(meta, encode(meta), date, self.id)
 
     def stamped(self, meta: JsonObject, text: str, date: str, entry_id: int) -> TapeEntry:
-        """Return the entry as `with_meta` does, with an id; `text` is the meta as `encode` writes it."""
+        """Return the entry like `with_meta`, with an id; `text` is `encode(meta)`."""
         texts, own = self.cache.get(_TEXTS), self.meta
         if not own:
             texts = texts and (texts[0], text)
         elif not meta:
             meta = own
         else:
-            # The text of both is that of one behind the other, but for keys that both have.
+            # Without common keys the text of both is the two texts joined.
             is_joined = texts and own.keys().isdisjoint(meta)
             texts = (texts[0], f"{text[:-1]},{texts[1][1:]}") if texts and is_joined else None
             meta = MappingProxyType({**meta, **own})
@@ -325,7 +318,7 @@ class TapeEntry:
         )
 
     def take_texts(self) -> tuple[str, str]:
-        """Return `texts`, and keep only what `pack` needs: the entry is about to be stored, and may stay in memory for long."""
+        """Return `texts` and keep only what `pack` needs: once stored, the entry may stay in memory for long."""
         texts = self.cache.pop(_TEXTS, None) or self.texts
         if self.kind == Kind.EVENT and type(self.payload) is not PackedObject:
             self.cache[_PACKABLE] = texts[0] if len(texts[0]) >= MIN_PACKED_CHARS else ""
@@ -343,7 +336,7 @@ class TapeEntry:
 
     @classmethod
     def from_stored(cls, *, entry_id: int, kind: str, key: str | None, date: str, payload: Any, meta: Any) -> TapeEntry:
-        """Build an entry from stored JSON values, which were checked when the entry was made."""
+        """Build an entry from stored JSON values without checks: construction checked them."""
         if type(payload) is not dict or type(meta) is not dict:
             raise TypeError("payload and meta have to be objects")
         name = _name_of(kind, payload)
@@ -359,10 +352,10 @@ class TapeEntry:
 
 
 THOUGHTS = "thoughts"
-"""The key of what a model thought within the text of a message or beside its calls."""
+"""The key of a model's thoughts in the payload of a message or of tool calls."""
 _NAMED = (Kind.ANCHOR, Kind.EVENT)
 _TEXTS = "texts"
-"""The key of the encoded texts in the cache of an entry that was not stored yet."""
+"""The key of the encoded texts in the cache of an entry that is not stored yet."""
 _PACKABLE = "packable"
 """The key of the encoded payload in the cache of an entry that is stored and may be packed; empty if it is too short."""
 MIN_PACKED_CHARS = 600
@@ -377,7 +370,7 @@ def _name_of(kind: str, payload: JsonObject) -> str | None:
 def _assemble(
     values: tuple[str, JsonObject, JsonObject, str, str | None, int, bool], name: str | None, cache: dict[object, Any]
 ) -> TapeEntry:
-    """Build an entry from the values of its fields, which are checked and frozen already."""
+    """Build an entry from checked and frozen values of its fields."""
     entry, put = object.__new__(TapeEntry), object.__setattr__
     kind, payload, meta, date, key, entry_id, erased = values
     put(entry, "kind", kind)
@@ -400,7 +393,7 @@ def _seal(value: Any) -> Any:
 
 
 def objects_of(value: object) -> Iterator[JsonObject]:
-    """Yield the objects of a list; what else it holds is passed over (imports)."""
+    """Yield the objects of a list; skip everything else (imports)."""
     for item in value if isinstance(value, (list, tuple)) else ():
         if isinstance(item, Mapping):
             yield item
@@ -436,7 +429,7 @@ def _strings(value: Any) -> list[str]:
 
 
 def message(role: str, content: str | Sequence[JsonObject], *, thoughts: str = "", **meta: Any) -> TapeEntry:
-    """Build a chat message; `content` is text or a list of content parts, `thoughts` what no model is shown again."""
+    """Build a chat message; `content` is text or a list of content parts, `thoughts` is never sent to a model again."""
     return TapeEntry(Kind.MESSAGE, {"role": role, "content": content, **_thoughts(thoughts)}, meta)
 
 
@@ -449,7 +442,7 @@ def tool_call(
 ) -> TapeEntry:
     """Build the entry of a model's tool calls: OpenAI-style `{"id","type","function":{"name","arguments"}}` each.
 
-    `outside` are the ids of those that act outside: each has a begin before it runs.
+    `outside` lists the ids of calls that act outside: an `effect.begin` precedes each.
     """
     payload: dict[str, Any] = {"calls": list(calls)}
     if text:
@@ -463,7 +456,7 @@ def tool_call(
 def tool_result(results: Sequence[JsonObject], *, blobs: Sequence[str] | None = None, **meta: Any) -> TapeEntry:
     """Build the entry of tool results: `{"tool_call_id","content","is_error"?}` each.
 
-    `blobs` are the digests of the full texts of results that were cut; None if nobody knows them.
+    `blobs` lists the digests of the full texts of truncated results; None if unknown.
     """
     payload: dict[str, Any] = {"results": list(results)}
     if blobs is not None:
@@ -472,12 +465,10 @@ def tool_result(results: Sequence[JsonObject], *, blobs: Sequence[str] | None = 
 
 
 def event(name: str, data: JsonObject | None = None, *, key: str | None = None, **meta: Any) -> TapeEntry:
-    """Build an event of this name."""
     return TapeEntry(Kind.EVENT, {"name": name, "data": data or {}}, meta, key=key)
 
 
 def system(content: str, **meta: Any) -> TapeEntry:
-    """Build a system message."""
     return TapeEntry(Kind.SYSTEM, {"content": content}, meta)
 
 

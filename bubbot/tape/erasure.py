@@ -1,6 +1,6 @@
 """The facts about renamed tapes and removed content: entries by `tape/erased`, blobs by `blob/removed`.
 
-Every store writes them the same way. The database and an audit check erased entries against them.
+All stores write them the same way. The database and audits check erased entries against them.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from bubbot.tape.store import Batch
 HOME_TAPE = "bubbot/home"
 """The system's tape about the home itself; holds facts that belong to no session."""
 TAPE_NAMED = "tape/named"
-"""Names a tape once, when the database began to check names; only on tapes that are older than that."""
+"""The name of a tape that is older than the database's check of names; once per tape."""
 TAPE_RENAMED = "tape/renamed"
-"""The last entry of an archive: the tape's old name, and its name from then on."""
+"""The last entry of an archive: the old and the new name of the tape."""
 TAPE_ARCHIVED = "tape/archived"
 TAPE_ERASED = "tape/erased"
 BLOB_REMOVED = "blob/removed"
@@ -29,7 +29,7 @@ BLOBS_PER_FACT = 500
 
 
 def build_rename(tape: str, archive: str, batches: Sequence[Batch]) -> TapeEntry:
-    """Build the last entry of a tape that is archived, with the date of the fact that says why."""
+    """Build the last entry of an archived tape, dated like the fact that gives the reason."""
     entries = [entry for batch in batches if batch.tape == tape for entry in batch.entries]
     dates = [entry.date for entry in entries if entry.name in (TAPE_ARCHIVED, TAPE_ERASED)]
     date = dates[-1] if dates else entries[0].date if entries else ""
@@ -37,7 +37,7 @@ def build_rename(tape: str, archive: str, batches: Sequence[Batch]) -> TapeEntry
 
 
 def is_rename(kind: str, payload: Mapping[str, Any], old: str, new: str) -> bool:
-    """Return true if this entry says that its tape `old` is called `new` from then on."""
+    """Return true if this entry renames its tape from `old` to `new`."""
     data = payload.get("data")
     if kind != Kind.EVENT or payload.get("name") != TAPE_RENAMED or not isinstance(data, Mapping):
         return False
@@ -45,7 +45,7 @@ def is_rename(kind: str, payload: Mapping[str, Any], old: str, new: str) -> bool
 
 
 def split_covers(ids: Mapping[str, Iterable[int]]) -> list[dict[str, list[list[int]]]]:
-    """Split the ids of tapes into the `covers` of as many facts as needed; there is always a first one."""
+    """Split the ids of tapes into the `covers` of as many facts as needed; there is at least one."""
     covers: list[dict[str, list[list[int]]]] = [{}]
     count = 0
     for tape, entry_ids in ids.items():
@@ -59,7 +59,7 @@ def split_covers(ids: Mapping[str, Iterable[int]]) -> list[dict[str, list[list[i
 
 
 def with_covers(batches: Sequence[Batch], tape: str, covers: Mapping[str, Any]) -> list[Batch]:
-    """Put `covers` into the newest fact `tape/erased` of a tape's batches; unchanged if there is none."""
+    """Put `covers` into the newest `tape/erased` of a tape's batches, if there is one."""
     result = list(batches)
     for position in reversed(range(len(result))):
         entries = list(result[position].entries)
@@ -74,13 +74,13 @@ def with_covers(batches: Sequence[Batch], tape: str, covers: Mapping[str, Any]) 
 
 
 def erasure_date(batches: Sequence[Batch]) -> str:
-    """Return the date of the newest fact `tape/erased` among the batches."""
+    """Return the date of the newest `tape/erased` in the batches; empty if there is none."""
     dates = [entry.date for batch in batches for entry in batch.entries if entry.name == TAPE_ERASED]
     return dates[-1] if dates else ""
 
 
 def build_further_erasure(covers: Mapping[str, Any], date: str) -> TapeEntry:
-    """Build a fact, on the home's tape, for ids that the first fact had no room for."""
+    """Build a fact for the home's tape about ids that did not fit into the first fact."""
     return TapeErased(covers=covers).to_entry().with_meta(EMPTY_OBJECT, date)
 
 

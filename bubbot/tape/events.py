@@ -1,7 +1,7 @@
-"""The facts of the kernel, and the registry of references that is made of them.
+"""The facts of the kernel and the registry of their references.
 
-Older entries lack later fields, imported ones may hold anything. `docs/reference/tape-format.md` says what each field
-means, and a test compares the two.
+Older entries lack later fields; imported ones may hold anything. `docs/reference/tape-format.md` explains each field; a
+test compares the two.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Facts: one class is the payload of an event, its validator, its references, its part of a checkpoint and its reference.
+"""Facts: one class is an event's payload, validator, references, part of a checkpoint and documentation.
 
-The tape keeps the payload as it was written. `Fact.of` is a typed look at it: fields that this version does not know stay
-on the tape and are ignored here.
+The tape keeps the payload as it was written. `Fact.of` reads it typed and ignores fields that this version does not
+know.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from bubbot.tape.provenance import Source, source_of
 
 @dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
 class Fact(Struct, frozen=True):
-    """The payload of an event, or of an event and of the one that takes it back. Subclasses are frozen, too.
+    """The payload of an event, or of an event and of the one that revokes it. Subclasses are frozen, too.
 
-    A field that is absent on older tapes has a default; one that is left out if nothing is to be said is `UNSET`. No field
-    may be called `subject`, `payload`, `to_entry`, `of`, `try_of` or `upgrade`.
+    Give a field a default if older tapes lack it, and `UNSET` if a payload may leave it out. No field may be called
+    `subject`, `payload`, `to_entry`, `of`, `try_of` or `upgrade`.
 
     Attributes:
-        EVENTS: the names on the tape, which never change. The second one takes the first one back.
+        EVENTS: the names on the tape, which never change. The second one revokes the first one.
     """
 
     EVENTS: ClassVar[tuple[str, ...]] = ()
@@ -50,16 +50,16 @@ class Fact(Struct, frozen=True):
 
     @classmethod
     def upgrade(cls, data: JsonObject) -> JsonObject:
-        """Return the payload of an earlier version with the keys of this one."""
+        """Translate the payload of an earlier version to the keys of this one."""
         return data
 
     @property
     def subject(self) -> object:
-        """What the fact is about: of several facts about the same, the newest one counts."""
+        """What the fact is about: of several facts about one subject the newest counts."""
         return msgspec.structs.astuple(self)
 
     def payload(self) -> dict[str, Any]:
-        """Return the data to append, in the order of the class, without the fields that are `UNSET`."""
+        """Return the data to append, in the order of the class's fields, without `UNSET` ones."""
         data: dict[str, Any] = msgspec.to_builtins(self, enc_hook=_thaw_object)
         return data
 
@@ -69,13 +69,12 @@ class Fact(Struct, frozen=True):
         Args:
             name: one of `EVENTS`; empty for the first one.
             key: see `TapeEntry`.
-            **meta: the meta of the entry.
         """
         return event(name or self.EVENTS[0], self.payload(), key=key, **meta)
 
 
 def _thaw_object(value: object) -> Any:
-    """Copy a frozen JSON object, which msgspec does not know. Raise `NotImplementedError` for what is no JSON."""
+    """Copy a frozen JSON object, which msgspec does not know. Raise `NotImplementedError` for other types."""
     if isinstance(value, MappingProxyType):
         return thaw(value)
     raise NotImplementedError(f"{type(value).__name__} is not JSON")
@@ -86,7 +85,7 @@ S = TypeVar("S", bound=Struct)
 
 
 def models_of(*facts: type[Fact]) -> dict[str, type[Fact]]:
-    """Return the classes of these facts by the names of their events. Raise `ValueError` if two have a name in common."""
+    """Return the facts' classes by the names of their events. Raise `ValueError` if two share a name."""
     found: dict[str, type[Fact]] = {}
     for fact in facts:
         for name in fact.EVENTS:
@@ -97,14 +96,13 @@ def models_of(*facts: type[Fact]) -> dict[str, type[Fact]]:
 
 
 class Cited(Generic[F]):
-    """A fact with its place on the tape. In a checkpoint it is its id alone: no words of people get into one.
+    """A fact with its place on the tape. A checkpoint stores only its id, so no words of people get into one.
 
     Attributes:
-        fact: the fact.
-        id: of its entry.
+        id: the entry's.
         date: when it was stored, ISO 8601 in UTC.
         source: whose words it is made of.
-        is_revoked: the entry has the second name of the fact, which takes it back.
+        is_revoked: the entry has the fact's second name, which revokes it.
     """
 
     __slots__ = ("date", "fact", "id", "is_revoked", "source")
@@ -145,7 +143,7 @@ class Cited(Generic[F]):
 
 
 class Current(Generic[F]):
-    """The facts in force by their subjects, in the order of the tape. A fold changes it in place."""
+    """The facts in force, by subject, in the order of the tape. A fold changes it in place."""
 
     def __init__(self, facts: Iterable[Cited[F]] = ()) -> None:
         self._by_subject = {cited.fact.subject: cited for cited in facts}
@@ -168,25 +166,24 @@ class Current(Generic[F]):
         return f"Current({[*self]!r})"
 
     def find(self, subject: object) -> Cited[F] | None:
-        """Return the fact about this; None if there is none."""
+        """Return the fact about a subject; None if there is none."""
         return self._by_subject.get(subject)
 
     def put(self, cited: Cited[F]) -> None:
-        """Add a fact in place of an earlier one about the same."""
+        """Add a fact and remove an earlier one about the same subject."""
         self._by_subject.pop(cited.fact.subject, None)
         self._by_subject[cited.fact.subject] = cited
 
     def drop(self, subject: object) -> Cited[F] | None:
-        """Remove the fact about this; return it, or None if there is none."""
+        """Remove and return the fact about a subject; None if there is none."""
         return self._by_subject.pop(subject, None)
 
     def drop_if(self, has_ended: Callable[[Cited[F]], bool]) -> None:
-        """Remove the facts that have ended."""
         for cited in [cited for cited in self if has_ended(cited)]:
             del self._by_subject[cited.fact.subject]
 
     def apply(self, cited: Cited[F]) -> None:
-        """Put a fact in force, or take it back if its entry says so."""
+        """Put a fact in force; remove the earlier one if the entry revokes it."""
         if cited.is_revoked:
             self.drop(cited.fact.subject)
         else:
@@ -194,23 +191,20 @@ class Current(Generic[F]):
 
 
 class FactState(Struct):
-    """A state that follows from facts. Subclasses have the fields, each with a default, and the folds.
+    """A state folded from facts. Subclasses add the fields, each with a default, and the folds.
 
-    A field is a `Current` or `Cited` fact, or what a checkpoint may hold as it is: ids, numbers and times, no words of
-    people. `fold` is a `functools.singledispatchmethod` with one function for each class of facts.
-
-    Attributes:
-        FACTS: the classes of the facts that it is made of.
+    A field is a `Current` or `Cited` fact, or plain ids, numbers and times; words of people must not get into a
+    checkpoint. `fold` is a `functools.singledispatchmethod` with one function for each class of facts.
     """
 
     FACTS: ClassVar[tuple[type[Fact], ...]] = ()
 
     def fold(self, fact: Any, cited: Cited[Any], /) -> None:
-        """Change the state by one fact, which `cited` is with its place on the tape. It depends on nothing else."""
+        """Change the state by one fact; `cited` has its place on the tape. A fold depends on nothing else."""
         raise NotImplementedError
 
     def apply(self, entries: Sequence[TapeEntry]) -> Self:
-        """Fold these entries in the order of the tape, and return the state. Erased ones and other events are ignored."""
+        """Fold these entries in the order of the tape, and return the state. Skip erased entries and other events."""
         kinds, fold = _models(type(self).FACTS), self.fold
         for entry in entries:
             kind = kinds.get(entry.name or "")
@@ -226,7 +220,7 @@ def _models(facts: tuple[type[Fact], ...]) -> Mapping[str, type[Fact]]:
 
 
 def encode_state(state: Struct) -> dict[str, Any]:
-    """Build what a checkpoint stores of a state: the ids of the facts, and everything else as it is."""
+    """Build what a checkpoint stores of a state: the ids of its facts, and the other fields as they are."""
     saved: dict[str, Any] = msgspec.to_builtins(state, enc_hook=_cite)
     return saved
 
@@ -241,9 +235,9 @@ def decode_state(kind: type[S], saved: JsonObject, cited: Sequence[TapeEntry]) -
     """Read a state with the entries that it cites.
 
     Raises:
-        LookupError: one of them is missing.
-        TapeCorrupt: one of them is not the fact that it should be.
-        msgspec.ValidationError: what was saved does not have the shape of the state.
+        LookupError: a cited entry is missing.
+        TapeCorrupt: a cited entry is another fact than the field declares.
+        msgspec.ValidationError: `saved` does not have the shape of the state.
     """
     entries = {entry.id: entry for entry in cited}
 
@@ -256,14 +250,16 @@ def decode_state(kind: type[S], saved: JsonObject, cited: Sequence[TapeEntry]) -
 
 
 def _cite_as(annotation: Any, entry: TapeEntry) -> Cited[Any]:
-    """Read an entry as the fact of an annotation such as `Current[Audit]`, or as the one of several that has its name."""
+    """Read an entry as the fact of an annotation such as `Current[Audit]`, or, if it names several facts, as the one
+    with the entry's name.
+    """
     (fact,) = get_args(annotation)
     kinds = get_args(fact) or (fact,)
     return Cited.of(next((kind for kind in kinds if entry.name in kind.EVENTS), kinds[0]), entry)
 
 
 def find_cited(kind: type[Struct], saved: JsonObject) -> list[int]:
-    """Return the ids of the entries that a saved state cites. Raise as `decode_state` does for another shape."""
+    """Return the ids of the entries that a saved state cites. Raise `msgspec.ValidationError` like `decode_state`."""
     found: list[int] = []
 
     def collect(annotation: Any, value: Any) -> Any:

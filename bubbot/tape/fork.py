@@ -47,7 +47,7 @@ class MergeResult:
 
     Attributes:
         delta: on the fork's own tape.
-        staged: on other tapes, by tape; those of a fork of a fork have no ids before the last merge.
+        staged: on other tapes, by tape; those of a nested fork have no ids until the outermost merge.
     """
 
     delta: tuple[TapeEntry, ...]
@@ -55,10 +55,10 @@ class MergeResult:
 
 
 class ForkedTape(TapeHandle):
-    """Reads as its parent was at `base`, followed by its own entries.
+    """A private overlay: it reads as its parent was at `base`, followed by its own entries.
 
-    Appends stay in memory until `save` makes them durable; `merge` needs no `save` before it. Appends to other tapes
-    are staged and merged in the same transaction. Forks of one parent merge in the order they finish.
+    Appends stay in memory until `save` makes them durable; `merge` needs no `save` before it. Entries for other tapes
+    are staged and merged in the same transaction. Forks of one parent merge in the order in which they finish.
 
     Attributes:
         id: its name on disk.
@@ -82,15 +82,11 @@ class ForkedTape(TapeHandle):
         """Open or reopen the fork of a record.
 
         Args:
-            store: holds the parent and the record.
             record: the fork on disk, with everything saved so far.
-            now: the clock.
-            new_id: makes the ids of forks.
-            session: the session id.
             stamp: merged into the meta of every appended entry.
-            references: what moves along if the delta gets other ids.
-            parent: the fork that this is a fork of; None for a fork of the tape itself.
-            fetch_parent: answers a query on the tape as it was at an id; None: the parent does, or the store.
+            references: the references that move along if the delta gets other ids.
+            parent: the outer fork; None for a fork of the tape itself.
+            fetch_parent: answers a query on the tape as of an id; None: the parent or the store answers.
             on_merged: called with the delta after the merge.
         """
         super().__init__(store, record.tape, now, session, stamp)
@@ -125,13 +121,14 @@ class ForkedTape(TapeHandle):
 
     @property
     def lease(self) -> Lease | None:
-        """The lease under which it was opened; None for none."""
+        """The lease under which the fork was opened, if any."""
         return self._lease
 
     def raise_source(self, source: Source) -> None:
-        """From now on, mark what is written here and staged for other tapes as made of words at least this foreign.
+        """Mark what is written and staged from now on as made of words at least this foreign.
 
-        An entry whose meta has a provenance keeps it. It is never lowered again: whoever wrote the rest has seen them.
+        An entry whose meta has a provenance keeps it. The mark never goes down again: the writer of all later entries
+        has seen those words.
         """
         if source is not self.source and most_foreign(source, self.source) is source:
             self._set_stamp({**self._stamp, **stamp_of(source)})
@@ -147,7 +144,6 @@ class ForkedTape(TapeHandle):
         return tuple(self._delta)
 
     def staged_entries(self, tape: str) -> tuple[TapeEntry, ...]:
-        """Return the entries staged so far for another tape."""
         return tuple(entry for batch in self._staged if batch.tape == tape for entry in batch.entries)
 
     async def append(self, entries: Sequence[TapeEntry], *, if_absent: bool = False) -> tuple[TapeEntry, ...]:
@@ -156,7 +152,7 @@ class ForkedTape(TapeHandle):
             return await self._append(self._numbered(entries), if_absent=if_absent)
 
     def _numbered(self, entries: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
-        """Return the entries with the handle's stamp, and with the next ids: those that they get if none is stored already."""
+        """Stamp the entries and give them the next ids, which they get unless one is stored already."""
         return self._stamped(entries, self._floor + len(self._delta) + 1)
 
     async def _append(self, entries: tuple[TapeEntry, ...], *, if_absent: bool = False) -> tuple[TapeEntry, ...]:
@@ -175,7 +171,7 @@ class ForkedTape(TapeHandle):
     async def _place(
         self, entries: Sequence[TapeEntry], if_absent: frozenset[str]
     ) -> tuple[tuple[TapeEntry, ...], list[TapeEntry]]:
-        """Give the entries their ids, without adding them; return what stands for each, and which of them are new."""
+        """Give the entries their ids without adding them; return the entry that stands for each, and the new ones."""
         stored: list[TapeEntry] = []
         fresh: list[TapeEntry] = []
         next_id = self._floor + len(self._delta) + 1
@@ -193,7 +189,6 @@ class ForkedTape(TapeHandle):
         return tuple(stored), fresh
 
     def _add(self, fresh: Sequence[TapeEntry], if_absent: frozenset[str]) -> None:
-        """Add entries that have their ids to the delta."""
         self._delta += fresh
         if if_absent:
             self._if_absent |= if_absent & {entry.key for entry in fresh}
@@ -213,7 +208,7 @@ class ForkedTape(TapeHandle):
         return existing
 
     def stage(self, tape: str, entries: Sequence[TapeEntry], *, if_absent: bool = False) -> None:
-        """Add entries of another tape to the merge."""
+        """Add entries for another tape to the merge."""
         batch = Batch(tape, self._stamped(entries), if_absent=if_absent, lease=self._lease)
         self._staged.append(batch)
         self._unsaved.append(batch)
@@ -221,7 +216,7 @@ class ForkedTape(TapeHandle):
     async def open(
         self, opening: Sequence[TapeEntry], staged: Sequence[Batch] = (), *, expect_head: bool = True
     ) -> None:
-        """Store a new fork, with the first entries of its delta and batches for other tapes; durable when it returns.
+        """Store a new fork, the first entries of its delta and batches for other tapes; durable when it returns.
 
         `expect_head`: see `TapeStore.open_fork`.
         """
@@ -248,9 +243,9 @@ class ForkedTape(TapeHandle):
             self._is_reset_saved = self._reset is not None
 
     async def fork(self, opening: Sequence[TapeEntry] = (), *, stamp: JsonObject = EMPTY_OBJECT) -> ForkedTape:
-        """Open a fork of this fork, durable with everything that this one holds so far.
+        """Open a fork of this fork; save this one's entries, too.
 
-        What it writes carries its id as `fork` in the meta.
+        What the nested fork writes carries its id as `fork` in the meta.
 
         Args:
             opening: the first entries of its delta.
@@ -264,7 +259,7 @@ class ForkedTape(TapeHandle):
         return fork
 
     def reopen_fork(self, record: ForkRecord, *, stamp: JsonObject = EMPTY_OBJECT) -> ForkedTape:
-        """Resume a fork of this fork with everything it saved."""
+        """Resume a nested fork with everything it saved."""
         return ForkedTape(
             self._store,
             replace(record, epoch=self._record.epoch),
@@ -279,14 +274,14 @@ class ForkedTape(TapeHandle):
     async def merge(self, *, expect_head: bool = False) -> MergeResult:
         """Append the delta and the staged entries to the parent in one transaction and close the fork.
 
-        If the parent has grown, the delta gets the next ids, and declared references to it move along.
+        If the parent has grown, the delta gets the next ids, and declared references to its entries follow.
 
         Args:
-            expect_head: refuse that.
+            expect_head: raise `TapeConflict` instead.
 
         Raises:
-            TapeConflict: the parent has grown, although `expect_head`, or although a reset would archive what it got;
-                or it got other content under a key of the delta; or forks of this fork are open. Nothing is written.
+            TapeConflict: the parent has grown and `expect_head` is set or a reset would archive what it got; or it has
+                other content under a key of the delta; or forks of this fork are open. Nothing is written.
         """
         async with self._lock:
             rebase = Rebase(self._floor, self._references, frozenset(self._if_absent))
@@ -301,9 +296,9 @@ class ForkedTape(TapeHandle):
             return MergeResult(stored[0], _group_by_tape(self._staged, stored[1:]))
 
     async def merge_instead(self, entries: Sequence[TapeEntry]) -> MergeResult:
-        """Append these entries to the parent, a fork, in place of the delta, and close the fork, in one transaction.
+        """Append these entries to the parent, a fork, instead of the delta, and close this fork, in one transaction.
 
-        What it staged is dropped with the delta. The entries carry its stamp.
+        It drops the delta and the staged entries. The new entries carry this fork's stamp.
 
         Raises:
             TapeConflict: see `merge`.
@@ -317,10 +312,10 @@ class ForkedTape(TapeHandle):
             return await self._parent.adopt(self.id, Batch(self.name, own, rebase=rebase, lease=self._lease), ())
 
     async def adopt(self, fork: str, own: Batch, staged: Sequence[Batch]) -> MergeResult:
-        """Append the delta of a fork of this fork, stage what it staged, and close it, in one transaction.
+        """Append the delta of a nested fork, stage what it staged, and close it, in one transaction.
 
         Args:
-            fork: its id.
+            fork: the id of the nested fork.
             own: its delta.
             staged: its batches for other tapes.
 
@@ -355,13 +350,13 @@ class ForkedTape(TapeHandle):
             return MergeResult(stored, _group_by_tape(staged, [batch.entries for batch in staged]))
 
     async def discard(self) -> None:
-        """Close the fork and the forks of it, and leave the parent as it is."""
+        """Close the fork and its forks without a change to the parent."""
         await self._store.drop_fork(self.id)
 
     async def reset(self, *, archive: bool = True, erase_also: tuple[tuple[str, tuple[int, ...]], ...] = ()) -> str:
         """Stage a reset: the merge puts the parent aside, and the delta starts the new tape.
 
-        The second reset of one fork changes nothing, except that erasing goes beyond archiving.
+        A second reset of the same fork changes nothing, unless it erases and the first one archived.
 
         Raises:
             TapeConflict: this is a fork of a fork, or has open forks.
@@ -385,11 +380,10 @@ class ForkedTape(TapeHandle):
             return self._reset.archive
 
     async def head(self) -> int:
-        """Return the id of the newest entry, as `delta` has them."""
+        """Return the newest id, the delta included."""
         return self._floor + len(self._delta)
 
     async def as_of(self, spans: Sequence[Sequence[int]]) -> ForkedTape:
-        """Return the tape as it was (see `TapeHandle.as_of`): a fork that nobody opened."""
         return await read_as_of(
             self, spans, self._store, now=self._now, new_id=self._new_id, references=self._references
         )
@@ -428,7 +422,7 @@ class ForkedTape(TapeHandle):
         return tuple(arrange([*parent, *own], query))
 
     async def _split(self, query: TapeQuery) -> tuple[list[TapeEntry], list[TapeEntry]]:
-        """Split the answer into what the parent and the overlay contribute, both ascending."""
+        """Return the entries that the parent and the overlay contribute to the answer, both ascending."""
         overlay = EntryFinder(self._visible(query))
         match query.part:
             case Window(fork) if opening := overlay.opening_anchor(fork):
@@ -489,7 +483,7 @@ class ForkedTape(TapeHandle):
         is_alone = type(part) in (
             OpeningAnchor,
             ZoneSlice,
-        )  # nothing of the overlay's is added: the parent may find nothing
+        )  # the overlay adds nothing: the parent may find nothing
         is_asked = part is query.part and (query.missing == "error" or is_alone)
         parent = await self._parent_entries(query if is_asked else replace(query, part=part, missing="error"))
         return list(parent[::-1] if query.newest else parent), self._own_entries(query, own) if own else []
@@ -497,12 +491,12 @@ class ForkedTape(TapeHandle):
     async def _parent_entries(self, query: TapeQuery) -> tuple[TapeEntry, ...]:
         part = query.part
         if self._parent is None and isinstance(part, _OF_WINDOW) and part.fork and part.fork.startswith(f"{self.id}/"):
-            # What is on the tape was written before there was such a sub-task.
+            # Everything on the tape was written before the sub-task existed.
             query = replace(query, part=type(part)())
         return await self._fetch_parent(query, self.base if query.as_of is None else min(query.as_of, self.base))
 
     def _visible(self, query: TapeQuery) -> list[TapeEntry]:
-        """Return the own entries that there were as of the query."""
+        """Return the own entries as of the query."""
         return self._delta if query.as_of is None else self._delta[: max(query.as_of - self._floor, 0)]
 
     def _own_entries(self, query: TapeQuery, part: Slice) -> list[TapeEntry]:
@@ -520,17 +514,13 @@ async def read_as_of(
     new_id: Callable[[], str],
     references: ReferenceRegistry,
 ) -> ForkedTape:
-    """Build the tape as it was at an earlier time (see `TapeHandle.as_of`), as a fork that nobody opened.
+    """Build the tape as it was at an earlier time (see `TapeHandle.as_of`), as a fork that is never stored.
 
-    The entries that got other ids since are its delta, with the ids that they had; all others are its parent's.
+    Its delta is the entries that got other ids since, with their old ids; all other entries are its parent's.
 
     Args:
-        tape: as it is now.
-        spans: what it was then.
-        store: holds it.
-        now: the clock.
-        new_id: makes the ids of forks.
-        references: what moved along.
+        spans: see `TapeHandle.as_of`.
+        references: the references that moved along.
     """
     state = RecordedState.parse(spans)
     query = TapeQuery(tape.name, IdRanges(state.moved))
@@ -555,7 +545,6 @@ async def _fetch_one(source: TapeStore | TapeHandle, query: TapeQuery, as_of: in
 def _group_by_tape(
     batches: Sequence[Batch], stored: Sequence[tuple[TapeEntry, ...]]
 ) -> dict[str, tuple[TapeEntry, ...]]:
-    """Group the stored entries of the batches by tape."""
     tapes: dict[str, tuple[TapeEntry, ...]] = {}
     for batch, entries in zip(batches, stored, strict=True):
         tapes[batch.tape] = (*tapes.get(batch.tape, ()), *entries)

@@ -40,12 +40,11 @@ Clock: TypeAlias = Callable[[], datetime]
 
 
 class TapeHandle(ABC):
-    """Appends and reads of one tape.
+    """One tape, to append and to read.
 
     Attributes:
-        name: the name of the tape.
         session: the session id; empty for tapes without one.
-        source: how foreign the words are that what is written next is made of; outside of turns the owner writes.
+        source: the provenance of the next entries; `own` outside of turns, where the owner writes.
     """
 
     source: Source
@@ -53,7 +52,7 @@ class TapeHandle(ABC):
     def __init__(
         self, store: TapeStore, name: str, now: Clock, session: str = "", stamp: JsonObject = EMPTY_OBJECT
     ) -> None:
-        """Name the tape; `stamp` is merged into the meta of every appended entry."""
+        """Merge `stamp` into the meta of every appended entry."""
         self._store = store
         self.name = name
         self.session = session
@@ -81,12 +80,12 @@ class TapeHandle(ABC):
     async def as_of(self, spans: Sequence[Sequence[int]]) -> TapeHandle:
         """Return the tape as it was at an earlier time, to read it.
 
-        Nothing of it is stored. It reads what it is asked for and the moved entries, not the whole tape. What was erased
+        It stores nothing, and reads what each query needs and the moved entries, not the whole tape. What was erased
         since stays erased.
 
         Args:
-            spans: the ids, as they are now, of what was entry 1, 2, 3 … of the tape then: `((1, n),)` for the tape at the
-                head `n`, or the `as_of` of a `loop.step`.
+            spans: the current ids of the entries that were 1, 2, 3 … then: `((1, n),)` for the tape at the head `n`, or
+                the `as_of` of a `loop.step`.
         """
 
     @abstractmethod
@@ -103,7 +102,7 @@ class TapeHandle(ABC):
         return shard_tapes(tape, count_shards(self._store))
 
     async def put_blob(self, data: bytes) -> str:
-        """Store bytes with the tape and return their digest. In a fork, too: a blob that nothing cites is harmless."""
+        """Store bytes with the tape at once, also in a fork, and return their digest: an uncited blob is harmless."""
         return await self._store.put_blob(self.name, data)
 
     async def get_blob(self, digest: str) -> bytes:
@@ -111,8 +110,8 @@ class TapeHandle(ABC):
         return await self._store.get_blob(self.name, digest)
 
     async def read(self, view: View[T] | StepwiseView[T]) -> T:
-        """Return the view's value on this tape; the only way to read a view."""
-        if hasattr(view, "steps"):  # `isinstance` takes longer for a protocol than many a view for its work
+        """Return the view's value on this tape. There is no other way to read a view."""
+        if hasattr(view, "steps"):  # `isinstance` on a protocol takes longer than many views
             return await self._read_stepwise(cast("StepwiseView[T]", view))
         results = await self.fetch(view.queries(self.name))
         return await asyncio.to_thread(view.fold, results) if view.heavy else view.fold(results)
@@ -124,7 +123,7 @@ class TapeHandle(ABC):
         def advance(answers: QueryAnswers | None) -> tuple[TapeQuery, ...] | None:
             try:
                 return next(steps) if answers is None else steps.send(answers)
-            except StopIteration as end:  # which cannot leave the thread as an error
+            except StopIteration as end:  # a thread cannot raise it
                 value.append(end.value)
                 return None
 
@@ -135,11 +134,9 @@ class TapeHandle(ABC):
         return value[0]
 
     async def append_event(self, name: str, data: JsonObject | None = None, *, key: str | None = None) -> TapeEntry:
-        """Append one event."""
         return (await self.append([make.event(name, data, key=key)]))[0]
 
     async def append_system(self, content: str) -> TapeEntry:
-        """Append one system message."""
         return (await self.append([make.system(content)]))[0]
 
     async def handoff(
@@ -153,10 +150,9 @@ class TapeHandle(ABC):
         """Open a new window: append the anchor and the `handoff` event in one batch; return the anchor.
 
         Args:
-            name: of the anchor.
             state: what the next phase needs.
             recalls: see `anchor`.
-            copied: how foreign the words are that the state takes from other entries.
+            copied: the provenance of words that the state copies from other entries.
 
         Raises:
             EntryInvalid: the state breaks its contract (see `check_anchor_state`).
@@ -173,7 +169,7 @@ class TapeHandle(ABC):
     async def check_anchor_state(self, state: JsonObject) -> None:
         """Check the state of a new anchor against its contract (see `check_state`).
 
-        Its parents have to be anchors that stand on their tapes already; so no anchor is its own ancestor.
+        Its parents must be anchors that are stored already, so no anchor is its own ancestor.
 
         Raises:
             EntryInvalid: names the key and its value.
@@ -198,12 +194,10 @@ class TapeHandle(ABC):
         )
 
     async def correct(self, entry_id: int, content: str, sender: JsonObject | None = None) -> TapeEntry:
-        """Correct an entry by a new one that names it; the original stays.
+        """Append a correction that gives an entry a new text; the original stays.
 
         Args:
-            entry_id: the entry to correct.
-            content: its new text.
-            sender: who corrects, as `meta.sender` of messages names people.
+            sender: who corrects, in the form of `meta.sender`.
 
         Raises:
             EntryNotFound: the tape has no such entry.
@@ -211,7 +205,7 @@ class TapeHandle(ABC):
         return await self._append_correction(Correction(entry_id, content), sender)
 
     async def hide(self, entry_id: int) -> TapeEntry:
-        """Hide an entry from context and search by a new one that names it. Raise `EntryNotFound`."""
+        """Append a correction that hides an entry from context and search. Raise `EntryNotFound`."""
         return await self._append_correction(Correction(entry_id, hide=True))
 
     async def _append_correction(self, correction: Correction, sender: JsonObject | None = None) -> TapeEntry:
@@ -224,7 +218,7 @@ class TapeHandle(ABC):
         return (await self.append([correction.to_entry(**meta)]))[0]
 
     async def find_corrections(self, spans: Sequence[Span]) -> list[TapeEntry]:
-        """Find all corrections of entries in these spans, anywhere on the tape: what is hidden stays hidden."""
+        """Find all corrections of entries in these spans, wherever they stand on the tape."""
         entries = (await self.fetch([TapeQuery(self.name, kinds=(Kind.EVENT,), names=(CORRECTION,))]))[0]
         return [entry for entry in entries if is_inside(int_field(entry.data, "corrects"), spans)]
 
@@ -269,7 +263,7 @@ class TapeHandle(ABC):
         return (await self.fetch([TapeQuery(self.name, kinds=tuple(kinds), since=since, until=until)]))[0]
 
     def _stamped(self, entries: Sequence[TapeEntry], first: int | None = None) -> tuple[TapeEntry, ...]:
-        """Return the entries with the handle's stamp in their meta, each with a date, and with ids from `first` on if given."""
+        """Return the entries with the handle's stamp and a date; with ids from `first` on if given."""
         stamp, text, now = self._stamp, self._stamp_text, self._now
         ids = [entry.id for entry in entries] if first is None else range(first, first + len(entries))
         return tuple(
@@ -280,7 +274,7 @@ class TapeHandle(ABC):
         )
 
     def _restart(self, old_head: int, *, archive: bool) -> tuple[ResetBatch, Sequence[TapeEntry]]:
-        """Build the instruction to put the tape aside, and the first entries of the new one, which are not stamped yet."""
+        """Build the reset, and the first entries of the new tape, not stamped yet."""
         moment = self._now()
         name = f"{self.name}@{moment.strftime('%Y%m%dT%H%M%S.%f')}"
         fact = TapeArchived(name, old_head) if archive else TapeErased(archive=name, entries=old_head)

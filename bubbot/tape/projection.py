@@ -1,8 +1,8 @@
 """Projections: states folded from the facts of a tape, and the runner that loads, follows and checkpoints them.
 
 The tape alone decides. A state in memory is the fold of everything up to a position; a checkpoint is an event
-`<name>/checkpoint {version, after, state}` that saves folding the entries up to `after` again. One that cannot be read,
-that another version wrote, or that needs an entry erased since, is passed over: at worst the fold begins at the first
+`<name>/checkpoint {version, after, state}` that replaces folding the entries up to `after`. A checkpoint is skipped if
+it is unreadable, comes from another version, or needs an entry erased since: at worst the fold begins at the first
 entry.
 """
 
@@ -31,7 +31,7 @@ S = TypeVar("S")
 PAGE_ENTRIES = 5_000
 """Entries read at a time, so that a long tape neither fills the memory nor holds up the event loop."""
 MAX_CHECKPOINTS_TRIED = 20
-"""Newest checkpoints that are looked at if the newest one cannot be used."""
+"""How many of the newest checkpoints are tried."""
 _UNREADABLE = (
     LookupError,
     TypeError,
@@ -52,13 +52,13 @@ def _ignore_entries(_entries: Sequence[TapeEntry]) -> None: ...
 
 @dataclass(frozen=True, kw_only=True)
 class LegacyAnchor(Generic[S]):
-    """A bookkeeping anchor of earlier versions of bubbot, which is read as a checkpoint of version 0.
+    """A bookkeeping anchor of earlier versions of bubbot, read as a checkpoint of version 0.
 
     Attributes:
         name: of the anchor. Its state holds `after`.
         decode: see `Projection.decode`; `cited` also holds the `lasting` entries.
         cited_ids: see `Projection.cited_ids`.
-        lasting: the names of facts that the anchor leaves out: they are read from the beginning up to `after`.
+        lasting: the names of facts that the anchor does not cover: they are read from the beginning up to `after`.
     """
 
     name: str
@@ -69,26 +69,26 @@ class LegacyAnchor(Generic[S]):
 
 @dataclass(frozen=True, kw_only=True)
 class Projection(Generic[S]):
-    """A state that follows from the facts on a tape.
+    """A state folded from the facts on a tape.
 
-    A state in a checkpoint holds ids, numbers and times, no words of people: what needs words cites their entries.
+    A checkpoint holds ids, numbers and times, no words of people: it cites their entries instead.
 
     Attributes:
-        name: begins the name of its checkpoints.
-        version: of the state and of `apply`; checkpoints of another version are not read, but for `older_versions`.
-        tapes: the name of its tape, which may have shards; with a slash at the end the prefix of all its tapes.
+        name: the prefix of its checkpoints' name.
+        version: of the state and of `apply`; checkpoints of other versions are not read, except `older_versions`.
+        tapes: its tape, which may have shards; if it ends with a slash, the prefix of all its tapes.
         events: the names of the facts it is made of.
         initial: builds the state of an empty tape.
         apply: returns the state after these facts, in the order of the tape. It depends on nothing but its arguments;
-            an erased entry folds to nothing. The state given belongs to it, and may be changed and returned.
+            an erased entry changes nothing. It owns the given state and may change and return it.
         encode: builds what a checkpoint stores.
         decode: reads that, with the entries it cites in the order of their ids.
-        cited_ids: returns the ids of the entries that a stored state cannot do without.
+        cited_ids: returns the ids of the entries that a stored state needs.
         interval: facts between two checkpoints.
-        size: how many facts a checkpoint of this state is as large as; it is written no more often than that.
-        legacy: the anchor that stood in for checkpoints before.
+        size: the size of a checkpoint, counted in facts; at least so many facts lie between two.
+        legacy: the anchor that earlier versions wrote instead of checkpoints.
         combine: adds up the states of several tapes, or of the shards of one.
-        older_versions: earlier versions that mean the same and that `decode` reads, too.
+        older_versions: earlier versions that `decode` also reads.
     """
 
     name: str
@@ -108,23 +108,21 @@ class Projection(Generic[S]):
 
     @property
     def checkpoint_name(self) -> str:
-        """The name of its checkpoints."""
         return f"{self.name}/checkpoint"
 
     def reads(self, tape: str) -> bool:
-        """Return true if it is made of facts on this tape, which may be a shard."""
+        """Return true if the projection reads this tape, which may be a shard."""
         if self.tapes.endswith("/"):
             return tape.startswith(self.tapes)
         return tape == self.tapes or tape.startswith(f"{self.tapes}/")
 
     def combine_states(self, states: Sequence[S]) -> S:
-        """Add up the states of several tapes; of none it is that of an empty tape."""
+        """Add up the states of several tapes; for none, return that of an empty tape."""
         if self.combine is None or len(states) < 2:
             return states[0] if states else self.initial()
         return self.combine(states)
 
     def selects(self, entry: TapeEntry) -> bool:
-        """Return true if the entry is one of its facts."""
         return entry.kind == Kind.EVENT and entry.name in self.events
 
 
@@ -140,15 +138,10 @@ def project_facts(
     interval: int,
     older_versions: Collection[int] = (),
 ) -> Projection[F]:
-    """Make the projection of a state of facts: what its checkpoints hold and cite follows from its fields.
+    """Make the projection of a `FactState`: its fields decide what checkpoints hold and cite. See `Projection`.
 
     Args:
-        state: its class. A field that earlier versions lack has its default when one of their checkpoints is read.
-        name: see `Projection`, as for the others.
-        version: of the state and of `apply`.
-        tapes: the name of its tape, or the prefix of its tapes.
-        interval: facts between two checkpoints.
-        older_versions: earlier versions that mean the same.
+        state: a field gets its default from a checkpoint that lacks it.
     """
     return Projection(
         name=name,
@@ -174,7 +167,7 @@ def checkpoint_model(state: type[FactState]) -> type[msgspec.Struct]:
 
 @dataclass(frozen=True)
 class _Snapshot(Generic[S]):
-    """A state, the id up to which it counts, and the facts folded since its checkpoint."""
+    """A state, the last id that it covers, and the number of facts folded since its checkpoint."""
 
     state: S
     position: int
@@ -183,8 +176,6 @@ class _Snapshot(Generic[S]):
 
 @dataclass(frozen=True)
 class _Candidate(Generic[S]):
-    """A checkpoint that may be usable."""
-
     after: int
     state: JsonObject
     decode: Callable[[JsonObject, Sequence[TapeEntry]], S]
@@ -195,10 +186,7 @@ class _Candidate(Generic[S]):
 class ProjectedTape(Generic[S]):
     """The state of one projection on one tape.
 
-    `state` is as of the last `load`, `catch_up` or `follow`. The first call of any of them loads it.
-
-    Attributes:
-        projection: the projection.
+    `state` is as of the last `load`, `catch_up` or `follow`. The first of these calls loads it.
     """
 
     def __init__(
@@ -207,13 +195,7 @@ class ProjectedTape(Generic[S]):
         tape: TapeHandle,
         on_applied: Callable[[Sequence[TapeEntry]], None] = _ignore_entries,
     ) -> None:
-        """Build it without reading anything.
-
-        Args:
-            projection: the projection.
-            tape: its tape.
-            on_applied: called with facts that were folded after the first load.
-        """
+        """Read nothing yet. `on_applied` is called with facts that are folded after the first load."""
         self.projection = projection
         self._tape = tape
         self._on_applied = on_applied
@@ -227,22 +209,21 @@ class ProjectedTape(Generic[S]):
 
     @property
     def state(self) -> S:
-        """The state in memory."""
         return self._state
 
     @property
     def position(self) -> int:
-        """The id up to which the state counts."""
+        """The last id that the state covers."""
         return self._position
 
     async def load(self) -> S:
-        """Read the state from the tape again: a checkpoint, and what follows it."""
+        """Read the state from the tape again: a checkpoint and the facts after it."""
         async with self._lock:
             await self._load()
         return self._state
 
     async def ensure_loaded(self) -> S:
-        """Read the state from the tape if it was not read yet."""
+        """Load the state unless it is loaded."""
         if not self._is_loaded:
             async with self._lock:
                 if not self._is_loaded:
@@ -250,7 +231,7 @@ class ProjectedTape(Generic[S]):
         return self._state
 
     async def catch_up(self) -> S:
-        """Fold what was appended since, by whomever."""
+        """Fold what any process appended since."""
         async with self._lock:
             if self._is_loaded:
                 await self._read_on()
@@ -259,20 +240,20 @@ class ProjectedTape(Generic[S]):
         return self._state
 
     async def follow(self, entries: Sequence[TapeEntry]) -> None:
-        """Fold entries that this process has appended to the tape; read those in between if some are missing."""
+        """Fold entries that this process has appended; read entries that are missing before them."""
         if self._fold_next(entries):
             return
         earlier = self._position
         if self._is_loaded and entries and entries[0].id > earlier + 1:
-            await asyncio.sleep(0)  # an entry of the same commit may be about to be handed over by its own task
+            await asyncio.sleep(0)  # another task may be about to hand over an entry of the same commit
         async with self._lock:
             if not self._is_loaded:
                 await self._load()
                 return
             fresh = sorted([entry for entry in entries if entry.id > self._position], key=attrgetter("id"))
             if not fresh:
-                # Somebody has read them, or the tape was put aside. Nobody reads on here: that would fold what other tasks
-                # are about to hand over, which would then find it folded, read on, and so forth.
+                # They are folded already, or the tape was archived. Do not read on here: that would fold what other tasks
+                # are about to hand over; they would find it folded, read on, and so forth.
                 if entries and entries[-1].id <= earlier:
                     await self._load_if_reset()
                 return
@@ -283,22 +264,22 @@ class ProjectedTape(Generic[S]):
             self._position = max(self._position, fresh[-1].id)
 
     def _fold_next(self, entries: Sequence[TapeEntry]) -> bool:
-        """Fold entries that come right after the state, which is mostly so; return false if they do not."""
+        """Fold entries that follow the state directly (the usual case); return false if they do not."""
         if not self._is_loaded or self._lock.locked() or not entries:
             return False
         if entries[0].id != self._position + 1 or entries[-1].id != self._position + len(entries):
-            return False  # ids ascend, except those of entries that were stored before under their keys
+            return False  # ids ascend, except for entries whose keys were stored before
         self._apply(entries)
         return True
 
     async def write_checkpoint(self, head: int = 0, *, force: bool = False) -> bool:
-        """Write a checkpoint if enough has happened since the last one; return whether one was written.
+        """Write a checkpoint if enough facts came since the last one; return true if one was written.
 
-        Nothing is read or written before that.
+        Before that it neither reads nor writes.
 
         Args:
             head: the newest id of the tape that the caller knows.
-            force: write one however little has happened.
+            force: write one in any case.
         """
         if not self._is_loaded:
             await self.load()
@@ -312,7 +293,7 @@ class ProjectedTape(Generic[S]):
                     return False
                 state = self.projection.encode(self._state)
                 if await self._fetch_cited(self.projection.cited_ids(state)) is None:
-                    await self._load()  # an entry was erased: the state is that without it
+                    await self._load()  # an entry was erased: load the state without it
                     state = self.projection.encode(self._state)
                 after, folded = self._position, self._folded
             data = {"version": self.projection.version, "after": after, "state": state}
@@ -345,13 +326,13 @@ class ProjectedTape(Generic[S]):
             raise TapeCorrupt(f"{self._tape.name}: {error}") from error
 
     async def _read_on(self) -> None:
-        """Fold the facts after the position. If the tape was put aside since, and restarted, load it."""
+        """Fold the facts after the position; load the state if the tape was archived and restarted since."""
         if not await self._load_if_reset():
             async for page in self._pages(self._position):
                 self._apply(page)
 
     async def _load_if_reset(self) -> bool:
-        """Load the state if the tape was put aside and restarted since; return whether it was."""
+        """Load the state if the tape was archived and restarted since; return true if so."""
         if await self._tape.head() >= self._position:
             return False
         await self._load()
@@ -375,7 +356,7 @@ class ProjectedTape(Generic[S]):
             position = page[-1].id
 
     async def _restore(self) -> _Snapshot[S]:
-        """Return the state of the newest checkpoint that can be used, else that of an empty tape."""
+        """Return the state of the newest usable checkpoint, else that of an empty tape."""
         self._is_checkpoint_unusable = False
         seen: set[int] = set()
         for limit in (1, MAX_CHECKPOINTS_TRIED):
@@ -400,7 +381,7 @@ class ProjectedTape(Generic[S]):
         return _Snapshot(self.projection.initial(), 0)
 
     async def _fetch_checkpoints(self, limit: int) -> list[TapeEntry]:
-        """Return the newest checkpoints, and the newest anchors that stood in for them."""
+        """Return the newest checkpoints and the newest legacy anchors."""
         names = [(Kind.EVENT, self.projection.checkpoint_name)]
         if self.projection.legacy is not None:
             names.append((Kind.ANCHOR, self.projection.legacy.name))
@@ -484,17 +465,17 @@ def _check_id(value: object, after: int) -> int:
 
 
 async def read_projection(projection: Projection[S], tape: TapeHandle) -> S:
-    """Return the state of a tape; write nothing."""
+    """Return the state of a tape without writing a checkpoint."""
     return await ProjectedTape(projection, tape).load()
 
 
 async def read_combined_projection(projection: Projection[S], tapes: Iterable[TapeHandle]) -> S:
-    """Return the sum of the states of several tapes, such as the shards of one; write nothing."""
+    """Return the combined state of several tapes, such as shards, without writing checkpoints."""
     return projection.combine_states([await read_projection(projection, tape) for tape in tapes])
 
 
 class ProjectionRunner:
-    """The projections of a process: each is in memory once, whoever asks for it."""
+    """The projections of a process, each in memory once."""
 
     def __init__(self) -> None:
         self._by_tape: dict[str, dict[str, ProjectedTape[Any]]] = {}  # by its name, then by that of the projection
@@ -505,30 +486,29 @@ class ProjectionRunner:
         tape: TapeHandle,
         on_applied: Callable[[Sequence[TapeEntry]], None] = _ignore_entries,
     ) -> ProjectedTape[S]:
-        """Return the projection of a tape; nothing is read yet. `on_applied`: of the first caller for this tape."""
+        """Return the projection of a tape without reading it. Only the first caller's `on_applied` counts."""
         projected = self._by_tape.setdefault(tape.name, {})
         if projection.name not in projected:
             projected[projection.name] = ProjectedTape(projection, tape, on_applied)
         return projected[projection.name]
 
     async def catch_up(self) -> None:
-        """Load what is not loaded yet, and fold what was appended to all tapes since."""
+        """Load the projections that are not loaded and fold what was appended to all their tapes."""
         for projected in [each for found in self._by_tape.values() for each in found.values()]:
             await projected.catch_up()
 
     async def follow(self, stored: Mapping[str, Sequence[TapeEntry]]) -> None:
-        """Fold entries that this process has appended, by tape: such as those of a merge."""
+        """Fold entries that this process has appended, by tape."""
         for tape, entries in stored.items():
             for projected in list(self._by_tape.get(tape, {}).values()):
                 await projected.follow(entries)
 
     async def write_checkpoints(self, tape: str) -> None:
-        """Write every checkpoint of a tape that is due."""
         for projected in list(self._by_tape.get(tape, {}).values()):
             await projected.write_checkpoint()
 
     def combined(self, projection: Projection[S]) -> S:
-        """Return the sum of a projection's states over its tapes; of none it is that of an empty tape."""
+        """Return the combined state of a projection's tapes; for none, that of an empty tape."""
         return projection.combine_states(
             [found[projection.name].state for found in self._by_tape.values() if projection.name in found]
         )

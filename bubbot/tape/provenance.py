@@ -1,8 +1,8 @@
 """Provenance: whose words an entry is made of.
 
-An entry says it in `meta.provenance`, or it is evident from the entry itself. What a turn writes carries the provenance of
-the most foreign words that the turn was shown or has read by then: `ForkedTape.raise_source`. So a copy keeps it even
-after its source was erased, and no reader has to look for sources.
+`meta.provenance` names it, or it follows from the entry itself. A turn marks what it writes with the provenance of the
+most foreign words that it has seen or read by then (`ForkedTape.raise_source`). So a copy keeps its provenance after
+its source was erased, and readers need not look for sources.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ VOUCHED = "provenance/vouched"
 class Source(StrEnum):
     """Whose words something is made of, from the least foreign on.
 
-    `own`: those of owners, and the bot's own sentences. `people`: those of others who may speak. `world`: anything else,
-    such as pages, files and tapes from outside, strangers, and forwarded messages.
+    `own`: owners and the bot's own sentences. `people`: others who may speak. `world`: anything else, such as pages,
+    files, tapes from outside, strangers and forwarded messages.
     """
 
     OWN = "own"
@@ -37,9 +37,9 @@ class Source(StrEnum):
 _BY_NAME: Mapping[Any, Source] = MappingProxyType({str(source): source for source in Source})
 _OWNER, _STRANGER = "owner", "stranger"
 LEAST_ROLE = "member"
-"""The role of people of whom none is stored: the least of those who may speak."""
+"""The role of people without a stored one: the least of those who may speak."""
 TERMINAL_SENDER = "0"
-"""The id of the operating system's user, who is an owner; no platform gives it to anybody."""
+"""The id of the operating system's user, who is an owner; no platform uses it."""
 _CACHED = "provenance"
 _CACHED_ROLE = "least_role"
 
@@ -50,22 +50,22 @@ def most_foreign(*sources: Source) -> Source:
 
 
 def source_of_role(role: str) -> Source:
-    """Return whose words those of a person with this role are."""
+    """Return the provenance of words of a person with this role."""
     return Source.OWN if role == _OWNER else Source.WORLD if role == _STRANGER else Source.PEOPLE
 
 
 def parse_source(value: object) -> Source:
-    """Read a stored provenance. One that nobody knows is as foreign as can be."""
+    """Parse a stored provenance; `world` if it is unknown."""
     return _BY_NAME.get(value, Source.WORLD) if isinstance(value, str) else Source.WORLD
 
 
 def stamp_of(source: Source) -> JsonObject:
-    """Return the meta that says it; nothing for `own`, which needs no mark on what the bot writes."""
+    """Return the meta with this provenance; empty for `own`, the default of what the bot writes."""
     return {} if source is Source.OWN else {PROVENANCE: str(source)}
 
 
 def source_of(entry: TapeEntry) -> Source:
-    """Return whose words an entry is made of; computed once for each entry in memory."""
+    """Return the provenance of an entry; cached on the entry."""
     source: Source | None = entry.cache.get(_CACHED)
     if source is None:
         source = entry.cache[_CACHED] = _judge(entry)
@@ -73,12 +73,11 @@ def source_of(entry: TapeEntry) -> Source:
 
 
 def find_most_foreign(entries: Iterable[TapeEntry]) -> Source:
-    """Return the provenance of the most foreign of these entries."""
     return most_foreign(*{source_of(entry) for entry in entries})
 
 
 def find_foreign(entries: Iterable[TapeEntry]) -> list[TapeEntry]:
-    """Return the entries that are not made of own words."""
+    """Return the entries whose provenance is not `own`."""
     # No call for an entry that was judged before: most of a window was, and each step asks for all of it.
     own = Source.OWN
     return [
@@ -87,17 +86,14 @@ def find_foreign(entries: Iterable[TapeEntry]) -> list[TapeEntry]:
 
 
 def pick_source(entries: Iterable[TapeEntry], source: Source) -> list[TapeEntry]:
-    """Return those of some foreign entries (see `find_foreign`) that are just so foreign."""
+    """Return the entries with exactly this provenance; the entries must come from `find_foreign`."""
     return [entry for entry in entries if entry.cache[_CACHED] is source]
 
 
 def least_role_of(entry: TapeEntry) -> str:
-    """Return the least role among the people whose words an entry is; `LEAST_ROLE` if it does not say.
-
-    Computed once for each entry in memory.
-    """
+    """Return the least role among the people whose words an entry is; `LEAST_ROLE` if unknown. Cached on the entry."""
     if _CACHED_ROLE not in entry.cache:
-        is_told = "sender" in entry.meta or "quote" in entry.meta  # mostly it is not: the bot wrote the entry
+        is_told = "sender" in entry.meta or "quote" in entry.meta  # usually not: the bot wrote the entry
         entry.cache[_CACHED_ROLE] = _judge_roles(entry) if is_told else LEAST_ROLE
     role: str = entry.cache[_CACHED_ROLE]
     return role
@@ -114,7 +110,7 @@ def _judge_roles(entry: TapeEntry) -> str:
 
 
 def find_vouched(events: Iterable[TapeEntry]) -> frozenset[int]:
-    """Return the entries that owners vouched for. An event that is not an owner's own, such as an imported one, is void."""
+    """Return the entries that owners vouched for. An event that is not `own`, such as an imported one, is void."""
     found: set[int] = set()
     for event in events:
         entry = event.data.get("entry")
@@ -125,13 +121,13 @@ def find_vouched(events: Iterable[TapeEntry]) -> frozenset[int]:
 
 def _judge(entry: TapeEntry) -> Source:
     if entry.erased:
-        return Source.OWN  # it says nothing any more; what was made of it says for itself
+        return Source.OWN  # it has no words any more; copies carry their own provenance
     if PROVENANCE in entry.meta:
         return parse_source(entry.meta[PROVENANCE])
     # Entries of earlier versions, and those that need no mark.
     sender = entry.meta.get("sender")
     if entry.kind == Kind.TOOL_RESULT:
-        return Source.WORLD  # nobody wrote down what the tool was
+        return Source.WORLD  # the entry does not name the tool
     if entry.kind == Kind.MESSAGE and entry.payload.get("role") == "user":
         return _judge_message(entry, sender)
     return _judge_sender(sender) if sender is not None else Source.OWN
@@ -165,12 +161,12 @@ def _has_files(content: object) -> bool:
 
 
 ON_READ: ContextVar[Callable[[Source], None] | None] = ContextVar("on_read", default=None)
-"""What is told how foreign the entries are that are read; nothing most of the time. See `track_reads`."""
+"""Called with the provenance of entries that are read; usually None. See `track_reads`."""
 
 
 @contextmanager
 def track_reads(on_read: Callable[[Source], None]) -> Iterator[None]:
-    """Report how foreign the entries are that are read from tapes within the block, as soon as they are read."""
+    """Report the provenance of entries read from tapes within the block, as soon as they are read."""
     token = ON_READ.set(on_read)
     try:
         yield
@@ -179,7 +175,7 @@ def track_reads(on_read: Callable[[Source], None]) -> Iterator[None]:
 
 
 def note_reads(answers: Iterable[Sequence[TapeEntry]]) -> None:
-    """Report what a tape has answered, if somebody tracks it."""
+    """Report the provenance of a tape's answers to `track_reads`, if active."""
     if (on_read := ON_READ.get()) is not None:
         for entries in answers:
             if entries:
@@ -187,6 +183,6 @@ def note_reads(answers: Iterable[Sequence[TapeEntry]]) -> None:
 
 
 def note_source(source: Source) -> None:
-    """Report that words this foreign were read elsewhere than from a tape, such as a projection."""
+    """Report words that were read from elsewhere than a tape, such as a projection."""
     if (on_read := ON_READ.get()) is not None:
         on_read(source)

@@ -36,10 +36,10 @@ class OpeningAnchor:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The entries that the newest window-opening anchor recalls, then those after it, without the anchor.
+    """The entries that the newest window-opening anchor recalls, then those after the anchor, without it.
 
     Attributes:
-        fork: the fork of the sub-task whose window it is; empty: that of the tape, or on the fork of a sub-task its own.
+        fork: the fork of a sub-task; empty: the window of the tape or, on a sub-task's fork, its own.
     """
 
     fork: str = ""
@@ -86,7 +86,7 @@ class IdRanges:
 class IndexProposals:
     """The entries that a search index proposes as holding the words of `text` in other spellings.
 
-    The caller has to check them. Empty if there is no index.
+    The caller must check them. Without an index it is empty.
     """
 
     text: str
@@ -94,7 +94,7 @@ class IndexProposals:
 
 @dataclass(frozen=True, slots=True)
 class NotIndexed:
-    """The entries that no search index covers yet: all of them if there is no index."""
+    """The entries that no search index covers yet: without an index, all."""
 
 
 Slice: TypeAlias = (
@@ -115,10 +115,9 @@ Slice: TypeAlias = (
 class TapeQuery:
     """A selection of entries of one tape, and their order.
 
-    `part` cuts the tape; the filters, all of them together, choose within it; then comes the order, then `limit`.
+    `part` selects a slice, all filters together choose within it, then the order applies, then `limit`.
 
     Attributes:
-        tape: the name of the tape.
         part: the slice of the tape; see `missing`.
         kinds: any of these.
         names: an anchor or event must have one of these names; other kinds pass.
@@ -126,17 +125,16 @@ class TapeQuery:
         since: an aware datetime, included; undated entries do not match.
         until: an aware datetime, included; undated entries do not match.
         text: an exact substring, after NFKC and casefold, of the texts of payload and meta, one per line.
-        searchable_text: the same for what people search: the payload and the sender's shown name (`TapeEntry.searchable_text`); a search
-            index knows it.
-        similar_text: every word of it, spelling mistakes allowed, stands in what people search (`find_misspelt`).
+        searchable_text: the same within `TapeEntry.searchable_text`; a search index covers it.
+        similar_text: all its words, spelling mistakes allowed, within `searchable_text` (`find_misspelt`).
         newest: newest first.
         limit: entries at most; None for all.
         missing: if the anchor of `part` is missing, raise `AnchorNotFound` or find nothing.
-        as_of: answer as when this id was the tape's newest (erased content stays erased); None: as the tape is now.
+        as_of: answer as if this id were the newest (erased content stays erased); None: as the tape is now.
     """
 
     tape: str
-    part: Slice = field(default=WholeTape(), hash=False)  # hashing it takes as long as all the rest
+    part: Slice = field(default=WholeTape(), hash=False)  # hashing it takes as long as the other fields together
     kinds: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
@@ -152,7 +150,7 @@ class TapeQuery:
 
 
 class AnchorFinder(Protocol):
-    """A store's search for anchors: the questions that a slice may ask."""
+    """A store's search for anchors, as slices need it."""
 
     async def opening_anchor(self, fork: str = "") -> TapeEntry | None:
         """Return the newest anchor that opens the window of the tape, or that of a sub-task."""
@@ -169,7 +167,7 @@ class AnchorFinder(Protocol):
     async def newest_anchor_ids(self, prefix: str, wanted: int | None = None) -> Sequence[int]:
         """Return the id of the newest anchor of each name that begins with `prefix`, in any order.
 
-        Of these it may leave out all but the `wanted` newest ones.
+        It may omit all but the `wanted` newest ones.
         """
         ...
 
@@ -177,7 +175,7 @@ class AnchorFinder(Protocol):
 async def resolve(query: TapeQuery, find: AnchorFinder) -> tuple[Span, ...]:
     """Resolve the query's part to ascending, disjoint id ranges up to `as_of`. Raise `AnchorNotFound`.
 
-    `find` looks at entries up to `as_of` only.
+    `find` must look only at entries up to `as_of`.
     """
     if isinstance(query.part, IndexProposals | NotIndexed):  # without an index
         return cut_spans(((1, None),), query.as_of) if isinstance(query.part, NotIndexed) else ()
@@ -219,7 +217,7 @@ async def _spans(query: TapeQuery, find: AnchorFinder) -> tuple[Span, ...]:
             )
             return ((start.id, seal.id),)
         case NewestAnchors(prefix):
-            # A filter may leave out the newest ones.
+            # A filter may reject the newest ones.
             is_plain = query == TapeQuery(query.tape, query.part, newest=True, limit=query.limit, as_of=query.as_of)
             wanted = query.limit if is_plain else None
             return union([(entry_id, entry_id) for entry_id in await find.newest_anchor_ids(prefix, wanted)])
@@ -242,14 +240,14 @@ def union(spans: Iterable[Span]) -> tuple[Span, ...]:
 
 
 def cut_spans(spans: Iterable[Span], head: int | None) -> tuple[Span, ...]:
-    """Cut ranges to the ids up to `head`; None: do not cut."""
+    """Cut ranges to the ids up to `head`; None: all."""
     if head is None:
         return tuple(spans)
     return tuple((low, head if high is None else min(high, head)) for low, high in spans if low <= head)
 
 
 def select(entries: Sequence[TapeEntry], query: TapeQuery) -> list[TapeEntry]:
-    """Return the entries that every filter of a query accepts, in the order given."""
+    """Return the entries that all filters of a query accept, in the given order."""
     kinds, names = query.kinds, query.names
     if query.keys or query.since or query.until or query.text or query.searchable_text or query.similar_text:
         matcher = build_matcher(query)
@@ -262,7 +260,7 @@ def select(entries: Sequence[TapeEntry], query: TapeQuery) -> list[TapeEntry]:
 
 
 def evaluate(entries: Sequence[TapeEntry], query: TapeQuery) -> list[TapeEntry]:
-    """Return the entries that the query finds among all entries of its tape, given in ascending order of id."""
+    """Return what the query finds; `entries` are all entries of its tape by ascending id."""
     if query.as_of is not None:
         entries = entries[: bisect_right(entries, query.as_of, key=_ID)]
     spans = _complete(resolve(query, _FinderInMemory(EntryFinder(entries))))
@@ -270,7 +268,7 @@ def evaluate(entries: Sequence[TapeEntry], query: TapeQuery) -> list[TapeEntry]:
 
 
 def _complete(work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of a coroutine that waits for nothing, as one over entries in memory."""
+    """Return the result of a coroutine that never waits."""
     try:
         work.send(None)
     except StopIteration as end:
@@ -280,7 +278,7 @@ def _complete(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _cut_out(entries: Sequence[TapeEntry], spans: Iterable[Span]) -> list[TapeEntry]:
-    """Return those of ascending entries whose ids lie in one of ascending, disjoint ranges."""
+    """Return the entries whose ids lie in the ranges; entries and disjoint ranges ascend."""
     inside: list[TapeEntry] = []
     for low, high in spans:
         end = None if high is None else bisect_right(entries, high, key=_ID)
@@ -295,7 +293,6 @@ def arrange(entries: list[TapeEntry], query: TapeQuery) -> list[TapeEntry]:
 
 
 def is_inside(entry_id: int, spans: Iterable[Span]) -> bool:
-    """Return true if an id lies in one of the ranges."""
     return any(low <= entry_id and (high is None or entry_id <= high) for low, high in spans)
 
 
@@ -309,10 +306,9 @@ class Matcher:
     """The filters of a query, ready to check entry by entry.
 
     Attributes:
-        query: the query.
-        needle: its folded `text`.
-        searchable_needle: its folded `searchable_text`.
-        spelling: of its `similar_text`; None if it has none.
+        needle: the folded `text`.
+        searchable_needle: the folded `searchable_text`.
+        spelling: for `similar_text`; None if the query has none.
     """
 
     query: TapeQuery
@@ -327,16 +323,16 @@ class Matcher:
 
     @property
     def raw_needles(self) -> tuple[str, ...]:
-        """The needles that stand in JSON as they stand in a text: without quotes, backslashes and control characters."""
+        """The needles that JSON does not escape: without quotes, backslashes and control characters."""
         return tuple(
             needle for needle in (self.needle, self.searchable_needle) if needle and not _ESCAPED.search(needle)
         )
 
     def build_precheck(self) -> Callable[[bytes | None, bytes | None], bool]:
-        """Build a check that returns false if neither JSON text, of payload and meta in UTF-8, can match.
+        """Build a check that returns false if the JSON texts of payload and meta, in UTF-8, cannot match.
 
-        It costs much less than decoding them. Of a query with other spellings it takes the payloads of many entries, too, in
-        lines.
+        It costs much less than decoding them. If the query allows other spellings, it also accepts the payloads of many
+        entries joined as lines.
         """
         needles, spelling = self.raw_needles, self.spelling
 
@@ -351,7 +347,7 @@ class Matcher:
         return may_match
 
     def matches(self, entry: TapeEntry) -> bool:
-        """Return true if every filter accepts the entry."""
+        """Return true if all filters accept the entry."""
         query = self.query
         if query.kinds and entry.kind not in query.kinds:
             return False
@@ -375,9 +371,9 @@ _PLAIN_ESCAPES = (b"\\\\", b"\\n", b'\\"', b"\\t", b"\\r")
 
 
 def _outside_escapes(stored: bytes) -> str | None:
-    """Return the JSON text without the escapes that stand for signs outside of words; None if it has others.
+    """Replace the escapes in a JSON text that stand for signs outside of words; None if it has other escapes.
 
-    The first of them goes first: what follows two backslashes is a letter.
+    Backslashes come first: a letter follows two of them.
     """
     if b"\\" in stored:
         for escape in _PLAIN_ESCAPES:
@@ -388,7 +384,7 @@ def _outside_escapes(stored: bytes) -> str | None:
 
 
 def _may_hold(stored: bytes, needle: str) -> bool:
-    """Return false if the JSON text cannot hold the folded needle, which has no character that JSON escapes."""
+    """Return false if the JSON text cannot hold the folded needle, in which JSON escapes nothing."""
     text = _outside_escapes(stored)
     if text is None:
         return True
@@ -396,7 +392,7 @@ def _may_hold(stored: bytes, needle: str) -> bool:
 
 
 def _may_be_similar(stored: bytes, spelling: SpellingFilter) -> bool:
-    """Return false if the lines of JSON, as one, cannot hold the words: quotes and escapes are no part of words."""
+    """Return false if the lines of JSON together cannot hold the words, to which quotes and escapes never belong."""
     texts = [_outside_escapes(line) for line in stored.split(b"\n")]
     known = [text for text in texts if text is not None]
     return len(known) < len(texts) or spelling.matches(
@@ -405,10 +401,10 @@ def _may_be_similar(stored: bytes, spelling: SpellingFilter) -> bool:
 
 
 def build_matcher(query: TapeQuery) -> Matcher:
-    """Build the query's filters, with its texts normalised once."""
+    """Build the query's filters and normalise its texts once."""
     spelling = None
     if query.similar_text:
-        from bubbot.tape.spelling import SpellingFilter  # loads rapidfuzz, which other queries do not need
+        from bubbot.tape.spelling import SpellingFilter  # loads rapidfuzz, which only this query needs
 
         spelling = SpellingFilter(fold_text(query.similar_text))
     text, searchable_text = query.text, query.searchable_text
@@ -417,7 +413,7 @@ def build_matcher(query: TapeQuery) -> Matcher:
 
 @dataclass(frozen=True, slots=True)
 class EntryFinder:
-    """Finds anchors in a list of entries in ascending order of id."""
+    """Finds anchors in a list of entries by ascending id."""
 
     entries: Sequence[TapeEntry]
 
@@ -429,14 +425,12 @@ class EntryFinder:
         return None
 
     def newest_anchor(self, name: str, before: int | None = None) -> TapeEntry | None:
-        """Return the newest anchor of this name, below id `before` if given."""
         for entry in reversed(self.entries):
             if entry.kind == Kind.ANCHOR and entry.name == name and (before is None or entry.id < before):
                 return entry
         return None
 
     def first_anchor(self, name: str, after: int) -> TapeEntry | None:
-        """Return the oldest anchor of this name above id `after`."""
         return next(
             (entry for entry in self.entries if entry.kind == Kind.ANCHOR and entry.name == name and entry.id > after),
             None,
@@ -453,7 +447,7 @@ class EntryFinder:
 
 @dataclass(frozen=True, slots=True)
 class _FinderInMemory:
-    """An `AnchorFinder` that waits for nothing."""
+    """An `AnchorFinder` that never waits."""
 
     find: EntryFinder
 
@@ -505,11 +499,11 @@ def date_bounds(start: str | None, end: str | None, zone: tzinfo = UTC) -> tuple
 
 
 def without_limit(query: TapeQuery, part: Slice) -> TapeQuery:
-    """Return the same filters over another part, in ascending order and without a limit."""
+    """Return the query with the same filters over another part, ascending and without a limit."""
     return replace(query, part=part, newest=False, limit=None)
 
 
 def format_date(text: str | None, zone: tzinfo, *, undated: str = "undated") -> str:
-    """Format date and minute in the chat's zone; return text that is not a date unchanged, `undated` for none."""
+    """Format date and minute in a time zone; return text that is not a date unchanged, and `undated` for none."""
     at = parse_moment(text or "")
     return at.astimezone(zone).strftime("%Y-%m-%d %H:%M") if at else (text or undated)

@@ -1,11 +1,11 @@
-"""Declared references: which fields of an entry name other entries, and how these follow if entries get new ids.
+"""Declared references: the fields of an entry that name other entries, and follow if these get new ids.
 
 A fork's delta has the ids it would get if its parent did not grow. If the parent grew, the delta is *rebased*: its
-entries get the next ids, and the declared references to them move along. References to the parent's entries, texts
-and everything undeclared stay as they are.
+entries get the next ids, and the declared references to them move along. References to the parent's entries, texts and
+undeclared fields stay as they are.
 
 The payload model of an event declares them: a `Fact`, a `TypedDict`, a dataclass or a pydantic model whose fields are
-annotated with `EntryId`, `SessionId` and their kin. They are read from the payload as it stands on the tape.
+annotated with `EntryId`, `SessionId` and their kin. The registry reads them from the payload as it stands on the tape.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FindByKey: TypeAlias = Callable[[str], TapeEntry | None]
 class EventReferences:
     """Fields that name other things, as paths: `state.parents[]` is each item of the list `parents` in `state`.
 
-    A value of another shape than its declaration says (imports, models) is no reference.
+    A value whose shape does not fit its declaration (imports, models) is not a reference.
 
     Attributes:
         entries: ids of entries of the same tape.
@@ -85,7 +85,7 @@ _NOTHING = EventReferences()
 
 @cache
 def declared_references(model: type) -> EventReferences:
-    """Return the references that a payload model declares. Raise `EntryInvalid` if it is no model, or cannot be read."""
+    """Return the references that a payload model declares. Raise `EntryInvalid` if it is not a readable model."""
     found: dict[Reference, dict[str, None]] = {reference: {} for reference in Reference}
     for path, annotation in walk_fields(model):
         for mark in _marks(annotation):
@@ -94,18 +94,17 @@ def declared_references(model: type) -> EventReferences:
 
 
 def walk_fields(model: type, prefix: str = "", outer: tuple[type, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """Yield the path and the annotation of each field of a payload model, and of all that is within it.
+    """Yield the path and the annotation of each field of a payload model, nested fields included.
 
-    A field of a dataclass whose name ends with an underscore stands for the name without it; one of a pydantic model
-    stands for its alias.
+    A field of a dataclass whose name ends with an underscore stands for the name without it; a field of a pydantic
+    model stands for its alias.
 
     Args:
-        model: the payload model.
-        prefix: begins the paths.
-        outer: the models that this one stands in.
+        prefix: of the paths.
+        outer: the models that contain this one.
 
     Raises:
-        EntryInvalid: it is no model, an annotation cannot be resolved, or no path leads to a reference.
+        EntryInvalid: it is not a model, an annotation cannot be resolved, or no path leads to a reference.
     """
     if model in outer:
         raise EntryInvalid(f"{model.__name__} holds itself at {prefix.rstrip('.')}: the paths to it have no end")
@@ -118,13 +117,13 @@ def walk_fields(model: type, prefix: str = "", outer: tuple[type, ...] = ()) -> 
 
 
 def _walk(annotation: Any, path: str, outer: tuple[type, ...]) -> Iterator[tuple[str, Any]]:
-    """Yield what stands at a path; beyond a reference there is nothing to look for."""
+    """Yield the fields at a path; a reference has no fields below it."""
     yield path, annotation
     if _marks(annotation):
         return
     origin, arguments = get_origin(annotation), get_args(annotation)
     is_class = isinstance(origin, type)
-    if origin is Current:  # a checkpoint has the ids of the facts
+    if origin is Current:  # a checkpoint holds the ids of the facts
         yield f"{path}[]", EntryId
     elif origin is Cited:
         yield path, EntryId
@@ -146,12 +145,11 @@ def _marks(annotation: Any) -> tuple[Reference, ...]:
 
 def _is_model(kind: Any) -> bool:
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        return not kind.__struct_config__.array_like  # no path leads to the items of an array by their places
+        return not kind.__struct_config__.array_like  # a path cannot name the items of an array by position
     return isinstance(kind, type) and (is_typeddict(kind) or is_dataclass(kind) or hasattr(kind, "model_fields"))
 
 
 def _field_keys(model: type, hints: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the keys of the payload by the names of the fields."""
     if not _is_model(model):
         raise EntryInvalid(f"{model!r} is no payload model: write a Fact, a dataclass or a pydantic model")
     if issubclass(model, msgspec.Struct):
@@ -171,7 +169,7 @@ class ReferenceRegistry:
     Attributes:
         kinds: by kind, for paths from the payload.
         anchors: by name, for what an anchor of this name has beyond those of its kind.
-        events: the payload models by name, for paths from the `data` of the payload; read when such an event is moved.
+        events: the payload models by name, for paths from the `data` of the payload; read on first use.
         meta: for paths from the meta of every entry.
     """
 
@@ -181,31 +179,31 @@ class ReferenceRegistry:
     meta: EventReferences
 
     def of_event(self, name: str) -> EventReferences:
-        """Return the references of an event; none if nobody declared it."""
+        """Return the references of an event; none if it is not declared."""
         model = self.events.get(name)
         return _NOTHING if model is None else declared_references(model)
 
     def find_sessions(self, entry: TapeEntry) -> Iterator[object]:
-        """Yield what stands in the fields of an event that name sessions."""
+        """Yield the values of the fields of an event that name sessions."""
         for path in self.of_event(entry.name or "").sessions if entry.kind == Kind.EVENT else ():
             yield from _values(entry.payload.get("data"), _steps(path))
 
     def find_entries(self, entry: TapeEntry) -> Iterator[int]:
-        """Yield the ids in the fields of an event that name entries of the same tape; what is no whole number is none."""
+        """Yield the ids in the fields of an event that name entries of the same tape; skip other values."""
         for path in self.of_event(entry.name or "").entries if entry.kind == Kind.EVENT else ():
             for value in _values(entry.payload.get("data"), _steps(path)):
                 if type(value) is int:
                     yield value
 
     def find_blobs(self, entry: TapeEntry) -> Iterator[object]:
-        """Yield what stands in the fields of an event that name blobs of the same tape."""
+        """Yield the values of the fields of an event that name blobs of the same tape."""
         for path in self.of_event(entry.name or "").blobs if entry.kind == Kind.EVENT else ():
             yield from _values(entry.payload.get("data"), _steps(path))
 
     def with_events(self, events: Mapping[str, type]) -> ReferenceRegistry:
         """Return a registry that also knows these events. Raise `EntryInvalid` if one is declared already.
 
-        The models are read when they are needed; `declared_references` checks one before.
+        It does not read the models yet; `declared_references` checks one.
         """
         if twice := sorted(self.events.keys() & events.keys()):
             raise EntryInvalid(f"the references of {', '.join(twice)} are declared twice: give one event another name")
@@ -217,9 +215,8 @@ class MovedIds:
     """Entries of one tape that have new ids.
 
     Attributes:
-        tape: the name of the tape.
-        ids: the new id by the old one, in ascending order of the old ones.
-        references: what names them.
+        ids: the new id by the old one, in ascending order of the keys.
+        references: the fields that name them.
     """
 
     tape: str
@@ -231,7 +228,7 @@ class MovedIds:
         object.__setattr__(self, "_old", tuple(self.ids))
 
     def move(self, tape: str, entry: TapeEntry) -> TapeEntry:
-        """Return an entry of this tape with its references to the moved entries; itself if it has none."""
+        """Return an entry of `tape` with its references updated; itself if it names no moved entry."""
         declared, name = self.references, entry.name or ""
         payload: Any = entry.payload
         if entry.kind == Kind.EVENT:
@@ -282,7 +279,7 @@ class MovedIds:
         return _change(value, ("[]",), lambda pair: _change_second(pair, self.tape, self._move_spans))
 
     def spans(self, low: int, high: int) -> list[list[int]]:
-        """Return the ranges that an inclusive id range became, in the order of its ids."""
+        """Translate an inclusive id range; the result is in the order of its ids."""
         pieces: list[list[int]] = []
         at = low
         for old in self._old[bisect_left(self._old, low) : bisect_right(self._old, high)]:
@@ -295,12 +292,12 @@ class MovedIds:
 
 @dataclass(frozen=True, slots=True)
 class Rebase:
-    """How a fork's delta follows if its tape has grown.
+    """The rule by which a fork's delta gets new ids if its tape has grown.
 
     Attributes:
         base: the newest id of the tape when the fork was opened; the delta has the ids after it.
-        references: what moves along.
-        if_absent: keys whose entries are skipped if the key is on the tape by now, whatever the content.
+        references: the references that follow.
+        if_absent: keys whose entries are skipped if the tape has the key by now, whatever the content.
     """
 
     base: int
@@ -308,9 +305,9 @@ class Rebase:
     if_absent: frozenset[str] = frozenset()
 
     def plan(self, tape: str, delta: Sequence[TapeEntry], head: int, find: FindByKey) -> MovedIds | None:
-        """Decide the ids of the delta on a tape with this head; None if they are the ids it has.
+        """Choose the ids of the delta on a tape with this head; None if it keeps its ids.
 
-        An entry whose key is on the tape by now will not be written: the stored one stands in its place.
+        An entry whose key the tape has by now will not be written: the stored one stands in its place.
         """
         if head == self.base:
             return None
@@ -333,14 +330,12 @@ class Rebase:
 def entries_as_of(
     tape: str, found: Sequence[TapeEntry], references: ReferenceRegistry, *, first: int = 1
 ) -> list[TapeEntry]:
-    """Return entries of a recorded state of their tape, with the ids that they had in it.
+    """Return entries of a recorded state of their tape with the ids that they had then.
 
     Args:
-        tape: its name.
-        found: as they are now, those that were entry `first`, `first` + 1 … of the tape then. Of the entries before them
-            each must have the id now that it had then.
-        references: what moves along.
-        first: see `found`.
+        found: the current entries that were `first`, `first` + 1 … then. All entries before them must still have their
+            ids.
+        references: the references that follow.
     """
     earlier = {entry.id: place for place, entry in enumerate(found, first) if entry.id != place}
     if not earlier:
@@ -354,11 +349,11 @@ def entries_as_of(
 
 @dataclass(frozen=True, slots=True)
 class RecordedState:
-    """What a tape was at some time, by the ids that its entries have now (`as_of` of a `loop.step`).
+    """A tape at some time, in terms of the current ids of its entries (`as_of` of a `loop.step`).
 
     Attributes:
-        base: the entries 1 to this one have the ids that they had then; a store answers about them through its indexes.
-        moved: the ranges of the rest, in the order of that time: what a fork had written before its parent grew.
+        base: entries 1 to this one have kept their ids; a store answers about them through its indexes.
+        moved: the ranges of the other entries, in the order of that time: those a fork wrote before its parent grew.
     """
 
     base: int
@@ -366,18 +361,18 @@ class RecordedState:
 
     @classmethod
     def parse(cls, spans: Sequence[Sequence[int]]) -> RecordedState:
-        """Parse id ranges: those of what was entry 1, 2, 3 … of the tape then."""
+        """Parse the current id ranges of the entries that were 1, 2, 3 … then."""
         ranges = [(each[0], each[1]) for each in spans if _is_span(each)]  # imported ones may be anything
         base = ranges.pop(0)[1] if ranges and ranges[0][0] == 1 else 0
         return cls(base, tuple(ranges))
 
     def pick_moved(self, found: Sequence[TapeEntry]) -> list[TapeEntry]:
-        """Put entries that stand in the moved ranges, found by ascending id, into the order of that time."""
+        """Put entries of the moved ranges, given by ascending id, into the order of that time."""
         ids = [entry.id for entry in found]
         return [entry for low, high in self.moved for entry in found[bisect_left(ids, low) : bisect_right(ids, high)]]
 
     def current_id(self, entry_id: int) -> int:
-        """Return the id that an entry of that time has now; the same for one that was not there."""
+        """Return the current id of an entry of that time; unchanged for one that did not exist then."""
         place = self.base
         for low, high in self.moved if entry_id > self.base else ():
             if entry_id <= place + high - low + 1:
@@ -392,7 +387,7 @@ def _steps(path: str) -> tuple[str, ...]:
 
 
 def _values(value: Any, steps: Sequence[str]) -> Iterator[object]:
-    """Yield the values at the end of a path; nothing if it leads nowhere."""
+    """Yield the values at the end of a path; nothing if the path does not exist."""
     if not steps:
         yield value
     elif steps[0] == "[]":
@@ -403,7 +398,7 @@ def _values(value: Any, steps: Sequence[str]) -> Iterator[object]:
 
 
 def _change(value: Any, steps: Sequence[str], change: Callable[[Any], Any]) -> Any:
-    """Return the value with the change at the end of a path; itself if nothing changed, or if the path leads nowhere."""
+    """Return the value changed at the end of a path; itself if nothing changed or the path does not exist."""
     if not steps:
         return change(value)
     step, rest = steps[0], steps[1:]
@@ -419,7 +414,7 @@ def _change(value: Any, steps: Sequence[str], change: Callable[[Any], Any]) -> A
 
 
 def _change_second(pair: Any, first: str, change: Callable[[Any], Any]) -> Any:
-    """Change the second value of a pair that begins with `first`; anything else is returned as it is."""
+    """Change the second value of a pair that begins with `first`; return anything else unchanged."""
     if not isinstance(pair, (list, tuple)) or len(pair) != 2 or pair[0] != first:
         return pair
     second = change(pair[1])
@@ -427,7 +422,7 @@ def _change_second(pair: Any, first: str, change: Callable[[Any], Any]) -> Any:
 
 
 def _add_span(spans: list[list[int]], low: int, high: int) -> None:
-    """Add a range; one that continues the last range extends it."""
+    """Add a range, or extend the last one if it continues it."""
     if low > high:
         return
     if spans and spans[-1][1] + 1 == low:

@@ -50,13 +50,12 @@ class TapeService(TapeHandle):
         self._shards: dict[str, TapeService] = {}
 
     def shard(self, session: str) -> TapeService:
-        """Return the tape with the facts of this system tape about a session (see `shard_tape`)."""
+        """Return the shard of this system tape with the facts about a session (see `shard_tape`)."""
         if self._shard_count == 1:
             return self
         return self._open_shard(shard_tape(self.name, session, self._shard_count))
 
     def shards(self) -> tuple[TapeService, ...]:
-        """Return all tapes of this system tape: itself, and its shards if there are several."""
         return tuple(map(self._open_shard, self.shards_of(self.name)))
 
     def _open_shard(self, name: str) -> TapeService:
@@ -88,10 +87,8 @@ class TapeService(TapeHandle):
         """Append a batch durably, all or nothing (see `TapeStore.append`).
 
         Args:
-            entries: the batch.
-            if_absent: see `Batch`.
             other_tapes: entries of other tapes, by tape, for the same transaction.
-            lease: the lease of a session, for facts about it on another tape; None: that of this tape, if any.
+            lease: the lease of the session that the facts on another tape are about; None: this tape's, if any.
         """
         batch = Batch(self.name, self._stamped(entries), if_absent=if_absent, lease=lease or self._lease)
         others = [Batch(tape, self._stamped(extra), if_absent=if_absent) for tape, extra in other_tapes.items()]
@@ -107,13 +104,12 @@ class TapeService(TapeHandle):
         return self._store.append_deferred([batch])
 
     async def append_at(self, head: int, entries: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
-        """Append a batch if the newest id is still `head`. Raise `TapeConflict` if it is not."""
+        """Append a batch if the newest id is still `head`. Raise `TapeConflict` otherwise."""
         batch = Batch(self.name, self._stamped(entries), expect_head=head, lease=self._lease)
         self._window = None
         return (await self._store.append([batch]))[0]
 
     async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
-        """Return the entries of each query, all from one state of the database."""
         answers = await self._store.fetch(queries)
         if ON_READ.get() is not None:
             note_reads(answers)
@@ -121,15 +117,14 @@ class TapeService(TapeHandle):
 
     @property
     def cached_entries(self) -> int:
-        """The number of entries cached in memory."""
         return self._window.cached_entries if self._window else 0
 
     def forget_window(self) -> None:
-        """Drop the cached window after somebody else has written to the tape."""
+        """Drop the cached window after another writer has appended to the tape."""
         self._window = None
 
     async def _fetch_for_fork(self, query: TapeQuery, as_of: int) -> tuple[TapeEntry, ...]:
-        """Answer a repeated query from memory while the tape is as the fork sees it, which is mostly the case."""
+        """Answer from memory as long as the tape has not grown since the fork was opened (the usual case)."""
         if as_of == 0:  # a new tape
             return tuple(evaluate((), query))
         live, plain = self._window, query if query.as_of is None else replace(query, as_of=None)
@@ -147,17 +142,14 @@ class TapeService(TapeHandle):
         return self._window is not None
 
     async def head(self) -> int:
-        """Return the newest id; 0 for an empty tape."""
         return await self._store.head(self.name)
 
     async def as_of(self, spans: Sequence[Sequence[int]]) -> ForkedTape:
-        """Return the tape as it was (see `TapeHandle.as_of`): a fork that nobody opened."""
         return await read_as_of(
             self, spans, self._store, now=self._now, new_id=self._new_id, references=self._references
         )
 
     async def reset(self, *, archive: bool = True, erase_also: tuple[tuple[str, tuple[int, ...]], ...] = ()) -> str:
-        """Restart the tape in one transaction (see `TapeHandle.reset`)."""
         self._window = None
         batch, first = self._restart(await self.head(), archive=archive)
         await self._store.reset(self.name, replace(batch, erase_also=erase_also), self._stamped(first))
@@ -166,7 +158,7 @@ class TapeService(TapeHandle):
     async def open_fork(
         self, opening: Sequence[TapeEntry] = (), *, stamp: JsonObject = EMPTY_OBJECT, staged: Sequence[Batch] = ()
     ) -> ForkedTape:
-        """Open a fork; it is durable when this returns.
+        """Open a fork, durably.
 
         Args:
             opening: the first entries of its delta.
@@ -176,9 +168,9 @@ class TapeService(TapeHandle):
         if self._window is not None:
             try:
                 return await self._create_fork(self._window.head, opening, stamp, staged, expect_head=True)
-            except TapeConflict:  # somebody else wrote to the tape; this costs only time
+            except TapeConflict:  # another writer appended to the tape; this costs only time
                 self._window = None
-        # What is written meanwhile is not in the fork; only a merge that expects the head minds it.
+        # Entries written meanwhile are not in the fork; only a merge with `expect_head` refuses them.
         return await self._create_fork(await self._refresh_window(), opening, stamp, staged, expect_head=False)
 
     async def _create_fork(
@@ -191,7 +183,7 @@ class TapeService(TapeHandle):
         return fork
 
     async def _refresh_window(self) -> int:
-        """Read the head, and cache the window of that head, or the newest part of a long one."""
+        """Read the head and cache its window, or the newest part of a long one."""
         head = await self._store.head(self.name)
         if not head:
             return head
@@ -205,7 +197,7 @@ class TapeService(TapeHandle):
         return head
 
     def _extend_window(self, delta: Sequence[TapeEntry]) -> None:
-        """Continue the cached window with the delta of a merge."""
+        """Append the delta of a merge to the cached window."""
         self._window = self._window.extend(delta) if self._window else None
 
     def reopen_fork(self, record: ForkRecord, *, stamp: JsonObject = EMPTY_OBJECT) -> ForkedTape:
@@ -232,8 +224,8 @@ class TapeService(TapeHandle):
     async def fork_tape(self, *, merge_back: bool = True) -> AsyncIterator[ForkedTape]:
         """Open a fork for the block and merge it at the end; discard it with `merge_back=False`.
 
-        A block that raises or is cancelled is a fact too: an `error` entry is added, its work is merged, and the
-        exception propagates.
+        If the block raises or is cancelled, an `error` entry is added, the work is merged, and the exception
+        propagates.
         """
         fork = await self.open_fork()
         try:

@@ -1,7 +1,7 @@
-"""Shards of system tapes: the facts about one chat are together, and different chats do not wait for one tape.
+"""Shards of system tapes: facts about one chat stay together, and different chats do not wait for one tape.
 
-A store says into how many shards it spreads them, as `tape_shards`, which never changes: a redelivery has to meet its key
-in the same shard. A store that does not say so has one, and the tape itself is it.
+A store's `tape_shards` is the number of shards. It never changes: a redelivery must meet its key in the same shard. A
+store without it has one shard, the tape itself.
 """
 
 from __future__ import annotations
@@ -11,17 +11,16 @@ from hashlib import md5
 
 def count_shards(store: object) -> int:
     """Return the number of shards of a system tape in this store."""
-    shards: int = getattr(store, "tape_shards", 1)  # `isinstance` is slow for a protocol, and every message asks
+    shards: int = getattr(store, "tape_shards", 1)  # `isinstance` on a protocol is slow, and every message calls this
     return shards
 
 
 def shard_tape(name: str, session: str, shards: int = 1) -> str:
-    """Return the tape with the facts of a system tape about a session: that of its chat, for all its threads.
+    """Return the shard of a system tape with the facts about a session. All threads of a chat share one shard.
 
     Args:
         name: the system tape; facts about no session stay on it.
         session: the session id; empty for none.
-        shards: see `count_shards`.
     """
     if shards == 1 or not session:
         return name

@@ -11,17 +11,17 @@ from bubbot.tape.words import is_run, is_spelt, strip_accents, tokens
 
 T = TypeVar("T")
 LONG_WORD_LETTERS = 8
-"""Letters from which on the word that was meant may have two mistakes."""
+"""Letters from which a word may have two mistakes."""
 MAX_MISTAKES = 2
-"""The most spelling mistakes of any word."""
+"""Spelling mistakes allowed in a long word."""
 CLOSER_TURNS = 4
-"""How many of the closest spellings come before one that is less close: it may be what was meant."""
+"""How many of the closest spellings precede each one that is less close: it may be the intended one."""
 
 
 class SpellingMatch(NamedTuple):
     """A piece of a text that stands for a word, and the number of mistakes between them.
 
-    Accents are half a mistake, and two swapped letters somewhat less than one: that hardly happens by chance.
+    An accent counts half a mistake, two swapped letters somewhat less than one: they hardly occur by chance.
     """
 
     piece: str
@@ -31,7 +31,7 @@ class SpellingMatch(NamedTuple):
 def find_misspelt(query: str, texts: Mapping[int, str]) -> dict[int, SpellingMatch]:
     """Find the casefolded texts that contain every word of the query, spelling mistakes allowed.
 
-    Each comes with its piece that stands for the query's longest word, and the mistakes of all words.
+    Each comes with the piece that matches the query's longest word, and the mistakes of all words.
     """
     words = sorted(tokens(query), key=len, reverse=True)
     text_tokens = {place: tokens(text) for place, text in texts.items()}
@@ -49,7 +49,7 @@ def find_misspelt(query: str, texts: Mapping[int, str]) -> dict[int, SpellingMat
 
 
 def share_room(levels: Sequence[Sequence[T]], room: int) -> list[T]:
-    """Choose so many: all of the first level if they fit, else four fifths; those after it share the rest likewise."""
+    """Choose `room` items: the first level gets all it needs, or four fifths; the next levels share the rest likewise."""
     if not levels or room <= 0:
         return []
     first = levels[0]
@@ -58,13 +58,13 @@ def share_room(levels: Sequence[Sequence[T]], room: int) -> list[T]:
 
 
 class SpellingFilter:
-    """Decides text by text, or for many at once, what `find_misspelt` finds, and compares each word of the texts once."""
+    """Decides for one text or many at once if `find_misspelt` would find it; compares each word only once."""
 
     def __init__(self, query: str) -> None:
         self._words = {word: _KnownTokens() for word in tokens(query)}
 
     def matches(self, texts: Iterable[str]) -> bool:
-        """Return true if the casefolded texts, as one, have every word of the query, spelling mistakes allowed."""
+        """Return true if the casefolded texts together have every word of the query, spelling mistakes allowed."""
         text_tokens = {token for text in texts for token in tokens(text)}
         return bool(self._words) and all(known.have(word, text_tokens) for word, known in self._words.items())
 
@@ -86,7 +86,7 @@ def _best(near: Mapping[str, SpellingMatch], words: Iterable[str]) -> SpellingMa
 
 
 def find_alike(word: str, vocabulary: Collection[str]) -> dict[str, SpellingMatch]:
-    """Find the tokens that may stand for a word, each with the piece that does."""
+    """Find the tokens that may stand for a word, each with the matching piece."""
     if is_run(word):
         return {token: match for token in vocabulary if is_run(token) and (match := _window(word, token))}
     bare = strip_accents(word)
@@ -101,7 +101,7 @@ def find_alike(word: str, vocabulary: Collection[str]) -> dict[str, SpellingMatc
     }
     if not choices:
         return near
-    # Imported here, as below: forty modules, which whoever does not search would wait for.
+    # Imported here, as below: forty modules that only a search needs.
     from rapidfuzz import process
     from rapidfuzz.distance import OSA
 
@@ -124,7 +124,7 @@ def _same(word: str, bare: str, token: str) -> bool:
 
 
 def _comparable(bare: str, token: str) -> bool:
-    """Compare lengths first. Words of four letters are alike too often: they need the same first letter."""
+    """Return true if lengths fit. Words of four letters also need the same first letter: too many are alike."""
     if len(token) < 4 or abs(len(token) - len(bare)) > max_edits(len(token)):
         return False
     return len(bare) > 4 or strip_accents(token[0]) == bare[0]
@@ -137,12 +137,14 @@ def _mistakes(bare: str, form: str, mistakes: float) -> float:
 
 
 def _window(word: str, run: str) -> SpellingMatch | None:
-    """Return the window of a run that is the word, from four characters on with one wrong or two swapped; else None."""
+    """Return the window of a run that matches the word, or None; from four characters on one may be wrong, or two
+    swapped.
+    """
     if word in run:
         return SpellingMatch(word, 0)
     size = len(word)
     third = -(-size // 3)
-    # One mistake touches two of three pieces at most, so one of them has to be there as it is.
+    # One mistake touches at most two of three pieces, so one of them must be unchanged.
     if size < 4 or not any(word[at : at + third] in run for at in range(0, size, third)):
         return None
     from rapidfuzz.distance import OSA

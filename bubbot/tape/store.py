@@ -18,11 +18,10 @@ SYSTEM_TAPE_PREFIX = "bubbot/"
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to write to the tape of a session, as its holder got it.
+    """A holder's right to write to the tape of a session.
 
     Attributes:
-        tape: the name of the tape.
-        epoch: rises each time somebody takes up the tape; whoever has an older one has lost the lease.
+        epoch: rises with each new holder; a lease with an older epoch is lost.
     """
 
     tape: str
@@ -34,15 +33,13 @@ class Batch:
     """Entries for one tape.
 
     Attributes:
-        tape: the name of the tape.
         entries: in the order of their ids.
-        expect_head: the id that its newest entry must have, else `TapeConflict`; None: any.
-        if_absent: a key that is already on the tape skips its entry, whatever the content (inbox, schedule); otherwise
-            different content under a stored key is a `TapeConflict`.
-        rebase: the entries are a fork's delta: if the tape has grown, references to them move along, also those in the
-            batches after this one; None: the entries are written as they are.
-        lease: the whole append is refused with `LeaseLost` if this lease is lost; None: nobody holds one. It is not
-            stored.
+        expect_head: the required newest id of the tape, else `TapeConflict`; None: any.
+        if_absent: skip an entry whose key is on the tape, whatever the content (inbox, schedule); otherwise different
+            content under a stored key is a `TapeConflict`.
+        rebase: the entries are a fork's delta: if the tape has grown, references to them follow, also in later batches;
+            None: write the entries as they are.
+        lease: refuse the whole append with `LeaseLost` if this lease is lost; None: no lease. It is not stored.
     """
 
     tape: str
@@ -53,7 +50,7 @@ class Batch:
     lease: Lease | None = None
 
     def skips(self, key: str | None) -> bool:
-        """Return true if an entry with this key is skipped if the key is on the tape, whatever the content."""
+        """Return true if a stored key skips its entry, whatever the content."""
         return self.if_absent or (self.rebase is not None and key in self.rebase.if_absent)
 
 
@@ -70,12 +67,12 @@ def refuse_lost_leases(batches: Sequence[Batch], newest_epoch: Callable[[str], i
 
 @dataclass(frozen=True, slots=True)
 class ResetBatch:
-    """Puts a tape's entries aside under another name, and restarts the tape.
+    """The instruction to move a tape's entries under another name and restart the tape.
 
     Attributes:
         archive: the name for the old entries.
-        erase: blank the old entries, those of earlier archives, and those in `erase_also`; the fact that says so is the event
-            `tape/erased` among the first entries of the new tape.
+        erase: blank the old entries, those of earlier archives, and those in `erase_also`; the first entries of the new
+            tape must include the `tape/erased` that records it.
         erase_also: entries of other tapes to erase, as (tape, ids).
     """
 
@@ -89,13 +86,13 @@ class ForkRecord:
     """An open fork as it is stored on disk.
 
     Attributes:
-        id: its name on disk; of a fork of a fork `PARENT/NAME`, with the id of that fork.
+        id: `PARENT/NAME` for a nested fork, with the id of the outer one.
         tape: the session tape.
         base: the head of its parent, the tape or another fork, when the fork was opened.
         staged: batches in the order they were staged; those of the session tape are the fork's delta.
-        reset: the reset that the merge performs first; None if there is none.
-        session: the session of the tape; empty if it has none, or if an earlier version opened the fork.
-        epoch: that of the lease under which it was opened; 0 for none.
+        reset: the reset that the merge performs first, if any.
+        session: empty if the tape has none, or if an earlier version opened the fork.
+        epoch: of the lease under which it was opened; 0 for none.
     """
 
     id: str
@@ -108,13 +105,13 @@ class ForkRecord:
 
     @property
     def parent(self) -> str:
-        """The id of the fork that this is a fork of; empty for a fork of the tape itself."""
+        """The id of the outer fork; empty for a fork of the tape itself."""
         return self.id.rpartition("/")[0]
 
 
 @dataclass(frozen=True, slots=True)
 class ForkedSession:
-    """A tape with open forks, and its session; empty if they do not tell (see `ForkRecord`)."""
+    """A tape with open forks, and its session; empty if unknown (see `ForkRecord`)."""
 
     tape: str
     session: str
@@ -143,9 +140,9 @@ class TapeStore(BlobStore, Protocol):
     """An append-only store of tapes. There is no update and no delete.
 
     Every writing method is one transaction: it returns after the commit, or raises and has written nothing. A caller
-    cancelled while waiting either wrote nothing or wrote everything. The methods raise `StoreUnavailable` or
-    `StoreFull` if the database failed, `TapeCorrupt` if stored bytes are unreadable or were altered. After `aclose`
-    every method raises `StoreUnavailable`.
+    cancelled while waiting either wrote nothing or wrote everything. Methods raise `StoreUnavailable` or `StoreFull` if
+    the database failed, `TapeCorrupt` if stored bytes are unreadable or were altered. After `aclose` every method
+    raises `StoreUnavailable`.
     """
 
     async def append(self, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
@@ -155,15 +152,15 @@ class TapeStore(BlobStore, Protocol):
         name the same tape.
 
         Raises:
-            TapeConflict: a batch's `expect_head` or a stored key contradicts.
-            LeaseLost: another holder has taken up the tape of a batch's lease since.
+            TapeConflict: a batch's `expect_head` or a stored key does not match.
+            LeaseLost: a batch's lease is lost to another holder.
         """
         ...
 
     def append_deferred(self, batches: Sequence[Batch]) -> Awaitable[list[tuple[TapeEntry, ...]]]:
         """Append like `append`, for callers that do not wait: the next write, if it comes soon, may commit it.
 
-        It has its place before later writes once this returns: they are never durable before it.
+        Its place is fixed once this returns: later writes are never durable before it.
         """
         ...
 
@@ -183,18 +180,17 @@ class TapeStore(BlobStore, Protocol):
         """Store an open fork durably; a tape and a fork may have several.
 
         Args:
-            record: the fork.
             expect_head: refuse a fork of a tape that has grown beyond `base`.
 
         Raises:
             TapeConflict: `base` is not the tape's head, or above it.
-            EntryNotFound: the fork that this is a fork of is not open.
+            EntryNotFound: the outer fork is not open.
             LeaseLost: the lease of a batch is lost; `extend_fork` and `merge_fork` raise it too.
         """
         ...
 
     async def extend_fork(self, fork: str, staged: Sequence[Batch], reset: ResetBatch | None = None) -> None:
-        """Add to an open fork durably. Raise `EntryNotFound` if it is not open."""
+        """Add batches or a reset to an open fork, durably. Raise `EntryNotFound` if it is not open."""
         ...
 
     async def merge_fork(
@@ -202,8 +198,7 @@ class TapeStore(BlobStore, Protocol):
     ) -> list[tuple[TapeEntry, ...]]:
         """Close a fork and append its batches in one transaction, after the reset (tape, batch) if given.
 
-        The batches of a fork of a fork are added to its parent as they are, as by `extend_fork`; there is nothing to
-        reset then.
+        The batches of a nested fork are added to its parent as by `extend_fork`, without a reset.
 
         Raises:
             TapeConflict: as `append`; or it still has open forks; or the reset would archive entries after `base`.
@@ -212,7 +207,7 @@ class TapeStore(BlobStore, Protocol):
         ...
 
     async def drop_fork(self, fork: str) -> None:
-        """Close a fork and its forks, and forget them. Dropping one that is not open is fine."""
+        """Close and delete a fork and its forks; do nothing if it is not open."""
         ...
 
     async def forks(self, tape: str | None = None) -> list[ForkRecord]:
@@ -224,16 +219,16 @@ class TapeStore(BlobStore, Protocol):
         ...
 
     async def raise_epoch(self, tape: str) -> int:
-        """Return the next epoch of a tape's lease, durably; from now on older leases of the tape are lost.
+        """Start and return the next epoch of a tape's lease, durably; older leases are lost from now on.
 
-        Epochs begin with 1 and only rise, also over a reset of the tape.
+        Epochs begin with 1 and only rise, even if the tape is reset.
         """
         ...
 
     async def reset(self, tape: str, reset_batch: ResetBatch, first: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
-        """Put the tape aside (or erase it) and restart it with these entries, in one transaction."""
+        """Archive or erase the tape and restart it with these entries, in one transaction."""
         ...
 
     async def aclose(self) -> None:
-        """Finish the accepted work and close; calling it twice is fine."""
+        """Finish the accepted work and close. Repeated calls do nothing."""
         ...

@@ -18,8 +18,8 @@ QueryAnswers = Sequence[Sequence[TapeEntry]]
 class View(Protocol[T_co]):
     """A value computed from a tape. A view never writes, has no clock and does no I/O.
 
-    It names the queries it needs, so that a store can answer them through an index, all in one read transaction, and
-    folds the entries into a value.
+    It names the queries it needs, so that a store can answer them through an index in one read transaction, and folds
+    the entries into a value.
     """
 
     @property
@@ -27,9 +27,7 @@ class View(Protocol[T_co]):
         """True if the fold may take longer than a few milliseconds, and runs off the event loop."""
         ...
 
-    def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Build the queries on the tape of this name."""
-        ...
+    def queries(self, tape: str) -> tuple[TapeQuery, ...]: ...
 
     def fold(self, answers: QueryAnswers) -> T_co:
         """Compute the value. Equal entries give an equal value."""
@@ -40,16 +38,16 @@ class StepwiseView(Protocol[T_co]):
     """A view whose later queries depend on what earlier ones found."""
 
     def steps(self, tape: str) -> Generator[tuple[TapeQuery, ...], QueryAnswers, T_co]:
-        """Yield queries on the tape of this name, take their answers, and return the value; off the event loop."""
+        """Yield queries, receive their answers and return the value. It runs off the event loop."""
         ...
 
 
 def read_together(
     views: Sequence[Generator[tuple[TapeQuery, ...], QueryAnswers, T]],
 ) -> Generator[tuple[TapeQuery, ...], QueryAnswers, list[T]]:
-    """Go through the steps of several stepwise views side by side; return their values, in order.
+    """Run the steps of several stepwise views together and return their values, in order.
 
-    What several of them ask in one step is read once.
+    It reads a query that several views yield in one step only once.
     """
     values: dict[int, T] = {}
     asked: dict[int, tuple[TapeQuery, ...]] = {}

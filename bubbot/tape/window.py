@@ -23,27 +23,26 @@ from bubbot.tape.query import (
 )
 
 WINDOW_CACHE_ENTRIES = 20_000
-"""Entries cached at most; of a longer window these are the newest."""
+"""Entries cached at most: the newest of a longer window."""
 MAX_ANSWERS = 16
-"""Answers from beyond the window that are cached at most; a turn repeats the same few queries."""
+"""Answers from beyond the window to cache at most; a turn repeats the same few queries."""
 MAX_ANSWER_ENTRIES = 500
-"""Entries of such an answer at most."""
+"""Entries of a cached answer at most."""
 _GROWING = (Window, IdRanges)
-"""The parts of which every append may be one."""
+"""The parts to which any append may belong."""
 
 
 @dataclass
 class LiveWindow:
-    """The decoded window of a tape at `head`.
+    """The decoded window of a tape whose newest id is `head`.
 
-    History is append-only and one process writes, so only appends make it stale, and they extend it. Decoding a window
+    History is append-only and one process writes, so only appends change it, and they extend it. Decoding a window
     again for each step costs more than everything else in a turn.
 
     Attributes:
         opening: the anchor that opens the window.
         entries: every entry of the window, recalled ones included; only the newest if `is_partial`.
-        head: the newest id of the tape.
-        is_partial: the window is too long to be cached whole: questions about all of it go to the store.
+        is_partial: the window is too long to be cached whole: queries about all of it go to the store.
     """
 
     opening: TapeEntry
@@ -57,7 +56,7 @@ class LiveWindow:
         self._pack()
 
     def _pack(self) -> None:
-        """Pack the entries that were not yet. Those of the last append are next: the turn after it reads their payloads."""
+        """Pack entries that are not packed yet, except the last append: the next turn reads their payloads."""
         for entry in reversed(self.entries):
             if entry.id <= self._packed:
                 break
@@ -66,12 +65,11 @@ class LiveWindow:
 
     @property
     def cached_entries(self) -> int:
-        """The number of cached entries."""
         others = [answer for query, answer in self._answers.items() if type(query.part) not in _GROWING]
         return len(self.entries) + sum(map(len, others))
 
     def answer(self, query: TapeQuery) -> tuple[TapeEntry, ...] | None:
-        """Answer the query if the window can; None if the store has to."""
+        """Answer the query; None if the store must."""
         cached = self._answers.get(query)
         if cached is not None:
             return cached
@@ -83,7 +81,7 @@ class LiveWindow:
         return result
 
     def _entries_of(self, part: Slice) -> Sequence[TapeEntry] | None:
-        """Return the entries of a part of the tape that lies within the cached ones; None for others."""
+        """Return the entries of a part that is cached whole; None for others."""
         match part:
             case OpeningAnchor(""):
                 return [self.opening]
@@ -100,7 +98,7 @@ class LiveWindow:
         return None
 
     def _answer_newest(self, query: TapeQuery) -> tuple[TapeEntry, ...] | None:
-        """Answer with the newest entries of a part that goes on to the head, if enough of them are cached."""
+        """Answer with the newest entries of a part that reaches the head, if enough of them are cached."""
         match query.part:
             case Window("") | IdRanges(((_, None),)) if query.newest and query.limit is not None:
                 found = arrange(select(self.entries, query), query)
@@ -114,17 +112,18 @@ class LiveWindow:
         return low > self.opening.id and (not self.is_partial or low >= self.entries[0].id)
 
     def cache_answer(self, query: TapeQuery, answer: tuple[TapeEntry, ...]) -> None:
-        """Cache an answer if later appends tell how it changes.
+        """Cache an answer if it can be updated by later appends.
 
-        That holds for the newest entries of a name, a sealed zone, the window with its anchor, and its end from some entry on.
+        These are the newest entries of a name, a sealed zone, the window with its anchor, and its end from some entry
+        on.
         """
         part = query.part
         if not _is_cacheable(query):
             return
         if isinstance(part, IdRanges):
-            if self._entries_of(part) is None or part.spans[0][0] > self.head + 1:  # appends would not all belong to it
+            if self._entries_of(part) is None or part.spans[0][0] > self.head + 1:  # not all appends would belong to it
                 return
-            # Nobody asks for the entries from an earlier one on again.
+            # Queries from an earlier entry on do not come again.
             self._answers = {
                 other: kept for other, kept in self._answers.items() if not isinstance(other.part, IdRanges)
             }
@@ -134,13 +133,14 @@ class LiveWindow:
             self._answers[query] = answer
 
     def extend(self, entries: Sequence[TapeEntry]) -> LiveWindow | None:
-        """Extend the window by these appends; one that opens another window leaves what its anchor recalls, and what follows.
+        """Extend the window by these appends. If one opens another window, keep what its anchor recalls and what
+        follows.
 
-        None if they leave a gap, or open a window that recalls what is not cached.
+        Return None if the appends leave a gap, or open a window that recalls entries that are not cached.
         """
         if not entries:
             return self
-        # Of a rebased delta some entries may stand for ones that were on the tape already.
+        # Some entries of a rebased delta may have been on the tape already.
         if (entries[0].id, entries[-1].id) != (self.head + 1, self.head + len(entries)):
             return None
         opening = EntryFinder(entries).opening_anchor()
@@ -165,7 +165,7 @@ class LiveWindow:
         return self
 
     def _reopen(self, opening: TapeEntry, recalled: Sequence[tuple[int, int]]) -> None:
-        """Continue as the window of an anchor among the entries, which recalls others of them."""
+        """Continue as the window of an anchor among the entries, with the entries that it recalls."""
         self.opening, self.is_partial = opening, False
         self.entries = [
             entry
@@ -179,7 +179,7 @@ class LiveWindow:
 
 
 def _is_cacheable(query: TapeQuery) -> bool:
-    """Return true if `_updated_answer` can update the query's answer, and few other queries are like it."""
+    """Return true if `_updated_answer` can update the answer, and similar queries are few."""
     if query.text or query.searchable_text or query.keys or query.since or query.until:
         return False
     match query.part:
@@ -197,9 +197,9 @@ def _is_cacheable(query: TapeQuery) -> bool:
 def _updated_answer(
     query: TapeQuery, answer: tuple[TapeEntry, ...], entries: Sequence[TapeEntry]
 ) -> tuple[TapeEntry, ...] | None:
-    """Return the answer after these appends; None if the store has to answer again."""
+    """Return the answer after these appends; None if the store must answer again."""
     if type(query.part) is OpeningAnchor:
-        return answer  # appends that open another window end this one
+        return answer  # an append that opens another window replaces this one
     if type(query.part) is ZoneSlice:
         seals = query.part.seal
         return None if EntryFinder(entries).newest_anchor(seals) else answer

@@ -14,7 +14,7 @@ _RUNS = (
 # Signs inside a word that Python's \w does not take for letters: Hebrew, Arabic, Indic, and combining ones.
 _SIGNS = "\u0300-\u036f\u0591-\u05bd\u0610-\u061a\u064b-\u065f\u0900-\u0963\u0966-\u0dff"
 _WORDS = f"[{_RUNS}]+|(?:[^\\W_{_RUNS}]|[{_SIGNS}])+"
-# Currency, arrows, dingbats and emoji: nobody spells them, but people look for them.
+# Currency, arrows, dingbats and emoji: they are no words, but people search for them.
 _SYMBOLS = "\u20a0-\u20cf\u2190-\u23ff\u2500-\u27bf\u2900-\u2bff\U0001f000-\U0001faff"
 _PIECES = f"{_WORDS}|[{_SYMBOLS}]"
 _RUN = f"[{_RUNS}]"
@@ -26,7 +26,7 @@ _ACCENT = re.compile("[\u0300-\u036f]")
 
 @cache
 def _pattern(source: str) -> re.Pattern[str]:
-    """Compile a pattern when it is used: its long ranges take milliseconds, for which every command would wait."""
+    """Compile a pattern on first use: its long ranges take milliseconds, which would delay every command."""
     return re.compile(source)
 
 
@@ -38,8 +38,8 @@ def tokens(text: str) -> dict[str, None]:
 def split_pieces(text: str) -> list[tuple[str, int]]:
     """Split a folded text into words, runs and symbols, each with its start offset.
 
-    A character's piece depends on its neighbours alone: a text that contains another one has all its inner pieces; only
-    the first and the last one may be longer.
+    A character's piece depends only on its neighbours: a text that contains another one has all its inner pieces; only
+    the first and the last may be longer.
     """
     matches = (_ASCII_TOKEN if text.isascii() else _pattern(_PIECES)).finditer(text)
     return [(match.group(), match.start()) for match in matches]
@@ -61,7 +61,7 @@ def is_spelt(word: str) -> bool:
 
 
 def strip_accents(word: str) -> str:
-    """Strip the accents of a word, as people type it without such keys."""
+    """Strip the accents of a word, as people type it without the keys for them."""
     if word.isascii():
         return word
     return unicodedata.normalize("NFC", _ACCENT.sub("", unicodedata.normalize("NFD", word)))

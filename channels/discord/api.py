@@ -248,9 +248,9 @@ class SharedRatelimit(Ratelimit):
     """The library's rate limit of a bucket, except that requests within the quota pass and a 429 delays new ones.
 
     The original refuses every request in a window longer than the longest wait, even if none has to wait. A 429 may come
-    with requests left in the window; their number is kept then. If none is left, the 429 knows better when the next may be.
+    with requests left in the window: their number is kept. If none is left, the wait that the 429 names counts.
 
-    A call that is cancelled on its way out opens the bucket for the others all the same.
+    A call that is cancelled while it leaves still opens the bucket for the others.
     """
 
     __slots__ = ("longest_wait", "no_429")

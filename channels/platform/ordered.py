@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from bubbot.ports.channel import ChannelEvent, Inbound, Receive
 
 COMMAND_PREFIX = ","
-"""What commands begin with in the port's form; adapters do not see the sentences of the bot, which know it too."""
+"""The beginning of a command in the port's form. Adapters do not import the bot's sentences, which also define it."""
 
 
 async def receive_together(receive: Receive, events: Iterable[ChannelEvent | None]) -> None:

@@ -212,7 +212,7 @@ def _read_text(message: Raw) -> tuple[str, Sequence[Raw]]:
 
 
 def _add_notes(message: Raw, text: str, *, is_own: bool = False) -> str:
-    """Add what a person reads above and below the text: whose words it has, content in words, buttons but our own."""
+    """Put the author of a forward above the text; below it the content in words, and the buttons unless `is_own`."""
     buttons = "" if is_own else describe_buttons(message)
     return "\n".join(filter(None, (describe_forward(message), text, describe_content(message), buttons)))
 

@@ -67,7 +67,7 @@ def parse_text(text: str, entities: Sequence[Raw], me: TelegramBotUser, *, is_di
     """Remove our name from the beginning, and write a command for us as `,name arguments`.
 
     Args:
-        entities: its entities; of a text without any nothing is ours.
+        entities: the entities of `text`. A text without entities has no command and does not name the bot.
         me: the bot.
         is_direct: the chat is private, so every command is for us.
     """
@@ -92,9 +92,9 @@ def annotate_text(text: str, entities: Sequence[Raw], start: int = 0, end: int |
 
 
 _Insertion: TypeAlias = tuple[int, bool, int, str]
-"""A text that is put into another one: its offset, if it belongs to what follows, the other end of its entity, itself.
+"""An insertion: its offset, true at the beginning of an entity, the entity's other end (negated), the inserted text.
 
-Those of one offset stand in the order of these tuples: ends before beginnings, inner ends and outer beginnings first.
+Insertions at one offset are sorted as tuples: ends before beginnings, inner ends and outer beginnings first.
 """
 
 

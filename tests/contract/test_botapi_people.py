@@ -170,7 +170,7 @@ async def test_forums_and_channels() -> None:
         assert channel.id < -1_000_000_000_000 < server.group("G", [ada]).id < 0
 
 
-async def test_buttons() -> None:
+async def test_the_press_of_a_button_reaches_the_bot() -> None:
     async with Server() as server, library(server) as bot:
         chat = server.private(server.user("Ada"))
         keyboard = InlineKeyboardMarkup([[InlineKeyboardButton("Yes", callback_data="y")]])

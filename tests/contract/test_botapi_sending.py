@@ -140,7 +140,7 @@ async def test_topics_of_a_forum() -> None:
             await bot.send_message(forum.id, "hi", message_thread_id=topic.id)
 
 
-async def test_edits() -> None:
+async def test_own_texts_can_be_edited_and_other_messages_cannot() -> None:
     async with Server(limits=None) as server, library(server) as bot:
         chat = server.private(server.user("Ada"))
         hers = chat.say("hello")["message_id"]
@@ -161,7 +161,7 @@ async def test_edits() -> None:
         assert chat.texts(server.bot.user) == ["two", ""]
 
 
-async def test_deletions() -> None:
+async def test_a_message_is_deleted_once_by_its_owner_and_while_it_is_new() -> None:
     async with Server() as server, library(server) as bot:
         ada = server.user("Ada")
         chat, group = server.private(ada), server.group("Home", [ada])

@@ -75,7 +75,7 @@ async def _everything(server: Server, out: Outgoing) -> list[BaseException]:
         None,
     ],
 )  # fmt: skip
-async def test_whatever_fails(server: Server, caplog: pytest.LogCaptureFixture, fault: Any) -> None:
+async def test_no_token_is_shown_whatever_fails(server: Server, caplog: pytest.LogCaptureFixture, fault: Any) -> None:
     for name in (None, "discord", "discord.http", "aiohttp", "asyncio"):
         caplog.set_level(logging.DEBUG, name)
     token = server.bot.token

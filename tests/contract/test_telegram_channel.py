@@ -113,7 +113,7 @@ async def test_a_conversation_in_private(server: Server) -> None:
         assert (await talk.next(Reaction)).emojis == ("👍",)
 
 
-async def test_a_group(server: Server) -> None:
+async def test_in_a_group_commands_and_mentions_address_the_bot(server: Server) -> None:
     ada, kim = server.user("Ada"), server.user("Kim")
     room = server.group("Family", [ada, kim])
     async with talking(server, commands=lambda: [CommandInfo("status")]) as talk:
@@ -157,7 +157,7 @@ async def test_a_topic_is_a_session_and_answers_survive_it(server: Server) -> No
         assert "message_thread_id" not in room.message(int(receipt.external_id))
 
 
-async def test_a_channel(server: Server) -> None:
+async def test_a_post_in_a_channel_comes_from_the_channel(server: Server) -> None:
     ada = server.user("Ada")
     room = server.channel("News", [ada])
     async with talking(server) as talk:

@@ -52,7 +52,7 @@ async def server() -> AsyncIterator[ScriptedServer]:
         yield found
 
 
-async def test_its_powers(server: ScriptedServer) -> None:
+async def test_only_the_webhook_channel_supports_a_webhook(server: ScriptedServer) -> None:
     async with opened(server) as channel:
         for power in (SupportsClose, SupportsTyping, SupportsEditing, FetchesAttachments):
             assert isinstance(channel, power)

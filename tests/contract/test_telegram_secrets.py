@@ -40,7 +40,7 @@ class TestSecrets:
             Page(200, TOKEN.encode()), Page(301, TOKEN.encode()), Page(502, f"<html>{TOKEN}".encode()), Page(200, b"[]"),
         ],
     )  # fmt: skip
-    async def test_whatever_fails(
+    async def test_no_token_is_shown_whatever_fails(
         self, server: ScriptedServer, caplog: pytest.LogCaptureFixture, failure: Any, *, proxied: bool
     ) -> None:
         """Behind a proxy another HTTP library sends the requests; the server here takes them as a proxy does."""

@@ -99,7 +99,7 @@ class TestSending:
             (HANG, False, None),
         ],
     )
-    async def test_failures(
+    async def test_a_failed_sending_says_whether_and_when_to_try_again(
         self, server: ScriptedServer, answer: Any, permanent: bool, retry_after: float | None
     ) -> None:
         async with opened(server, replace(FAST, call_timeout=0.3)) as channel:
@@ -115,7 +115,7 @@ class TestSending:
         async with opened(server) as channel:
             assert (await channel.send(MessagePart("77", "hi"))).external_id == ""
 
-    async def test_files(self, server: ScriptedServer) -> None:
+    async def test_images_are_sent_as_photos_and_other_files_as_documents(self, server: ScriptedServer) -> None:
         async with opened(server) as channel:
             await channel.send(
                 MessagePart("77", "see", file=OutboundFile("a.py", "text/x-python", "print('é')\n"), markup=BOLD)
@@ -141,7 +141,7 @@ class TestSending:
 
 
 class TestEditing:
-    async def test_a_change(self, server: ScriptedServer) -> None:
+    async def test_an_edit_sends_text_and_entities(self, server: ScriptedServer) -> None:
         async with opened(server) as channel:
             await channel.edit("7", MessagePart("77", "hi", markup=BOLD))
         assert server.sent("editMessageText") == [
@@ -169,7 +169,9 @@ class TestEditing:
             (DROP, False),
         ],
     )
-    async def test_failures(self, server: ScriptedServer, answer: Any, permanent: bool) -> None:
+    async def test_a_failed_edit_says_whether_and_when_to_try_again(
+        self, server: ScriptedServer, answer: Any, permanent: bool
+    ) -> None:
         server.say("editMessageText", answer)
         async with opened(server) as channel:
             with pytest.raises(DeliveryFailed) as caught:
@@ -240,7 +242,9 @@ class TestFetching:
             ("file", 502, "(502)", False),
         ],
     )
-    async def test_failures(self, server: ScriptedServer, method: str, answer: Any, said: str, permanent: bool) -> None:
+    async def test_a_failed_download_says_why_and_whether_to_try_again(
+        self, server: ScriptedServer, method: str, answer: Any, said: str, permanent: bool
+    ) -> None:
         if method == "file":
             server.files["photos/file 1.jpg"] = lambda _: web.Response(status=answer)
         else:

@@ -65,7 +65,7 @@ class TestWebhook:
             with pytest.raises(OSError, match="disk full"):
                 await channel.handle(SECRET, b"no json")
 
-    async def test_refusals(self, server: ScriptedServer) -> None:
+    async def test_a_wrong_secret_and_a_long_body_are_refused(self, server: ScriptedServer) -> None:
         heard = Heard(server)
         async with self.ready(server, heard) as channel:
             for headers in ({}, {"x-telegram-bot-api-secret-token": "é"}, {"x-telegram-bot-api-secret-token": "012"}):

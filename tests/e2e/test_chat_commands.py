@@ -23,7 +23,7 @@ async def answer(server: Server, chat: Gathering, text: str, who: User | None = 
     return texts(chat)[before]
 
 
-async def test_on_telegram(tmp_path: Path) -> None:
+async def test_commands_and_rights_of_people_on_telegram(tmp_path: Path) -> None:
     home = tmp_path / "home"
     async with Server(limits=None, conflict_pause=0.1, privacy=False) as server:
         ada, bob, eve = server.user("Ada"), server.user("Bob"), server.user("Eve")

@@ -35,7 +35,7 @@ from bubbot.formatting import (
         (2.5e9, "2.5 GB"),
     ],
 )
-def test_sizes(size: float, text: str) -> None:
+def test_kilobytes_are_whole_and_larger_units_have_one_decimal(size: float, text: str) -> None:
     assert format_bytes(size) == text
 
 

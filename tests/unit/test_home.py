@@ -166,7 +166,7 @@ class TestAnotherUser:
         assert told.startswith(f"{public / 'daemon.lock'} cannot be opened for writing (Permission denied)")
         assert "belongs to uid 0, mode 0600" in told
 
-    def test_our_own(self, public: Path) -> None:
+    def test_a_home_in_a_folder_of_this_user_is_created(self, public: Path) -> None:
         os.chown(public, NOBODY, NOBODY)
         assert as_nobody(public / "home") == ""
         assert (public / "home").stat().st_uid == NOBODY

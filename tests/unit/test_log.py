@@ -325,7 +325,7 @@ class TestRedaction:
     def test_a_short_secret_tears_no_words_apart(self) -> None:
         assert log.Redactor(["", "a", "short"])("a short day") == "a short day"
 
-    def test_for_others(self) -> None:
+    def test_redact_knows_the_secrets_of_the_last_setup(self) -> None:
         assert log.redact(SECRET) == SECRET
         log.setup("info", stream=io.StringIO(), secrets=[SECRET])
         assert log.redact(f"key {SECRET}") == "key [redacted]"

@@ -1,1 +1,1 @@
-"""`bubbot chat`, and the chats of other commands with the bot of a home."""
+"""`bubbot chat`, and chats of other commands with the bot of a home."""

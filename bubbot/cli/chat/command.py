@@ -57,8 +57,6 @@ async def _chat(setup: CommandSetup, session: str, printer: AnswerPrinter, signa
     """Run the chat until the end of the input, then wait for open answers.
 
     Args:
-        setup: the settings and the home of this command.
-        session: the session id.
         printer: prints the answers if this is a pipe.
         signals: receives the number of the signal that ends the chat, if one does.
     """
@@ -84,7 +82,7 @@ async def _chat(setup: CommandSetup, session: str, printer: AnswerPrinter, signa
 
 
 def terminal_settings(setup: CommandSetup) -> dict[str, Any]:
-    """Choose the settings of the line editor; none for a pipe, or a terminal that can only print."""
+    """Choose the settings of the line editor; none for a pipe or a terminal that can only print."""
     style = terminal_style()
     if not _is_ours(setup) or setup.is_plain or not (sys.stdin.isatty() and _prints_to_terminal()):
         return {}
@@ -97,7 +95,7 @@ def _pipe_settings(setup: CommandSetup, printer: AnswerPrinter) -> dict[str, Any
 
 
 def _notice_printer() -> Callable[[str], None]:
-    """Choose the output of notices: the standard output of a pipe carries only answers."""
+    """Choose the output of notices: a pipe's standard output gets only answers."""
     return partial(show, flush=True) if _prints_to_terminal() else show_on_stderr
 
 
@@ -110,7 +108,7 @@ def _prints_to_terminal() -> bool:
 
 
 def end_on_signals(signals: list[int]) -> None:
-    """Restore the terminal when a signal ends the chat; the next chat resumes the turn that was running."""
+    """Restore the terminal when a signal ends the chat. The next chat resumes the running turn."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
     def end(number: int) -> None:

@@ -1,4 +1,4 @@
-"""A chat with the bot of a home: in this process, or in the one that runs for the home."""
+"""A chat with the bot of a home, in this process or in the running one."""
 
 from __future__ import annotations
 
@@ -28,19 +28,17 @@ async def with_chat(
     is_shared: bool = False,
     wait_seconds: float = 0.0,
 ) -> T:
-    """Connect to the bot that runs for this home, or open it here if none does, and return what `talk` returns.
+    """Connect to the running bot of this home, or open the bot here, and return the result of `talk`.
 
     Args:
-        setup: the settings and the home of this command.
-        session: the session id.
         settings: keys of the adapter that override those of the configuration.
         talk: uses the connection.
         hold: show nothing before `ask` has its result.
-        is_shared: serve other commands of the home meanwhile, if the bot is opened here.
-        wait_seconds: how long to wait for a process that takes no requests, with a notice on standard error.
+        is_shared: if the bot opens here, serve other commands of the home meanwhile.
+        wait_seconds: seconds to wait for a process that accepts no requests, with a notice on standard error.
 
     Raises:
-        HomeLocked: a process that takes no requests writes to the home.
+        HomeLocked: a process that accepts no requests writes to the home.
         ControlError: the running bot ended.
     """
 
@@ -71,7 +69,7 @@ async def with_chat(
 
 
 def _make_adapter(setup: CommandSetup, session: str, settings: Mapping[str, Any], chat: RemoteChat) -> Channel:
-    """Make the adapter for this terminal or pipe, as the bot makes it."""
+    """Make the adapter for this terminal or pipe like the bot."""
     name, _, chat_name = session.partition(":")
     table = {**setup.settings.channels.get(name, {}), "chat": chat_name, **settings}
     kind = str(table.pop("kind", name))

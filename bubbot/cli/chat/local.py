@@ -1,4 +1,4 @@
-"""A chat whose bot is in this process. It loads all of a bot."""
+"""A chat whose bot runs in this process. Importing it loads the whole bot."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ POLL_SECONDS = 0.2
 
 
 class LocalChat:
-    """A chat whose bot is in this process; see `ChatConnection`."""
+    """A chat whose bot runs in this process; see `ChatConnection`."""
 
     def __init__(self, bot: Bot, session: str, unshown: list[Callable[[str], None]], *, plain: bool = False) -> None:
         self._plain = plain
@@ -31,7 +31,7 @@ class LocalChat:
         self._take_up_lock = asyncio.Lock()
 
     async def take_up(self, session: str) -> int:
-        """Queue what an earlier process left open in a session, once; return the number of messages."""
+        """Queue the work that an earlier process left open in a session, once; return the number of messages."""
         async with self._take_up_lock:
             if session in self._taken_up:
                 return 0
@@ -40,7 +40,6 @@ class LocalChat:
             return len(open_turns)
 
     async def open(self) -> str:
-        """See `ChatConnection`."""
         bot = self._bot
         try:
             notice = (await bot.models.model_for_tape(bot.tape(self._session))).traits.notice or ""
@@ -50,19 +49,15 @@ class LocalChat:
         return notice
 
     async def deliver_pending(self) -> int:
-        """See `ChatConnection`."""
         return await self.take_up(self._session)
 
     async def run(self) -> None:
-        """See `ChatConnection`."""
         await self._bot.channel.run(self._bot.gate.receive)
 
     def stop(self) -> None:
-        """See `ChatConnection`."""
         self._bot.runtime.stop(self._session)
 
     async def wait_until_idle(self) -> None:
-        """See `ChatConnection`."""
         await self._bot.runtime.wait_idle()
 
     async def ask(self, inbound: Inbound, show: ShowResult, files: Mapping[str, bytes] = NO_FILES) -> AskResult:
@@ -88,9 +83,9 @@ class LocalChat:
         return result
 
     async def _show_loading(self) -> None:
-        """Show that the model loads, if it takes long."""
+        """Show that the model is loading, if it takes long."""
         await asyncio.sleep(START_DELAY_SECONDS)
-        while not self._bot.models.loading_names():  # noqa: ASYNC110 - only asking tells
+        while not self._bot.models.loading_names():  # noqa: ASYNC110 - it must be polled
             await asyncio.sleep(POLL_SECONDS)
         with show_progress("Loading the model", plain=self._plain, start_delay=0):
             while self._bot.models.loading_names():  # noqa: ASYNC110 - as above
@@ -101,12 +96,12 @@ class LocalChat:
 async def open_local_chat(
     setup: CommandSetup, session: str, settings: Mapping[str, Any], *, hold: bool
 ) -> AsyncIterator[LocalChat]:
-    """Open the bot of a home for one session; `with_chat` explains the arguments."""
+    """Open the bot of a home for one session; see `with_chat` for the arguments."""
     unshown: list[Callable[[str], None]] = []
     adapter_settings = {"chat": session.partition(":")[2], **settings}
 
     def write(text: str) -> None:
-        """Show the first text after a turn that was asked for as its answer; the next ones are about its files."""
+        """Show the first text after a requested turn as its answer; later ones are about its files."""
         (unshown.pop() if unshown else settings["write"])(text)
 
     if "write" in settings:

@@ -1,4 +1,4 @@
-"""What the process that holds a home does for the chats and questions of others."""
+"""The service of the process that holds a home for chats and questions of other processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bubbot.server.remote import ChatService, RemoteChannel
 
 
 def chat_service(app: Bot, remote: RemoteChannel) -> ChatService:
-    """Return what clients may ask of the bot for their sessions."""
+    """Return the operations that clients may request for their sessions."""
     runtime = app.channel_runtimes[remote.name]
 
     async def read_notice(session: str) -> str:
@@ -33,7 +33,7 @@ def chat_service(app: Bot, remote: RemoteChannel) -> ChatService:
     async def wait_until_idle(session: str) -> None:
         await app.runtime.wait_session_idle(session)
         chat = session.partition(":")[2]  # a terminal has no threads: a further colon belongs to the name
-        await runtime.deliverer.wait_until_delivered(chat)  # does not wait for slower chats
+        await runtime.deliverer.wait_until_delivered(chat)  # do not wait for slower chats
 
     async def accept(inbound: Inbound) -> asyncio.Future[TurnResult] | None:
         return await runtime.gate.ask(inbound)  # a reload replaces the gate

@@ -1,4 +1,4 @@
-"""A chat whose bot is in this process, and which serves other commands of its home."""
+"""A chat whose bot runs in this process and serves other commands of its home."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from bubbot.settings.loader import Settings
 
 @asynccontextmanager
 async def open_shared_chat(setup: CommandSetup, session: str, settings: Mapping[str, Any]) -> AsyncIterator[LocalChat]:
-    """Open the bot of a home for one session, and serve the requests of other commands until the block ends."""
+    """Open the bot of a home for one session and serve other commands until the block ends."""
     path = socket_path(setup.home.path, runtime_folder(), Path(gettempdir()))
     terminals: list[SharedTerminal] = []
 
@@ -52,7 +52,7 @@ async def open_shared_chat(setup: CommandSetup, session: str, settings: Mapping[
 
 
 def _make_api(chat: LocalChat, terminal: SharedTerminal, settings: Settings) -> Api:
-    """Make what a chat offers to other commands: chats, questions, and commands that write."""
+    """Make the API that a chat offers to other commands: chats, questions, and commands that write."""
     bot = chat.bot
     service = chat_service(bot, terminal)
 
@@ -72,7 +72,7 @@ def _make_api(chat: LocalChat, terminal: SharedTerminal, settings: Settings) -> 
         raise ControlError("a chat is open for this home, and no bot runs: the chat reads its settings when it starts")
 
     async def status(_body: JsonObject) -> JsonObject:
-        return {"chat": True}  # which is no bot that receives from its channels
+        return {"chat": True}  # which is not a bot that receives from its channels
 
     queries = {"command": command, "reload": refuse_reload, "status": status}
     handlers = terminal.handlers(replace(service, accept=accept, deliver_pending=deliver_pending))

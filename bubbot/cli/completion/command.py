@@ -21,7 +21,7 @@ HINTS: Mapping[str, str] = {
     "zsh": "Add to ~/.zshrc, before compinit: fpath=({folder} $fpath)",
     "fish": "New shells load it.",
 }
-"""What is left to do after the installation."""
+"""The remaining steps after the installation."""
 
 
 class CompletionArgs(Args, frozen=True):

@@ -1,8 +1,8 @@
-"""How shells complete: click's classes, with what its scripts lack.
+"""Completion in shells: click's classes with fixes for its scripts.
 
-Bash splits words at `:` and `=`, which names of sessions contain, and neither quotes what it is offered nor is quoted by
-click's script: names of jobs are chosen by people in chats, and would be run. Zsh and fish replace a whole word
-`--option=value`, of which click offers the value alone; click's script for fish cuts values at a comma.
+Bash splits words at `:` and `=`, which session names contain. Neither bash nor click's script quotes the offered words,
+so names of jobs, which people in chats choose, would be executed. Zsh and fish replace a whole word `--option=value`,
+but click offers only the value; click's script for fish cuts values at a comma.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bubbot.cli.tree import COMPLETE_VARIABLE
 
 
 class BubbotBashComplete(BashComplete):
-    """Completion in bash: the line up to the cursor is split by click, and what bash replaces of it is left out again."""
+    """Completion in bash: click splits the line up to the cursor; offers lack the part that bash keeps."""
 
     source_template = r"""
 %(complete_func)s() {
@@ -54,7 +54,7 @@ complete -F %(complete_func)s %(prog_name)s
 """
 
     def source(self) -> str:
-        """Write the script; click would start bash to ask for its version."""
+        """Return the script; click's method would start bash to check its version."""
         return ShellComplete.source(self)
 
 
@@ -62,7 +62,7 @@ class _WholeWord(ShellComplete):
     """Completion in a shell that replaces a whole word `--option=value`."""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
-        """Offer values with the option before them."""
+        """Offer values together with their option."""
         option, equals, _ = incomplete.partition("=")
         items = super().get_completions(args, incomplete)
         if equals and option.startswith("--"):
@@ -103,16 +103,15 @@ SHELLS: dict[str, type[ShellComplete]] = {
 
 
 def write_script(shell: str, root: click.Command) -> str:
-    """Write the completion script of a shell for the program."""
+    """Return the completion script for a shell."""
     return SHELLS[shell](root, {}, "bubbot", COMPLETE_VARIABLE).source()
 
 
 def print_completions(root: click.Command, request: str) -> int:
-    """Print what a shell is to offer; return the exit code.
+    """Print the words for a shell to offer; return the exit code.
 
     Args:
-        root: the program.
-        request: what the script asks for, such as `bash_complete`.
+        request: the script's request, such as `bash_complete`.
     """
     shell = SHELLS.get(request.removesuffix("_complete"))
     if shell is None:

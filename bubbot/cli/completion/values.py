@@ -1,6 +1,6 @@
-"""The names of a home that a shell offers when somebody presses Tab: sessions, tapes and jobs.
+"""The names of a home that a shell offers on Tab: sessions, tapes and jobs.
 
-They are read without settings and without the bot; what cannot be read offers nothing.
+They are read without settings and without the bot; unreadable sources offer nothing.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ KINDS: Mapping[str, str] = {
 }  # fmt: skip
 """The kinds of values by the name of the argument or option."""
 SESSION_KINDS: Mapping[str, str] = {"schedule": "chat", "ask": "terminal", "chat": "terminal"}
-"""Commands that take other sessions: with their channel, or those of the terminal alone."""
+"""Commands whose sessions include their channel, or are only those of the terminal."""
 TERMINAL_PREFIX = "stdin:"
-"""The channel of sessions that may be named without it."""
+"""The channel that may be left out of session names."""
 SCHEDULE_TAPE = "bubbot/schedule"
-"""That of the schedules; the feature itself takes too long to import."""
+"""The tape of schedules; importing the feature would take too long."""
 MAX_VALUES = 1000
-"""The longest list that helps anybody."""
+"""The most names to offer."""
 
 
 def find_kind(command_name: str, argument: str) -> str:
-    """Return the kind of the values of an argument, as it is typed; empty if nobody can offer any.
+    """Return the kind of an argument's values, by its typed name; empty if there is nothing to offer.
 
     Kinds are `session`, `chat` (a session with its channel), `terminal` (one of `bubbot chat`), `tape`, `job` and `file`.
     """
@@ -43,7 +43,7 @@ def find_kind(command_name: str, argument: str) -> str:
 
 
 def complete_value(kind: str, ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offer the names of a kind in the home that the command line names."""
+    """Offer the names of a kind from the home that the command line names."""
     word = unmark(incomplete)
     kind = "chat" if kind == "session" and word.startswith(TERMINAL_PREFIX) else kind
     with suppress(BubbotError, sqlite3.Error, OSError, ValueError):
@@ -73,7 +73,7 @@ def _list_values(kind: str, database: Path) -> Iterator[str]:
 
 
 def _list_jobs(events: Iterable[tuple[str, dict[str, object]]]) -> Iterator[str]:
-    """Yield the names and ids of jobs that were not removed; the name first, which people know."""
+    """Yield the names and ids of existing jobs; the name first, since people know it."""
     names: dict[str, str] = {}
     for event, data in events:
         job = str(data.get("job", ""))

@@ -45,7 +45,7 @@ from bubbot.texts import Texts
 
 log = logging.getLogger(__name__)
 START_GRACE_SECONDS = 5.0
-"""The time to finish the start if a signal ends the bot before it has started."""
+"""Seconds to finish the start if a signal comes before the bot has started."""
 
 
 @local_command("run")
@@ -59,7 +59,7 @@ def run_bot(invocation: Invocation) -> int:
     signals = PendingSignals()
     try:
         asyncio.run(_run(load_setup(invocation, quiet=False), signals))
-    except asyncio.CancelledError:  # by a signal: `_install_signal_handlers`
+    except asyncio.CancelledError:  # by a signal: see `_install_signal_handlers`
         if signals.is_running or signals.is_forced:
             raise KeyboardInterrupt from None
     return 0
@@ -68,7 +68,7 @@ def run_bot(invocation: Invocation) -> int:
 async def _run(setup: CommandSetup, signals: PendingSignals) -> None:
     _install_signal_handlers(signals)
     if setup.settings.missing_secrets and await read_quarantine(setup) is None:
-        setup.settings.require_secrets()  # no channel starts in quarantine, so nothing needs them yet
+        setup.settings.require_secrets()  # in quarantine no channel starts and nothing needs them yet
     setup.settings.check_server()
     setup.home.ensure()
     path = socket_path(setup.home.path, runtime_folder(), Path(gettempdir()))
@@ -92,10 +92,10 @@ async def _run(setup: CommandSetup, signals: PendingSignals) -> None:
 
 @dataclass
 class PendingSignals:
-    """The requests of signals.
+    """Requests by signals.
 
     Attributes:
-        is_running: the bot runs, and handles requests by itself.
+        is_running: the bot runs and handles requests itself.
         store: the store, once it is open.
         ending: set by the first signal to end.
         is_forced: a second signal has come.
@@ -110,18 +110,16 @@ class PendingSignals:
 
 
 class RunningSettings:
-    """Changes the settings of the bot in this process; see `ChangesSettings`. `reloader` applies them, once it is there."""
+    """Changes the settings of the bot in this process; see `ChangesSettings`. `reloader` is set after the start."""
 
     def __init__(self, setup: CommandSetup) -> None:
         self.setup = setup
         self.reloader: Reloader | None = None
 
     def edit(self) -> ConfigEditor:
-        """See `ChangesSettings`."""
         return open_editor(self.setup)
 
     async def reload(self) -> ReloadResult:
-        """See `ChangesSettings`."""
         if self.reloader is None:
             raise ConfigError("the bot has not started yet: it reads the settings when it does")
         return await self.reloader.reload("chat")
@@ -171,7 +169,7 @@ async def _serve(
 
 
 async def reload_when(requested: asyncio.Event, reloader: Reloader, report: ServiceReporter) -> None:
-    """Apply changed settings whenever a reload is requested; log and ignore unusable ones."""
+    """Apply changed settings at each requested reload; log and ignore unusable ones."""
     while True:
         await requested.wait()
         requested.clear()
@@ -193,9 +191,9 @@ async def _wait_for_first(*waits: Coroutine[Any, Any, object]) -> None:
 def _install_signal_handlers(signals: PendingSignals) -> None:
     """Install the signal handlers.
 
-    The first signal ends the bot in an orderly way, the second at once. So does the first if the start still waits, for
-    room on the disk for instance, after some seconds. SIGHUP requests a reload, unless the bot was started in a
-    terminal, which is gone then.
+    The first signal ends the bot in order, the second one at once. If the start still waits, for example for disk
+    space, the first signal ends it after some seconds. SIGHUP requests a reload, unless the bot was started in a
+    terminal: then the terminal is gone.
     """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
@@ -211,7 +209,7 @@ def _install_signal_handlers(signals: PendingSignals) -> None:
     def abandon_start() -> None:
         if signals.is_running:
             return
-        if signals.store is not None:  # the store then raises `StoreFull`, or lets the start finish
+        if signals.store is not None:  # the store then raises `StoreFull` or lets the start finish
             if isinstance(signals.store, WaitsForRoom):
                 signals.store.stop_waiting_for_room()
         elif task is not None:
@@ -224,13 +222,13 @@ def _install_signal_handlers(signals: PendingSignals) -> None:
 
 
 def _start_reporting() -> AbstractAsyncContextManager[ServiceReporter]:
-    """Report to the service manager during a block; to nobody without one."""
+    """Report to the service manager, if there is one, during a block."""
     address, watchdog = read_service_manager(os.getpid())
     return open_reporter(ServiceNotifier(address, time.monotonic_ns), watchdog, Backoff(random.random), ServiceTiming())
 
 
 def _watched_channels(daemon: Daemon) -> WatchedChannels:
-    """Return the channels of the daemon, except that of the terminals, which always receives."""
+    """Return the channels of the daemon, except the terminals' one, which always receives."""
     lines = daemon.bot.channel_runtimes.items()
     channels = {name: line.channel for name, line in lines if name != daemon.remote.name}
     return WatchedChannels(channels, daemon.manager.states, daemon.manager.refusals)

@@ -1,4 +1,4 @@
-"""The greeting of `bubbot run` on a terminal: as whom the bot answers, where, and how to stop it."""
+"""The greeting of `bubbot run` on a terminal: the bot's accounts and how to stop it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bubbot.ports.channel import ChannelHealth, ReportsHealth
 from bubbot.texts import Texts
 
 CONNECTING_SECONDS = 10.0
-"""The time after which the greeting names the channels that have not connected yet."""
+"""Seconds before the greeting names the channels that have not connected yet."""
 POLL_SECONDS = 0.25
 
 
@@ -22,13 +22,12 @@ async def greet(
     *,
     patience: float = CONNECTING_SECONDS,
 ) -> None:
-    """Print the greeting once every channel has connected, or some still have not; then again for the late ones.
+    """Print the greeting once all channels have connected or `patience` is over; then again for late ones.
 
     Args:
-        watched: returns the channels and their states.
+        watched: returns the channels with their states.
         kinds: the kinds of the channels by name.
-        texts: the bot's own sentences.
-        patience: seconds that the channels have before the greeting names those that have not connected.
+        patience: seconds before the greeting names unconnected channels.
     """
     clock = asyncio.get_running_loop().time
     limit, greeted = clock() + patience, False
@@ -44,7 +43,7 @@ async def greet(
 
 
 def _divide(watched: WatchedChannels) -> tuple[list[str], list[str]]:
-    """Return the names of the channels that have connected, and of those that still try."""
+    """Return the names of the connected channels and of those that still try."""
     running = [name for name in sorted(watched.channels) if watched.states.get(name, "running") == "running"]
     connected = [name for name in running if (health := _health(watched, name)) is None or health.is_connected]
     return connected, [name for name in running if name not in connected]

@@ -1,4 +1,4 @@
-"""The server of `bubbot run`: the API for `chat`, `ask` and the other commands, health, and calls of platforms."""
+"""The server of `bubbot run`: the API for other commands, health, and calls of platforms."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _token(settings: Settings) -> str:
 async def serve(daemon: Daemon, reloader: Reloader, settings: Settings, home: Home, path: Path) -> AsyncIterator[Api]:
     """Serve at every configured address, and on the Unix socket at `path`, until the block ends.
 
-    The libraries for HTTP, a third of the start-up, and for metrics are loaded only if they are needed.
+    The libraries for HTTP (a third of the start-up) and metrics load only if needed.
     """
     api = _make_api(daemon, reloader)
     async with AsyncExitStack() as stack:
@@ -129,7 +129,7 @@ async def _serve_health(daemon: Daemon, host: str, port: int, hosts: Sequence[st
 
 
 def attach_metrics(daemon: Daemon, metrics: Metrics) -> None:
-    """Attach the metrics to the bot, and after each reload to its new channels; counters keep their values."""
+    """Attach the metrics to the bot, and to new channels after each reload; counters keep their values."""
     sources = daemon.bot.health_collector.sources
     budget = sources.features.budget
 

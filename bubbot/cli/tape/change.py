@@ -34,7 +34,7 @@ class ImportTape(Args, frozen=True):
 
 
 async def import_tape(context: CommandContext, arguments: ImportTape) -> CommandResult:
-    """Parse the file, which the command has checked before, and import it."""
+    """Parse the file, which the command has checked already, and import it."""
     result = await asyncio.to_thread(read_lines, BytesIO(arguments.data).readlines(), date=timestamp(context.now()))
     if not result.has_entries or (result.problems and not arguments.repair):
         raise TapeCorrupt("the file holds no entries, or some that cannot be read")
@@ -58,12 +58,14 @@ async def append_import(context: CommandContext, arguments: ImportTape, result: 
 
 
 def _mark(entry: TapeEntry) -> TapeEntry:
-    """Mark an entry as made of words from outside, whatever the file says: anybody can have written it (T22)."""
+    """Mark an entry as words from outside, regardless of the file: anybody may have written it (T22)."""
     return replace(entry, meta={**entry.meta, PROVENANCE: str(Source.WORLD)})
 
 
 def _fact(tape: str, session: str, result: ImportResult, digest: str, date: str) -> TapeEntry:
-    """Make the fact about the import for the system's own tape: the imported tape equals the file, but for its marks."""
+    """Make the fact about the import for the system's own tape: except for its marks, the imported tape equals the
+    file.
+    """
     fact = TapeImported(
         tape=tape,
         session=session,

@@ -1,4 +1,4 @@
-"""`bubbot tape`: the commands of the store and of features, and those that only a shell has: show, export, import, repair."""
+"""`bubbot tape`: the commands of the store and of features, and those only for shells: show, export, import, repair."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from bubbot.tape.store import TapeStore
 
 EXIT_OK = 0
 PAGE_ENTRIES = 1000
-"""Entries of a tape that are read at a time."""
+"""Entries of a tape to read at a time."""
 
 
 class ShowTapeArgs(Args, frozen=True):
@@ -82,9 +82,10 @@ async def _show(setup: CommandSetup, args: ShowTapeArgs) -> int:
 async def _select(
     store: TapeStore, query: TapeQuery, head: int, *, turn: str, last: int | None
 ) -> AsyncIterator[TapeEntry]:
-    """Yield the entries of a query, or the `last` of them, oldest first; with `turn` only those of turns that begin so.
+    """Yield the entries of a query, or the `last` of them, oldest first; with `turn` only those of turns whose id
+    begins with it.
 
-    What is found is read by pages: it may not fit into memory. The store skips what the filters leave out.
+    It reads pages, since the entries may not fit into memory. The store skips entries that the filters reject.
     """
     if last is not None and not turn:
         for entry in reversed((await store.fetch([replace(query, newest=True, limit=last)]))[0]):

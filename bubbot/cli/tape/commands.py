@@ -69,7 +69,7 @@ class CollectTapesArgs(Args, frozen=True):
 
 
 class StoreCommands:
-    """The commands, over the store of a context. They get all settings."""
+    """The commands over the store of a context. They get all settings."""
 
     @command("tape list", effect=READS_PEOPLE)
     async def list(self, caller: Caller) -> TapeList:
@@ -135,7 +135,7 @@ class StoreCommands:
         return await _read_index(context)
 
     async def _rebuild_index(self, context: CommandContext) -> IndexResult:
-        """Delete the index and fill a new one: here, or gradually in the running bot."""
+        """Delete the index and fill a new one, here or gradually in the running bot."""
         if not has_search_index(context.settings):
             return IndexOff(usable=False, rebuilding=False, state=None)
         store = require_index(context.store)
@@ -162,7 +162,7 @@ class StoreCommands:
         remove blobs that no entry names, and give free space back to the disk. Erasure is recorded as a fact and cannot be
         undone; it does not reach backups.
         """
-        # Imported here: it needs all of the kernel, and the commands that only read share this file.
+        # Imported here: it loads the whole kernel, and commands that only read share this file.
         from bubbot.cli.tape.gc import collect, plan_gc
 
         context = _context(caller)
@@ -195,7 +195,7 @@ def _context(caller: Caller) -> CommandContext:
 
 
 async def _find_head_form(chain: KeepsChain, head: str) -> str:
-    """Return the form in which the tapes had this head at its position: `current` or `older`; `none` if they had another one."""
+    """Return the form of this head, `current` or `older`, if the tapes had it at its position; else `none`."""
     position, colon, _ = head.partition(":")
     if not colon or not position.isdecimal():
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Chats that other programs exported: what they are, to tell a person who takes one for a tape."""
+"""Chats exported by other programs, recognised to help a person who takes one for a tape."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _JSON_EXPORTS = (
     ("ChatGPT", "[", {"mapping", "create_time"}),
     ("Claude", "[", {"chat_messages", "uuid"}),
 )
-"""Programs, the first sign of their files, and names that are near the beginning of each."""
+"""Programs, the first character of their files, and names near the beginning of each file."""
 _WHATSAPP = re.compile(
     r"[\u200e\u200f\ufeff]*\[?\d{1,4}[/.-]\d{1,2}[/.-]\d{2,4},? \d{1,2}[:.]\d{2}([:.]\d{2})?([ \u202f]?[AaPp]\.?[Mm]\.?)?(\]| -) .+"
 )
@@ -24,7 +24,7 @@ _TELEGRAM_PAGE = re.compile(r"<!DOCTYPE html>.*<title>Exported Data</title>", re
 
 
 def name_export(lines: Sequence[bytes]) -> str | None:
-    """Name the program whose export of chats these lines are; None if that is not certain."""
+    """Return the program that exported these lines; None if uncertain."""
     head = b"".join(lines[:_HEAD_BYTES])[:_HEAD_BYTES].decode(errors="replace").lstrip("\ufeff \t\r\n")
     names = set(_NAMES.findall(head))
     for program, sign, needed in _JSON_EXPORTS:

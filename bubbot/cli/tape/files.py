@@ -31,7 +31,7 @@ from bubbot.tape.store import TapeStore
 
 EXIT_OK = 0
 EXPORT_PAGE_ENTRIES = 1000
-"""Entries that an export reads at once."""
+"""Entries that an export reads at a time."""
 MAX_LISTED_LINES = 5
 """The number of unreadable lines that an error lists."""
 UNREADABLE_SUFFIX = ".unreadable"
@@ -106,7 +106,7 @@ async def _export(setup: CommandSetup, args: ExportTapeArgs) -> int:
 
 
 async def _entries(store: TapeStore, name: str, head: int) -> AsyncIterator[TapeEntry]:
-    """Read the entries up to the head by pages; entries never change, so the pages form one snapshot."""
+    """Read the entries up to the head by pages. Entries never change, so the pages form one snapshot."""
     for low in range(1, head + 1, EXPORT_PAGE_ENTRIES):
         high = min(low + EXPORT_PAGE_ENTRIES - 1, head)
         page = (await store.fetch([TapeQuery(name, IdRanges(((low, high),)))]))[0]
@@ -117,7 +117,7 @@ async def _entries(store: TapeStore, name: str, head: int) -> AsyncIterator[Tape
 
 
 async def _import(setup: CommandSetup, args: ImportTapeArgs) -> int:
-    """Read the file, and append it and a fact about the import in one transaction."""
+    """Read the file; append it and a fact about the import in one transaction."""
     # Imported here: `bubbot tape list` shares this file's parser.
     from bubbot.cli.tape.change import IMPORT_TAPE, ImportTape, append_import
 
@@ -164,7 +164,7 @@ def _unreadable_path(file: Path) -> Path:
 
 
 def _describe_problems(file: Path, result: ImportResult) -> str:
-    """Describe the first unreadable lines, one on a line, and the way to import the rest if there is one."""
+    """Describe the first unreadable lines, one per line, and the way to import the rest, if any."""
     problems = result.problems
     lines = [f"{file}, line {problem.number}: {problem.reason}." for problem in problems[:MAX_LISTED_LINES]]
     rest = (

@@ -1,7 +1,7 @@
-"""What a garbage collection of the tapes removes.
+"""Garbage collection of the tapes.
 
-It deletes nothing from a tape: a fact erases the content of old archives, as everywhere. It removes for good only bytes
-that no entry names.
+It deletes nothing from a tape: a fact erases the content of old archives, like every erasure. It permanently removes
+only bytes that no entry names.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from bubbot.tape.query import TapeQuery, parse_moment
 from bubbot.tape.store import Batch, ForkRecord, TapeStore, TapeSummary
 
 ABANDONED_FORK_AGE = timedelta(days=30)
-"""The age from which no turn can still be running in a fork."""
+"""The age at which no turn can still be running in a fork."""
 _LONG_AGO = "1970-01-01T00:00:00+00:00"
 
 
@@ -72,13 +72,13 @@ class GcPlan(Struct, frozen=True):
         freed: int | None = None,
         gives_back: bool | None = None,
     ) -> Collection:
-        """Return the collection as it is reported; one of which nothing is given was only planned.
+        """Return the collection for a report; without arguments it was only planned.
 
         Args:
-            blobs: how many were removed.
+            blobs: the number of removed blobs.
             size: bytes of the database afterwards.
-            freed: bytes by which it is smaller.
-            gives_back: the database gives its free room back.
+            freed: bytes freed.
+            gives_back: the database returns free space to the disk.
         """
         return Collection(
             blobs is None,
@@ -94,7 +94,7 @@ class GcPlan(Struct, frozen=True):
 
 
 async def plan_gc(store: TapeStore, settings: Settings, older: int | None, at: datetime) -> GcPlan:
-    """Find the data to remove; write nothing."""
+    """Find the data to remove without writing anything."""
     garbage = require_garbage_collection(store)
     days = older if older is not None else settings.store.archive_days or None
     archives: list[ExpiredTape] = []
@@ -104,13 +104,13 @@ async def plan_gc(store: TapeStore, settings: Settings, older: int | None, at: d
             continue
         if entries := await garbage.count_erasable(tape.name):
             archives.append(ExpiredTape(tape.name, await read_session(store, tape.name), since, entries))
-    turns = [fork for fork in await store.forks() if not fork.parent]  # forks of these are merged with them
+    turns = [fork for fork in await store.forks() if not fork.parent]  # nested forks are merged with them
     forks = tuple(fork for fork in turns if _last_activity(fork) <= at - ABANDONED_FORK_AGE)
     return GcPlan(days, tuple(archives), forks, await garbage.find_unreferenced_blobs())
 
 
 async def _archived_at(store: TapeStore, tape: TapeSummary) -> datetime | None:
-    """Return the time a tape was archived, by its name; by its newest entry if another program named it."""
+    """Return the time of archiving, by the tape's name, or by its newest entry if another program named it."""
     if tape.archived_from is None:
         return None
     stamp = tape.name.rpartition("@")[2]
@@ -129,12 +129,12 @@ def _last_activity(record: ForkRecord) -> datetime:
 
 
 async def collect(context: CommandContext, gc_plan: GcPlan, at: datetime) -> Collection:
-    """Remove the data of a plan that was made now, and return the free space to the disk."""
+    """Remove the data of a fresh plan and return the free space to the disk."""
     garbage = require_garbage_collection(context.store)
     before = await garbage.measure_size()
     references = OWN_REFERENCES
     if gc_plan.forks:
-        # Imported here: features of packages may need all of the kernel, and every command of tapes loads this file.
+        # Imported here: features of packages may load the whole kernel, and every command of tapes loads this file.
         from bubbot.app.installed import load_features
 
         references = load_features().references
@@ -157,7 +157,7 @@ async def collect(context: CommandContext, gc_plan: GcPlan, at: datetime) -> Col
 
 
 async def _erase(context: CommandContext, archive: ExpiredTape, at: datetime) -> None:
-    """Erase the archive, the traces of its session in inboxes and outboxes of that time, and its replays, in one transaction."""
+    """Erase in one transaction the archive, its session's traces of that time in inboxes and outboxes, and its replays."""
     traces = [
         (tape.name, await _traces(context.store, tape.name, archive))
         for tape in await context.store.tapes()
@@ -179,7 +179,7 @@ async def _traces(store: TapeStore, tape: str, archive: ExpiredTape) -> tuple[in
 
 
 async def _find_quotes(store: TapeStore, tape: str, names: tuple[str, ...], archive: ExpiredTape) -> tuple[int, ...]:
-    """Find the facts that quote the archive: those of its session of that time, and those of it under its present name."""
+    """Find the facts that quote the archive: under its session's name of that time, and under its current name."""
     every = TapeQuery(tape, kinds=(Kind.EVENT,), names=names)
     facts, earlier = await store.fetch([every, replace(every, until=archive.at)])
     early = {entry.id for entry in earlier}
@@ -192,7 +192,7 @@ async def _find_quotes(store: TapeStore, tape: str, names: tuple[str, ...], arch
 
 
 async def _drop_blobs(context: CommandContext, tape: str, loose: UnreferencedBlobs, at: datetime) -> int:
-    """Drop the blobs of a tape while no turn runs: a turn stores its blobs before it names them."""
+    """Drop the blobs of a tape while no turn runs, since a turn stores its blobs before it names them."""
     session = await read_session(context.store, tape)
     if context.is_running and not session:  # its first turn may be running
         return 0

@@ -1,4 +1,4 @@
-"""The bot's health in words: the same for the shell and for chats, in the language of the bot."""
+"""The bot's health in words for the shell and for chats, in the language of the bot."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class HealthFormatter:
 
     @property
     def context(self) -> HealthContext:
-        """What the words go by."""
+        """The context for describing health: texts, time and zone."""
         return HealthContext(self.texts, self.snapshot.at, self.snapshot.zone)
 
     def rows(self) -> Iterator[HealthRow]:
-        """Yield everything, for the operator."""
+        """Yield all rows, for the operator."""
         say, snapshot = self.texts.say, self.snapshot
         yield from self._bot()
         yield self._row("st_home", snapshot.home)
@@ -44,7 +44,7 @@ class HealthFormatter:
     def in_chat(self, role: Role, *, direct: bool) -> list[str]:
         """Return the lines for a reader with this role in a chat.
 
-        A group gets nothing about other chats, money, the machine or the log, as others read along.
+        A group learns nothing about other chats, money, the machine or the log, since others read along.
         """
         features = [*self._features(is_trouble=False), *self._problems()]
         rows = [*self._bot(), *self._operation(), *features, *self._log(newest=int(direct))]
@@ -56,7 +56,6 @@ class HealthFormatter:
         ]
 
     def format_time(self, instant: str) -> str:
-        """See `HealthContext.format_time`."""
         return self.context.format_time(instant)
 
     def describe_channel(self, state: ChannelState) -> str:
@@ -76,7 +75,7 @@ class HealthFormatter:
         return say("channel_down", name=state.name, note=state.note or "?", heard=heard)
 
     def _row(self, label: str, *lines: str, in_groups: bool = True) -> HealthRow:
-        """Make a row about the bot as a whole; groups may read it unless it is about the machine."""
+        """Make a row about the bot as a whole. Groups may read it unless it is about the machine."""
         return HealthRow(self.texts.say(label), lines, in_groups=in_groups)
 
     def _features(self, *, is_trouble: bool) -> Iterator[HealthRow]:
@@ -99,7 +98,7 @@ class HealthFormatter:
         yield from self._features(is_trouble=True)
 
     def describe_feature(self, problem: FeatureProblem) -> str:
-        """Describe in a sentence what is wrong with an installed feature."""
+        """Describe the problem of an installed feature in a sentence."""
         if problem.is_left_out:
             return self.texts.say("st_feature_left_out", name=problem.name, reason=problem.reason)
         at = self.format_time(problem.at)
@@ -153,7 +152,7 @@ class HealthFormatter:
 
 
 def describe_activity(texts: Texts, current: tuple[TurnActivity, float | None] | None) -> str:
-    """Describe the activity of a turn, and for how long it has been under way."""
+    """Describe the activity of a turn and how long it has been running."""
     activity, seconds = current or (TurnActivity(), None)
     match activity.phase:
         case "tool":

@@ -15,7 +15,7 @@ from bubbot.ports.outbox import OutboxMessage
 ChannelStatus = Literal["", "running", "refused", "ended"]
 """The state of a channel; empty before it was started."""
 DiskProblem = Literal["", "full", "read-only"]
-"""Why nothing can be written; empty if it can."""
+"""The reason why the database cannot be written; empty if it can."""
 
 
 class ChannelState(Struct, frozen=True, forbid_unknown_fields=True):
@@ -37,7 +37,7 @@ class ChannelState(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def is_receiving(self) -> bool:
-        """True if people who write there are heard."""
+        """True if the bot receives messages there."""
         return self.state == "running" and self.ready
 
 
@@ -125,16 +125,16 @@ class HealthSnapshot(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def failed_turns(self) -> int:
-        """How many of the newest turns failed, one after the other."""
+        """The number of failed turns since the last one that succeeded."""
         return next(
             (count for count, outcome in enumerate(reversed(self.outcomes)) if outcome != "failed"), len(self.outcomes)
         )
 
     @property
     def is_healthy(self) -> bool:
-        """True if a bot runs, hears all its channels and can write, and no feature reports a trouble.
+        """True if a bot runs, receives on all channels, can write, and no feature reports a trouble.
 
-        In quarantine it hears nobody.
+        In quarantine it receives nothing.
         """
         hears = (
             self.pid is not None and self.quarantine is None and all(channel.is_receiving for channel in self.channels)
@@ -143,18 +143,18 @@ class HealthSnapshot(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def can_write(self) -> bool:
-        """True if there is room on the disk, and the database is where it was opened."""
+        """True if the disk has room and the database was not removed or replaced."""
         return not self.full and not self.replaced
 
 
 def pending_deliveries(channel: str, messages: Iterable[OutboxMessage]) -> PendingDeliveries:
-    """Sum up the open messages of a channel."""
+    """Count the open messages of a channel."""
     dates = [message.date for message in messages if message.parts]
     return PendingDeliveries(channel, len(dates), min(dates, default=""))
 
 
 def as_json(snapshot: HealthSnapshot) -> dict[str, Any]:
-    """Return the object that programs read; unknown values are left out."""
+    """Return the object for programs, without unknown values."""
     result: dict[str, Any] = {"running": snapshot.pid is not None, "healthy": snapshot.is_healthy}
     own, reports = msgspec.to_builtins(snapshot), snapshot.reports
     del own["reports"]

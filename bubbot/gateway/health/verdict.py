@@ -1,4 +1,4 @@
-"""Whether the bot answers, in one line for the operator."""
+"""One line for the operator that says if the bot answers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from bubbot.texts import Texts
 
 
 def format_verdict(snapshot: HealthSnapshot, texts: Texts) -> str:
-    """Say in one line whether a running bot answers, and if not, why: by its newest turns, channels and features."""
+    """Return one line that says if a running bot answers, or why not, by its newest turns, channels and features."""
     if snapshot.quarantine is not None:
         return texts.say("verdict_quarantine")
     deaf = [channel.name for channel in snapshot.channels if not channel.is_receiving]

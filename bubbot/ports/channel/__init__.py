@@ -1,9 +1,10 @@
 """The channel port: the interface through which messages arrive and leave.
 
-An adapter lives in `channels/` (or in another distribution) and is loaded through the entry-point group
-`bubbot.channels`, whose objects are factories `(ChannelOptions) -> Channel`, best a `ChannelAdapter`, which declares
-its settings. It may import this package, `bubbot.ports.settings`, `bubbot.formatting`, `bubbot.ports.markdown`, `bubbot.errors` and
-`bubbot.concurrency`, nothing else of bubbot. Begin with `port.py`; `capabilities.py` has what a channel may add.
+An adapter lives in `channels/` or in another distribution. It is loaded through the entry-point group
+`bubbot.channels`, whose objects are factories `(ChannelOptions) -> Channel`, preferably a `ChannelAdapter`, which
+declares its settings. It may import this package, `bubbot.ports.settings`, `bubbot.formatting`,
+`bubbot.ports.markdown`, `bubbot.errors` and `bubbot.concurrency`, nothing else of bubbot. Begin with `port.py`;
+`capabilities.py` has the optional parts.
 """
 
 from bubbot.formatting import replace_controls

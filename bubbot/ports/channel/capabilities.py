@@ -1,4 +1,4 @@
-"""Optional capabilities of a channel besides receiving and sending: one protocol each."""
+"""Optional capabilities of a channel, one protocol each."""
 
 from __future__ import annotations
 
@@ -22,42 +22,42 @@ class SupportsClose(Protocol):
 
 @runtime_checkable
 class SupportsTyping(Protocol):
-    """A channel that can show that the bot is at work."""
+    """A channel that can show a typing indicator."""
 
     async def typing(self, chat: str, thread: str) -> None:
-        """Show it for a few seconds; the caller repeats this every four. A `DeliveryFailed` is harmless."""
+        """Show the indicator for a few seconds; the caller repeats this every four. A `DeliveryFailed` is harmless."""
 
 
 @runtime_checkable
 class HasCommandPrefix(Protocol):
-    """A channel of a platform whose commands do not begin with a comma. It passes commands on in the comma form."""
+    """A channel of a platform whose commands do not begin with a comma. It passes on commands in the comma form."""
 
     @property
     def command_prefix(self) -> str:
-        """What commands begin with there: `/`."""
+        """The prefix of commands on the platform, such as `/`."""
 
 
 @runtime_checkable
 class HasCommandMenu(Protocol):
-    """A channel whose platform knows the commands, for a menu for instance."""
+    """A channel whose platform stores the commands, for example for a menu."""
 
     async def update_commands(self) -> None:
-        """Take the commands of `list_commands` anew: they have changed while `run` runs. A failure is only logged."""
+        """Read `list_commands` again: the commands have changed while `run` is running. A failure is only logged."""
 
 
 @runtime_checkable
 class SupportsEditing(Protocol):
-    """A channel whose messages can be changed after they were sent, as live answers require."""
+    """A channel that can edit sent messages, as live answers require."""
 
     @property
     def edit_interval(self) -> float:
-        """Seconds that the platform requires between two changes of one message; 0: no live answers."""
+        """Seconds that the platform requires between two edits of one message; 0: no live answers."""
 
     async def edit(self, message: str, part: MessagePart) -> None:
-        """Change the message with this id into the part. A change that changes nothing is a success.
+        """Replace the message with this id by the part. An edit that changes nothing is a success.
 
         Raises:
-            DeliveryFailed: the change failed; `permanent` if the message is gone or cannot be changed.
+            DeliveryFailed: the edit failed; `permanent` if the message is gone or cannot be edited.
         """
 
 
@@ -66,7 +66,7 @@ class LeavesGroups(Protocol):
     """A channel whose bot can leave a group, or the space of a group."""
 
     async def leave(self, group: str) -> None:
-        """Leave it. Raise `DeliveryFailed` if the platform refuses."""
+        """Leave a group. Raise `DeliveryFailed` if the platform refuses."""
 
 
 @runtime_checkable
@@ -89,41 +89,41 @@ class SupportsWebhook(Protocol):
 
 @runtime_checkable
 class WebhookVerifier(Protocol):
-    """A `SupportsWebhook` that recognizes calls of its platform by the headers alone."""
+    """A `SupportsWebhook` that recognizes its platform's calls by the headers alone."""
 
     def verify(self, headers: Mapping[str, str]) -> bool:
-        """Return true if the call carries the secret. Called before the body is read; header names are lower case."""
+        """Return true if the call has the secret. Called before the body is read; header names are in lower case."""
 
 
 @runtime_checkable
 class ShowsPreviews(Protocol):
-    """A channel that shows turns while they run."""
+    """A channel that shows running turns."""
 
     def preview(self, session: str, event: Preview) -> None:
-        """Note the event and return at once: this is called in the middle of the turn."""
+        """Note the event and return at once: this is called during the turn."""
 
 
 @runtime_checkable
 class AcknowledgesInteractions(Protocol):
-    """A channel that shows at once that an answer is on its way, because its platform requires that."""
+    """A channel that announces each answer at once, because its platform requires that."""
 
     async def dismiss(self, chat: str, thread: str, message: str) -> None:
-        """Remove that sign: the message with this id gets no answer, or its answer was sent elsewhere.
+        """Remove the announcement: the message with this id gets no answer, or its answer was sent elsewhere.
 
-        If no sign is shown, nothing happens. A `DeliveryFailed` is harmless.
+        Do nothing if there is none. A `DeliveryFailed` is harmless.
         """
 
 
 @runtime_checkable
 class FindsMessages(Protocol):
-    """A channel that can look for messages of the bot."""
+    """A channel that can search for messages of the bot."""
 
     async def find(self, part: MessagePart, since: str) -> Sequence[str]:
         """Find the ids of the bot's own messages that may be this part, oldest first.
 
-        It looks from shortly before `since` (ISO 8601) on. Called before a part that may have been sent already, and
-        for the first text of a live answer whose id is unknown. A channel without this capability begins its live
-        answers as a bare `…`.
+        The search begins shortly before `since` (ISO 8601). Called before sending a part that may have been sent
+        already, and for the first text of a live answer whose id is unknown. A channel without this capability begins
+        its live answers as a bare `…`.
 
         Raises:
             DeliveryFailed: the search failed; if `permanent`, searching is useless and the part is sent anyway.
@@ -132,15 +132,15 @@ class FindsMessages(Protocol):
 
 @runtime_checkable
 class MarksRepeats(Protocol):
-    """A channel that can say below a part that it was sent again.
+    """A channel that can mark a part as possibly sent twice.
 
-    Not for platforms on which `MessagePart.key` alone makes one message of both.
+    Platforms that deduplicate by `MessagePart.key` do not need it.
     """
 
     def mark_repeat(self, part: MessagePart, sentence: str) -> MessagePart:
-        """Return the part with this sentence below it; the part itself if the platform would not take both.
+        """Return the part with this sentence below it; the part itself if both together exceed the platform's limit.
 
-        Called for a part of which nobody can tell whether it arrived before.
+        Called for a part that may have arrived before.
         """
 
 
@@ -150,9 +150,9 @@ class ChannelHealth:
 
     Attributes:
         is_ready: the channel receives now.
-        last_seen_at: time of the platform's last sign of life, ISO 8601 in UTC; empty for never.
+        last_seen_at: the platform's last sign of life, ISO 8601 in UTC; empty for never.
         note: the problem, in a few English words for the operator; empty if none.
-        account: the bot's name there, as people write it, such as `@bubbot_bot`; empty before the platform has said it.
+        account: the bot's name there, as people write it, such as `@bubbot_bot`; empty while unknown.
     """
 
     is_ready: bool
@@ -162,13 +162,13 @@ class ChannelHealth:
 
     @property
     def is_connected(self) -> bool:
-        """True if the platform has let the bot in; the first messages may still be on their way."""
+        """True if the platform has accepted the bot; the first messages may still be on their way."""
         return self.is_ready or bool(self.account)
 
 
 @runtime_checkable
 class ReportsHealth(Protocol):
-    """A channel that reports its health: being connected does not prove that messages arrive."""
+    """A channel that reports its health: a connection does not prove that messages arrive."""
 
     def health(self) -> ChannelHealth:
         """Return the current state without asking the platform."""
@@ -179,11 +179,9 @@ class BotIdentity:
     """The bot's account on its platform.
 
     Attributes:
-        id: its id there.
-        name: its name there.
         warnings: account settings that keep the bot from receiving or sending something; each is an English sentence
             that names the fix.
-        server_date: the platform's own time, ISO 8601 in UTC; empty if it does not say.
+        server_date: the platform's own time, ISO 8601 in UTC; empty if unknown.
     """
 
     id: str

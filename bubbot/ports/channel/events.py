@@ -17,7 +17,6 @@ class Role(StrEnum):
     OWNER = "owner"
 
     def at_least(self, other: Role) -> bool:
-        """Return true if this role includes the other one."""
         return _ROLES.index(self) >= _ROLES.index(other)
 
 
@@ -40,11 +39,11 @@ class HasChat:
 
 
 OWN_WORDS, FOREIGN_WORDS = "own", "world"
-"""Provenances: nothing is more foreign than the sender, and the words may be anybody's."""
+"""Provenances: no words are more foreign than the sender; the words may be anybody's."""
 HUMAN_ORIGIN = "human"
-"""The origin of what people write."""
+"""The origin of messages that people write."""
 APPROVAL_ORIGIN = "approval"
-"""The origin of an inbound with which a chat goes on after a person has said yes or no."""
+"""The origin of an inbound that continues a chat after a person has said yes or no."""
 
 
 class Sender(Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,9 +52,9 @@ class Sender(Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         id: the platform's numeric id as text.
         name: the name that the platform shows, which proves nothing.
-        bot: the platform says that it is a bot.
+        bot: the platform marks it as a bot.
         roles: numeric ids of the roles that the platform gives the person in this space.
-        language: the tag of the person's language, such as `de` or `zh-hans`; empty if the platform does not tell it.
+        language: the tag of the person's language, such as `de` or `zh-hans`; empty if unknown.
     """
 
     id: str
@@ -69,16 +68,13 @@ AttachmentKind: TypeAlias = Literal["image", "audio", "voice", "video", "file"]
 
 
 class Attachment(Struct, frozen=True, forbid_unknown_fields=True):
-    """A file that came with a message; it is fetched after the message was accepted, unless it has a digest.
+    """A file that came with a message. Without a digest it is fetched after the message was accepted.
 
     Attributes:
         reference: the adapter's own reference to the file.
-        name: its file name.
-        media_type: its media type.
-        size: bytes, as the platform states them; None if it does not.
-        kind: the kind of content.
+        size: bytes according to the platform; None if unknown.
         note: its meaning as text, such as a sticker's emoji.
-        digest: of the blob with its bytes on the tape of the session, if they came with the message; else empty.
+        digest: of the blob with its bytes on the session's tape, if they came with the message; else empty.
     """
 
     reference: str
@@ -95,12 +91,9 @@ class Quote(Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         message: the platform's id of the quoted message.
-        sender: its sender.
-        text: its text.
-        attachments: its files.
         own: the bot itself wrote it.
-        provenance: how foreign its words are at least, whoever sent it: `world` for a forwarded message, and for one of
-            another chat.
+        provenance: the least provenance of its words, regardless of the sender: `world` for a forwarded message and one
+            of another chat.
     """
 
     message: str
@@ -119,7 +112,6 @@ class PressedButton(Struct, frozen=True, forbid_unknown_fields=True):
         buttons: the key of the button set.
         message: the platform's id of the message with the buttons.
         label: the label of the button.
-        value: its value.
     """
 
     id: str
@@ -136,28 +128,25 @@ class Inbound(HasChat, Struct, frozen=True, forbid_unknown_fields=True):
         channel: the configured instance's name.
         external_id: unique on the channel, and the same if the platform delivers the message again.
         chat: the platform's id of the chat.
-        sender: its sender.
-        text: its text.
         time: when it was sent, ISO 8601 in UTC.
         thread: the platform's id of the thread; empty if none.
         reply_to: the `message` of the quoted message; empty if none.
-        attachments: its files.
         message: the platform's id of the message in its chat, which replies, edits and reactions name.
         direct: the chat has one person only.
-        addressed: the platform shows that the message is for the bot (direct, a mention, a reply to it).
-        quote: the quoted message; None if there is none.
+        addressed: the platform marks the message as for the bot (direct, a mention, a reply to it).
+        quote: the quoted message, if any.
         group: messages of one group (an album) belong together; empty if it stands alone.
         space: numeric id of the space the chat is part of (a Discord server); empty if the platform has none.
         origin: `human`, or the source of an inbound that no channel received, such as `schedule`.
-        model: the name of the model that answers it, whatever model its session has; empty: that of the session.
-        instructions: further instructions of the system prompt, for its turn alone.
+        model: the name of the model that answers it; empty: that of the session.
+        instructions: further instructions in the system prompt, only for its turn.
         press: the press whose command the text is; None if the person wrote it. Only the gate sets it.
-        provenance: how foreign its words are at least, whoever sent it: `world` for a forwarded message, and for one that
-            another bot wrote for its sender; for an inbound that no channel received, how foreign the words are that it
-            was made of.
-        is_one_shot: a command of the shell or another program asks this once, and takes a failure as the result.
-        is_plain_text: it is no command, whatever it begins with: a program said it, which may pass on words of others.
-        chat_title: how the platform calls the group, or the space it is part of; empty if it does not say. No tape keeps it.
+        provenance: the least provenance of its words, regardless of the sender: `world` for a forwarded message and one
+            that another bot wrote for its sender; for an inbound that no channel received, that of the words it was
+            made of.
+        is_one_shot: a command of the shell or another program asks once and accepts a failure as the result.
+        is_plain_text: never a command, even if it looks like one: a program sent it, which may pass on words of others.
+        chat_title: the platform's name of the group or its space; empty if unknown. No tape stores it.
     """
 
     channel: str
@@ -191,7 +180,7 @@ class Inbound(HasChat, Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def is_answered_by_person(self) -> bool:
-        """True if a person wrote it, or if it goes on with what a person has allowed."""
+        """True if a person wrote it, or if it continues after a person's approval."""
         return self.origin in (HUMAN_ORIGIN, APPROVAL_ORIGIN)
 
 
@@ -246,9 +235,9 @@ class ButtonPress(HasChat, Struct, frozen=True, forbid_unknown_fields=True):
         external_id: unique on the channel, and the same if the platform delivers the press again.
         chat: the platform's id of the chat.
         message: the platform's id of the message with the button.
-        sender: who pressed.
+        sender: the person who pressed.
         button: the id of the button, as the platform returned it; it may be forged.
-        time: when it was pressed, or received if the platform does not say, ISO 8601 in UTC.
+        time: the time of the press, or of its receipt if unknown, ISO 8601 in UTC.
         thread: the platform's id of the thread; empty if none.
         direct: the chat has one person only.
         space: see `Inbound`.
@@ -296,9 +285,8 @@ class UnparsedUpdate(Struct, frozen=True, forbid_unknown_fields=True):
         channel: the configured instance's name.
         external_id: unique on the channel.
         chat: the platform's id of the chat.
-        raw: the bytes of the update.
         reason: the parse error.
-        sender: the sender's numeric id; empty if it cannot be read.
+        sender: the sender's numeric id; empty if unreadable.
     """
 
     channel: str

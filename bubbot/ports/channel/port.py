@@ -20,10 +20,10 @@ from bubbot.records import dataclass
 Receive: TypeAlias = Callable[[ChannelEvent], Awaitable[bool | str | None]]
 """Accept an event: it returns when the event is durable; only then may the adapter acknowledge it to the platform.
 
-A `StopRequest` takes effect at once. It returns true if the event will get an answer, false for a repeat or an event
-that is not for the bot, None if it was accepted and nothing is known here about an answer. A text is the short answer to a `ButtonPress` that
-does nothing, for the person who pressed alone; a platform that wants each press answered gets an answer without text
-in all other cases."""
+A `StopRequest` takes effect at once. The result is true if the event will get an answer, false for a repeat or an event
+that is not for the bot, None if it was accepted and an answer may follow. A text is the short answer to a `ButtonPress`
+that does nothing, only for the person who pressed; if the platform requires an answer to each press, answer without
+text in all other cases."""
 
 
 class Channel(Protocol):
@@ -36,15 +36,15 @@ class Channel(Protocol):
     async def run(self, receive: Receive) -> None:
         """Receive until cancelled; a channel that ends by itself (a pipe) returns at its end.
 
-        `send` works before, during and after. If the platform refuses a bot that it accepted before, keep trying and
-        report that in `ReportsHealth`. After any other error the channel is run again.
+        `send` must work before, during and after. If the platform refuses a bot that it accepted before, keep trying
+        and report that by `ReportsHealth`. After any other error `run` is called again.
 
         Raises:
             ChannelRefused: the platform refuses the bot at its start and only the operator can help (a wrong token).
         """
 
     def parts(self, outbound: Outbound) -> Sequence[MessagePart]:
-        """Split an outbound into parts that fit the platform, without losing text. Pure."""
+        """Split an outbound into parts that fit the platform, without losing text. It must be pure."""
 
     async def send(self, part: MessagePart) -> Receipt:
         """Send one part. Raise `DeliveryFailed`, `permanent` if another try is useless."""
@@ -58,13 +58,12 @@ class CommandInfo(Struct, frozen=True, forbid_unknown_fields=True):
     """A comma command as people type it, for menus and completion.
 
     Attributes:
-        name: its name, without the comma.
         summary: its meaning in the language of the bot.
         arguments: the names of its arguments.
         in_menu: a menu of commands offers it.
         is_shared: menus of groups offer it, too.
         translations: its meaning, by language.
-        further_names: what people may type instead, which nothing offers.
+        further_names: other names that people may type; they are not offered.
     """
 
     name: str
@@ -77,7 +76,7 @@ class CommandInfo(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def slash_names(self) -> tuple[str, ...]:
-        """Its names on platforms with commands of their own, which have no dots: `memory_save`. The first is the one to offer."""
+        """Its names on platforms with their own commands, without dots: `memory_save`. Offer the first one."""
         return tuple(dict.fromkeys(name.replace(".", "_") for name in (self.name, *self.further_names)))
 
 
@@ -88,16 +87,17 @@ async def refuse_blob(digest: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class BackfillCursor:
-    """The durable state of a channel, for platforms that keep messages but do not deliver them again.
+    """The durable state of a channel, for platforms that store messages but do not redeliver them.
 
     On these the adapter fetches the messages it missed.
 
     Attributes:
         newest_ids: the platform's id of the message accepted last, by chat and thread.
-        last_message_at: when the newest of them was sent, or the channel first began, ISO 8601 in UTC. Messages that are not for
-            the bot do not change it.
-        allowed_ids: numeric ids of the people who may speak with the bot.
-        handled_until: another bot with this account handled all messages sent before; empty if there was none.
+        last_message_at: the sending time of the newest one, or the first start of the channel, ISO 8601 in UTC.
+            Messages that are not for the bot do not change it.
+        allowed_ids: numeric ids of people who may speak with the bot.
+        handled_until: another bot with this account handled all messages sent before this time; empty if there was
+            none.
     """
 
     newest_ids: Mapping[tuple[str, str], str] = field(default_factory=dict)
@@ -112,7 +112,7 @@ async def empty_cursor() -> BackfillCursor:
 
 
 def no_commands() -> Sequence[CommandInfo]:
-    """Return nothing; the default of `ChannelOptions.list_commands`, for channels that offer no menu."""
+    """Return nothing; the default of `ChannelOptions.list_commands`, for channels without a menu."""
     return ()
 
 
@@ -122,17 +122,16 @@ class ChannelOptions:
 
     Attributes:
         name: the configured instance's name.
-        home: the home folder.
         now: returns the time as ISO 8601 in UTC.
         new_id: returns a new random id.
-        settings: the adapter's own keys of `[channels.<name>]` and nothing else, so that an unknown key is a mistake;
-            values from the environment are text.
+        settings: only the adapter's own keys of `[channels.<name>]`, so that an unknown key is a mistake; values from
+            the environment are text.
         read_blob: reads a stored file by its digest, for an `OutboundFile`.
         load_cursor: reads the durable state of this channel.
         list_commands: lists the comma commands, for a menu; call it after `run` has begun, and see `HasCommandMenu`.
-        overhears: messages that are not for the bot matter, too: some of its chats are in `respond_to_all` or
+        overhears: the channel also needs messages that are not for the bot: some chats are in `respond_to_all` or
             `record_only`.
-        zone: the time zone of the deployment, in which a time that a platform sends as a number is read.
+        zone: the time zone of the deployment, for times that a platform sends as numbers.
     """
 
     name: str
@@ -175,5 +174,5 @@ def session_folder(home: Path, session: str) -> Path:
 
 
 def workspace_folder(home: Path, session: str) -> Path:
-    """Return the folder for the files that tools make in a session; it goes with the session's other files."""
+    """Return the folder for files that tools create in a session; it is removed with the session's other files."""
     return (session_folder(home, session) / "workspace").absolute()

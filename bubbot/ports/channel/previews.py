@@ -23,11 +23,10 @@ class TurnStarted(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TextStreamed(Struct, frozen=True, forbid_unknown_fields=True):
-    """A piece of the model's text, as people may see it; together the pieces of a step, since a `TextDiscarded`, are its text.
+    """A piece of the model's text for people. The pieces of a step since its last `TextDiscarded` add up to its text.
 
     Attributes:
-        text: the piece.
-        quiet: what a client that draws Markdown may see by now, so that nothing is fetched when it is shown; None in a turn
+        quiet: the piece for a client that renders Markdown, changed so that rendering fetches nothing; None in a turn
             without words from anywhere.
     """
 
@@ -36,11 +35,11 @@ class TextStreamed(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TextDiscarded(Struct, frozen=True, forbid_unknown_fields=True):
-    """All pieces of the step so far were a thought, which its model began without a mark: its text begins after them."""
+    """All pieces of the step so far were a thought that began without a mark: the text begins after them."""
 
 
 class ForeignWordsShown(Struct, frozen=True, forbid_unknown_fields=True):
-    """The model is about to be shown words from anywhere: from now on, nothing may get link previews.
+    """The model is about to see words from anywhere: from now on, show no link previews.
 
     It comes before the text of the step, once in a turn.
     """
@@ -57,11 +56,10 @@ class ToolFinished(Struct, frozen=True, forbid_unknown_fields=True):
     """A tool has finished.
 
     Attributes:
-        name: its name.
         ok: it succeeded.
         size: characters of its result.
         spilled: the result was too long, so all of it is stored separately.
-        arguments: those of `ToolStarted`, which tell calls apart that run at the same time.
+        arguments: those of `ToolStarted`, which distinguish concurrent calls.
     """
 
     name: str
@@ -76,7 +74,7 @@ class StepFinished(Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         step: its number.
-        calls: how many tool calls follow; 0: the turn ends.
+        calls: the number of following tool calls; 0: the turn ends.
         quiet: the rest of the step's text; see `TextStreamed`.
     """
 
@@ -103,7 +101,7 @@ Preview: TypeAlias = (
 )
 """An event of a running turn. It is never a fact: `send` delivers the final text even if these are lost."""
 PreviewCallback: TypeAlias = Callable[[str, Preview], None]
-"""Takes the session and a preview; never blocks and never raises."""
+"""Receives the session and a preview; it must neither block nor raise."""
 
 
 def ignore_preview(session: str, event: Preview) -> None:

@@ -23,9 +23,9 @@ class Button(Struct, frozen=True, forbid_unknown_fields=True):
     """A button below a message.
 
     Attributes:
-        label: what people read; a channel cuts it to what its platform takes.
+        label: for people; a channel truncates it to its platform's limit.
         command: the comma command that a press runs, in the role of the person who pressed.
-        value: text of the feature that runs the command, as `Inbound.press` gives it; people never see or type it.
+        value: a text for the feature that runs the command (see `Inbound.press`); people never see or type it.
     """
 
     label: str
@@ -34,21 +34,21 @@ class Button(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 MAX_BUTTON_ID_BYTES = 64
-"""Bytes of the id of a button, as Telegram takes it back."""
+"""The most bytes of a button's id, by Telegram's limit."""
 ONE_DAY_SECONDS = 86_400
 
 
 class ButtonSet(Struct, frozen=True, forbid_unknown_fields=True):
-    """The buttons of a message. The first accepted press of one of them settles all.
+    """The buttons of a message. The first accepted press settles the whole set.
 
-    The text of the message says how to do the same without them: not every channel shows buttons.
+    The text of the message must explain how to do the same without buttons: not every channel shows them.
 
     Attributes:
         buttons: in the order they are shown.
         person: the numeric id of the only person who may press; empty: everybody with the role.
         role: the least role that may press.
-        lifetime_seconds: a later press does nothing.
-        key: names the set; the outbox sets it.
+        lifetime_seconds: after so many seconds a press does nothing.
+        key: the name of the set; the outbox sets it.
     """
 
     buttons: tuple[Button, ...]
@@ -72,11 +72,11 @@ class Outbound(HasChat, Struct, frozen=True, forbid_unknown_fields=True):
         thread: the platform's id of the thread; empty if none.
         reply_to: the id of the message it replies to; empty if none.
         files: the files to send with it.
-        buttons: its buttons; None for none.
-        edits: the id of the bot's own message that its first text replaces; empty if it is a new message. On a channel that
-            cannot edit, that message stays, and the text is not sent.
-        has_no_link_previews: the platform is told to show no previews of its links: who fetches one tells its server what
-            the address holds.
+        buttons: its buttons, if any.
+        edits: the id of the bot's own message that the first text replaces; empty for a new message. If the channel
+            cannot edit, that message stays and the text is not sent.
+        has_no_link_previews: tell the platform to show no link previews: fetching an address reveals its content to the
+            server.
     """
 
     channel: str
@@ -91,7 +91,8 @@ class Outbound(HasChat, Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MessagePart(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A part of an outbound that fits the platform; stored with the intent, so that a restart sends the same part.
+    """A part of an outbound that fits the platform. It is stored with the intent, so that a restart sends the same
+    part.
 
     Attributes:
         chat: the platform's id of the chat.
@@ -99,12 +100,12 @@ class MessagePart(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
         thread: the platform's id of the thread; empty if none.
         reply_to: the id of the message it replies to; empty if none.
         markup: the adapter's own plain JSON about the formatting, such as entities.
-        file: the file to send; None if there is none.
+        file: the file to send, if any.
         key: an idempotency key of at most 25 characters; a platform that supports one sends the part once. It is not
-            stored but set for sending, and is the same at each try, also of a later process. Empty for notices, which
-            are never retried.
-        buttons: the buttons to show below it; `SupportsEditing.edit` with None removes those that are there.
-        edits: the id of the bot's own message that it replaces, by `SupportsEditing.edit`; empty if it is a new one.
+            stored but set for sending, and is the same at each attempt, even of a later process. Empty for notices,
+            which are never retried.
+        buttons: the buttons to show below it; `SupportsEditing.edit` with None removes existing ones.
+        edits: the id of the bot's own message that it replaces by `SupportsEditing.edit`; empty for a new one.
         has_no_link_previews: see `Outbound`.
     """
 
@@ -125,8 +126,8 @@ class Receipt(Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         external_id: the platform's id of the part within its chat; empty if it has none.
-        chat: the chat that holds the part, if the platform put it into another than the requested one (a group that
-            became a supergroup); else empty.
+        chat: the actual chat of the part, if it differs from the requested one (a group that became a supergroup); else
+            empty.
     """
 
     external_id: str = ""

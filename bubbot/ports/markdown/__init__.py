@@ -1,7 +1,7 @@
 """A Markdown parser that loses nothing: CommonMark with tables, strikethrough, bare addresses, spoilers and simple tags.
 
-Markdown-it drops some text (cells beyond a table's last column, unused definitions, blocks nested too deeply, signs of
-sums and formulas); the rules here keep it.
+Markdown-it drops some text: cells beyond a table's last column, unused definitions, blocks nested too deeply, signs of
+sums and formulas. The rules here keep it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from bubbot.ports.markdown.marks import MarkState
 from bubbot.ports.markdown.tags import parse_tag
 
 MAX_NESTING_LEVELS = 40
-"""Levels of nesting that are parsed; deeper text is shown as written. A list item has two."""
+"""Levels of nesting to parse; deeper text is shown as written. A list item has two."""
 MAX_PARAGRAPH_CHARS = 10_000
-"""Characters of a paragraph that is parsed; a longer one is shown as written because some take seconds."""
+"""The most characters of a paragraph to parse; a longer one is shown as written, since some take seconds."""
 MAX_STEPS_PER_CHAR = 5
 """Parser steps allowed for each character of a paragraph; ordinary text takes one. Brackets that never close take
 thousands, so such a paragraph is shown as written."""
@@ -36,7 +36,7 @@ _ADDRESS = re.compile(r"://[^\s<>\"`|\x00-\x20\u3000-\u303f\uff00-\uff0f\uff1a-\
 _SENTENCE_END = ".,;:!?'*_~"
 _LANGUAGE = re.compile(r"[\w+#.\-]{1,32}")
 _PLAIN_LINE = re.compile(r"[^\W\d_](?:[^\\`*_~\[\]<>&|:\x00-\x1f\x7f]|:(?!//))*(?<!\s)")
-"""A line in which nothing can be markup: most answers in a chat are one. It is not worth 200 calls of the parser."""
+"""A line without any markup, like most answers in a chat. It is not worth 200 calls of the parser."""
 
 
 def parse_tokens(source: str, *, inline: bool = True) -> list[Token]:
@@ -47,7 +47,7 @@ def parse_tokens(source: str, *, inline: bool = True) -> list[Token]:
 
 
 def _plain_paragraph(line: str, *, inline: bool) -> list[Token]:
-    """Return what the parser makes of a line without markup."""
+    """Return the parser's tokens for a line without markup."""
     return [
         Token("paragraph_open", "p", 1, map=[0, 1], block=True),
         Token(
@@ -82,7 +82,7 @@ def _addresses(parsed: list[Token]) -> Iterator[str]:
 
 @cache
 def _make_parser(*, inline: bool, references: bool = True) -> MarkdownIt:
-    """Make a parser, once of each kind: it takes longer than parsing a message. It keeps nothing of a text."""
+    """Make a parser, once per kind: that takes longer than parsing a message. A parser keeps nothing of a text."""
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": 2 * MAX_NESTING_LEVELS}).enable(
         ["table", "strikethrough"]
     )
@@ -106,11 +106,11 @@ def _make_parser(*, inline: bool, references: bool = True) -> MarkdownIt:
 
 
 class ParserStepLimit(Exception):
-    """A paragraph takes more steps than allowed."""
+    """A paragraph took more steps than allowed."""
 
 
 class BoundedInline(ParserInline):
-    """A parser of paragraphs with another one's rules and a limit of steps that grows with the text.
+    """A parser of paragraphs with another parser's rules and a limit of steps that grows with the text.
 
     A step is one look ahead for the end of a link, or a character of a description that is parsed separately.
 
@@ -146,7 +146,6 @@ class BoundedInline(ParserInline):
         return state.tokens
 
     def skipToken(self, state: StateInline) -> None:  # noqa: N802 - the name is the library's
-        """See `ParserInline`."""
         self._count_steps(1)
         super().skipToken(state)
 

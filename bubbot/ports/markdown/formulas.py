@@ -1,6 +1,6 @@
 """Formulas in TeX: `\\(…\\)`, `\\[…\\]`, `$…$`, `$$…$$` and `\\begin{…}…\\end{…}` stay as they are written.
 
-No platform draws them, and Markdown would eat half of their signs.
+No platform renders them, and Markdown would swallow half of their signs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ MAX_FORMULA_LINES = 100
 _ENDS = {"\\(": "\\)", "\\[": "\\]", "$$": "$$", "$": "$"}
 _BEGIN = re.compile(r"\\begin\{([a-zA-Z]+\*?)\}")
 _TEX = re.compile(r"\\[a-zA-Z,;:!{}|]|\^|\w_\w|_\{|[=+]|\d\s*[*/·×]\s*\d|\b\w\*\w\b")
-"""What a formula has and other text in brackets has seldom."""
+"""Signs that are common in formulas and rare in other text in brackets."""
 _OTHER = re.compile(r"`|\]\(|://")
 
 
@@ -34,7 +34,7 @@ def parse_formula(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 (a 
 
 
 def _find_end(text: str, start: int, limit: int) -> int | None:
-    """Return where the formula ends that starts here; None if none does."""
+    """Return the end of the formula that starts here; None if there is none."""
     begin = _BEGIN.match(text, start, limit)
     if begin:
         sign, end_sign = begin[0], f"\\end{{{begin[1]}}}"

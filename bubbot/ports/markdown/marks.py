@@ -1,7 +1,7 @@
-"""Where a star, an underscore or a tilde begins and ends a mark: CommonMark's rules, for every script and for sums.
+"""The limits of marks by stars, underscores and tildes: CommonMark's rules, extended for all scripts and for sums.
 
-CommonMark tells the two ends of a mark apart by spaces and punctuation. Scripts without spaces between words need more:
-in `**重点：**可以` the second pair ends a mark. And a star between two numbers is no mark at all: `2*3*4` is 24.
+CommonMark distinguishes the two ends of a mark by spaces and punctuation. Scripts without spaces between words need
+more: in `**重点：**可以` the second pair ends a mark. And a star between two numbers is not a mark: `2*3*4` is 24.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from markdown_it.token import Token
 from markdown_it.utils import EnvType
 
 _UNCASED = ("Lo", "Lm", "Mn", "Mc", "Me", "Cf")
-"""Categories of letters without case and of what hangs on them: scripts in which words, or parts of them, touch."""
+"""Categories of letters without case and of their marks: scripts in which words or their parts touch."""
 _QUOTES = ("Pi", "Pf")
 _LOW_QUOTES = "„‚"
 _NEIGHBOURS = 4
-"""Characters of punctuation that are searched for the letter behind them."""
+"""Characters of punctuation to search for the letter after them."""
 _RUNS = re.compile(r"(?P<stars>\*+)|(?:\\.|[^*\\])+|\\", re.DOTALL)
 _WORD = re.compile(r"\S*\*\S*")
 _CLAUSE = re.compile(r"[^\s，。；：、！？,;!?]*\*[^\s，。；：、！？,;!?]*")
@@ -32,7 +32,7 @@ _LETTER = re.compile(r"[^\W\d_](?![^\W\d_])")
 
 
 class MarkState(StateInline):
-    """The state of one paragraph that is parsed.
+    """The state of a paragraph during parsing.
 
     Attributes:
         unclosed_tags: names of tags that are not closed before an end of the text.
@@ -52,7 +52,6 @@ class MarkState(StateInline):
         self.src, self.posMax, self.cache, self.backticks, self.backticksScanned = outside
 
     def scanDelims(self, start: int, canSplitWord: bool) -> Scanned:  # noqa: FBT001, N802, N803 - the library's names
-        """See `StateInline`."""
         scanned = super().scanDelims(start, canSplitWord)
         if self._signs is None:
             self._signs = frozenset(find_signs(self.src))
@@ -85,12 +84,12 @@ def _is_punctuation(char: str) -> bool:
 
 
 def _is_joined(char: str) -> bool:
-    """Return true for a character of a script whose words touch each other: Chinese, Thai, Korean with its particles."""
+    """Return true for a character of a script whose words touch: Chinese, Thai, Korean with its particles."""
     return unicodedata.category(char) in _UNCASED or unicodedata.east_asian_width(char) in "WF"
 
 
 def _leads_to_joined(text: str) -> bool:
-    """Return true if such a character stands in the punctuation that begins a text, or just behind it."""
+    """Return true if such a character stands in the leading punctuation of a text or directly after it."""
     for char in text:
         if _is_joined(char) or not _is_punctuation(char):
             return _is_joined(char)
@@ -102,7 +101,7 @@ def _is_quote(char: str) -> bool:
 
 
 def find_signs(text: str) -> Iterator[int]:
-    """Find the runs of stars and tildes that are signs of a sum or a range; yield where each one starts.
+    """Find the runs of stars and tildes that are signs of a sum or a range; yield their starts.
 
     A star without spaces is a sign between two numbers, between a number and a letter, and between two letters with case:
     `2*3*4`, `5*x`, `width*height`, `(a+b)*c`. Two stars are one before a number (`x**2`) and between single letters
@@ -120,7 +119,7 @@ def find_signs(text: str) -> Iterator[int]:
 
 
 def _find_products(word: str, offset: int, pending: dict[int, bool]) -> Iterator[int]:
-    """Find the signs in a word; `pending`: for one and for two stars, whether a mark is open there."""
+    """Find the signs in a word; `pending` is true, for one and for two stars, if a mark is open there."""
     runs = list(_RUNS.finditer(word))
     stars = [index for index, run in enumerate(runs) if run["stars"]]
     twos = sum(len(runs[index][0]) == 2 for index in stars)

@@ -1,4 +1,4 @@
-"""Simple tags of HTML that models write in Markdown: what people would see in a browser; any other tag stays text."""
+"""Simple HTML tags that models write in Markdown, shown as in a browser; other tags stay text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LOWERED = dict(zip("0123456789+-−=()aehijklmnoprstuvx", "₀₁₂₃₄₅�
 
 
 def parse_tag(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 (a rule's signature)
-    """Parse a line end, or a tag with all up to its end. A tag that nothing ends is text."""
+    """Parse a line end, or a tag with its content. An unclosed tag is text."""
     if state.src[state.pos] != "<":
         return False
     line_ends = _LINE_ENDS.match(state.src, state.pos, state.posMax)
@@ -106,7 +106,7 @@ def _write(state: MarkState, name: str, tag: re.Match[str], closing: re.Match[st
 
 
 def _shift(text: str, name: str) -> str | None:
-    """Write an index or a power in Unicode, or behind a sign; None if it is more than a few plain characters."""
+    """Write an index or a power in Unicode or after a sign; None if it is more than a few plain characters."""
     signs = _RAISED if name == "sup" else _LOWERED
     if all(char in signs for char in text):
         return "".join(signs[char] for char in text)

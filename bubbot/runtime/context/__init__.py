@@ -1,1 +1,1 @@
-"""The context: what a model is shown of a tape."""
+"""The context: the part of a tape that a model sees."""

@@ -1,6 +1,6 @@
 """Attachments in the context. The tape holds references: content parts with a digest.
 
-An image goes to a model as an image while it is among the newest ones; everything else is described in words.
+The newest images go to a model as images; everything else is described in words.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from bubbot.runtime.context.quoting import clean_field, escape_tags
 from bubbot.tape.entry import JsonObject
 
 IMAGE, FILE = "image", "file"
-"""The types of content parts that stand for stored bytes: `digest`, `media_type`, `name`, `size` and more."""
+"""The types of content parts for stored bytes, with `digest`, `media_type`, `name`, `size` and more."""
 MAX_IMAGES = 10
-"""The most images of a window that a model is shown: an album has ten."""
+"""The most images of a window to show: an album has ten."""
 MAX_REQUEST_IMAGE_BYTES = 8_000_000
 """Bytes of all images of a request together."""
 MAX_IMAGE_BYTES = 3_750_000
@@ -29,22 +29,21 @@ TOO_LARGE_NOTE = "too large to be shown"
 
 
 def is_attached(part: Mapping[str, Any]) -> bool:
-    """Return true if a content part stands for stored bytes. Other parts come from imports and stay unchanged."""
+    """Return true for a content part with stored bytes. Other parts come from imports and stay unchanged."""
     return part.get("type") in (IMAGE, FILE) and isinstance(part.get("digest"), str)
 
 
 def describe_image(part: Mapping[str, Any], reason: str) -> str:
-    """Describe an image in words."""
     return f"[{_label(part)}; {reason}; handle {part['digest']}]"
 
 
 def image_label(part: Mapping[str, Any]) -> str:
-    """Write the label in front of an image that is shown."""
+    """Write the label that precedes a shown image."""
     return f"[{_label(part)}; handle {part['digest']}]"
 
 
 def describe_file(part: Mapping[str, Any]) -> str:
-    """Write a file in words: its text in a fence if it has one, else a description."""
+    """Write a file's text in a fence if it has text, else describe it."""
     handle, text = f"handle {part['digest']}", part.get("text")
     if not isinstance(text, str):
         spoken = part.get("kind") in ("voice", "audio")
@@ -60,7 +59,7 @@ def describe_file(part: Mapping[str, Any]) -> str:
 
 
 def _cut_note(part: Mapping[str, Any], offset: int, total: int) -> str:
-    handle = part.get("text_digest") or part["digest"]  # words that are not the file's own bytes are kept beside it
+    handle = part.get("text_digest") or part["digest"]  # a text that is not the file's own bytes has its own digest
     return f'… [cut: {total} characters in all; read on with result_read(handle="{handle}", offset={offset})]'
 
 
@@ -88,7 +87,7 @@ def _fence(text: str) -> str:
 
 
 def describe_files(parts: Sequence[Mapping[str, Any]]) -> str | list[Any]:
-    """Replace file parts of the content by words. Text alone becomes one text."""
+    """Replace file parts of the content by words; join the parts if all are text."""
     return join_text_parts(
         [{"type": "text", "text": describe_file(part)} if _is_kind(part, FILE) else part for part in parts]
     )
@@ -112,11 +111,11 @@ class _AttachmentPosition(NamedTuple):
 
 
 def select_images(messages: Sequence[JsonObject], count: int, size: int) -> frozenset[tuple[int, int]]:
-    """Select the newest images, to be shown as images; return their places (message, part).
+    """Select the newest images to show as images; return their positions (message, part).
 
-    If one more would make them too many or too large, the older ones go until half of `count` and `size` is used: the
-    cut moves seldom, and in between consecutive requests extend each other. It depends only on the messages before it.
-    Images that came together (without an answer in between) are not split.
+    If one more exceeds `count` or `size`, drop old ones until half of both is used: so the cut rarely moves, and
+    consecutive requests extend each other. It depends only on earlier messages. Images that came together (without an
+    answer in between) stay together.
     """
     selected: list[_AttachmentPosition] = []
     for group in _image_groups(messages):
@@ -148,7 +147,7 @@ def _image_groups(messages: Sequence[JsonObject]) -> list[list[_AttachmentPositi
 
 
 def image_size(part: Mapping[str, Any]) -> int:
-    """Return the bytes of an image part; more than any limit if it does not say."""
+    """Return the bytes of an image part; above every limit if unknown."""
     size = part.get("size")
     return size if isinstance(size, int) else MAX_IMAGE_BYTES + 1
 
@@ -156,7 +155,7 @@ def image_size(part: Mapping[str, Any]) -> int:
 def render_images(
     message: JsonObject, place: int, selected: frozenset[tuple[int, int]], *, can_see: bool
 ) -> JsonObject:
-    """Write a message's images as images if `selected` has their places (each after its name), else in words."""
+    """Write a message's images as images, each after its name, if `selected` has their positions; else in words."""
     content = message["content"]
     if not isinstance(content, list) or not any(_is_kind(part, IMAGE) for part in content):
         return message

@@ -1,4 +1,4 @@
-"""Tool calls with their results, in a form that any provider accepts."""
+"""Tool calls with their results in a form that all providers accept."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NO_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 @dataclass
 class PairedCall:
-    """A call in a provider's form, and its result. `id` is unique in its context; `source` the result's entry."""
+    """A call in a provider's form with its result. `id` is unique in its context; `source` is the result's entry."""
 
     id: str
     name: str
@@ -36,9 +36,8 @@ class PairedCall:
 def pair_calls(entries: Iterable[TapeEntry], hidden: AbstractSet[int]) -> dict[int, list[PairedCall]]:
     """Match the calls of every `tool_call` entry with their results; return them by entry id.
 
-    A result goes to the newest entry with a call of its id that lacks one, to the first such call there; a result
-    without an id (imported tapes) by its position to the call entry just before it. Results in `hidden` entries are
-    replaced by a text that says so.
+    A result belongs to the first open call of its id in the newest entry that has one; a result without an id (imported
+    tapes) to the call at its position in the entry before it. A note replaces results in `hidden` entries.
     """
     table = _CallTable()
     for entry in entries:
@@ -51,12 +50,11 @@ def pair_calls(entries: Iterable[TapeEntry], hidden: AbstractSet[int]) -> dict[i
 
 
 def count_results(entries: Iterable[TapeEntry]) -> int:
-    """Count the results of calls."""
     return sum(len(_items(entry, "results")) for entry in entries if entry.kind == Kind.TOOL_RESULT)
 
 
 class _CallTable:
-    """The calls so far; `_waiting` has those without a result, by the id on the tape, newest entry last."""
+    """The calls so far; `_waiting` has those without a result by their id on the tape, newest entry last."""
 
     def __init__(self) -> None:
         self.exchanges: dict[int, list[PairedCall]] = {}
@@ -99,7 +97,7 @@ class _CallTable:
         return lacking[0] if lacking else None
 
     def _unique_id(self, call_id: Any, place: str) -> str:
-        """Return the id on the tape, or one made of its place if it is missing or already used in the context."""
+        """Return the id on the tape, or one made from its position if it is missing or used already."""
         unique_id = call_id if _is_id(call_id) else f"call_{place}"
         while unique_id in self._ids:
             unique_id = f"{unique_id}_{place}"
@@ -108,7 +106,7 @@ class _CallTable:
 
 
 def _parse_calls(entry: TapeEntry) -> list[tuple[int, Any, str, str]]:
-    """Return the calls of an entry: place, id, name, arguments."""
+    """Return the calls of an entry: position, id, name, arguments."""
     calls = enumerate(_items(entry, "calls"))
     return [(place, call.get("id"), *_function(call)) for place, call in calls if isinstance(call, Mapping)]
 
@@ -123,7 +121,7 @@ def _items(entry: TapeEntry, name: str) -> tuple[Any, ...]:
 
 
 def _function(call: Mapping[str, Any]) -> tuple[str, str]:
-    """Return name and arguments as providers accept them: a plain word, and the text of a JSON object."""
+    """Return name and arguments as providers accept them: a plain word and a JSON object as text."""
     function = call.get("function")
     if not isinstance(function, Mapping):
         return "unknown", "{}"

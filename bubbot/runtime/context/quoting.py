@@ -1,8 +1,8 @@
-"""Safe quoting: people's texts, names and quotes are written so that they cannot be mistaken for the bot's own marks.
+"""Safe quoting of people's texts, names and quotes, so that no model takes them for the bot's own marks.
 
-A model reads marks of the bot (`[2026-11-21 20:21]`, `Ann (#1):`, `[in reply to you: "…"]`, `[corrects #7]`,
-`[file …]`, `<memory>`, `## Today's notes`) and texts of people. The marks stand at the beginning of a message or a
-line, so no text of a person may begin one that could be mistaken for a mark.
+A model reads both marks of the bot (`[2026-11-21 20:21]`, `Ann (#1):`, `[in reply to you: "…"]`, `[corrects #7]`,
+`[file …]`, `<memory>`, `## Today's notes`) and texts of people. Marks stand at the beginning of a message or a line, so
+no line of a person's text may begin like a mark.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_DISPLAY_NAME_CHARS = 64
 INDENT = "    "
 """The prefix of the further lines of a message in a chat of several people."""
 PROMPT_TAGS = ("memory", "runtimecontract", "command")
-"""The tags of the prompt, without the signs between their words."""
+"""The tags of the prompt, without the separators between their words."""
 
 _BREAK = "\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]"
 _BIDI = "[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
@@ -27,19 +27,19 @@ _TAG = f"[{ANGLED_SIGNS}](?=([^{ANGLED_SIGNS}]{{0,48}}))"
 _BLANK = "\u115f\u1160\u2800\u3164\uffa0"
 """Letters and signs that are invisible."""
 _NAME_MARKS = "♯⋕꞉∶ː˸։׃܃܄⁚ꓽ︓﹕"
-"""Characters that look like the `#` and `:` around a display name, and that NFKC does not turn into them."""
+"""Look-alikes of the `#` and `:` around a display name that NFKC does not turn into them."""
 
 
 @cache
 def _pattern(source: str) -> re.Pattern[str]:
-    """Compile a pattern when it is used: most commands of the shell quote nothing."""
+    """Compile a pattern on first use: most commands of the shell quote nothing."""
     return re.compile(source)
 
 
 def escape_people_text(text: str, indent: str = "") -> str:
     """Write a person's text so that no line of it looks like a mark of the bot.
 
-    `indent` stands before every line but the first.
+    It puts `indent` before every line except the first.
     """
     if text.isascii() and "[" not in text and "<" not in text and not indent:
         return _pattern(_BREAK).sub("\n", text)
@@ -48,12 +48,12 @@ def escape_people_text(text: str, indent: str = "") -> str:
 
 
 def indent_lines(text: str, indent: str = INDENT) -> str:
-    """Put the indent before every line but the first."""
+    """Put the indent before every line except the first."""
     return f"\n{indent}".join(_pattern(_BREAK).split(text))
 
 
 def escape_note(text: str) -> str:
-    """Write a text for the memory block: as `escape_people_text`, and without headings."""
+    """Write a text for the memory block: like `escape_people_text`, and without headings."""
     lines = escape_people_text(text).split("\n")
     return "\n".join(f"\\{line}" if _first_visible(line) == "#" else line for line in lines)
 
@@ -70,15 +70,15 @@ def clean_name(name: str) -> str:
 
 
 def clean_field(text: str, limit: int) -> str:
-    """Write a text as one of several fields within brackets: it can neither close them nor begin another field.
+    """Write a text as one of several fields within brackets, so that it neither closes them nor begins another field.
 
-    For a file name, a media type or a note of a platform.
+    Use it for file names, media types and notes of a platform.
     """
     return "".join("," if unicodedata.normalize("NFKC", char) == ";" else char for char in clean_label(text, limit))
 
 
 def quote_text(text: str) -> str:
-    """Write a text as a JSON string in which nothing looks like its end, a bracket, a line break or a tag."""
+    """Write a text as a JSON string without look-alikes of its end, brackets, line breaks or tags."""
     plain = json.dumps(text, ensure_ascii=False)
     return '"' + "".join(_quoted_char(char) for char in plain[1:-1]) + '"'
 
@@ -99,7 +99,7 @@ def _escaped_line(line: str) -> str:
 
 
 def _first_visible(line: str) -> str:
-    """Return the first visible character, as NFKC has it; empty for a blank line."""
+    """Return the first visible character after NFKC; empty for a blank line."""
     for char in line:
         for normal in unicodedata.normalize("NFKC", char):
             if not _is_invisible(normal):

@@ -1,4 +1,4 @@
-"""Conversion of entries to chat messages that any provider accepts."""
+"""Conversion of entries to chat messages that all providers accept."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ from bubbot.tape.query import parse_moment
 ANCHOR_NAME_LIMIT = 200
 """Characters of an anchor's name in its line."""
 OWN_PART_KEY = "own"
-"""The key of a text part that the bot wrote, not the person."""
+"""The key that marks a text part as the bot's, not the person's."""
 BLANK_MESSAGE_TEXT = "[no text]"
 """The replacement of a blank message, which providers refuse."""
 CONTINUES_MESSAGE = "[The conversation goes on]"
-"""The user message if a provider needs one and nobody wrote one."""
+"""The user message if a provider needs one and no person wrote one."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageStyle:
-    """The style of messages.
+    """The form of messages.
 
     Attributes:
-        stamps: the zone of the time before each user message; None: no time.
+        stamps: the zone of the time in front of each user message; None: no time.
         first_assistant: the conversation may open with an assistant message.
         bootstrap: `session/start` gets a line.
-        images: the number of newest images that are shown as images; 0 for a model that cannot see.
-        image_bytes: the most bytes of them together.
+        images: how many of the newest images to show; 0 for a model that cannot see.
+        image_bytes: the most bytes of these images together.
         tools: the model can call tools, such as those that open entries.
     """
 
@@ -60,10 +60,10 @@ class ContextMessage:
 
     Attributes:
         message: as a provider accepts it.
-        ids: of the entries.
-        deletes: the entry from before the window whose deletion the message notes; 0 for any other message.
-        text: the message as canonical JSON in bytes; written once, since every step needs it.
-        size: its bytes.
+        ids: its entries.
+        deletes: the entry before the window whose deletion the message reports; 0 for other messages.
+        text: canonical JSON, encoded once, since every step needs it.
+        size: bytes of `text`.
         is_nested: true if the message holds more than texts.
         has_parts: true if its content is not a text.
         calls: the ids of its calls.
@@ -88,14 +88,13 @@ class ContextMessage:
         object.__setattr__(self, "calls", tuple([call["id"] for call in calls]) if calls else ())
 
 
-# Every step looks at all messages of a window: these read a field of each without a line of Python.
+# Every step reads these fields of all messages of a window: `attrgetter` runs no Python code for each.
 HAS_PARTS: Callable[[ContextMessage], bool] = attrgetter("has_parts")
 CALLS: Callable[[ContextMessage], tuple[str, ...]] = attrgetter("calls")
 _DELETES: Callable[[ContextMessage], int] = attrgetter("deletes")
 
 
 def format_anchor_line(entry: TapeEntry) -> str:
-    """Write the line of the anchor that opens the window."""
     state = escape_json(encode(entry.payload.get("state") or {}))
     return f"[Anchor created: {clean_label(entry.name or '', ANCHOR_NAME_LIMIT)}]: {state}"
 
@@ -103,9 +102,9 @@ def format_anchor_line(entry: TapeEntry) -> str:
 def select_messages(entries: Sequence[TapeEntry], style: MessageStyle) -> tuple[ContextMessage, ...]:
     """Convert entries to messages.
 
-    `message` payloads unchanged, a correction at its own place, tool calls with their results in call order; a call
-    without a result gets one that says so, a result without a call is left out. Hidden, empty and unreadable messages
-    are left out.
+    `message` payloads stay unchanged, corrections stand at their own position, and tool calls come with their results
+    in call order. A call without a result gets a note as its result; a result without a call is skipped. So are hidden,
+    empty and unreadable messages.
     """
     entries, stamps = tuple(entries), style.stamps
     if not entries:
@@ -119,10 +118,10 @@ def select_messages(entries: Sequence[TapeEntry], style: MessageStyle) -> tuple[
 
 @dataclass(frozen=True, slots=True)
 class _SelectedMessages:
-    """The messages of entries, cached with the first one; `after` has the other entries.
+    """The messages of entries, cached on the first entry; `after` has the other entries.
 
-    Most windows continue with messages, and calls with their results, which do not change earlier messages. `calls` has the
-    ids of all calls so far.
+    Most windows continue with messages and with calls and their results, which do not change earlier messages. `calls`
+    has the ids of all calls so far.
     """
 
     after: tuple[TapeEntry, ...]
@@ -131,7 +130,7 @@ class _SelectedMessages:
     messages: tuple[ContextMessage, ...]
 
     def continued(self, entries: tuple[TapeEntry, ...], stamps: tzinfo | None) -> _SelectedMessages | None:
-        """Extend the messages by those of added entries; return None if these may change earlier ones."""
+        """Extend the messages by those of new entries; None if these may change earlier messages."""
         size = 1 + len(self.after)
         rest = entries[size:]
         if entries[1:size] != self.after or any(map(find_correction, rest)):
@@ -140,7 +139,7 @@ class _SelectedMessages:
         exchanges = pair_calls(rest, hidden)
         calls = [call for exchange in exchanges.values() for call in exchange]
         ids = {call.id for call in calls}
-        # Else a result may belong to an earlier call, or a call may need another id.
+        # Otherwise a result may belong to an earlier call, or a call may need another id.
         if count_results(rest) != len(calls) or not all(call.source for call in calls) or ids & self.calls:
             return None
         messages = _convert(rest, hidden, exchanges, stamps)
@@ -164,7 +163,7 @@ def _convert(
     exchanges: Mapping[int, Sequence[PairedCall]],
     stamps: tzinfo | None,
 ) -> list[ContextMessage]:
-    """Convert entries to messages, their calls with these results."""
+    """Convert entries to messages; `exchanges` pairs their calls with results."""
     ids = {entry.id for entry in entries}
     messages: list[ContextMessage] = []
     for entry in entries:
@@ -180,7 +179,7 @@ def _convert(
 
 
 def convert_message(entry: TapeEntry, stamps: tzinfo | None) -> list[ContextMessage]:
-    """Convert an entry of a message; the messages, one or none, are cached with it."""
+    """Convert a message entry to one message or none; cache it on the entry."""
     messages: list[ContextMessage] | None = entry.cache.get(("message", stamps))
     if messages is None:
         messages = entry.cache["message", stamps] = _message(entry, stamps)
@@ -188,7 +187,7 @@ def convert_message(entry: TapeEntry, stamps: tzinfo | None) -> list[ContextMess
 
 
 def _limit_images(context_messages: tuple[ContextMessage, ...], style: MessageStyle) -> tuple[ContextMessage, ...]:
-    """Keep the newest images as references that become images, and describe all others in words."""
+    """Keep the newest images as references that become images; describe the others in words."""
     if not any(map(HAS_PARTS, context_messages)):
         return context_messages
     messages = [context_message.message for context_message in context_messages]
@@ -203,16 +202,15 @@ def _limit_images(context_messages: tuple[ContextMessage, ...], style: MessageSt
 
 
 def is_in_context(entry: TapeEntry) -> bool:
-    """Return false for an entry whose meta keeps it out of every context."""
+    """Return false for an entry whose meta excludes it from every context."""
     return entry.meta.get("context") is not False
 
 
 def text_of(content: Any, describe: Callable[[Mapping[str, Any]], str] | None = None) -> str:
-    """Return the words of a message's content, as a tape has it; empty if it has none.
+    """Return the text of a message's content on a tape; empty if it has none.
 
     Args:
-        content: a text, or content parts.
-        describe: writes parts that are no text, such as files; None leaves them out.
+        describe: writes parts that are not text, such as files; None skips them.
     """
     if isinstance(content, str):
         return content
@@ -227,7 +225,7 @@ def text_of(content: Any, describe: Callable[[Mapping[str, Any]], str] | None = 
 
 
 def find_correction(entry: TapeEntry) -> JsonObject | None:
-    """Return the data of a correction; None for other entries, and for one that names no entry (imports)."""
+    """Return the data of a correction; None for other entries and for one that names no entry (imports)."""
     if entry.kind != Kind.EVENT or entry.name != CORRECTION:
         return None
     return entry.data if int_field(entry.data, "corrects") else None
@@ -236,9 +234,9 @@ def find_correction(entry: TapeEntry) -> JsonObject | None:
 def prepend_opening(
     opening: TapeEntry | None, messages: tuple[ContextMessage, ...], style: MessageStyle
 ) -> tuple[ContextMessage, ...]:
-    """Put the opening anchor's line in front: as an assistant message, or within the first user message.
+    """Put the opening anchor's line first: as an assistant message, or within the first user message.
 
-    Of what was deleted before the window, the messages note what the anchor cites.
+    Report deletions from before the window only if the anchor cites the entry.
     """
     if any(map(_DELETES, messages)):
         cited = _find_sources(opening)
@@ -256,14 +254,13 @@ def prepend_opening(
 
 
 def _find_sources(opening: TapeEntry | None) -> frozenset[int]:
-    """Return the entries that the state of an anchor cites."""
     state = None if opening is None else opening.payload.get("state")
     sources = state.get("source_ids") if isinstance(state, Mapping) else None
     return frozenset(sources) if isinstance(sources, tuple) else frozenset()
 
 
 def _opening_message(opening: TapeEntry, first: ContextMessage | None, role: str = "assistant") -> ContextMessage:
-    """Write the opening anchor's line as a message, or in front of the first one; cached with the anchor."""
+    """Write the opening anchor's line as a message, or in front of the first message; cache it on the anchor."""
     cached: tuple[ContextMessage | None, ContextMessage] | None = opening.cache.get(("line", role))
     if cached is not None and cached[0] is first:
         return cached[1]
@@ -278,14 +275,14 @@ def _opening_message(opening: TapeEntry, first: ContextMessage | None, role: str
 
 
 def ensure_user_last(messages: tuple[ContextMessage, ...]) -> tuple[ContextMessage, ...]:
-    """Append a user message if the last one is the assistant's, or if there is none."""
+    """Append a user message if there is none or the last one is the assistant's."""
     if messages and messages[-1].message["role"] != "assistant":
         return messages
     return (*messages, ContextMessage({"role": "user", "content": CONTINUES_MESSAGE}, ()))
 
 
 _NOT_SENT = frozenset({"role", "content", "tool_calls", THOUGHTS})
-"""What of the payload of a message is not sent as it is."""
+"""The keys of a message's payload that are not sent unchanged."""
 
 
 def _message(entry: TapeEntry, stamps: tzinfo | None) -> list[ContextMessage]:
@@ -310,7 +307,7 @@ def _message(entry: TapeEntry, stamps: tzinfo | None) -> list[ContextMessage]:
 
 
 def _head(entry: TapeEntry, stamps: tzinfo | None) -> str:
-    """Write the time of a message, its author if several people write, and what it replies to."""
+    """Write the time of a message, its author if several people write, and the quote it replies to."""
     at = parse_moment(entry.date) if stamps is not None else None
     head = f"[{at.astimezone(stamps):%Y-%m-%d %H:%M}] " if at is not None else ""
     if entry.meta.get("group") and isinstance(sender := entry.meta.get("sender"), Mapping):
@@ -322,12 +319,12 @@ def _head(entry: TapeEntry, stamps: tzinfo | None) -> str:
 
 
 def format_sender(sender: Mapping[str, Any]) -> str:
-    """Write a display name on one line, with the id: the name proves nothing."""
+    """Write a display name on one line with the id, since a name proves nothing."""
     return f"{clean_name(str(sender.get('name', '')))} (#{clean_name(str(sender.get('id', '')))})".strip()
 
 
 def _quote_people(content: str | list[Any]) -> str | list[Any]:
-    """Quote the texts of people; keep what the bot wrote between them."""
+    """Quote the texts of people; keep the bot's texts between them."""
     if isinstance(content, str):
         return escape_people_text(content)
     parts = [
@@ -340,7 +337,7 @@ def _quote_people(content: str | list[Any]) -> str | list[Any]:
 
 
 def _plain(content: str | list[Any]) -> str | list[Any]:
-    """Write the content in a provider's form: files in words, parts without our marks, texts alone as one."""
+    """Write the content in a provider's form: files in words, parts without our marks."""
     if isinstance(content, str):
         return content
     parts = [{key: value for key, value in part.items() if key != OWN_PART_KEY} for part in content]
@@ -350,14 +347,14 @@ def _plain(content: str | list[Any]) -> str | list[Any]:
 def _with_head(head: str, content: str | list[Any], indent: str) -> str | list[Any]:
     """Put the head before the first text.
 
-    `indent` stands before the further lines, so that among several people none of them looks like another one's.
+    `indent` precedes the further lines, so that none of them looks like another person's message.
     """
     if isinstance(content, str):
         return f"{head}{indent_lines(content, indent)}" if indent else f"{head}{content}"
     opening = [{"type": "text", "text": head.rstrip()}] if head else []
     if not indent:
         return [*opening, *content]
-    if head and content[0]["type"] == "text":  # one part: a part never begins with a speaker's words
+    if head and content[0]["type"] == "text":  # one part: no part may begin with a speaker's words
         opening, content = [{"type": "text", "text": head + indent_lines(content[0]["text"], indent)}], content[1:]
     further = [
         {**part, "text": indent + indent_lines(part["text"], indent)} if part["type"] == "text" else part
@@ -367,7 +364,7 @@ def _with_head(head: str, content: str | list[Any], indent: str) -> str | list[A
 
 
 def _content(value: Any) -> str | list[Any] | None:
-    """Return the text, or the readable content parts; None if there are neither."""
+    """Return the text or the readable content parts; None if there is neither."""
     if isinstance(value, str):
         return value
     if not isinstance(value, tuple):
@@ -381,7 +378,7 @@ def _has_text(text: Any) -> bool:
 
 
 def _correction(entry: TapeEntry, data: JsonObject, *, is_here: bool) -> list[ContextMessage]:
-    """Write the correction with its author, if the tape names one; of a deletion only that of an entry that is not here."""
+    """Write the correction with its author, if known. A deletion is written only if its entry is not here."""
     if data.get("hide") and not is_here:
         content = f"[#{data['corrects']}, which is cited above, was deleted since: do not use or repeat it]"
         return [ContextMessage({"role": "user", "content": content}, (entry.id,), data["corrects"])]

@@ -1,4 +1,4 @@
-"""Context strategies: ways to choose what a model is shown."""
+"""Context strategies: ways to choose the messages that a model sees."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ class ModelContext:
     """Chat messages with their entries.
 
     Attributes:
-        context_messages: the messages.
-        facts: what the strategy chose, as entries to append with the step, so that the choice holds.
+        facts: the strategy's choice as entries to append with the step, so that later steps keep it.
     """
 
     context_messages: tuple[ContextMessage, ...]
@@ -34,7 +33,7 @@ class ModelContext:
 
     @property
     def messages(self) -> tuple[JsonObject, ...]:
-        """Copies of the messages for a request: a model must not change what is shown next time."""
+        """Copies of the messages for a request: a model must not change later requests."""
         # Reading texts, all at once, is quicker than copying what is nested.
         nested = b",".join([item.text for item in self.context_messages if item.is_nested])
         copies = iter(json.loads(b"[%b]" % nested) if nested else ())
@@ -47,21 +46,20 @@ class ModelContext:
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """The entries that the model is shown, ascending."""
+        """The shown entries, ascending."""
         return tuple(sorted({*chain.from_iterable(map(_IDS, self.context_messages))}))
 
 
 @dataclass(frozen=True, slots=True)
 class ContextInput:
-    """What a context strategy chooses from.
+    """The input of a context strategy.
 
     Attributes:
-        opening: the anchor that opens the window, if it has a line; None: none.
-        entries: messages, calls, results, corrections and the strategy's own events of the part that it reads, oldest
-            first.
+        opening: the anchor that opens the window; None if it gets no line.
+        entries: messages, calls, results, corrections and the strategy's own events of its part, oldest first.
         style: of the messages.
         budget: tokens; None: unlimited.
-        further: the entries that each of its further queries found.
+        further: the answers to its further queries.
     """
 
     opening: TapeEntry | None
@@ -73,25 +71,25 @@ class ContextInput:
 
 @dataclass(frozen=True, slots=True)
 class ContextStrategy:
-    """A way to choose what a model is shown. A package offers one in the group `bubbot.context`, under its name.
+    """A way to choose the messages that a model sees. Packages offer one in the group `bubbot.context`, under its name.
 
     Attributes:
         name: as `[context] selector` names it.
-        fold: builds the context; a pure function, since a recorded request is built again by it.
-        version: recorded with each request; count up if `fold` builds other messages from the same entries.
-        part: returns the part of the tape that it reads, by its argument.
-        argument: what the argument is, in angle brackets, if the selector is written `name:argument`; empty: none.
+        fold: builds the context; a pure function, since it also rebuilds recorded requests.
+        version: recorded with each request; raise it if `fold` builds other messages from the same entries.
+        part: returns the part of the tape to read, by the argument.
+        argument: the name of the argument in angle brackets, if the selector is `name:argument`; empty: none.
         is_compacting: it respects the budget.
-        events: the names of the events that it reads beside the conversation, such as its own facts.
-        find_further: returns further queries on the tape of this name, by the entries of the part.
-        start_event: the name of its event of which the newest one in a window names in `from` the first entry that it
-            shows: it gets the entries from there on, so that a long window costs no more than what is shown of it. For
-            all entries of the window, it must build the same. Empty: it reads the whole part.
-        find_floor: returns, by the newest entries of its part, oldest first, the one before which it reads nothing with
-            this budget; None if it may read older ones. It then gets the entries from there on, with the newest
-            `start_event`s; for all entries, it must build the same.
-        earlier: the folds of earlier versions, by version, for requests that were recorded with them.
-        help: what it shows, in a few English words.
+        events: the names of the events to read in addition to the conversation, such as its own facts.
+        find_further: returns further queries on the tape with this name, by the entries of the part.
+        start_event: the name of its event whose `from` is the first shown entry. The strategy gets the entries from the
+            newest such `from` on, so that a long window costs no more than its shown part; it must build the same from
+            all entries of the window. Empty: it reads the whole part.
+        find_floor: returns the first entry to read with this budget, by the newest entries of its part, oldest first;
+            None if it may read older ones. The strategy gets the entries from there on and the newest `start_event`s;
+            it must build the same from all entries.
+        earlier: the folds of earlier versions, by version, to rebuild requests recorded with them.
+        help: the shown part of the tape, in a few English words.
     """
 
     name: str
@@ -108,7 +106,7 @@ class ContextStrategy:
     help: str = ""
 
     def at_version(self, version: int) -> ContextStrategy | None:
-        """Return it as it was in a version; None if that fold is gone."""
+        """Return the strategy as of a version; None if that fold is gone."""
         if version == self.version:
             return self
         fold = self.earlier.get(version)
@@ -118,9 +116,8 @@ class ContextStrategy:
         """Return the first entry to read; None for all.
 
         Args:
-            opening: the anchor that opens the window.
-            events: the newest `start_event`s, newest first; those of other sub-tasks say nothing about the window.
-            fork: the fork of the sub-task whose window it is; empty: of none.
+            events: the newest `start_event`s, newest first; those of other sub-tasks do not count.
+            fork: the fork of a sub-task; empty: the window of the tape.
         """
         event = next((event for event in events if event.is_shown_to(fork)), None)
         if not opening or event is None or event.erased or event.id <= opening[0].id:
@@ -130,11 +127,11 @@ class ContextStrategy:
 
     @property
     def selector(self) -> str:
-        """How it is written in the settings."""
+        """The selector as written in the settings."""
         return f"{self.name}:{self.argument}" if self.argument else self.name
 
     def matches(self, selector: str) -> bool:
-        """Return true if a selector names it, with an argument if it needs one."""
+        """Return true if a selector names this strategy, with an argument if it needs one."""
         if not self.argument:
             return selector == self.name
         name, colon, argument = selector.partition(":")
@@ -146,10 +143,10 @@ class ContextStrategies:
     """The strategies that a bot has.
 
     Attributes:
-        own: those that are loaded.
-        installed: the names of further ones.
-        load: loads one of these.
-        for_known_size: the one that `auto` stands for if the size of the model's context is known; else it is `window`.
+        own: loaded ones.
+        installed: the names of strategies in packages.
+        load: loads one of `installed`.
+        for_known_size: the meaning of `auto` if the size of the model's context is known; else it is `window`.
     """
 
     own: tuple[ContextStrategy, ...]
@@ -158,30 +155,32 @@ class ContextStrategies:
     for_known_size: str = "window"
 
     def extend(self, names: Sequence[str], load: Callable[[str], ContextStrategy]) -> ContextStrategies:
-        """Return these strategies and those that `load` loads by name, when they are asked for; ours come first."""
+        """Return these strategies followed by those that `load` loads by name on first use."""
         return replace(self, installed=tuple(names), load=load)
 
     def is_own(self, selector: str) -> bool:
-        """Return true if a selector names one of ours."""
+        """Return true if a selector names one of `own`."""
         return any(strategy.matches(selector) for strategy in self.own)
 
     @property
     def selectors(self) -> tuple[str, ...]:
-        """How the strategies are written in the settings."""
+        """The selectors of the strategies as written in the settings."""
         return (*(strategy.selector for strategy in self.own), *self.installed)
 
     def has(self, selector: str) -> bool:
-        """Return true if a selector is `auto`, or names a strategy that the bot has; nothing is loaded for that."""
+        """Return true if a selector is `auto` or names a strategy, without loading it."""
         return selector == AUTO_SELECTOR or self.is_own(selector) or selector.partition(":")[0] in self.installed
 
     def resolve(self, selector: str, context_tokens: int | None) -> str:
-        """Return the selector that `auto` stands for with a model of this context size; others stay."""
+        """Resolve `auto` for a model of this context size; return other selectors unchanged."""
         if selector != AUTO_SELECTOR:
             return selector
         return self.for_known_size if context_tokens else "window"
 
     def find(self, selector: str) -> ContextStrategy:
-        """Find the strategy of a selector. Raise `ConfigError` with the nearest name, or if it cannot be loaded."""
+        """Find the strategy of a selector. Raise `ConfigError`, with the nearest name, if it is unknown or cannot be
+        loaded.
+        """
         for strategy in self.own:
             if strategy.matches(selector):
                 return strategy
@@ -217,4 +216,4 @@ KERNEL_STRATEGIES = ContextStrategies(
         ),
     )
 )
-"""The strategies that leave nothing out of their part of the tape."""
+"""The strategies that show their whole part of the tape."""

@@ -1,4 +1,4 @@
-"""The context: the one view that becomes the model's messages."""
+"""The view that becomes the model's messages."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from bubbot.tape.query import IdRanges, OpeningAnchor, Slice, Span, TapeQuery, W
 from bubbot.tape.view import QueryAnswers
 
 CONTEXT_VERSION = 4
-"""The version of the message format, recorded with each step. Requests of other versions cannot all be rebuilt exactly: version 2
-did not escape tags and line ends in what an anchor hands over. Those of version 3 can: there was no repair of what a strategy
+"""The version of the message format, recorded with each step. Requests of version 2 may not be rebuilt exactly: it
+did not escape tags and line ends in the state of an anchor. Those of version 3 can be: it did not repair what a strategy
 chose."""
 REPAIRED_SINCE_VERSION = 4
 NEWEST = 64
-"""The newest entries or messages among which what a turn answers is looked for first."""
+"""How many of the newest entries or messages are searched first for the answered ones."""
 RESULT_NOT_SHOWN = "[this result is not shown here]"
-"""The result of a call whose own one the strategy left out."""
+"""The result of a call if the strategy left its own one out."""
 _STYLE_VALUES = attrgetter(*MessageStyle.__slots__)
 _ID = attrgetter("id")
 _SHOWN = (Kind.MESSAGE, Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.EVENT)
@@ -60,21 +60,19 @@ class ContextView:
             feature or an installed package.
         style: of the messages.
         budget: tokens; None: unlimited.
-        ends_with_user: the messages are for a model that answers now, so they never end with its own words, which some
+        ends_with_user: the messages are for an answer, so they must not end with the model's own words, which some
             providers refuse.
-        answered: the entries that the running turn answers, with their ids of that time: they are always shown, the newest
-            of them if a strategy that respects the budget has no room for all.
-        fork: the fork of the sub-task that is shown them; empty: of none. What other sub-tasks wrote is not shown.
-        heavy: see `View`.
-        strategies: those among which the selector names one.
+        answered: the entries that the running turn answers, with their ids of that time. They are always shown, or at
+            least the newest one if a compacting strategy has no room for all.
+        fork: the fork of the sub-task that sees the messages; empty: none. Entries of other sub-tasks are not shown.
+        strategies: the strategies that the selector may name.
         version: of the strategy; None for the current one.
-        spans: the entries to read, if the strategy needs no others of its part (see `ContextStrategy.start_event`); None: all.
-            They change what is read and not what is built, so that no record needs them.
-        is_repaired: the kernel repairs what the strategy chose; false for the requests of earlier versions.
-        strategy: the strategy that the selector names.
+        spans: the entries of the part that the strategy needs (see `ContextStrategy.start_event`); None: all. They do
+            not change the result, so that no record needs them.
+        is_repaired: the kernel repairs the strategy's choice; false for requests of earlier versions.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: the selector names no strategy.
     """
 
     selector: str = "window"
@@ -97,7 +95,7 @@ class ContextView:
         object.__setattr__(self, "strategy", strategy)
 
     def as_json(self) -> JsonObject:
-        """Build the record of the view for its step, so that the request can be rebuilt."""
+        """Build the record of the view for its step, from which the request can be rebuilt."""
         zone = self.style.stamps
         style = dict(zip(MessageStyle.__slots__, _STYLE_VALUES(self.style), strict=True))
         style["stamps"] = None if zone is None else str(zone)
@@ -114,7 +112,7 @@ class ContextView:
 
     @classmethod
     def from_json(cls, data: JsonObject, strategies: ContextStrategies = KERNEL_STRATEGIES) -> ContextView:
-        """Read a view from its record.
+        """Build a view from its record.
 
         Raises:
             ConfigError: its strategy is not installed, or in another version.
@@ -145,7 +143,7 @@ class ContextView:
         )
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
-        """Read the opening anchor, and the part that the strategy names."""
+        """Query the opening anchor and the part that the strategy names."""
         strategy = self.strategy
         part: Slice = strategy.part(self.selector.partition(":")[2])
         if self.spans is not None:
@@ -158,24 +156,26 @@ class ContextView:
         )
 
     def newest_query(self, tape: str, limit: int) -> TapeQuery:
-        """Read so many of the newest entries of the part."""
+        """Query the `limit` newest entries of the part."""
         return replace(self.queries(tape)[1], newest=True, limit=limit)
 
     def find_floor(self, newest: Sequence[TapeEntry]) -> int | None:
-        """Return the entry before which the strategy reads nothing, by the newest entries of the part, newest first."""
+        """Return the first entry that the strategy reads, by the newest entries of the part, newest first; None if
+        unknown.
+        """
         if self.budget is None:
             return None
         entries = [entry for entry in reversed(newest) if entry.is_shown_to(self.fork)]
         return self.strategy.find_floor(entries, self.style, self.budget)
 
     def further_queries(self, tape: str, answers: QueryAnswers) -> tuple[TapeQuery, ...]:
-        """Build what is read besides: the answered messages that the part does not have, then what the strategy names."""
+        """Build the further queries: answered messages that the part lacks, then those of the strategy."""
         further = self.strategy.find_further(tape, answers[1])
         missing = self._find_unread(answers[1])
         return (TapeQuery(tape, IdRanges(tuple(spans_of(missing)))), *further) if missing else tuple(further)
 
     def _find_unread(self, entries: Sequence[TapeEntry]) -> list[int]:
-        """List the answered messages that are not among the entries of the part, which are ascending."""
+        """List the answered messages that the entries of the part, ascending, lack."""
         unread, newest = [], entries[-NEWEST:]
         for number in self.answered:
             for entry in newest:
@@ -188,10 +188,10 @@ class ContextView:
         return unread
 
     def fold(self, answers: QueryAnswers) -> ModelContext:
-        """Build the context from the answers of the first queries, followed by those of the further ones."""
+        """Build the context from the answers to the first queries, followed by those to the further ones."""
         opening, entries, *further = answers
         unread = further.pop(0) if further and self._find_unread(entries) else ()
-        if [True for entry in entries if "fork" in entry.meta]:  # seldom: of sub-tasks
+        if [True for entry in entries if "fork" in entry.meta]:  # rare: entries of sub-tasks
             entries = tuple([entry for entry in entries if entry.is_shown_to(self.fork)])
         source = ContextInput(self._opening(opening), entries, self.style, self.budget, further)
         context = self.strategy.fold(source)
@@ -213,7 +213,9 @@ class ContextView:
 
 
 def records_view(step: JsonObject) -> bool:
-    """Return true if the data of a step records a view: a call for a purpose has none, and an imported one may be anything."""
+    """Return true if the data of a step records a view. A call for a purpose has none; an imported step may hold
+    anything.
+    """
     view = step.get("view")
     if not isinstance(view, Mapping) or type(view.get("selector")) is not str:
         return False
@@ -237,10 +239,10 @@ def _read_style(data: JsonObject) -> MessageStyle:
 
 
 def repair_messages(messages: tuple[ContextMessage, ...], style: MessageStyle) -> tuple[ContextMessage, ...]:
-    """Make messages that any provider accepts (T12); return them as they are if they are so.
+    """Make messages that all providers accept (T12); return them unchanged if they are.
 
-    Each call is followed by its result, or by one that says that it is not shown; a result without a call is left out, as
-    is a second call with an id. The first message is not the assistant's if the style says so.
+    Put after each call its result, or a note if it is not shown. Drop results without a call and second calls with the
+    same id. Do not begin with the assistant's message if the style forbids it.
     """
     if not _are_paired(messages):
         messages = tuple(_pair(messages))
@@ -250,7 +252,9 @@ def repair_messages(messages: tuple[ContextMessage, ...], style: MessageStyle) -
 
 
 def _are_paired(messages: Sequence[ContextMessage]) -> bool:
-    """Return true if every call has its results right behind it, in order. Every step asks of all messages: no call for each."""
+    """Return true if its results follow every call directly, in order. It calls no function per message: every step
+    runs it.
+    """
     waiting: tuple[str, ...] = ()
     for each in messages:
         if each.message["role"] == "tool":
@@ -288,15 +292,12 @@ def show_answered(
     style: MessageStyle,
     budget: int | None = None,
 ) -> tuple[ContextMessage, ...]:
-    """Insert the messages that are answered and not shown (T10), each before what is newer; return the rest as it is.
+    """Insert the answered messages that are not shown (T10), each before newer ones; keep the rest as it is.
 
-    The newest answered one is shown in any case, older ones as far as the budget has room.
+    The newest answered one always gets in, older ones as far as the budget allows.
 
     Args:
-        messages: what the strategy chose.
-        answered: the entries that the running turn answers.
-        entries: hold these, ascending.
-        style: of the messages.
+        entries: hold the answered ones, ascending.
         budget: tokens; None: unlimited.
     """
     newest = messages[-NEWEST:]

@@ -1,4 +1,4 @@
-"""Audits of a database: hash chains, names, copied columns, erasures, blobs and triggers have to agree."""
+"""Audits of a database: hash chains, names, copied columns, erasures, blobs and triggers must agree."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ from bubbot.tape.service import session_tape
 
 _SESSION_TAPE = re.compile(r"([0-9a-f]{16})__[0-9a-f]{16}")
 MAX_NAMED = 5
-"""Complaints of SQLite that an error names."""
+"""The most complaints of SQLite that an error names."""
 MAX_COMPLAINTS = 1000
-"""Complaints of SQLite that are read; one index can have one for each row."""
+"""The most complaints of SQLite to read; an index can have one per row."""
 _OF_INDEX = re.compile(
     r"(?:row \d+ missing from|wrong # of entries in|non-unique entry in|values differ from|rowid not at end-of-record for row \d+ of)"
     r" index (?P<name>\S+)|row \d+ values differ from index (?P<other>\S+)"
@@ -61,7 +61,7 @@ class Integrity:
     """The result of SQLite's check.
 
     Attributes:
-        indexes: the names of indexes that are missing, are not what they should be, or do not hold what their table holds.
+        indexes: the names of indexes that are missing, changed, or disagree with their table.
         damage: every other complaint, in SQLite's words.
     """
 
@@ -70,7 +70,7 @@ class Integrity:
 
 
 def check_integrity(conn: sqlite3.Connection) -> Integrity:
-    """Check all pages, and compare every index with its table and with its definition. It reads the whole file."""
+    """Check all pages and compare every index with its table and its definition. It reads the whole file."""
     indexes = {*wrong_definitions(conn)}
     damage: list[str] = []
     for (row,) in conn.execute(f"PRAGMA integrity_check({MAX_COMPLAINTS})"):
@@ -87,14 +87,14 @@ def audit_all(
 ) -> DeploymentAudit:
     """Audit one tape or all, from one state of the database; report the entries whose hashes were checked.
 
-    If an index is wrong, nothing else is read. Raises `TapeCorrupt` if SQLite finds the pages themselves damaged.
+    If an index is wrong, it reads nothing else. Raise `TapeCorrupt` if SQLite finds damaged pages.
     """
     conn.execute("BEGIN")
     try:
         integrity = check_integrity(conn)
         if integrity.damage:
             raise TapeCorrupt(f"SQLite's check of the database says: {'; '.join(integrity.damage[:MAX_NAMED])}")
-        if integrity.indexes:  # whatever is read through them may be wrong
+        if integrity.indexes:  # reads through them may be wrong
             return DeploymentAudit(0, 0, (), "", wrong_triggers(conn), integrity.indexes)
         run = _AuditRun(conn, _holds_names(conn), tape_names(conn))
         tapes = [tape for tape in run.names if only is None or tape.name == only]
@@ -114,7 +114,7 @@ def audit_all(
 
 
 def _holds_names(conn: sqlite3.Connection) -> bool:
-    """Return true if tapes must keep their names: by the version, or by facts that no older version wrote."""
+    """Return true if the database checks names: by its version, or by facts that older versions did not write."""
     facts = conn.execute(
         "SELECT 1 FROM entries WHERE kind = 'event' AND name IN (?, ?) LIMIT 1", (TAPE_NAMED, TAPE_RENAMED)
     )
@@ -128,7 +128,7 @@ def _count(conn: sqlite3.Connection, number: int) -> int:
 
 @dataclass
 class _CoveredIds:
-    """A range of ids of one tape that one fact covers; both ends belong to it."""
+    """An inclusive range of ids of one tape that one fact covers."""
 
     fact: int
     low: int
@@ -143,9 +143,9 @@ class _AuditRun:
         conn: in a read transaction.
         checks_names: the database has a version that checks names of tapes and facts of erasures.
         names: every tape of the database.
-        covers: by tape, the ids that facts of erasures cover.
-        removed: digests of blobs that facts say were removed.
-        imported: how many entries of a tape came from a file, by its first name.
+        covers: the ids that facts of erasures cover, by tape.
+        removed: digests of blobs whose removal is recorded.
+        imported: the number of imported entries by a tape's first name.
     """
 
     conn: sqlite3.Connection
@@ -168,7 +168,7 @@ class _AuditRun:
         for seq, number, entry_id, name, payload in rows:
             owner = owners.get(number)
             if owner is None or type(entry_id) is not int or entry_id <= self.imported.get(owner.original_name, 0):
-                continue  # an imported fact is about another home, or an earlier tape
+                continue  # an imported fact is about another home or an earlier tape
             data = payload_data(payload)
             if name == BLOB_REMOVED:
                 self.removed.update(digest for digest in _list(data.get("digests")) if isinstance(digest, str))
@@ -184,7 +184,7 @@ class _AuditRun:
     def check_chain(
         self, tape: TapeNameRow, report: Callable[[Iterable[tuple[Any, ...]]], Iterable[tuple[Any, ...]]]
     ) -> Iterator[AuditFinding]:
-        """Check the hash chain, from the name on, and the content of every entry; `report` counts the rows."""
+        """Check the hash chain, beginning with the name, and the content of every entry; `report` counts the rows."""
         start, wrong = self._chain_start(tape)
         rows = self.conn.execute(
             "SELECT entries.id, kind, date, key, payload, meta, salt, digest, chain, fact FROM entries "
@@ -197,7 +197,7 @@ class _AuditRun:
         yield from audit(tape.name, self._with_valid_facts(tape, report(rows)), start)
 
     def _with_valid_facts(self, tape: TapeNameRow, rows: Iterable[tuple[Any, ...]]) -> Iterator[StoredLink]:
-        """Yield the rows, each without its fact of erasure if that does not cover it."""
+        """Yield the rows; drop a row's fact of erasure if it does not cover the row."""
         erased_before = self._erased_before(tape)
         spans: dict[int, list[_CoveredIds]] = defaultdict(list)
         for cover in self.covers.get(tape.number, ()):
@@ -209,7 +209,7 @@ class _AuditRun:
             yield StoredLink(*(*row[:9], fact))
 
     def _erased_before(self, tape: TapeNameRow) -> set[int]:
-        """Return the ids that were erased before facts listed what they cover."""
+        """Return the ids that were erased before facts listed the erased ids."""
         fact = name_fact(self.conn, tape.number) if self.checks_names else None
         ids: set[int] = set()
         for low, high in _spans(fact[1].get("erased")) if fact else ():
@@ -217,7 +217,7 @@ class _AuditRun:
         return ids
 
     def _chain_start(self, tape: TapeNameRow) -> tuple[bytes, str]:
-        """Return the chain value before the first entry, and the problem with the name; empty if all is well."""
+        """Return the chain value before the first entry, and the problem with the name; empty for none."""
         if not self.checks_names:
             return GENESIS, ""
         first = self.conn.execute(SELECT_FIRST, (tape.number,)).fetchall()
@@ -254,7 +254,7 @@ class _AuditRun:
         yield from self._check_blobs(tape)
 
     def _check_erasures(self, tape: TapeNameRow) -> Iterator[AuditFinding]:
-        """Report ids that facts cover and that were not erased, and erasures without their entry."""
+        """Report covered ids that were not erased, and erasures without an entry."""
         for cover in self.covers.get(tape.number, ()):
             rows = self.conn.execute(
                 "SELECT entries.id FROM entries INDEXED BY entries_id LEFT JOIN erased USING (tape, id) "
@@ -290,7 +290,7 @@ class _AuditRun:
                     yield AuditFinding(tape.name, entry_id, "missing", f"the blob {digest} that it cites is gone")
 
     def check_database_rows(self) -> Iterator[AuditFinding]:
-        """Check the rows about the database itself: its migrations, and the label in the names of its sessions' tapes."""
+        """Check the rows about the database itself: migrations, and the label in the names of session tapes."""
         version = check_version(self.conn)
         applied = [row[0] for row in self.conn.execute("SELECT version FROM migrations ORDER BY version")]
         if applied != list(range(1, version + 1)):
@@ -306,9 +306,9 @@ class _AuditRun:
             yield AuditFinding("the database", 0, "altered", detail)
 
     def check_positions(self, *, gaps: bool) -> Iterator[AuditFinding]:
-        """Check for rows of tapes that do not exist, and for gaps in the global positions.
+        """Check for rows of missing tapes and for gaps in the global positions.
 
-        Readers may not count on it, but this store leaves none: one is evidence that something was taken away.
+        Readers must tolerate gaps, but this store leaves none: a gap is evidence that an entry was removed.
         """
         for table in ("entries", "erased", "blobs"):
             rows = self.conn.execute(
@@ -326,7 +326,7 @@ class _AuditRun:
 
 
 def _label_in_names(label: object) -> str:
-    """Return what the label is in the names of tapes; empty if it is none."""
+    """Return the form of the label in the names of tapes; empty if it is invalid."""
     try:
         return session_tape(str(label), "").partition("__")[0]
     except UnicodeEncodeError:  # a damaged page
@@ -352,7 +352,7 @@ def _is_rename_event(payload: object) -> bool:
 
 
 def _check_columns(conn: sqlite3.Connection, tape: TapeNameRow) -> Iterator[AuditFinding]:
-    """Check the columns copied from payload and date against these, and positions against ids."""
+    """Check the columns copied from payload and date, and positions against ids."""
     rows = conn.execute(
         "SELECT seq, id, kind, payload, meta, name, opens, at, date FROM entries INDEXED BY entries_id WHERE tape = ? ORDER BY id",
         (tape.number,),
@@ -391,9 +391,9 @@ def _wrong_date(at: object, date: object) -> str:
 
 
 def head_at(conn: sqlite3.Connection, position: int | None = None, *, older: bool = False) -> str:
-    """Return the deployment head now, or as it was when the newest entry had this global position.
+    """Return the deployment head now, or at this global position.
 
-    `older`: in the form of databases up to version 2, which did not cover names; such a database has no other.
+    `older`: in the form of databases up to version 2, which does not cover names; those databases have only this form.
     """
     if position is None:
         position = int(conn.execute(NEWEST_POSITION).fetchone()[0])

@@ -1,7 +1,7 @@
-"""Copies of a database that is being written to, and checks of the copy.
+"""Copies of a database in use, and checks of the copy.
 
-SQLite's online backup makes the copy within one read transaction: in WAL mode a reader blocks no writer. Without that
-transaction, a write between two steps would make the copy start again.
+SQLite's online backup copies within one read transaction: in WAL mode a reader blocks no writer. Without the
+transaction, a write between two steps would restart the copy.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class DatabaseContent:
     Attributes:
         version: of the schema.
         workspace: the label in the names of its tapes.
-        tapes: where each ends, by name.
+        tapes: the end of each tape, by name.
         head: of the deployment, over all tapes.
     """
 
@@ -50,22 +50,22 @@ class DatabaseContent:
 
 
 def copy_database(source: Path, target: Path, on_progress: OnProgress = ignore_progress) -> DatabaseContent:
-    """Copy a database into a new file, check the copy, and return the content of the source at that moment.
+    """Copy a database into a new file, check the copy, and return the source's content at that moment.
 
-    Reports the pages that were copied.
+    It reports copied pages as progress and works while the bot runs.
 
-    Works while the bot runs. Raises `StoreUnavailable` if there is nothing to copy, `TapeCorrupt` if the source is
-    damaged, `StoreFull` if there is no room for the copy.
+    Raise `StoreUnavailable` if there is nothing to copy, `TapeCorrupt` if the source is damaged, `StoreFull` if there
+    is no room for the copy.
     """
     os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     with open_read_only(source) as conn:
         conn.execute("BEGIN")
-        conn.execute("SELECT count(*) FROM sqlite_master").fetchone()  # from here on the source stands still
+        conn.execute("SELECT count(*) FROM sqlite_master").fetchone()  # from here on the source does not change
         with closing(sqlite3.connect(target, isolation_level=None)) as copy:
             try:
                 copy.execute("PRAGMA synchronous = OFF")  # the file is synced as a whole when it is complete
                 conn.backup(copy, pages=_PAGES, progress=lambda _, left, all_: on_progress(all_ - left, all_))
-                # One file that needs no second one, and that can be read from a read-only disk.
+                # A single file, which can also be read from a read-only disk.
                 copy.execute("PRAGMA journal_mode = DELETE").fetchall()
             except sqlite3.Error as error:
                 raise _copy_error(error, target) from error
@@ -86,7 +86,7 @@ def copy_database(source: Path, target: Path, on_progress: OnProgress = ignore_p
 
 
 def read_content(path: Path) -> DatabaseContent:
-    """Check a database with SQLite and read its content. Raises `TapeCorrupt`, or `StoreError` as `check_version`."""
+    """Check a database with SQLite and read its content. Raise `TapeCorrupt`, or `StoreError` like `check_version`."""
     with open_read_only(path) as conn:
         _refuse_damage(path, check_integrity(conn))
         return _content(conn)
@@ -99,7 +99,7 @@ def _refuse_damage(path: Path, integrity: Integrity) -> None:
 
 @contextmanager
 def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a connection that only reads; translate errors of the driver into ours."""
+    """Open a read-only connection; translate errors of the driver."""
     if not path.exists():
         raise StoreUnavailable(f"there is no database at {path} yet: talk to the bot once with bubbot chat")
     try:

@@ -51,8 +51,8 @@ class BackupManifest:
 
     Attributes:
         bubbot: the version that made it.
-        created: when, ISO 8601, UTC.
-        database: the content of its copy.
+        created: the time, ISO 8601 in UTC.
+        database: the content of the copied database.
         files: by name, the database included.
     """
 
@@ -64,7 +64,7 @@ class BackupManifest:
 
 @dataclass(frozen=True, slots=True)
 class BackupInfo:
-    """A complete backup as its manifest describes it; nothing in it was checked.
+    """A complete backup by its manifest, unchecked.
 
     Attributes:
         path: its folder.
@@ -88,8 +88,8 @@ class ExtraFiles:
     """Files to copy with the database.
 
     Attributes:
-        files: where each one is, by its name in the backup.
-        sources: the path to record for a file, by the same name, if a restore has to know it.
+        files: the path of each, by its name in the backup.
+        sources: the path to record for a file, by the same name, if a restore needs it.
     """
 
     files: Mapping[str, Path] = field(default_factory=lambda: MappingProxyType({}))
@@ -113,19 +113,17 @@ def unused_path(folder: Path, name: str) -> Path:
 def write_backup(
     database: Path, target: Path, extra_files: ExtraFiles, now: datetime, on_progress: OnProgress = ignore_progress
 ) -> BackupManifest:
-    """Make the folder `target`, complete or not at all.
+    """Make the folder `target`, all or nothing.
 
     Args:
         database: the file to copy.
-        target: the new folder.
-        extra_files: other files to copy.
         now: the time for the manifest.
-        on_progress: gets the pages that were copied.
+        on_progress: receives the count of copied pages.
 
     Raises:
         ConfigError: the folder cannot be made there.
         StoreFull: there is no room.
-        BubbotError: what `copy_database` raises.
+        BubbotError: any error of `copy_database`.
     """
     with _translate_errors(target), new_folder(target) as partial:
         content = copy_database(database, partial / DATABASE_FILE, on_progress)
@@ -176,7 +174,7 @@ def encode_manifest(manifest: BackupManifest) -> str:
 
 
 def read_manifest(backup: Path) -> BackupManifest:
-    """Read the manifest of a backup. Raises `ConfigError` if it is not one, `TapeCorrupt` if it is unreadable."""
+    """Read the manifest of a backup. Raise `ConfigError` if it is not one, `TapeCorrupt` if it is unreadable."""
     path = backup / MANIFEST_FILE
     try:
         text = path.read_bytes()
@@ -214,7 +212,7 @@ def _parse_manifest(data: dict[str, Any]) -> BackupManifest:
 
 
 def list_backups(home: Path) -> list[BackupInfo]:
-    """List the complete backups in the default folder of a home, oldest first; those before a migration too."""
+    """List the complete backups in the default folder of a home, oldest first; those before migrations included."""
     folder = backups_folder(home)
     infos = [_read_info(path) for path in folder.iterdir() if not path.name.startswith(".")] if folder.is_dir() else []
     return sorted((info for info in infos if info is not None), key=lambda info: (info.created, info.path.name))
@@ -235,7 +233,7 @@ def _read_info(path: Path) -> BackupInfo | None:
 def prune_backups(home: Path, keep: int) -> list[Path]:
     """Remove all but the newest `keep` backups of the default folder (0 keeps all); return the removed folders.
 
-    Partial folders of killed processes go too; nothing else in the folder is touched.
+    It also removes partial folders of killed processes and touches nothing else.
     """
     own = [
         info.path
@@ -253,7 +251,7 @@ def prune_backups(home: Path, keep: int) -> list[Path]:
 
 
 def back_up_before_migration(database: Path, version: int, now: datetime) -> None:
-    """Make a backup in the default folder next to the database. Raises `StoreUnavailable` if that fails."""
+    """Make a backup in the default folder next to the database. Raise `StoreUnavailable` if that fails."""
     folder = backups_folder(database.parent)
     target = unused_path(folder, f"before-migration-v{version}-{now:%Y%m%dT%H%M%SZ}")
     config = database.parent / CONFIG_FILE

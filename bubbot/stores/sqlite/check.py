@@ -1,4 +1,4 @@
-"""Checks of a database from outside the store: read-only, and through SQLite alone."""
+"""Checks of a database from outside the store: read-only, with SQLite alone."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ class DatabaseState:
 
     Attributes:
         version: of the schema; 0 for an empty database.
-        tapes: how many.
-        entries: how many.
+        tapes: their number.
+        entries: their number.
         oldest: the date of the first entry; None without one.
         newest: the date of the last entry; None without one.
         size: bytes of the file.
-        slack: bytes of its pages that hold nothing.
-        complaints: those of SQLite's own check; if there are any, only `version` was read besides.
-        triggers: the names of those that are missing or changed.
-        indexes: the names of those that are missing or changed, or, after a deep check, do not hold what their tables hold; if
-            there are any, nothing that is read through them was read.
+        slack: bytes of empty pages.
+        complaints: of SQLite's own check; if there are any, only `version` was read, too.
+        triggers: the names of missing or changed triggers.
+        indexes: the names of missing or changed indexes and, after a deep check, of those that disagree with their
+            tables; if there are any, data that needs them was not read.
         audit: of the hash chains; None unless asked for.
     """
 
@@ -66,9 +66,9 @@ class DatabaseState:
 
 
 def check_database(path: Path, *, deep: bool, on_progress: OnProgress = ignore_progress) -> DatabaseState:
-    """Check a database; `deep` also walks every hash chain, and reports the entries that were checked.
+    """Check a database; `deep` also checks every hash chain and reports checked entries as progress.
 
-    Raises `StoreError` if it cannot be opened or is not ours, `TapeCorrupt` if the file is not a database any more.
+    Raise `StoreError` if it cannot be opened or is not bubbot's, `TapeCorrupt` if the file is no longer a database.
     """
     try:
         address = f"{path.absolute().as_uri()}?mode=ro"
@@ -84,7 +84,7 @@ def check_database(path: Path, *, deep: bool, on_progress: OnProgress = ignore_p
             if indexes := audit.indexes if audit else wrong_definitions(conn):
                 return DatabaseState(version, triggers=wrong_triggers(conn), indexes=indexes, audit=audit)
             return _content(conn, version, audit)
-    except UnicodeDecodeError as error:  # of what SQLite says about damaged text in its schema
+    except UnicodeDecodeError as error:  # from SQLite's text about a damaged schema
         raise damaged_schema_error() from error
     except sqlite3.Error as error:
         read_only = read_only_error(path) if isinstance(error, sqlite3.OperationalError) else None
@@ -118,11 +118,11 @@ def _date(conn: sqlite3.Connection, order: str) -> datetime | None:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """What a repair has changed.
+    """The changes of a repair.
 
     Attributes:
-        triggers: the names of those that were restored.
-        indexes: the names of those that were built anew.
+        triggers: the names of restored triggers.
+        indexes: the names of rebuilt indexes.
     """
 
     triggers: tuple[str, ...] = ()
@@ -130,10 +130,10 @@ class Repair:
 
 
 def repair_database(path: Path, now: str, salt: Salt) -> Repair:
-    """Make the triggers and indexes of a database what they should be; no entry changes.
+    """Restore the triggers and indexes of a database; no entry changes.
 
-    The home tape records it. The caller holds the home's lock. Raises `StoreError`, or `TapeCorrupt` if a table itself is
-    damaged.
+    The home tape records it. The caller must hold the home's lock. Raise `StoreError`, or `TapeCorrupt` if a table
+    itself is damaged.
     """
     if not path.exists():
         raise StoreUnavailable(f"there is no database at {path} yet: talk to the bot once with bubbot chat")
@@ -143,7 +143,7 @@ def repair_database(path: Path, now: str, salt: Salt) -> Repair:
             version = check_version(conn)
             if not version:
                 return Repair()
-            indexes = _rebuild_indexes(conn)  # first: triggers look through them
+            indexes = _rebuild_indexes(conn)  # first: triggers use them
             repair = Repair(restore_triggers(conn), indexes)
             if (repair.triggers or repair.indexes) and version >= NAMED_SINCE:
                 fact = TriggersRestored(tuple(repair.triggers), tuple(repair.indexes) or UNSET).to_entry()
@@ -163,9 +163,9 @@ def repair_database(path: Path, now: str, salt: Salt) -> Repair:
 
 
 def _rebuild_indexes(conn: sqlite3.Connection) -> tuple[str, ...]:
-    """Build the wrong indexes anew from their tables, in the caller's transaction; return their names.
+    """Rebuild wrong indexes from their tables, in the caller's transaction; return their names.
 
-    Raises `sqlite3.IntegrityError` if a table has two rows that its index cannot both hold.
+    Raise `sqlite3.IntegrityError` if a table has two rows that its index cannot both hold.
     """
     wrong = check_integrity(conn).indexes
     expected = expected_indexes(check_version(conn))

@@ -1,4 +1,4 @@
-"""Connections to the database: how each is set up, and those that a running bot keeps."""
+"""Connections to the database: their setup, and those that a running bot keeps open."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bubbot.stores.sqlite.schema import check_version
 BUSY_SECONDS = 10.0
 """Seconds a connection waits for another process."""
 DECODE_TEXT = partial(str, encoding="utf-8", errors="surrogateescape")
-"""Decodes stored text: bytes that are not UTF-8 any more have to reach the check of their digest."""
+"""Decodes stored text: bytes that are no longer UTF-8 must reach the check of their digest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,9 @@ class NewestEntry:
     """The end of a database.
 
     Attributes:
-        version: of the schema; 0 for a database that holds nothing.
+        version: of the schema; 0 for an empty database.
         position: of its newest entry; 0 without one.
-        holds: it has the entry that it was asked for.
+        holds: it has the requested entry.
     """
 
     version: int
@@ -39,9 +39,9 @@ class NewestEntry:
 
 
 def read_newest_entry(path: Path, position: int, chain: str) -> NewestEntry | None:
-    """Find the newest entry, and whether the entry at a position has this hash; None if the file cannot be read.
+    """Find the newest entry, and if the entry at a position has this hash; None if the file is unreadable.
 
-    Whoever opens it then says why.
+    The code that opens the database then reports the reason.
     """
     try:
         uri = f"{path.resolve().as_uri()}?mode=ro"
@@ -58,7 +58,7 @@ def read_newest_entry(path: Path, position: int, chain: str) -> NewestEntry | No
 
 
 def open_reader(path: Path) -> sqlite3.Connection:
-    """Open a connection that reads. Raises `StoreUnavailable` if there is no database, or its disk is read-only."""
+    """Open a reading connection. Raise `StoreUnavailable` if there is no database or its disk is read-only."""
     if not path.exists():
         raise StoreUnavailable(f"there is no database at {path} yet: talk to the bot once with bubbot chat")
     # Never immutable: the database is in use. In WAL mode reading needs the -shm file next to it.
@@ -79,7 +79,7 @@ def _prepare_reading(conn: sqlite3.Connection) -> None:
 
 
 def prepare(conn: sqlite3.Connection, work: Callable[[sqlite3.Connection], None]) -> sqlite3.Connection:
-    """Prepare a new connection by `work`; close it if that fails. Raises `TapeCorrupt` if the schema is damaged text."""
+    """Prepare a new connection by `work`; close it if that fails. Raise `TapeCorrupt` if the schema is damaged text."""
     conn.text_factory = DECODE_TEXT
     try:
         work(conn)
@@ -93,17 +93,17 @@ def prepare(conn: sqlite3.Connection, work: Callable[[sqlite3.Connection], None]
 
 
 Connector: TypeAlias = Callable[[], sqlite3.Connection]
-"""Opens a connection, in the thread that aiosqlite runs for it."""
+"""Opens a connection, in its aiosqlite thread."""
 CHUNK_ROWS = 64
-"""Rows that a cursor brings at a time from the thread of its connection."""
+"""Rows that a cursor fetches at a time from its connection's thread."""
 
 
 @asynccontextmanager
 async def connected(connector: Connector) -> AsyncIterator[aiosqlite.Connection]:
-    """Open a connection for the block. Raises what `connector` raises.
+    """Open a connection for the block. Raise the error of `connector`.
 
-    aiosqlite does not wait for the thread of a connection that could not be opened, and that thread then reports to an event
-    loop that may have ended. So it always gets a connection, which is closed as any other.
+    aiosqlite does not wait for the thread of a failed connection, which then reports to an event loop that may have
+    ended. So it always gets a connection, which is closed like any other.
     """
     failures: list[Exception] = []
 
@@ -121,10 +121,10 @@ async def connected(connector: Connector) -> AsyncIterator[aiosqlite.Connection]
 
 
 class HeldConnection:
-    """An open connection that one task at a time uses.
+    """An open connection for one task at a time.
 
-    It belongs to a task of its own, which closes it: at `aclose`, or when the event loop cancels what is left at its end. Its
-    thread would keep a process that failed before it closed its store.
+    Its own task closes it: at `aclose`, or when the ending event loop cancels the remaining tasks. Otherwise its thread
+    would keep a process alive that failed before it closed its store.
     """
 
     def __init__(self, connector: Connector) -> None:
@@ -135,7 +135,7 @@ class HeldConnection:
 
     @classmethod
     async def open(cls, connector: Connector) -> HeldConnection:
-        """Open a connection. Raises what `connector` raises, with errors of the driver as ours."""
+        """Open a connection. Raise the error of `connector`, with driver errors translated."""
         held = cls(connector)
         try:
             with translated_errors():
@@ -151,7 +151,7 @@ class HeldConnection:
                 if not self._conn.done():
                     self._conn.set_result(conn)
                 await self._is_closing.wait()
-                async with self._lock:  # what was asked for before ends first
+                async with self._lock:  # earlier requests end first
                     pass
         except Exception as error:
             if self._conn.done():
@@ -160,16 +160,16 @@ class HeldConnection:
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[aiosqlite.Connection]:
-        """Give the connection to one user."""
+        """Yield the connection to one user at a time."""
         async with self._lock:
             with translated_errors():
                 yield self._conn.result()
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[aiosqlite.Connection]:
-        """Give the connection to one user, whose statements all see the state that the first one of them sees.
+        """Yield the connection to one user; all statements see the same state.
 
-        If the block is cancelled, the statement that is running ends at once.
+        If the block is cancelled, the running statement ends at once.
         """
         async with self.exclusive() as conn:
             try:
@@ -184,19 +184,18 @@ class HeldConnection:
                     await conn.rollback()
 
     async def fetch(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Return the rows of one statement."""
         async with self.exclusive() as conn:
             return list(await conn.execute_fetchall(sql, values))  # type: ignore[arg-type]  # rows are plain tuples
 
     async def aclose(self) -> None:
-        """Close the connection after all work. A caller that is cancelled leaves the rest to its task."""
+        """Close the connection after all work, even if the caller is cancelled."""
         self._is_closing.set()
         await asyncio.wait([self._task])
 
 
 @contextmanager
 def translated_errors() -> Iterator[None]:
-    """Raise errors of the driver as ours."""
+    """Translate errors of the driver."""
     try:
         yield
     except sqlite3.Error as error:
@@ -204,7 +203,6 @@ def translated_errors() -> Iterator[None]:
 
 
 def translate_error(error: sqlite3.Error) -> StoreError | TapeCorrupt:
-    """Return our error for an error of the driver."""
     name = getattr(error, "sqlite_errorname", None) or ""
     if name == "SQLITE_FULL":
         return StoreFull("there is no room left for the database: free some space; nothing was lost")
@@ -218,12 +216,12 @@ def translate_error(error: sqlite3.Error) -> StoreError | TapeCorrupt:
 
 
 def damaged_schema_error() -> TapeCorrupt:
-    """Return the error for a schema whose text is damaged, which makes even what SQLite says about it no text."""
+    """Return the error for a schema with damaged text, which even SQLite's message cannot quote."""
     return TapeCorrupt("the database is damaged (its schema is no text): keep the file and restore a backup")
 
 
 def read_only_error(path: Path) -> StoreUnavailable | None:
-    """Return the error for a database that cannot be read because its disk is read-only; None if it is not."""
+    """Return the error for a database that is unreadable because its disk is read-only; None otherwise."""
     try:
         read_only = os.statvfs(path.parent).f_flag & os.ST_RDONLY
     except OSError:

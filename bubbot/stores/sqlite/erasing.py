@@ -1,4 +1,4 @@
-"""What takes entries and blobs away: a tape is put aside, content is erased, blobs that nothing names are removed.
+"""Archiving of tapes, erasure of content, and removal of unreferenced blobs.
 
 The functions run in a write transaction.
 """
@@ -25,7 +25,7 @@ Traces: TypeAlias = Sequence[tuple[str, tuple[int, ...]]]
 async def put_aside(
     transaction: Transaction, tape: str, reset_batch: ResetBatch, batches: Sequence[Batch]
 ) -> list[tuple[TapeEntry, ...]]:
-    """Archive the tape, append the batches that start it again, and erase if `reset_batch` says so."""
+    """Archive the tape, append the batches that restart it, and erase if `reset_batch` requires it."""
     old_tape = await transaction.find_tape(tape)
     if old_tape is not None:
         await transaction.append([Batch(tape, (erasure.build_rename(tape, reset_batch.archive, batches),))])
@@ -40,10 +40,10 @@ async def put_aside(
 
 
 async def erase_archive(transaction: Transaction, archive: str, fact: Batch, also: Traces) -> None:
-    """Erase one archive, and single entries of other tapes, by the event `tape/erased` for a system tape.
+    """Erase one archive and single entries of other tapes by the event `tape/erased` on a system tape.
 
     Raises:
-        EntryNotFound: no such archive exists.
+        EntryNotFound: there is no such archive.
     """
     if not await transaction.fetch("SELECT 1 FROM tapes WHERE name = ? AND archived_from IS NOT NULL", (archive,)):
         raise EntryNotFound(f"{archive} is not an archive")
@@ -57,16 +57,16 @@ async def count_erasable(fetch: Fetch, archive: str) -> int:
 
 @dataclass(frozen=True)
 class _ErasureTargets:
-    """The scope of an erasure: ids of entries, by tape, and the archives that lose their blobs."""
+    """The scope of an erasure: ids of entries by tape, and the archives that lose their blobs."""
 
     ids: dict[str, set[int]]
     archives: tuple[str, ...]
 
 
 async def _find_targets(fetch: Fetch, archives: Sequence[str], also: Traces) -> _ErasureTargets:
-    """Find what to erase, before the facts about it are written.
+    """Find the entries to erase, before the facts about the erasure are written.
 
-    Blank entries do not count; entries about names of the tape and about erasures stay.
+    It skips blank entries and entries about names of the tape and about erasures.
     """
     ids: dict[str, set[int]] = {}
     for name, only in [*((archive, None) for archive in archives), *also]:
@@ -85,7 +85,7 @@ async def _with_content(fetch: Fetch, tape: int, only: Sequence[int] | None) -> 
 
 
 async def _protected_ids(fetch: Fetch, tape: int, name: str, archived_from: str | None) -> set[int]:
-    """Find the entries of a tape that no erasure blanks: those about its names, and facts of erasures."""
+    """Find the entries that erasures must not blank: those about the tape's names, and facts of erasures."""
     facts = await fetch(
         "SELECT id FROM entries INDEXED BY entries_name WHERE tape = ? AND name = ? AND kind = 'event' "
         "AND EXISTS (SELECT 1 FROM erased WHERE fact = entries.seq)",
@@ -107,11 +107,11 @@ async def _erase(
 ) -> list[tuple[TapeEntry, ...]]:
     """Append the batches, list the erased entries in their fact `tape/erased`, and blank these entries.
 
-    If that fact would become too long, further ones go to the home tape, as do those about blobs. The commit makes
-    every search index filled so far stale.
+    If the fact would become too long, further facts go to the home tape, like those about blobs. The commit makes all
+    existing search indexes stale.
     """
     await transaction.execute(ADVANCE_GENERATION, ())
-    # A batch may begin a tape of the same name again.
+    # A batch may begin a tape with the same name again.
     numbers = {name: end.tape for name in targets.ids if (end := await transaction.find_tape(name)) is not None}
     first, *overflow = erasure.split_covers(targets.ids)
     stored = await transaction.append(erasure.with_covers(batches, tape, first))
@@ -155,7 +155,7 @@ async def _blank(
 async def remove_blobs(transaction: Transaction, tape: str, digests: Sequence[str], reason: tuple[str, str]) -> None:
     """Remove blobs of a tape, each after a fact on the home tape that names it.
 
-    `reason`: in one word, with the date of the facts.
+    `reason`: one word, and the date of the facts.
     """
     for fact in erasure.build_blob_removals(tape, digests, *reason):
         await transaction.append([Batch(erasure.HOME_TAPE, (fact,))])

@@ -1,4 +1,4 @@
-"""Fills the search index in the background: small batches, and pauses while others write."""
+"""Fill the search index in the background, in small batches with pauses while others write."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from bubbot.stores.sqlite.writer import CommitCounter
 
 @dataclass(frozen=True, slots=True)
 class IndexerTiming:
-    """Pauses of the indexer, so that it delays no other work.
+    """Pauses of the indexer, so that it does not delay other work.
 
     Attributes:
         start_delay: seconds from its start to the first batch.
         gather_delay: seconds to wait after an append, so that a turn becomes one batch.
-        rest_factor: pause after a batch, in multiples of the time the batch took.
-        busy_factor: the same, if something was written meanwhile.
+        rest_factor: pause after a batch, in multiples of the batch's duration.
+        busy_factor: the same, if others wrote meanwhile.
     """
 
     start_delay: float = 1.0
@@ -31,7 +31,7 @@ class IndexerTiming:
     busy_factor: float = 15.0
 
     def pause(self, duration: float, *, disturbed: bool) -> float:
-        """Return the seconds to rest after a batch; `disturbed`: something was written while it was indexed."""
+        """Return the seconds to rest after a batch; `disturbed`: others wrote during the batch."""
         return duration * (self.busy_factor if disturbed else self.rest_factor)
 
 
@@ -39,20 +39,16 @@ class IndexedDatabase(Protocol):
     """The database whose texts are indexed.
 
     Attributes:
-        indexer: the indexer that is at work.
+        indexer: the running indexer.
     """
 
     indexer: Indexer | None
 
     @property
-    def path(self) -> Path:
-        """Its file."""
-        ...
+    def path(self) -> Path: ...
 
     @property
-    def commit_counter(self) -> CommitCounter:
-        """The counter of its commits."""
-        ...
+    def commit_counter(self) -> CommitCounter: ...
 
 
 class Indexer:
@@ -74,7 +70,7 @@ class Indexer:
         self._writer = IndexWriter(store.path)
 
     async def run(self) -> None:
-        """Index until cancelled. Raises `StoreError`; nothing already indexed is lost then."""
+        """Index until cancelled. Raise `StoreError`; indexed entries stay indexed."""
         timing, commits = self._timing, self._store.commit_counter
         await self._sleep(timing.start_delay)
         while True:
@@ -110,7 +106,7 @@ class Indexer:
             await self._writer.aclose()
 
     async def step(self, limit: int = BATCH_ENTRIES) -> int:
-        """Index the next entries; return how many. Raises `StoreError`."""
+        """Index the next entries; return how many. Raise `StoreError`."""
         async with self._lock:
             return await self._writer.step(limit)
 

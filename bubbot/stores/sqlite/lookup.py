@@ -1,6 +1,6 @@
-"""Names in a database, for the completion of a shell: read within some milliseconds, so this module imports little.
+"""Names in a database for shell completion, read within milliseconds, so this module imports little.
 
-Nothing is checked and nothing is promised: a name that cannot be read is left out.
+It checks nothing and skips unreadable names.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 LOOKUP_BUSY_SECONDS = 0.05
-"""Seconds a connection waits for another process: somebody waits for the shell."""
+"""Seconds that a connection waits for another process: a person waits for the shell."""
 
 
 class TapeName(NamedTuple):  # importing dataclasses takes longer than all the rest
-    """The name of a tape, whether it is an archive, and its session, which is empty if it has none."""
+    """The name of a tape and its session; empty if it has none."""
 
     name: str
     is_archive: bool

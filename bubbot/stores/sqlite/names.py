@@ -30,10 +30,10 @@ class TapeNameRow:
 
     Attributes:
         number: of the tape.
-        name: its present one.
-        archived_from: the name it had before it became an archive; None for other tapes.
+        name: the current name.
+        archived_from: the name before it became an archive; None for other tapes.
         first_position: global position of its first entry; 0 if it has none.
-        renamed_position: global position of the entry that gave it its present name; 0 if it always had it.
+        renamed_position: global position of the entry that gave it the current name; 0 if it always had it.
     """
 
     number: int
@@ -44,11 +44,10 @@ class TapeNameRow:
 
     @property
     def original_name(self) -> str:
-        """The name that it had at first."""
         return self.name if self.archived_from is None else self.archived_from
 
     def name_at(self, position: int) -> str:
-        """Return its name when the newest entry of the database had this global position."""
+        """Return its name at this global position."""
         return self.name if position >= self.renamed_position else self.original_name
 
 
@@ -70,12 +69,12 @@ def tape_names(conn: sqlite3.Connection) -> list[TapeNameRow]:
 
 
 def _text(name: object) -> str:
-    """Return a stored name; one that is damaged and no text any more is none that a tape began under."""
+    """Return a stored name; a damaged one that is not text becomes a name that no tape began with."""
     return name if isinstance(name, str) else repr(name)
 
 
 def tape_ends(conn: sqlite3.Connection, position: int) -> list[TapeEnd]:
-    """Read where every tape with entries ended at a global position, with its name at that time."""
+    """Read the ends of all tapes with entries at a global position, with their names at that time."""
     names = {tape.number: tape for tape in tape_names(conn)}
     rows = conn.execute(
         "SELECT tape, id, chain FROM entries WHERE seq IN "
@@ -96,7 +95,7 @@ SELECT_NAME_FACT = (
 
 
 def predates_names(first: Sequence[tuple[Any, ...]]) -> bool:
-    """Return true if the chain of a tape does not begin with a name, as before version 3; `first`: of `SELECT_FIRST`."""
+    """Return true if a tape's chain does not begin with its name, as before version 3; `first`: rows of `SELECT_FIRST`."""
     return any(
         chain_value(GENESIS, entry_id=entry_id, kind=kind, date=date, key=key, digest=digest) == chain
         for entry_id, kind, date, key, digest, chain in first
@@ -123,7 +122,7 @@ def name_fact(conn: sqlite3.Connection, tape: int) -> tuple[int, dict[str, Any]]
 
 
 def payload_data(payload: object) -> dict[str, Any]:
-    """Return `data` of a stored event; empty if it cannot be read."""
+    """Return `data` of a stored event; empty if unreadable."""
     try:
         data = json.loads(payload)["data"] if isinstance(payload, str) else {}
     except (ValueError, TypeError, KeyError, RecursionError):
@@ -132,9 +131,9 @@ def payload_data(payload: object) -> dict[str, Any]:
 
 
 def name_tapes(conn: sqlite3.Connection, now: str) -> None:
-    """Append `tape/named` to every tape of a database from before version 3; after that its name is checked.
+    """Append `tape/named` to every tape of a database from before version 3, so that audits check its name.
 
-    The fact also lists what was already erased on the tape, and which missing blobs its entries cite.
+    The fact also lists the entries already erased on the tape, and the missing blobs that its entries cite.
     """
     imported = imported_heads(conn)
     for tape in tape_names(conn):
@@ -155,7 +154,7 @@ def name_tapes(conn: sqlite3.Connection, now: str) -> None:
 
 
 def append_fact(conn: sqlite3.Connection, tape: TapeNameRow, fact: TapeEntry, salt: bytes) -> None:
-    """Append a fact to a tape of a database that no bot has open, in the caller's transaction."""
+    """Append a fact to a tape in the caller's transaction; no bot may have the database open."""
     end = conn.execute(
         "SELECT id, chain FROM entries INDEXED BY entries_id WHERE tape = ? ORDER BY id DESC LIMIT 1", (tape.number,)
     ).fetchone()
@@ -166,7 +165,7 @@ def append_fact(conn: sqlite3.Connection, tape: TapeNameRow, fact: TapeEntry, sa
 
 
 def imported_heads(conn: sqlite3.Connection) -> dict[str, int]:
-    """Return how many entries of a tape came from a file, by its first name.
+    """Return the number of imported entries by the first name of their tape.
 
     Facts among these entries are about another home.
     """
@@ -183,14 +182,14 @@ def imported_heads(conn: sqlite3.Connection) -> dict[str, int]:
 
 
 def missing_blobs(conn: sqlite3.Connection, tape: TapeNameRow, imported: int) -> dict[str, int]:
-    """Find blobs that entries of a tape cite and that neither it nor an archive of it has: digest to the citing id.
+    """Find cited blobs that neither the tape nor an archive of it has; return the citing id by digest.
 
-    `imported` entries at the beginning do not count: they cite blobs that the file did not bring.
+    The first `imported` entries do not count: the file did not contain their blobs.
     """
     stored = {
         digest
         for (digest,) in conn.execute(
-            # By its number: the name of a damaged tape may be no text.
+            # By number: the name of a damaged tape may not be text.
             "SELECT digest FROM blobs WHERE tape IN (SELECT tape FROM tapes WHERE coalesce(archived_from, name) = "
             "(SELECT coalesce(archived_from, name) FROM tapes WHERE tape = ?))",
             (tape.number,),

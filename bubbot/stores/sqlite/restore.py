@@ -1,4 +1,4 @@
-"""Restores a backup into a home: it is checked before anything is written, and restored completely or not at all."""
+"""Restore a backup into a home: check it before writing anything, then restore all or nothing."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from bubbot.stores.sqlite.schema import MIGRATIONS
 
 
 def refuse_existing_database(home: Path) -> None:
-    """Raise `ConfigError` if the home holds a database: a restore never replaces one. An empty file is none."""
+    """Raise `ConfigError` if the home has a database: a restore never replaces one. An empty file does not count."""
     database = home / DATABASE_FILE
     if os.path.lexists(database) and not (database.is_file() and database.stat().st_size == 0):
         raise ConfigError(f"{home} holds {DATABASE_FILE} already: name a new folder with --home")
 
 
 def set_aside_remains(home: Path, now: datetime) -> Path | None:
-    """Move what a missing database left into a folder of the home; return the folder, None if it left nothing.
+    """Move the remains of a missing database into a folder of the home; return the folder, or None without remains.
 
-    SQLite would delete a write-ahead log beside another database. With its own it holds the newest entries.
+    SQLite would delete a write-ahead log next to another database. The log may contain the newest entries of its own.
     """
     remains = [
         path for end in ("", "-wal", "-shm", "-journal") if os.path.lexists(path := home / f"{DATABASE_FILE}{end}")
@@ -46,11 +46,11 @@ def set_aside_remains(home: Path, now: datetime) -> Path | None:
 
 
 def verify_backup(backup: Path, on_progress: OnProgress = ignore_progress) -> BackupManifest:
-    """Check that a backup holds exactly what its manifest lists, and return the manifest. Writes nothing.
+    """Check that a backup contains exactly what its manifest lists; return the manifest. It writes nothing.
 
-    Reports the entries whose hashes were checked.
+    It reports checked entries as progress.
 
-    Raises `TapeCorrupt` if a file was altered or is missing, `StoreTooNew`, or `ConfigError` if it is not a backup of
+    Raise `TapeCorrupt` if a file was altered or is missing, `StoreTooNew`, or `ConfigError` if it is not a backup of
     bubbot.
     """
     manifest = read_manifest(backup)

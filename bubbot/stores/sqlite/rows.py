@@ -33,11 +33,11 @@ _WAY_OUT = "Go on after it with ,new, or put the tape aside with bubbot tape arc
 _NAMED = (Kind.ANCHOR, Kind.EVENT)
 UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_RECENT_ANCHORS = 100  # looked through before the names
+_RECENT_ANCHORS = 100  # searched before the names
 _LONGEST_LIKE = 1000  # letters
 _BLOCK_ROWS = 64  # rows whose words are compared at once
 DECODED_AT_ONCE = 64
-"""Rows that are decoded before the event loop has its turn."""
+"""Rows to decode before other tasks run."""
 _TAPE, _TAPE_NAMED = (f"SELECT tapes.tape FROM tapes WHERE tapes.name = {value}" for value in ("?", ":tape"))
 LARGEST = 2**63 - 1  # limit of an INTEGER; no id and no count reaches it
 
@@ -49,7 +49,7 @@ def microseconds(at: datetime) -> int:
 
 @dataclass(frozen=True, slots=True)
 class StoredContent:
-    """What a row holds of an entry wherever it comes to stand: its texts, and their digest with the salt."""
+    """The part of a row that does not depend on its place: the texts, their salt and their digest."""
 
     payload: str
     meta: str
@@ -58,17 +58,15 @@ class StoredContent:
 
 
 def encode_content(entry: TapeEntry, salt: bytes) -> StoredContent:
-    """Encode an entry, with or without its id; `salt`: 16 random bytes."""
+    """Encode an entry, with or without an id; `salt`: 16 random bytes."""
     payload, meta = entry.take_texts()
     return StoredContent(payload, meta, salt, content_digest(salt, payload, meta))
 
 
 def to_row(entry: TapeEntry, content: StoredContent, *, seq: int, tape: int, previous: bytes) -> tuple[Any, ...]:
-    """Build the row of an entry that has its id, chained to the entry before it.
+    """Build the row of an entry with its id, chained to the entry before it.
 
     Args:
-        entry: with its id.
-        content: what `encode_content` made of it.
         seq: its global position.
         tape: the number of its tape.
         previous: the chain value of the entry before it.
@@ -95,7 +93,7 @@ def to_row(entry: TapeEntry, content: StoredContent, *, seq: int, tape: int, pre
 
 
 def from_row(tape: str, row: tuple[Any, ...]) -> TapeEntry:
-    """Build the entry of a row of `SELECT_ENTRIES`. Raises `TapeCorrupt` if its bytes are unreadable or altered."""
+    """Build the entry of a row of `SELECT_ENTRIES`. Raise `TapeCorrupt` if its bytes are unreadable or altered."""
     entry_id, kind, key, date, payload, meta, _, _, fact = row
     if fact is not None:
         return TapeEntry(kind, EMPTY_OBJECT, EMPTY_OBJECT, date, key, entry_id, erased=True)
@@ -109,7 +107,7 @@ def from_row(tape: str, row: tuple[Any, ...]) -> TapeEntry:
 
 
 def check_row(tape: str, row: tuple[Any, ...]) -> None:
-    """Raise `TapeCorrupt` if the bytes of a row of `SELECT_ENTRIES` were altered. An erased row has none."""
+    """Raise `TapeCorrupt` if the bytes of a row of `SELECT_ENTRIES` were altered. An erased row has no bytes."""
     entry_id, _, _, _, payload, meta, salt, digest, fact = row
     if fact is not None:
         return
@@ -150,8 +148,7 @@ class RowFinder:
 
     Attributes:
         conn: the database.
-        tape: the name of the tape.
-        head: the newest id to look at; None: all of them.
+        head: the newest id to look at; None: no limit.
     """
 
     conn: aiosqlite.Connection
@@ -173,20 +170,19 @@ class RowFinder:
         return next((entry for entry in anchors if entry.opens_window_of(fork)), None)
 
     async def newest_anchor(self, name: str, before: int | None = None) -> TapeEntry | None:
-        """Find the newest anchor of this name, below id `before` if set."""
         end = self._end if before is None else min(before, self._end)
         condition = "name = ? AND id < ? AND kind = 'anchor' ORDER BY id DESC LIMIT 1"
         return await self._select_one("entries_name", condition, name, end)
 
     async def first_anchor(self, name: str, after: int) -> TapeEntry | None:
-        """Find the oldest anchor of this name above id `after`."""
         condition = "name = ? AND id > ? AND id < ? AND kind = 'anchor' ORDER BY id LIMIT 1"
         return await self._select_one("entries_name", condition, name, after, self._end)
 
     async def newest_anchor_ids(self, prefix: str, wanted: int | None = None) -> list[int]:
-        """Find the newest anchor of each name that begins with `prefix`, or the `wanted` newest of these.
+        """Find the newest anchor of each name that begins with `prefix`, or the `wanted` newest ones.
 
-        The latter are mostly among the newest anchors of the tape; else it takes a few steps in the index for each name.
+        The newest ones are usually among the newest anchors of the tape; otherwise each name takes a few steps in the
+        index.
         """
         end = _after_prefix(prefix)
         is_before_end = "" if end is None else "AND name < :end"
@@ -243,7 +239,7 @@ class RowFinder:
 
 
 def _after_prefix(prefix: str) -> str | None:
-    """Return the least text above all that begin with `prefix`, by code point; None if there is none."""
+    """Return the lowest text above all texts with this prefix, by code point; None if there is none."""
     for place in range(len(prefix) - 1, -1, -1):
         following = ord(prefix[place]) + 1
         if following <= sys.maxunicode:
@@ -252,7 +248,7 @@ def _after_prefix(prefix: str) -> str | None:
 
 
 def is_one_statement(query: TapeQuery) -> bool:
-    """Return true if `find_entries` asks one thing only, so that the answer needs no snapshot to be of one state."""
+    """Return true if `find_entries` runs a single statement, so that the answer needs no snapshot."""
     part = query.part
     return not query.similar_text and (
         isinstance(part, WholeTape) or (isinstance(part, IdRanges) and len(part.spans) < 2)
@@ -263,10 +259,10 @@ def is_one_statement(query: TapeQuery) -> bool:
 async def _open_cursor(
     conn: aiosqlite.Connection, sql: str, values: Sequence[Any] | Mapping[str, Any]
 ) -> AsyncIterator[aiosqlite.Cursor]:
-    """Run a statement whose rows are read one after the other, and end it with the block.
+    """Run a statement whose rows are read one by one; end it with the block.
 
-    If the block is cancelled, the statement is interrupted first: to close it would wait for the rows that are looked for. It is closed in
-    any case: while one is open, SQLite stays interrupted, and the connection sees an old state.
+    If the block is cancelled, interrupt the statement first: closing alone would wait for the remaining rows. Close it
+    in any case: while it is open, SQLite stays interrupted and the connection sees an old state.
     """
     cursor = await conn.cursor()
     try:
@@ -286,10 +282,10 @@ async def find_entries(conn: aiosqlite.Connection, query: TapeQuery) -> tuple[Ta
     spans = await resolve(query, RowFinder(conn, query.tape, query.as_of))
     matcher = build_matcher(query)
     if matcher.reads_texts:
-        # SQLite asks it, so that only rows that may match are read whole.
+        # SQLite calls it, so that only rows that may match are read whole.
         await conn.create_function("may_match", 2, matcher.build_precheck(), deterministic=True)
     entries: list[TapeEntry] = []
-    # A statement for each range: with several in one, SQLite goes through the whole tape.
+    # One statement per range: with several ranges in one, SQLite scans the whole tape.
     for span in spans[::-1] if query.newest else spans:
         async with aclosing(_parts(conn, query, span, matcher)) as parts:
             async for part in parts:
@@ -304,7 +300,7 @@ async def _read(
     conn: aiosqlite.Connection, query: TapeQuery, statement: tuple[str, list[Any]], limit: int, matcher: Matcher
 ) -> list[TapeEntry]:
     """Read the entries that a statement selects and the filters accept."""
-    if not matcher.reads_texts:  # SQLite has applied every filter, and the limit
+    if not matcher.reads_texts:  # SQLite has applied all filters and the limit
         found = await conn.execute_fetchall(*statement)
         return await decode_in_steps(map(tuple, found), partial(from_row, query.tape))
     entries: list[TapeEntry] = []
@@ -319,7 +315,7 @@ async def _read(
 
 
 async def decode_in_steps(rows: Iterable[tuple[Any, ...]], decode: Callable[[tuple[Any, ...]], T]) -> list[T]:
-    """Decode rows, in steps between which the event loop has its turn."""
+    """Decode rows in steps, between which other tasks run."""
     decoded: list[T] = []
     for number, row in enumerate(rows, 1):
         decoded.append(decode(row))
@@ -331,9 +327,9 @@ async def decode_in_steps(rows: Iterable[tuple[Any, ...]], decode: Callable[[tup
 async def _parts(
     conn: aiosqlite.Connection, query: TapeQuery, span: Span, matcher: Matcher
 ) -> AsyncGenerator[Span, None]:
-    """Yield a range, or its blocks in which other spellings may be found, in the query's order.
+    """Yield a range, or its blocks that may contain other spellings, in the query's order.
 
-    To look at blocks costs half of what it costs to look at each row.
+    Checking blocks costs half as much as checking each row.
     """
     if not matcher.spelling:
         yield span
@@ -364,17 +360,16 @@ async def _parts(
 
 
 def _text_condition(matcher: Matcher) -> tuple[str, list[str]]:
-    """Build a condition that leaves out most rows whose texts cannot match, and its values.
+    """Build a condition, with its values, that excludes most rows whose texts cannot match.
 
-    SQLite decides on rows of ASCII alone; it asks Python about the others, in bytes, since they may not be UTF-8 any
-    more.
+    SQLite decides rows of ASCII itself and passes the others to Python as bytes, since they may no longer be UTF-8.
     """
     ask = "may_match(CAST(payload AS BLOB), CAST(meta AS BLOB))"
     needle = next((needle for needle in matcher.raw_needles if len(needle) <= _LONGEST_LIKE), "")
     if not needle:
         return ask, []
     is_ascii = " AND ".join(
-        # GLOB: instr takes three times as long for a sign that is rare.
+        # GLOB: instr takes three times as long for rare characters.
         f"length({column}) = length(CAST({column} AS BLOB)) AND {column} NOT GLOB '*\\u*'"
         for column in ("payload", "meta")
     )
@@ -386,14 +381,14 @@ def _text_condition(matcher: Matcher) -> tuple[str, list[str]]:
 
 
 def _select(query: TapeQuery, span: Span, limit: int, matcher: Matcher) -> tuple[str, list[Any]]:
-    """Build the SQL for a range of ids, with every filter except those on texts, which only Python can decide."""
+    """Build the SQL for a range of ids with all filters except those on texts, which only Python can decide."""
     low, high = span
     conditions = [f"tape = ({_TAPE})", "id BETWEEN ? AND ?"]
     values: list[Any] = [query.tape, min(low, LARGEST), LARGEST if high is None else min(high, LARGEST)]
     only_anchors = query.kinds == (Kind.ANCHOR,)
     if only_anchors:
         conditions.append("kind = 'anchor'")  # a literal: with a parameter SQLite does not use the partial index
-    if matcher.reads_texts:  # first, since most rows have the kinds and few the text
+    if matcher.reads_texts:  # first, since most rows have the kinds but few have the text
         condition, patterns = _text_condition(matcher)
         conditions.append(condition)
         values += patterns

@@ -243,13 +243,13 @@ CREATE INDEX forks_tape ON forks (tape, session);
 MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH)
 """Migration N takes a database from version N - 1 to N; never edit a released one."""
 NAMED_SINCE = 3
-"""From this version on a tape must keep its name, and an erasure must match what its fact covers."""
+"""From this version on a tape must keep its name, and an erasure must match its fact."""
 LEASED_SINCE = 4
-"""From this version on there are leases, and forks name their session and its epoch."""
+"""From this version on there are leases, and forks name their session and epoch."""
 _TRIGGER = r"(?m)^(?P<action>CREATE|DROP) TRIGGER (?:IF EXISTS )?(?P<name>\w+)"
-"""How a statement of a migration that creates or drops a trigger begins, after its comments."""
+"""The beginning of a statement that creates or drops a trigger, after its comments."""
 _INDEX = r"(?m)^(?P<action>CREATE|DROP) (?:UNIQUE )?INDEX (?:IF EXISTS )?(?P<name>\w+)"
-"""How a statement of a migration that creates or drops an index begins, after its comments."""
+"""The beginning of a statement that creates or drops an index, after its comments."""
 
 
 def migrate(conn: sqlite3.Connection, *, now: str, migrations: Sequence[str] = MIGRATIONS) -> None:
@@ -290,7 +290,7 @@ def statements(script: str) -> Iterator[str]:
 
 
 def check_version(conn: sqlite3.Connection, newest: int = len(MIGRATIONS)) -> int:
-    """Return the schema version. Raises `StoreTooNew`, or `StoreUnavailable` for another program's file."""
+    """Return the schema version. Raise `StoreTooNew`, or `StoreUnavailable` for another program's file."""
     version = int(conn.execute("PRAGMA user_version").fetchone()[0])
     application = int(conn.execute("PRAGMA application_id").fetchone()[0])
     if application not in (0, APPLICATION_ID):
@@ -307,7 +307,7 @@ def check_version(conn: sqlite3.Connection, newest: int = len(MIGRATIONS)) -> in
 def expected_triggers(version: int) -> Mapping[str, str]:
     """Return the statements that create the triggers of a database of this version, by name, as SQLite stores them.
 
-    They are read from the migrations: to run these takes ten times as long, and every command that writes would wait.
+    They are read from the migrations: running these would take ten times as long and delay every writing command.
     """
     triggers: dict[str, str] = {}
     for statement in itertools.chain.from_iterable(map(statements, MIGRATIONS[:version])):
@@ -319,10 +319,10 @@ def expected_triggers(version: int) -> Mapping[str, str]:
 
 
 def wrong_triggers(conn: sqlite3.Connection) -> tuple[str, ...]:
-    """Return the names of triggers that are missing, changed, or not ours; empty if all is well."""
+    """Return the names of triggers that are missing, changed, or not ours; empty for none."""
     version = check_version(conn)
     triggers, expected = _stored_triggers(conn), expected_triggers(version)
-    if version == 1:  # it had two forms, which the second migration unifies
+    if version == 1:  # version 1 had two forms, which the second migration unifies
         triggers["tapes_update"] = expected["tapes_update"] if "tapes_update" in triggers else ""
     return tuple(sorted(name for name in triggers.keys() | expected.keys() if triggers.get(name) != expected.get(name)))
 
@@ -340,7 +340,7 @@ def expected_indexes(version: int) -> Mapping[str, str]:
 
 
 def wrong_definitions(conn: sqlite3.Connection) -> tuple[str, ...]:
-    """Return the names of indexes of tables that exist which are missing or changed; what they hold is not looked at."""
+    """Return the names of missing or changed indexes of existing tables; their content is not checked."""
     rows = conn.execute("SELECT name, sql FROM sqlite_master WHERE type IN ('table', 'index')").fetchall()
     stored, expected = dict(rows), expected_indexes(check_version(conn))
     wrong = {
@@ -350,7 +350,7 @@ def wrong_definitions(conn: sqlite3.Connection) -> tuple[str, ...]:
 
 
 def refuse_unguarded(conn: sqlite3.Connection, path: Path) -> None:
-    """Raise `TapeCorrupt` for a database without its protecting triggers: nothing may be written to it."""
+    """Raise `TapeCorrupt` for a database without its protecting triggers, since it must not be written to."""
     if wrong := wrong_triggers(conn):
         raise TapeCorrupt(
             f"the database {path} no longer protects its history ({', '.join(wrong)} missing or changed), so "
@@ -364,7 +364,7 @@ def refuse_unguarded(conn: sqlite3.Connection, path: Path) -> None:
 
 
 def restore_triggers(conn: sqlite3.Connection) -> tuple[str, ...]:
-    """Make the triggers what they should be, in the caller's transaction; return the names of the wrong ones."""
+    """Restore the triggers in the caller's transaction; return the names of the wrong ones."""
     wrong = wrong_triggers(conn)
     expected = expected_triggers(check_version(conn))
     for name in wrong:

@@ -1,4 +1,4 @@
-"""Disk usage of a database: its content, a short write-ahead log, and the release of free pages."""
+"""Disk usage of a database: measure it, keep the write-ahead log short, and release free pages."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class WalLimits:
     """Sizes of a write-ahead log, in bytes.
 
     Attributes:
-        short: up to this size it is left alone.
-        long: from this size on a writer waits for readers so that the log can start again.
+        short: up to this size it is never truncated.
+        long: from this size on a writer waits for readers so that the log can restart.
         step: after a failed attempt, try again when the log has grown by this much.
-        note_seconds: the newest entry is noted outside of the database at most this long after its commit.
-        idle_seconds: without a commit for this long, the log is truncated whatever its size.
+        note_seconds: seconds after a commit within which the newest entry is noted outside of the database.
+        idle_seconds: seconds without a commit after which the log is truncated at any size.
     """
 
     short: int = SHORT_WAL_BYTES
@@ -47,21 +47,21 @@ class WalLimits:
 
 
 OnNewest: TypeAlias = Callable[[str], None]
-"""Notes the newest entry of a database, `POSITION:HASH`, outside of it. Raises nothing."""
+"""Notes the newest entry of a database, `POSITION:HASH`, outside of it. It must not raise."""
 
 
 def ignore_newest(_newest: str) -> None:
-    """Note nothing."""
+    """Do nothing."""
 
 
 class WalCheckpointer:
-    """Truncates the write-ahead log after commits and in idle times, and notes the newest entry outside of the database.
+    """Truncates the write-ahead log after commits and when idle, and notes the newest entry outside of the database.
 
-    A checkpoint copies the log into the database, but the log starts again only at a moment when no reader needs it. If
-    readers overlap, that moment never comes without help.
+    A checkpoint copies the log into the database, but the log restarts only at a moment without readers. If readers
+    overlap, that moment never comes by itself.
 
-    A database that lost its log is shorter, and nothing in it tells. The note tells; it is never ahead of the disk,
-    because a commit and a whole checkpoint have synced the log when they end. The writer calls all methods between its groups.
+    A database that lost its log is shorter, but nothing in it shows that. The note does; it is never ahead of the disk,
+    because a commit and a whole checkpoint end with a synced log. The writer calls all methods between its groups.
     """
 
     def __init__(
@@ -77,11 +77,13 @@ class WalCheckpointer:
         self._next_attempt = limits.long
         self._on_newest = on_newest
         self._noted = ""
-        self._noted_at = -limits.note_seconds  # the first commit of a new home is noted at once
+        self._noted_at = -limits.note_seconds  # note the first commit of a new home at once
         self._has_news = self._has_log = False
 
     async def on_open(self, conn: aiosqlite.Connection) -> None:
-        """Note what is there. Another process may have been killed before it synced the log, so this waits for nobody's reader."""
+        """Truncate the log without waiting for readers and note the newest entry: a killed process may not have synced
+        the log.
+        """
         if await self._truncate(conn, 0):
             await self._note(conn)
 
@@ -99,13 +101,13 @@ class WalCheckpointer:
 
     @property
     def idle_seconds(self) -> float | None:
-        """Seconds without a job after which there is something to do; None if there is nothing."""
+        """Seconds without a job until `on_idle` has work; None for never."""
         if self._has_news:
             return self._limits.note_seconds
         return self._limits.idle_seconds if self._has_log else None
 
     async def on_idle(self, conn: aiosqlite.Connection) -> None:
-        """Note the newest entry; later, truncate the log, so that a copy of the database alone is whole."""
+        """Note the newest entry; later, truncate the log, so that a copy of the database file alone is complete."""
         if self._has_news:
             await self._note(conn)
         else:
@@ -142,7 +144,7 @@ class WalCheckpointer:
 
 
 def wal_size(wal: Path) -> int:
-    """Return the bytes of a write-ahead log; ask the folder, because only SQLite may open the file."""
+    """Return the bytes of a write-ahead log without opening it: only SQLite may open the file."""
     try:
         return wal.stat().st_size
     except OSError:
@@ -150,7 +152,7 @@ def wal_size(wal: Path) -> int:
 
 
 def measure_size(conn: sqlite3.Connection, database: Path) -> DatabaseSize:
-    """Measure what takes the room. Reads the lengths of every entry."""
+    """Measure the disk usage. It reads the lengths of all entries."""
     columns = ("kind", "key", "name", "date", "payload", "meta", "salt", "digest", "chain")
     length = " + ".join(f"coalesce(length(CAST({column} AS BLOB)), 0)" for column in columns)
     entries = {tape: (count, size) for tape, count, size in conn.execute(
@@ -170,11 +172,11 @@ def measure_size(conn: sqlite3.Connection, database: Path) -> DatabaseSize:
 
 
 INCREMENTAL = 2
-"""The value of `PRAGMA auto_vacuum` for a database that can give pages back."""
+"""The value of `PRAGMA auto_vacuum` for a database that can release pages."""
 
 
 async def release_pages(conn: aiosqlite.Connection) -> bool:
-    """Give a few free pages back to the disk; return true if there may be more."""
+    """Release a few free pages to the disk; return true if there may be more."""
     if await _pragma(conn, "auto_vacuum") != INCREMENTAL or not (before := await _pragma(conn, "freelist_count")):
         return False
     await conn.execute_fetchall(f"PRAGMA incremental_vacuum({VACUUM_STEP_PAGES})")
@@ -184,7 +186,7 @@ async def release_pages(conn: aiosqlite.Connection) -> bool:
 async def vacuum_database(conn: aiosqlite.Connection) -> None:
     """Rewrite a database that cannot release free pages yet; afterwards it can.
 
-    Needs as much room again.
+    It needs as much free space as the database has.
     """
     await conn.execute("PRAGMA auto_vacuum = INCREMENTAL")
     await conn.execute("VACUUM")
@@ -192,7 +194,7 @@ async def vacuum_database(conn: aiosqlite.Connection) -> None:
 
 
 async def truncate_wal(conn: aiosqlite.Connection) -> None:
-    """Write the log back into the database, and empty it unless a reader needs it."""
+    """Copy the log into the database; empty the log unless a reader needs it."""
     await conn.execute_fetchall(TRUNCATE_WAL)
 
 
@@ -209,9 +211,9 @@ _SELECT_STAGED = "SELECT entries FROM fork_batches"
 
 
 def find_unreferenced_blobs(conn: sqlite3.Connection) -> UnreferencedBlobs:
-    """Find blobs that no entry names; facts about the removal of other blobs with their digest do not count.
+    """Find blobs that no entry names; facts about removed blobs with the same digest do not count.
 
-    Short reads, so that the write-ahead log is not held.
+    It reads in short transactions, so that it does not hold the write-ahead log.
     """
     loose = {digest for (digest,) in conn.execute("SELECT DISTINCT digest FROM blobs")}
     position = 0
@@ -229,9 +231,9 @@ def find_unreferenced_blobs(conn: sqlite3.Connection) -> UnreferencedBlobs:
 
 
 async def still_unreferenced(fetch: Fetch, tape: str, blobs: UnreferencedBlobs) -> list[str]:
-    """Check which loose blobs of a tape still are.
+    """Return those blobs of a tape that are still unreferenced.
 
-    Runs in a write transaction: no entry can name one meanwhile.
+    Call it in a write transaction: no entry can name one meanwhile.
     """
     digests = {digest for digest, _ in blobs.tapes.get(tape, ())} - _digests_in(await fetch(_SELECT_STAGED))
     position = blobs.position

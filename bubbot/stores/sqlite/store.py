@@ -72,12 +72,12 @@ log = logging.getLogger(__name__)
 class SqliteStore:
     """A tape store in one SQLite file; create it with `open_store` or `open_readonly`.
 
-    Methods of `TapeStore` are documented there. Queries that look at texts have a connection of their own, so they delay
-    only each other. What goes through the whole database once, such as an audit, opens one for itself.
+    See `TapeStore`. Queries on texts have their own connection, so they delay only each other. Work that reads the
+    whole database, such as an audit, opens another one.
 
     Attributes:
         path: of the database.
-        indexer: the owner of the search index; None if nothing fills it.
+        indexer: fills the search index; None if nothing does.
     """
 
     def __init__(self, path: Path, salt: Salt) -> None:
@@ -94,7 +94,7 @@ class SqliteStore:
         self.indexer: Indexer | None = None
 
     async def start(self, writer: GroupCommitWriter | None) -> None:
-        """Open the connections. Raises `StoreError` or `TapeCorrupt`, and leaves none open then."""
+        """Open the connections. Raise `StoreError` or `TapeCorrupt` and leave none open."""
         connector = partial(open_reader, self.path)
         async with AsyncExitStack() as stack:
             if writer is not None:
@@ -108,11 +108,9 @@ class SqliteStore:
         self._inode = os.stat(self._file).st_ino  # noqa: PTH116 - as in `is_replaced`
 
     async def append(self, batches: Sequence[Batch]) -> list[tuple[TapeEntry, ...]]:
-        """See `TapeStore.append`."""
         return await self._require_writer().submit(self._append_job(batches), batches)
 
     def append_deferred(self, batches: Sequence[Batch]) -> asyncio.Future[list[tuple[TapeEntry, ...]]]:
-        """See `TapeStore.append_deferred`."""
         return self._require_writer().submit_deferred(self._append_job(batches), batches)
 
     def _append_job(self, batches: Sequence[Batch]) -> Job[list[tuple[TapeEntry, ...]]]:
@@ -120,7 +118,7 @@ class SqliteStore:
         return lambda transaction: transaction.append(batches, contents)
 
     async def fetch(self, queries: Sequence[TapeQuery]) -> list[tuple[TapeEntry, ...]]:
-        """See `TapeStore.fetch`. A query that looks at texts ends if it takes too long or its caller is cancelled."""
+        """See `TapeStore.fetch`. A query on texts ends if it takes too long or its caller is cancelled."""
         if any(looks_at_texts(query) for query in queries):
             return await search(self._ensure_open(self._scanner), queries, self._index)
         reader = self._ensure_open(self._reader)
@@ -129,17 +127,14 @@ class SqliteStore:
             return [await find_entries(conn, query) for query in queries]
 
     async def head(self, tape: str) -> int:
-        """See `TapeStore.head`."""
         sql = "SELECT max(id) FROM entries INDEXED BY entries_id WHERE tape = (SELECT tape FROM tapes WHERE name = ?)"
         return (await self._ensure_open(self._reader).fetch(sql, (tape,)))[0][0] or 0
 
     async def tapes(self) -> list[TapeSummary]:
-        """See `TapeStore.tapes`."""
         rows = await self._ensure_open(self._reader).fetch(_SELECT_TAPES)
         return [TapeSummary(name, head, chain.lower(), source, erased) for name, source, head, chain, erased in rows]
 
     async def open_fork(self, record: ForkRecord, *, expect_head: bool = True) -> None:
-        """See `TapeStore.open_fork`."""
         texts = encode_staged(record.staged)
         await self._require_writer().submit(
             lambda transaction: transaction.open_fork(record, texts, expect_head=expect_head),
@@ -148,7 +143,6 @@ class SqliteStore:
         )
 
     async def extend_fork(self, fork: str, staged: Sequence[Batch], reset: ResetBatch | None = None) -> None:
-        """See `TapeStore.extend_fork`."""
         texts = encode_staged(staged)
         await self._require_writer().submit(
             lambda transaction: transaction.extend_fork(fork, staged, texts, reset), asks_forks=True
@@ -157,8 +151,7 @@ class SqliteStore:
     async def merge_fork(
         self, fork: str, batches: Sequence[Batch], reset: tuple[str, ResetBatch] | None = None
     ) -> list[tuple[TapeEntry, ...]]:
-        """See `TapeStore.merge_fork`."""
-        # What is merged into another fork is encoded in another form.
+        # Entries for another fork are encoded differently.
         contents = encode_batches(() if "/" in fork else batches, self._salt)
 
         async def merge(transaction: Transaction) -> list[tuple[TapeEntry, ...]]:
@@ -173,7 +166,7 @@ class SqliteStore:
                 await transaction.drop_fork(fork)
                 return stored
             if reset[0] == opened.tape:
-                # It must not archive entries that the fork has not seen.
+                # A reset must not archive entries that the fork has not seen.
                 await transaction.require_head(opened.tape, opened.base)
             await transaction.drop_fork(fork)
             return await put_aside(transaction, *reset, batches)
@@ -182,14 +175,12 @@ class SqliteStore:
             return await self._require_writer().submit(merge, () if "/" in fork else batches, asks_forks=True)
 
     async def drop_fork(self, fork: str) -> None:
-        """See `TapeStore.drop_fork`."""
         await self._require_writer().submit(lambda transaction: transaction.drop_fork(fork), asks_forks=True)
 
     async def forks(self, tape: str | None = None) -> list[ForkRecord]:
-        """See `TapeStore.forks`."""
         lease = (
             "session, epoch" if await self._has_leases() else "'', 0"
-        )  # what is only read may be of an older version
+        )  # a database that is only read may be of an older version
         rows = await self._ensure_open(self._reader).fetch(
             f"SELECT fork, forks.tape, base, reset, {lease}, batch.tape, keep_first, batch.entries FROM forks "
             "LEFT JOIN fork_batches AS batch USING (fork) WHERE ?1 IS NULL OR forks.tape = ?1 ORDER BY forks.rowid, place",
@@ -207,7 +198,6 @@ class SqliteStore:
         return records
 
     async def forked_sessions(self) -> list[ForkedSession]:
-        """See `TapeStore.forked_sessions`."""
         session = "session" if await self._has_leases() else "''"
         sql = f"SELECT DISTINCT tape, {session} FROM forks ORDER BY 1, 2"
         return [ForkedSession(*row) for row in await self._ensure_open(self._reader).fetch(sql)]
@@ -218,11 +208,9 @@ class SqliteStore:
         return bool((await self._ensure_open(self._reader).fetch("PRAGMA user_version"))[0][0] >= LEASED_SINCE)
 
     async def raise_epoch(self, tape: str) -> int:
-        """See `TapeStore.raise_epoch`."""
         return await self._require_writer().submit(lambda transaction: transaction.raise_epoch(tape))
 
     async def reset(self, tape: str, reset_batch: ResetBatch, first: Sequence[TapeEntry]) -> tuple[TapeEntry, ...]:
-        """See `TapeStore.reset`."""
         batches = [Batch(tape, tuple(first))]
         async with self._erasing(reset_batch):
             stored = await self._require_writer().submit(
@@ -231,7 +219,6 @@ class SqliteStore:
         return stored[0]
 
     async def put_blob(self, tape: str, data: bytes) -> str:
-        """See `BlobStore.put_blob`."""
         digest = blob_digest(data)
 
         async def put(transaction: Transaction) -> None:
@@ -244,7 +231,6 @@ class SqliteStore:
         return digest
 
     async def get_blob(self, tape: str, digest: str) -> bytes:
-        """See `BlobStore.get_blob`."""
         sql = "SELECT data FROM blobs WHERE tape = (SELECT tape FROM tapes WHERE name = ?) AND digest = ?"
         rows = await self._ensure_open(self._reader).fetch(sql, (tape, digest))
         if not rows:
@@ -256,42 +242,35 @@ class SqliteStore:
 
     @property
     def is_full(self) -> bool:
-        """True while writes wait for room on the disk."""
         return self._writer is not None and self._writer.is_full
 
     @property
     def is_replaced(self) -> bool:
-        """True while the path no longer leads to the file that is open."""
         try:
             return os.stat(self._file).st_ino != self._inode  # noqa: PTH116 - asked at every commit: a path makes five calls
         except OSError:
             return True
 
     async def wait_for_room(self) -> None:
-        """Wait until there is room on the disk, as far as is known."""
         if self._writer is not None:
             await self._writer.wait_for_room()
 
     def stop_waiting_for_room(self) -> None:
-        """Let jobs that find the disk full fail with `StoreFull` from now on, queued ones included."""
+        """From now on, let jobs without room raise `StoreFull`, queued ones included."""
         if self._writer is not None:
             self._writer.stop_waiting()
 
     @property
     def commit_count(self) -> int:
-        """How many transactions were committed since the store was opened."""
         return self._writer.commits if self._writer else 0
 
     async def count_entries(self) -> int:
-        """Count the entries of all tapes, erased ones included."""
         return int((await self._ensure_open(self._reader).fetch(COUNT_ENTRIES))[0][0])
 
     async def newest_position(self) -> int:
-        """See `OrdersEntries.newest_position`."""
         return int((await self._ensure_open(self._reader).fetch(NEWEST_POSITION))[0][0])
 
     async def read_after(self, position: int, limit: int) -> list[PositionedEntry]:
-        """See `OrdersEntries.read_after`."""
         limits = (min(position, LARGEST), min(limit, LARGEST))
         rows = await self._ensure_open(self._reader).fetch(SELECT_AFTER, limits)
         return await decode_in_steps(rows, positioned_entry)
@@ -299,7 +278,7 @@ class SqliteStore:
     async def workspace(self, default: str) -> str:
         """Return the label in tape names.
 
-        It is stored once and never computed again, because the path it came from may change.
+        It is stored once, because the path it came from may change.
         """
         sql = "SELECT value FROM deployment WHERE key = 'workspace'"
 
@@ -313,26 +292,19 @@ class SqliteStore:
         return rows[0][0] if rows else default
 
     async def audit(self, tape: str | None = None, *, on_progress: OnProgress = ignore_progress) -> DeploymentAudit:
-        """Walk the hash chain of one tape or of all."""
         return await self._read_through(partial(audit_all, only=tape, on_progress=on_progress))
 
     async def deployment_head(self, position: int | None = None, *, older: bool = False) -> str:
-        """Return the head over all tapes, now or as it was at a global position.
-
-        `older`: in the form without names, as up to version 2.
-        """
         return await self._read_through(partial(head_at, position=position, older=older))
 
     async def measure_size(self) -> DatabaseSize:
-        """Measure what takes the room in the database."""
         return await self._read_through(partial(measure_size, database=self.path))
 
     async def find_unreferenced_blobs(self) -> UnreferencedBlobs:
-        """Find blobs that no entry names."""
         return await self._read_through(find_unreferenced_blobs)
 
     async def _read_through(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run what reads the whole database once, in a thread and with a connection of its own."""
+        """Run work that reads the whole database, in a thread with its own connection."""
         self._ensure_open(self._scanner)
 
         def read() -> T:
@@ -342,7 +314,6 @@ class SqliteStore:
         return await asyncio.to_thread(read)
 
     async def count_erasable(self, archive: str) -> int:
-        """Count the entries of an archive that an erasure would blank."""
         async with self._ensure_open(self._scanner).snapshot() as conn:
 
             async def fetch(sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
@@ -351,14 +322,13 @@ class SqliteStore:
             return await count_erasable(fetch, archive)
 
     async def erase_archive(self, archive: str, fact: Batch, also: Traces) -> None:
-        """Erase an archive, and single entries of other tapes, by the fact `tape/erased` (see `erasing.py`)."""
         async with self._erasing(ResetBatch(archive, erase=True)):
             await self._require_writer().submit(lambda transaction: erase_archive(transaction, archive, fact, also))
 
     async def drop_blobs(self, tape: str, blobs: UnreferencedBlobs, date: str) -> int:
-        """Remove the blobs of a tape that are still loose; return how many.
+        """See `CollectsGarbage.drop_blobs`.
 
-        The facts about it, on the home tape, have this date.
+        The facts about the removal, on the home tape, have this date.
         """
 
         async def drop(transaction: Transaction) -> int:
@@ -371,7 +341,7 @@ class SqliteStore:
     async def release_pages(self, *, allow_rewrite: bool) -> None:
         """Release free pages to the disk, in steps.
 
-        An older database has to be rewritten first, which blocks other writers: only done if `allow_rewrite`.
+        An older database must be rewritten first, which blocks other writers: do so only if `allow_rewrite`.
         """
         writer = self._require_writer()
         self.check_file()
@@ -382,27 +352,24 @@ class SqliteStore:
         await writer.run_alone(truncate_wal)
 
     async def aclose(self) -> None:
-        """See `TapeStore.aclose`."""
         if not self._open:
             return
         self._open = False
-        async with AsyncExitStack() as stack:  # each is closed, also if the caller is cancelled
+        async with AsyncExitStack() as stack:  # close all, even if the caller is cancelled
             for conn in (self._index, self._writer, self._scanner, self._reader):
                 if conn is not None:
                     stack.push_async_callback(conn.aclose)
 
     @property
     def commit_counter(self) -> CommitCounter:
-        """The counter of commits. Raises `StoreUnavailable` if the database is open for reading only."""
+        """The counter of commits. Raise `StoreUnavailable` if the database is open for reading only."""
         return self._require_writer().commit_counter
 
     async def index_state(self) -> IndexState | None:
-        """Report how far the search index goes; None if there is none."""
         async with self._ensure_open(self._scanner).snapshot() as conn:
             return await self._index.read_state(conn)
 
     async def forget_index(self) -> None:
-        """Delete the search index; its owner, if there is one, starts filling again."""
         async with self._ensure_open(self._scanner).exclusive():  # nobody searches
             await self._index.aclose()
         if self.indexer is not None:
@@ -412,19 +379,19 @@ class SqliteStore:
 
     @property
     def is_indexing(self) -> bool:
-        """See `IndexesTexts.is_indexing`."""
         return self.indexer is not None
 
     def build_indexer(self) -> Indexer:
-        """See `IndexesTexts.build_indexer`."""
         self.indexer = indexer = Indexer(self)
         return indexer
 
     @asynccontextmanager
     async def _erasing(self, how: ResetBatch | None) -> AsyncIterator[None]:
-        """Take erased bytes out of the write-ahead log, and erased words out of what is derived of them, if the block erases.
+        """If the block erases, remove the erased bytes from the write-ahead log and the erased words from derived
+        files.
 
-        Nothing marks the index of meanings as stale, so it is deleted first: a crash after the commit would leave it.
+        The index of passages has no mark for staleness, so it is deleted first: a crash after the commit would leave
+        it.
         """
         if how is None or not how.erase:
             yield
@@ -434,7 +401,7 @@ class SqliteStore:
         yield
         await writer.run_alone(truncate_wal)
         await self.forget_index()
-        await asyncio.to_thread(delete_index, passages)  # it may have been built again meanwhile, of what was there
+        await asyncio.to_thread(delete_index, passages)  # it may have been rebuilt meanwhile, from the old entries
 
     def _require_writer(self) -> GroupCommitWriter:
         if not self._open:
@@ -446,14 +413,14 @@ class SqliteStore:
     def _ensure_open(self, reader: HeldConnection) -> HeldConnection:
         if not self._open:
             raise StoreUnavailable("the store is closed")
-        if self._writer is None:  # what a writer reads, it wrote
+        if self._writer is None:  # a writer reads its own version
             self.check_file()
         return reader
 
     def check_file(self) -> None:
-        """Raise `StoreUnavailable` if the file was removed or replaced: what is written to it would be lost with this process.
+        """Raise `StoreUnavailable` if the file was removed or replaced: writes would be lost with this process.
 
-        SQLite looks so before it commits with a rollback journal, and not with a write-ahead log.
+        SQLite checks this before a commit with a rollback journal, but not with a write-ahead log.
         """
         if not self.is_replaced:
             return
@@ -473,7 +440,7 @@ _SELECT_TAPES = (
     "(SELECT max(id) FROM entries WHERE tape = tapes.tape) ORDER BY tapes.name"
 )
 MigrationHook: TypeAlias = Callable[[Path, int, datetime], None]
-"""Backs up the database at a path, with its version, before it is migrated. Raises `StoreError`."""
+"""Backs up the database at a path, with this version, before its migration. Raises `StoreError`."""
 
 
 def _back_up_before_migration(database: Path, version: int, now: datetime) -> None:
@@ -493,16 +460,14 @@ async def open_store(
     on_newest: OnNewest = ignore_newest,
     limits: WalLimits = WalLimits(),  # noqa: B008 - frozen
 ) -> SqliteStore:
-    """Open the database for writing; create or migrate it first. The caller holds the home's lock.
+    """Open the database for writing; create or migrate it first. The caller must hold the home's lock.
 
     Args:
         path: of the database.
         salt: the source of random bytes.
-        now: the clock.
         on_migration: backs up a database before its migration; if it fails, nothing is migrated.
-        room_retry: seconds between two attempts while the disk is full and all writes wait; None: a full disk is
-            `StoreFull`.
-        on_newest: notes the newest entry outside of the database, in another thread: soon after commits and at the end.
+        room_retry: seconds between two attempts while the disk is full and all writes wait; None: raise `StoreFull`.
+        on_newest: notes the newest entry outside of the database, in another thread, soon after commits and at the end.
         limits: of the write-ahead log.
     """
     store = SqliteStore(path, salt)
@@ -513,7 +478,7 @@ async def open_store(
 
 
 async def open_readonly(path: Path) -> SqliteStore:
-    """Open the database for reading, also while the bot runs. Raises `StoreUnavailable` if there is none."""
+    """Open the database for reading, also while the bot runs. Raise `StoreUnavailable` if there is none."""
     store = SqliteStore(path, bytes)
     await store.start(None)
     return store
@@ -529,9 +494,9 @@ def _writing(path: Path, now: datetime, aside: MigrationHook) -> sqlite3.Connect
 def _prepare_writing(conn: sqlite3.Connection, path: Path, now: datetime, aside: MigrationHook) -> None:
     version = check_version(conn)
     if version == 0:
-        conn.execute("PRAGMA auto_vacuum = INCREMENTAL")  # on the empty file; later it takes a VACUUM
+        conn.execute("PRAGMA auto_vacuum = INCREMENTAL")  # on the empty file; later that would need a VACUUM
     conn.execute("PRAGMA journal_mode = WAL")
-    conn.execute("PRAGMA synchronous = FULL")  # a power cut must not lose what was acknowledged
+    conn.execute("PRAGMA synchronous = FULL")  # a power cut must not lose acknowledged messages
     conn.execute("PRAGMA secure_delete = ON")
     conn.execute("PRAGMA foreign_keys = ON")
     conn.execute(f"PRAGMA journal_size_limit = {SHORT_WAL_BYTES}")

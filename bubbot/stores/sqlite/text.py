@@ -1,4 +1,4 @@
-"""Queries that look at texts: the search index answers for the entries it covers, a scan for all others."""
+"""Queries on texts: the search index answers for the entries that it covers, a scan for all others."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from bubbot.tape.store import SYSTEM_TAPE_PREFIX
 SEARCH_TIMEOUT_SECONDS = 20.0
 """The time limit of a search."""
 NEWEST_ENTRIES = 256
-"""Entries of a tape that are read before the index is asked about all others."""
+"""Newest entries of a tape that are scanned before the index is used for the others."""
 _CHUNKS = (32, 256)  # positions read at a time, first and later
 
 
 def looks_at_texts(query: TapeQuery) -> bool:
-    """Return true if the query looks at texts, so that `search` answers it."""
+    """Return true for a query on texts, which `search` answers."""
     return bool(query.text or query.searchable_text or query.similar_text) or isinstance(
         query.part, IndexProposals | NotIndexed
     )
@@ -66,7 +66,7 @@ async def _find(conn: aiosqlite.Connection, query: TapeQuery, index: SqliteIndex
     if isinstance(query.part, IndexProposals):
         similar = index.find_similar(number, fold_text(query.part.text), query.kinds)
         return tuple(await _read_matching(conn, query, number, similar, query.limit))
-    # The index goes backwards, and of meta it has only the sender's name.
+    # The index goes backwards and has only the sender's name of meta.
     if not (isinstance(query.part, WholeTape) and query.searchable_text and query.newest):
         return await find_entries(conn, query)
     first = await _first_of_newest(conn, number)
@@ -81,7 +81,7 @@ async def _find(conn: aiosqlite.Connection, query: TapeQuery, index: SqliteIndex
 async def _find_older(
     conn: aiosqlite.Connection, query: TapeQuery, number: int, index: SqliteIndex
 ) -> Iterable[TapeEntry]:
-    """Find the entries through the index, and those that it does not cover yet by a scan, newest first."""
+    """Find entries through the index, and uncovered ones by a scan, newest first."""
     positions = await index.find_containing(number, fold_text(query.searchable_text), query.kinds)
     if positions is None:
         return await find_entries(conn, query)
@@ -91,7 +91,7 @@ async def _find_older(
 
 
 async def _first_of_newest(conn: aiosqlite.Connection, tape: int) -> int:
-    """Return the id that the newest entries of a tape begin with, where frequent words are found sooner than in the index."""
+    """Return the first id of a tape's newest entries, in which a scan finds frequent words sooner than the index."""
     sql = "SELECT max(id) FROM entries INDEXED BY entries_id WHERE tape = ?"
     ((head,),) = await conn.execute_fetchall(sql, (tape,))
     return max(1, (head or 0) - NEWEST_ENTRIES + 1)
@@ -109,7 +109,7 @@ async def _unindexed_range(conn: aiosqlite.Connection, tape: int, index: SqliteI
 async def _read_matching(
     conn: aiosqlite.Connection, query: TapeQuery, tape: int, positions: AsyncIterator[int], limit: int | None
 ) -> list[TapeEntry]:
-    """Read the entries at these positions that match, in their order, as many as the limit says."""
+    """Read the matching entries at these positions, in order, up to the limit."""
     matcher, entries = build_matcher(query), list[TapeEntry]()
     conditions, values = ["tape = ?"], [tape, *query.kinds]
     if query.kinds:
@@ -121,7 +121,7 @@ async def _read_matching(
     if query.as_of is not None:
         conditions.append("id <= ?")
         values.append(query.as_of)
-    # The closest proposals come first; within what is read at a time their order is lost.
+    # The closest proposals come first; within one read their order is lost.
     size = query.limit if query.limit and isinstance(query.part, IndexProposals) else _CHUNKS[0]
     while limit is None or len(entries) < limit:
         chunk = [at for _ in range(size) if (at := await anext(positions, None)) is not None]

@@ -1,4 +1,4 @@
-"""The transaction of a group of writes: what they ask and what they change is put together into few statements."""
+"""The transaction of a group of writes, whose queries and changes are combined into few statements."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bubbot.tape.store import Batch, ForkRecord, ResetBatch, refuse_lost_leases
 Salt: TypeAlias = Callable[[int], bytes]
 """Returns this many random bytes."""
 Contents: TypeAlias = Mapping[int, StoredContent]
-"""The contents of entries that were encoded before the transaction, by the identity of the entry."""
+"""Contents encoded before the transaction, by the identity of the entry."""
 Row: TypeAlias = tuple[Any, ...]
 
 
@@ -32,7 +32,7 @@ class Fetch(Protocol):
 
 
 MAX_ASKED = 256
-"""Names or keys in one question, at most."""
+"""The most names or keys in one query."""
 _AFTER_SLASH = chr(ord("/") + 1)  # the ids of a fork's forks begin with its own id and a slash
 
 _SELECT_ENDS = """
@@ -68,7 +68,7 @@ _STAGED = (
     _DELETE_FORK_BATCHES,
     _DELETE_FORKS,
 )
-"""The statements that are put together, in the order in which they run."""
+"""The combined statements, in the order in which they run."""
 
 
 class StoredEnd(NamedTuple):
@@ -81,7 +81,7 @@ class StoredEnd(NamedTuple):
 
 
 class OpenFork(NamedTuple):
-    """An open fork: its tape, the head of its parent when it was opened, and how many batches it has."""
+    """An open fork; `base` is the head of its parent at its opening, `batches` their number."""
 
     tape: str
     base: int
@@ -89,7 +89,7 @@ class OpenFork(NamedTuple):
 
 
 class _Plan:
-    """What an append would change. Nothing of it counts until the whole append is known to succeed."""
+    """The changes of an append, which apply only once the whole append is sure to succeed."""
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
@@ -100,11 +100,11 @@ class _Plan:
         self.entries: list[Row] = []
 
     def find_end(self, name: str) -> StoredEnd | None:
-        """Return the end of a tape; None if there is none."""
+        """Return the end of a tape; None if it does not exist."""
         return self.ends.get(name) or self._transaction.ends[name]
 
     def writable_end(self, name: str) -> StoredEnd:
-        """Return the end of a tape, which begins here if there is none. Raises `TapeConflict` for an archive."""
+        """Return the end of a tape; begin the tape if it does not exist. Raise `TapeConflict` for an archive."""
         end = self.find_end(name)
         if end is None:
             self.last_tape += 1
@@ -115,23 +115,23 @@ class _Plan:
         return end
 
     def find_by_key(self, name: str, key: str) -> TapeEntry | None:
-        """Return the entry of a tape under a key. Raises `TapeCorrupt` if it is unreadable."""
+        """Return the entry of a tape with a key. Raise `TapeCorrupt` if it is unreadable."""
         found = self.keys.get((name, key)) or self._transaction.keys.get((name, key))
         return from_row(name, found) if isinstance(found, tuple) else found
 
 
 class Transaction:
-    """A write transaction, which one group of jobs after the other fills.
+    """A write transaction, which serves one group of jobs after another.
 
-    Ends of tapes and entries under keys are asked for once. Changes wait for each other: `execute` and `fetch` write them
-    first, so that no statement misses one.
+    It reads ends of tapes and entries by key only once. It collects changes; `execute` and `fetch` write them first, so
+    that no statement misses one.
 
     Attributes:
-        ends: the tapes that were asked for; None for one that there is not.
-        keys: the rows or entries under the keys that were asked for.
+        ends: the ends of tapes read so far; None for a missing tape.
+        keys: the rows or entries by the keys read so far.
         seq: the newest global position.
-        last_tape: the greatest number of a tape.
-        changes: how much was changed so far, to compare.
+        last_tape: the highest number of a tape.
+        changes: a counter of changes, to compare.
     """
 
     def __init__(self, conn: aiosqlite.Connection, salt: Salt) -> None:
@@ -142,7 +142,7 @@ class Transaction:
         self._forget()
 
     def _forget(self) -> None:
-        """Ask again for everything, after a statement that may have changed it."""
+        """Forget everything read, after a statement that may have changed it."""
         self.ends: dict[str, StoredEnd | None] = {}
         self.keys: dict[tuple[str, str], Row | TapeEntry | None] = {}
         self.seq = self.last_tape = 0
@@ -150,24 +150,23 @@ class Transaction:
         self._forks: dict[str, OpenFork] | None = None
 
     async def begin(self, batches: Sequence[Batch], *, asks_forks: bool) -> None:
-        """Begin, and ask for what the batches need, on one way to the thread and back; with `asks_forks` for forks, too."""
+        """Begin, and read what the batches need in one round trip to the thread; with `asks_forks` also the forks."""
         forks = [self._open_forks()] if asks_forks else []
         await _run_together([self._conn.execute("BEGIN IMMEDIATE"), *self._list_questions(batches), *forks])
 
     async def commit(self) -> None:
-        """Write what waits, and commit."""
+        """Write the collected changes and commit."""
         await self._flush()
         await self._conn.execute("COMMIT")
 
     async def execute(self, sql: str, *rows: Sequence[Any]) -> None:
-        """Run a statement that changes something, once for each row of values."""
+        """Run a changing statement once for each row of values."""
         await self._flush()
         self.changes += 1
         await self._conn.executemany(sql, rows)
         self._forget()
 
     async def fetch(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        """Return the rows of a statement."""
         await self._flush()
         return list(await self._conn.execute_fetchall(sql, values))  # type: ignore[arg-type]  # rows are plain tuples
 
@@ -177,13 +176,13 @@ class Transaction:
 
     async def _flush(self) -> None:
         staged, self._staged = self._staged, {statement: [] for statement in _STAGED}
-        # One after the other: an error may have ended the transaction, and a later statement would be one of its own.
+        # One after the other: an error may have ended the transaction, and a later statement would start its own.
         for statement, rows in staged.items():
             if rows:
                 await self._conn.executemany(statement, rows)
 
     async def load(self, batches: Sequence[Batch], *names: str) -> None:
-        """Ask for the ends of tapes, the leases and the stored keys of the batches, as far as they are not known."""
+        """Read the ends of tapes, leases and stored keys that the batches need and that are not known yet."""
         await _run_together(self._list_questions(batches, *names))
 
     def _list_questions(self, batches: Sequence[Batch], *names: str) -> list[Coroutine[Any, Any, None]]:
@@ -221,12 +220,12 @@ class Transaction:
         return list(await self._conn.execute_fetchall(sql, values))  # type: ignore[arg-type]  # rows are plain tuples
 
     async def find_tape(self, name: str) -> StoredEnd | None:
-        """Return the end of a tape; None if there is none."""
+        """Return the end of a tape; None if it does not exist."""
         await self.load((), name)
         return self.ends[name]
 
     async def begin_tape(self, name: str) -> int:
-        """Return the number of a tape, which begins here if there is none. Raises `TapeConflict` for an archive."""
+        """Return the number of a tape; begin the tape if it does not exist. Raise `TapeConflict` for an archive."""
         await self.load((), name)
         plan = _Plan(self)
         end = plan.writable_end(name)
@@ -234,9 +233,9 @@ class Transaction:
         return end.tape
 
     async def append(self, batches: Sequence[Batch], contents: Contents | None = None) -> list[tuple[TapeEntry, ...]]:
-        """Append the batches, all or none of them. Raises `LeaseLost` and `TapeConflict`.
+        """Append the batches, all or nothing. Raise `LeaseLost` and `TapeConflict`.
 
-        `contents`: those of entries that were encoded before.
+        `contents`: contents that are encoded already.
         """
         await self.load(batches)
         refuse_lost_leases(batches, self._epochs.__getitem__)
@@ -258,7 +257,7 @@ class Transaction:
     def _place(
         self, plan: _Plan, batch: Batch, entries: Sequence[TapeEntry], contents: Contents
     ) -> Iterator[TapeEntry]:
-        """Yield each entry as it will stand on the tape, or the stored one that has its key. Raises `TapeConflict`."""
+        """Yield each entry in its final form, or the stored one with its key. Raise `TapeConflict`."""
         for entry in entries:
             key = entry.key
             on_tape = None if key is None else plan.find_by_key(batch.tape, key)
@@ -298,7 +297,7 @@ class Transaction:
         return epoch
 
     async def open_fork(self, record: ForkRecord, texts: Sequence[str], *, expect_head: bool) -> None:
-        """Store an open fork with its staged batches; `texts`: what `encode_staged` made of them."""
+        """Store an open fork with its staged batches; `texts`: their `encode_staged` form."""
         await self.refuse_lost_leases(record.staged)
         forks = await self._open_forks()
         if record.parent:
@@ -314,7 +313,7 @@ class Transaction:
     async def extend_fork(
         self, fork: str, staged: Sequence[Batch], texts: Sequence[str], reset_batch: ResetBatch | None
     ) -> None:
-        """Add batches to an open fork; `texts`: what `encode_staged` made of them."""
+        """Add batches to an open fork; `texts`: their `encode_staged` form."""
         await self.refuse_lost_leases(staged)
         forks = await self._open_forks()
         self._require_fork(forks, fork)
@@ -330,7 +329,7 @@ class Transaction:
         self._stage(_DELETE_FORKS, names)
 
     async def find_fork(self, fork: str) -> OpenFork:
-        """Return an open fork that has no open forks itself. Raises `EntryNotFound` and `TapeConflict`."""
+        """Return an open fork. Raise `EntryNotFound`, or `TapeConflict` if it has open forks itself."""
         forks = await self._open_forks()
         opened = self._require_fork(forks, fork)
         if _forks_of(fork, forks):
@@ -338,12 +337,12 @@ class Transaction:
         return opened
 
     async def refuse_lost_leases(self, batches: Sequence[Batch]) -> None:
-        """Raise `LeaseLost` if somebody has taken up the tape of a batch's lease since."""
+        """Raise `LeaseLost` if a batch's lease is lost to another holder."""
         await self.load((), *(batch.lease.tape for batch in batches if batch.lease))
         refuse_lost_leases(batches, self._epochs.__getitem__)
 
     async def require_head(self, name: str, base: int, *, exact: bool = True) -> None:
-        """Raise `TapeConflict` if the head of a tape is below `base`, or not exactly that."""
+        """Raise `TapeConflict` if the head of a tape is below `base` or, if `exact`, not equal to it."""
         end = await self.find_tape(name)
         head = end.head if end else 0
         if head < base or (exact and head != base):
@@ -377,7 +376,7 @@ class Transaction:
 
 
 async def _run_together(statements: Sequence[Awaitable[Any]]) -> None:
-    """Run statements in their order, on one way to the thread and back."""
+    """Run statements in order, in one round trip to the thread."""
     if len(statements) == 1:
         await statements[0]
     elif statements:
@@ -395,7 +394,7 @@ def _forks_of(fork: str, forks: Mapping[str, OpenFork]) -> list[str]:
 def encode_batches(batches: Sequence[Batch], salt: Salt) -> Contents:
     """Encode and hash the entries of batches, before they wait for their group.
 
-    The batches have to live as long as the result is used.
+    The batches must stay alive while the result is used.
     """
     entries = [entry for batch in batches for entry in batch.entries]
     salts = salt(16 * len(entries))
@@ -423,7 +422,7 @@ def decode_reset(text: str | None) -> ResetBatch | None:
 
 
 def _encode_entry(entry: TapeEntry) -> str:
-    payload, meta = entry.texts  # kept: the merge needs them again
+    payload, meta = entry.texts  # they stay cached: the merge needs them again
     head = encode({"kind": entry.kind, "date": entry.date, "key": entry.key})
     return f'{head[:-1]},"payload":{payload},"meta":{meta}}}'
 

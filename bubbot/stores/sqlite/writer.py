@@ -27,18 +27,18 @@ Job: TypeAlias = Callable[[Transaction], Awaitable[T]]
 MAX_GROUP_JOBS = 500
 """The most jobs in one transaction, so that the first of a long queue does not wait for the last."""
 ROOM_RETRY_SECONDS = 5.0
-"""Between two attempts of a writer that waits for room."""
+"""Seconds between two attempts of a writer that waits for room."""
 ALONG = 0.05
-"""How long a deferred job waits for another one to share a commit with."""
+"""Seconds that a deferred job waits for another one to share a commit."""
 RESULTS_AT_ONCE = 4
-"""Results of a commit that are handed out in one round of the event loop: each wakes a task."""
+"""Results to deliver in one round of the event loop: each wakes a task."""
 JOBS_AT_ONCE = 16
-"""Jobs of a group that are run in one round of the event loop, so that timers and sockets have their turn."""
+"""Jobs of a group to run in one round of the event loop, so that timers and sockets are served."""
 
 
 @dataclass
 class _WriteJob:
-    """A job, what its group asks for at its beginning, and who waits for it."""
+    """A job, the data that its group reads for it at the beginning, and the future of its result."""
 
     run: Callable[[Transaction], Awaitable[Any]]
     done: asyncio.Future[Any]
@@ -75,10 +75,10 @@ class CommitCounter:
 class GroupCommitWriter:
     """Runs writing jobs; those queued during a commit share the next one.
 
-    A job that fails takes nothing of its neighbours with it. There is no timer: the group forms while the last commit
-    runs. One task opens the connection, uses it and closes it, and nobody else has it: two tasks between whose statements
-    the other's run would write into each other's transaction. The task ends at `aclose`, or when the event loop cancels what
-    is left at its end; a transaction that is open then is rolled back.
+    A failed job does not affect the other jobs. There is no timer: the group forms while the last commit runs. One task
+    opens, uses and closes the connection, and no other task has it: interleaved statements of two tasks would write
+    into each other's transaction. The task ends at `aclose`, or when the ending event loop cancels the remaining tasks;
+    an open transaction is then rolled back.
     """
 
     def __init__(
@@ -94,10 +94,10 @@ class GroupCommitWriter:
         Args:
             connector: opens the writing connection.
             salt: for new entries.
-            checkpointer: has the connection after each commit, and while nothing is written.
-            check_file: runs before each group; its error is that of all jobs of the group.
-            room_retry: seconds between two attempts while the disk is full; meanwhile all jobs wait in order, and none
-                fails. None: a job that finds the disk full fails with `StoreFull` at once.
+            checkpointer: gets the connection after each commit and when idle.
+            check_file: runs before each group; its error fails all jobs of the group.
+            room_retry: seconds between two attempts while the disk is full; meanwhile all jobs wait in order and none
+                fails. None: a job without room raises `StoreFull` at once.
         """
         self._connector = connector
         self._salt = salt
@@ -118,7 +118,7 @@ class GroupCommitWriter:
         self.commit_counter = CommitCounter()
 
     async def open(self) -> None:
-        """Open the connection. Raises what the connector raises."""
+        """Open the connection. Raise the connector's error."""
         opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._run(opened))
         try:
@@ -131,8 +131,8 @@ class GroupCommitWriter:
     async def submit(self, job: Job[T], batches: Sequence[Batch] = (), *, asks_forks: bool = False) -> T:
         """Run a job and return its result after the commit.
 
-        If the caller is cancelled, its job is dropped unless it has started. What the job will need of the tapes and keys
-        that `batches` name, and of forks, is asked for together with that of the other jobs.
+        If the caller is cancelled, its job is dropped unless it has started. The tapes and keys that `batches` name,
+        and with `asks_forks` the forks, are read together with those of the other jobs.
         """
         done = self._enqueue(job, batches, asks_forks=asks_forks)
         if self._room.is_set() or self._room_retry is None:
@@ -140,7 +140,7 @@ class GroupCommitWriter:
         return await done
 
     def submit_deferred(self, job: Job[T], batches: Sequence[Batch] = ()) -> asyncio.Future[T]:
-        """Queue a job as `submit` does, but for the commit of the next submitted job if one comes soon."""
+        """Queue a job like `submit`, for the commit of the next submitted job if one comes soon."""
         done = self._enqueue(job, batches)
         if self._flush_timer is None:
             self._flush_timer = asyncio.get_running_loop().call_later(ALONG, self._flush_deferred)
@@ -161,12 +161,12 @@ class GroupCommitWriter:
         self.flush()
 
     def flush(self) -> None:
-        """Commit what is queued: soon, because what wakes together writes together."""
+        """Commit the queue soon: tasks that wake together share a commit."""
         self._is_group_due = True
         self._news.set()
 
     async def run_alone(self, work: Callable[[aiosqlite.Connection], Awaitable[T]]) -> T:
-        """Run what is no part of a transaction, between two groups, also while the disk is full."""
+        """Run work outside of transactions between two groups, even while the disk is full."""
         done: asyncio.Future[T] = self._expect_result()
         self._alone.append((work, done))
         self._news.set()
@@ -179,19 +179,19 @@ class GroupCommitWriter:
         return not self._room.is_set()
 
     async def wait_for_room(self) -> None:
-        """Wait until there is room on the disk, as far as is known."""
+        """Wait until there seems to be room on the disk."""
         await self._room.wait()
 
     def stop_waiting(self) -> None:
         """Try once more to commit all queued jobs, which fail if the disk is still full.
 
-        Later jobs that find the disk full fail at once. `wait_for_room` still waits.
+        Later jobs without room fail at once. `wait_for_room` still waits.
         """
         self._room_retry = None
         self.flush()
 
     async def aclose(self) -> None:
-        """Commit what is queued, and close. A caller that is cancelled leaves the rest to the writer's task."""
+        """Commit the queue and close, even if the caller is cancelled."""
         self._is_closing = True
         self.stop_waiting()
         if self._task is not None:
@@ -214,7 +214,7 @@ class GroupCommitWriter:
             self._fail_queued(StoreUnavailable("the store is closed"))
 
     async def _wait(self, conn: aiosqlite.Connection) -> bool:
-        """Wait until there is something to do; return false if there will be nothing more."""
+        """Wait for work; return false if no more will come."""
         while not self._news.is_set():
             if self._is_closing:
                 return False
@@ -233,7 +233,7 @@ class GroupCommitWriter:
                 continue
             try:
                 result = await work(conn)
-            except Exception as error:  # noqa: BLE001 - whoever waits for it gets it
+            except Exception as error:  # noqa: BLE001 - its waiter gets it
                 if not done.done():
                     done.set_exception(error)
             else:
@@ -265,7 +265,7 @@ class GroupCommitWriter:
             self.flush()
         if not jobs:
             if self._room_retry is not None:
-                self._note_room(is_full=False)  # the callers that waited for room were cancelled
+                self._note_room(is_full=False)  # all callers that waited for room were cancelled
             return
         waits_for_room = self._room_retry is not None
         try:
@@ -274,7 +274,7 @@ class GroupCommitWriter:
         except Exception as error:  # noqa: BLE001 - the file is gone, or even the rollback failed: no caller may wait for ever
             outcomes = [_JobOutcome(job, error=_translate(error)) for job in jobs]
         except BaseException:
-            self._queue.extendleft(reversed(jobs))  # who waits for them hears that the store is closed
+            self._queue.extendleft(reversed(jobs))  # their waiters learn that the store is closed
             raise
         finished = [outcome for outcome in outcomes if not (waits_for_room and isinstance(outcome.error, StoreFull))]
         decided = {id(outcome.job) for outcome in finished}
@@ -289,10 +289,10 @@ class GroupCommitWriter:
     ) -> list[_JobOutcome]:
         """Commit jobs as one transaction, or one by one if that fails; return their outcomes.
 
-        Hardly any job fails, and one that does has mostly changed nothing: then the others go on. Whatever else fails, a
-        statement or the commit, rolls the whole group back.
+        Few jobs fail, and usually before any change: then the others continue. Any other failure, of a statement or the
+        commit, rolls back the whole group.
 
-        With `stop_when_full`, jobs after one that found the disk full have no outcome: they keep their turn.
+        With `stop_when_full`, jobs after one without room have no outcome: they keep their place.
         """
         transaction = Transaction(conn, self._salt)
         outcomes: list[_JobOutcome] = []
@@ -319,11 +319,11 @@ class GroupCommitWriter:
         for job in jobs:
             outcomes += await self._commit(conn, [job], stop_when_full=stop_when_full)
             if stop_when_full and isinstance(outcomes[-1].error, StoreFull):
-                break  # no later job overtakes it
+                break  # no later job may overtake it
         return outcomes
 
     def _note_room(self, *, is_full: bool) -> None:
-        """If the disk is full, try again later; if it was, go on."""
+        """If the disk is full, try again later; if it no longer is, continue."""
         if is_full and self._room_retry is not None:
             if self._room.is_set():
                 log.error(
@@ -341,7 +341,7 @@ class GroupCommitWriter:
             self.flush()
 
     def _deliver(self, outcomes: Sequence[_JobOutcome]) -> None:
-        """Hand out the results: some now, the others in the next rounds of the event loop, while the next group is written."""
+        """Deliver the results: some now, the others in later rounds of the event loop, while the next group is written."""
         is_handing_out = bool(self._finished)
         self._finished.extend(outcomes)
         if not is_handing_out:
@@ -369,7 +369,7 @@ class _JobLeftTraces(Exception):
 
 
 async def _run_job(transaction: Transaction, job: _WriteJob) -> _JobOutcome:
-    """Run a job. Raises `_JobLeftTraces` if it fails, unless it changed nothing."""
+    """Run a job. Raise `_JobLeftTraces` if it fails after a change."""
     changes = transaction.changes
     try:
         return _JobOutcome(job, await job.run(transaction))

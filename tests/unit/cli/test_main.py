@@ -179,7 +179,7 @@ class TestOptions:
             (["stub", "lst"], "inner is 'lst', but must be list"),
         ],
     )
-    def test_wrong_usage(
+    def test_wrong_usage_is_told_in_one_line_with_the_command_for_help(
         self, argv: list[str], told: str, capsys: pytest.CaptureFixture[str], rows: Mapping[str, CommandRow]
     ) -> None:
         assert main(argv, rows=rows) == 2
@@ -210,7 +210,7 @@ class TestExitCodes:
             ("errors.TapeConflict", 1),
         ],
     )
-    def test_of_errors(
+    def test_an_error_has_its_code_and_a_prefix_on_each_line(
         self, raised: str, code: int, capsys: pytest.CaptureFixture[str], rows: Mapping[str, CommandRow]
     ) -> None:
         assert main(["stub", "--do", f"raise {raised}('One.\\nTwo.')"], rows=rows) == code
@@ -268,7 +268,9 @@ class TestExitCodes:
         assert main(["stub", "--do", mixed], rows=rows) == 1
         assert "ValueError: Two." in capsys.readouterr().err
 
-    def test_interruption(self, capsys: pytest.CaptureFixture[str], rows: Mapping[str, CommandRow]) -> None:
+    def test_an_interrupted_command_prints_nothing_and_returns_130(
+        self, capsys: pytest.CaptureFixture[str], rows: Mapping[str, CommandRow]
+    ) -> None:
         assert main(["stub", "--do", "raise KeyboardInterrupt"], rows=rows) == 130
         assert capsys.readouterr() == ("", "")
 
@@ -306,7 +308,7 @@ class TestProcess:
         assert "bubbot" in loaded
         assert not loaded & {"asyncio", "pydantic", "aiosqlite", "sqlite3", "rapidfuzz", "tomlkit"}
 
-    def test_the_module(self) -> None:
+    def test_the_process_prints_its_version_and_offers_the_closest_command(self) -> None:
         done = process("--version")
         assert (done.returncode, done.stdout, done.stderr) == (0, f"bubbot {__version__}\n", "")
         done = process("chta")

@@ -43,7 +43,7 @@ class TestWhoMaySpeak:
         assert decide(SpaceRules(open=True), direct) == OfferPairing()
         assert decide(SpaceRules(open=True), structs.replace(direct, space=SERVER)) == OfferPairing()
 
-    def test_by_id(self) -> None:
+    def test_people_listed_by_id_have_their_role(self) -> None:
         assert decide(SpaceRules(members=frozenset({"42"}))) == Respond(Role.MEMBER)
         assert decide(SpaceRules(admins=frozenset({"42"}))) == Respond(Role.ADMIN)
         assert decide(SpaceRules(members=frozenset({"43"}))) == Ignore("stranger", is_call=True)

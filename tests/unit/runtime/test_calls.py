@@ -61,7 +61,7 @@ async def told(store: TapeStore, step: dict[str, Any], options: Options | None =
 
 
 class TestWhatAModelIsTold:
-    async def test_the_output(self, memory_store: InMemoryStore) -> None:
+    async def test_the_output_with_the_id_of_the_call(self, memory_store: InMemoryStore) -> None:
         result = await told(memory_store, calls("odd_tool", call_id="c9"), Options(tools=[giving("fine")]))
         assert result["tool_call_id"] == "c9"
         assert result["content"] == "fine"

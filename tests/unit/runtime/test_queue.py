@@ -204,7 +204,7 @@ class TestQuiet:
         assert await self._took(line(said(1)), (0.5, changed(2, Reaction))) == pytest.approx(1.0)
 
     @virtual
-    async def test_patience_ends(self) -> None:
+    async def test_the_wait_ends_even_if_messages_keep_coming(self) -> None:
         later = [(number / 2, said(number + 1)) for number in range(1, 15)]
         assert await self._took(line(said(1)), *later) == pytest.approx(MAX_DEBOUNCE_FACTOR)
 

@@ -198,7 +198,7 @@ class TestRoads:
 
     @virtual
     @pytest.mark.parametrize("text", [*THOUGHTFUL, *QUIET])
-    async def test_a_job(self, text: str) -> None:
+    async def test_a_job_sends_no_thought(self, text: str) -> None:
         async with timed(InMemoryStore(), Played(says(text))) as bot:
             await bot.say(",schedule in 5m: greet")
             await bot.passes(minutes=6)

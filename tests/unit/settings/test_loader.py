@@ -204,7 +204,7 @@ class TestPaths:
         settings = load(home=tmp_path)
         assert (settings.bot.persona_file, settings.model.api_key, settings.model.api_base) == (None, None, None)
 
-    def test_of_nobody(self, tmp_path: Path) -> None:
+    def test_a_path_in_the_home_of_an_unknown_user_is_refused(self, tmp_path: Path) -> None:
         assert "[bot] persona_file is '~no-such-user/x'" in refused(
             tmp_path, '[bot]\npersona_file = "~no-such-user/x"\n'
         )
@@ -365,7 +365,7 @@ class TestUnknownNames:
 
 
 class TestDefaultHome:
-    def test_the_order(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_bubbot_home_overrides_xdg_data_home(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("HOME", "/home/anna")
         monkeypatch.delenv("XDG_DATA_HOME", raising=False)
         assert default_home() == Path("/home/anna/.local/share/bubbot")
@@ -380,7 +380,7 @@ class TestDefaultHome:
         monkeypatch.setenv("BUBBOT_HOME", "here")
         assert default_home() == Path.cwd() / "here"
 
-    def test_of_nobody(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_home_of_an_unknown_user_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("BUBBOT_HOME", "~no-such-user/bot")
         with pytest.raises(ConfigError, match="--home or BUBBOT_HOME"):
             default_home()

@@ -39,19 +39,19 @@ class TestUnreadableFiles:
         assert re.search(r": this is not TOML \(.+\): ", told)
         assert fix in told
 
-    def test_not_utf8(self, tmp_path: Path) -> None:
+    def test_the_line_that_is_not_utf8_is_named(self, tmp_path: Path) -> None:
         assert "config.toml, line 2 is not UTF-8 text" in refused(tmp_path, b'[bot]\nname = "caf\xe9"\n')
         assert "line 1 is not UTF-8 text" in refused(tmp_path, '[bot]\nname = "x"\n'.encode("utf-16"))
 
-    def test_nul_bytes(self, tmp_path: Path) -> None:
+    def test_nul_bytes_are_refused(self, tmp_path: Path) -> None:
         assert "line 1: a NUL byte is not text" in refused(tmp_path, b"\x00" * 1000)
 
-    def test_too_large(self, tmp_path: Path) -> None:
+    def test_a_file_that_is_too_large_is_refused_unread(self, tmp_path: Path) -> None:
         with (tmp_path / "config.toml").open("wb") as file:
             file.truncate(10 * 2**30)  # sparse: ten gigabytes that take no room
         assert "is larger than 1000000 bytes" in refused(tmp_path)
 
-    def test_bombs(self, tmp_path: Path) -> None:
+    def test_deep_nesting_and_long_numbers_are_refused(self, tmp_path: Path) -> None:
         assert "nested too deeply" in refused(tmp_path, "x = " + "[" * 200_000)
         assert "thousands of digits" in refused(tmp_path, "[model]\nmax_steps = " + "9" * 100_000)
 
@@ -106,7 +106,9 @@ class TestSecrets:
         written(tmp_path, '[model]\napi_key = "weaker"\n')
         assert self.api_key(tmp_path) == CANARY
 
-    def test_the_order(self, tmp_path: Path, credentials: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_environment_overrides_credentials_and_these_the_file(
+        self, tmp_path: Path, credentials: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         written(tmp_path, '[model]\napi_key = "from the file"\n')
         assert self.api_key(tmp_path) == "from the file"
         (credentials / "model.api_key").write_text("from systemd\n")
@@ -130,7 +132,7 @@ class TestSecrets:
         monkeypatch.setenv("BUBBOT_CHANNELS__TELEGRAM__MODE", "polling")
         assert load(home=tmp_path).channels == {"telegram": {"kind": "telegram", "token": CANARY, "mode": "polling"}}
 
-    def test_unusable_files(self, tmp_path: Path) -> None:
+    def test_a_secret_file_that_cannot_be_used_is_refused_with_the_reason(self, tmp_path: Path) -> None:
         (tmp_path / "empty").write_text("\n")
         (tmp_path / "binary").write_bytes(b"\xff\xfe")
         (tmp_path / "huge").write_text("x" * 70_000)

@@ -24,7 +24,7 @@ def test_freezing_makes_tuples_and_read_only_mappings_all_the_way_down() -> None
     assert isinstance(frozen["a"][0]["b"], tuple)
 
 
-def test_freezing_copies() -> None:
+def test_a_frozen_value_does_not_change_with_the_original() -> None:
     inner: dict[str, Any] = {"b": 1}
     frozen = freeze({"a": inner})
     inner["b"] = 2

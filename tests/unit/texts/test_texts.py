@@ -362,7 +362,7 @@ class TestCatalogueOfAPackage:
 
 class TestTexts:
     @pytest.mark.parametrize(("count", "words"), [(0, "0 messages"), (1, "1 message"), (2, "2 messages"), (21, "21 m")])
-    def test_english_counts(self, count: int, words: str) -> None:
+    def test_english_has_a_singular_and_a_plural(self, count: int, words: str) -> None:
         assert Texts().say("taking_up", count=count).startswith(f"Answering what was left open: {words}")
         assert Texts().say("taking_up", count=1) == "Answering what was left open: 1 message."
 

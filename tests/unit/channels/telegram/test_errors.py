@@ -53,7 +53,9 @@ def read(code: int, description: str, **parameters: Any) -> TelegramApiError:
         (TelegramUnavailable("the connection failed (ConnectError)"), False, None),
     ],
 )
-def test_deliveries(error: TelegramApiError | TelegramUnavailable, permanent: bool, retry_after: float | None) -> None:
+def test_a_failed_delivery_says_whether_and_when_to_try_again(
+    error: TelegramApiError | TelegramUnavailable, permanent: bool, retry_after: float | None
+) -> None:
     failed = make_delivery_error(error)
     assert (failed.permanent, failed.retry_after) == (permanent, retry_after)
     assert (error.description if isinstance(error, TelegramApiError) else str(error)) in str(failed)
@@ -98,7 +100,9 @@ def test_only_who_runs_a_server_is_asked_for_its_address() -> None:
         (TelegramUnavailable("the connection failed (ReadError)"), "ReadError", False),
     ],
 )
-def test_fetches(error: TelegramApiError | TelegramUnavailable, said: str, permanent: bool) -> None:
+def test_a_failed_download_says_why_and_whether_to_try_again(
+    error: TelegramApiError | TelegramUnavailable, said: str, permanent: bool
+) -> None:
     failed = make_fetch_error(error)
     assert said in str(failed)
     assert failed.permanent is permanent

@@ -371,7 +371,7 @@ class TestProvenance:
 
 
 class TestChanges:
-    def test_an_edit(self) -> None:
+    def test_an_edit_has_the_new_text_and_its_time(self) -> None:
         event = read(
             "edited_message", message(text="/new x", entities=[entity("bot_command", 0, 4)], edit_date=DATE + 60)
         )

@@ -212,6 +212,6 @@ class TestChats:
             "12.345 Einträge; 1,2 MB, dazu 999 bytes neue Einträge daneben; 78,0 GB frei" in line for line in told
         )
 
-    def test_in_chinese(self) -> None:
+    def test_the_state_is_told_in_chinese(self) -> None:
         told = HealthFormatter(Texts("zh"), FULL).in_chat(Role.OWNER, direct=True)
         assert told[0] == "机器人：bubbot 1.2.3，进程 4242，启动于 2026-11-22 11:00:00（2 小时前）"

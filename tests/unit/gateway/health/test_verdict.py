@@ -42,7 +42,7 @@ KEY = FeatureHealth(name="budget", trouble="no answer comes from m since 12:04: 
         ),
     ],
 )
-def test_the_verdict(changes: dict[str, object], verdict: str) -> None:
+def test_the_verdict_says_whether_the_bot_answers_and_what_is_wrong(changes: dict[str, object], verdict: str) -> None:
     snapshot = structs.replace(WELL, **changes)
     assert format_verdict(snapshot, Texts()) == verdict
     assert snapshot.is_healthy is (not verdict.startswith(("Not", "In")))

@@ -138,7 +138,7 @@ class TestHome:
         assert found(check_home(home))["home.unwritable"].fix.startswith("sudo chown -R")
 
     @mends("lock.link", "lock.unusable")
-    def test_its_lock(self, home: Home, tmp_path: Path) -> None:
+    def test_a_lock_that_is_no_file_is_mended(self, home: Home, tmp_path: Path) -> None:
         home.lock_file.symlink_to("elsewhere")
         mend(lambda: check_lock(home), "lock.link", tmp_path)
         home.lock_file.mkdir()
