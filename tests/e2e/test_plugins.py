@@ -45,7 +45,8 @@ from contextlib import asynccontextmanager
 from bubbot.feature import Feature, FeatureFactory
 from bubbot.ports.checks import Check, Finding
 from bubbot.ports.health import FeatureHealth, HealthRow, MetricSample, MetricSpec
-from bubbot.tool import NoArgs, tool
+from bubbot.arguments.fields import NoArguments
+from bubbot.tool import tool
 from bubbot.tape.entry import event
 
 TAPE, WATERED = "plants/garden", MetricSpec("bubbot_plants_watered", "How often plants were watered.", "counter")
@@ -75,7 +76,7 @@ def build(kernel, settings):
         yield
 
     @tool("plants.water", commands=("water",))
-    async def water(turn, args: NoArgs) -> str:
+    async def water(turn, args: NoArguments) -> str:
         "Water the plants."
         await tape.append([event("plants/watered", {})])
         counts[0] += 1
@@ -93,13 +94,14 @@ BROKEN = """
 import asyncio
 from bubbot.feature import Feature, FeatureFactory
 from bubbot.ports.settings import SettingsSection
-from bubbot.tool import NoArgs, tool
+from bubbot.arguments.fields import NoArguments
+from bubbot.tool import tool
 
 class OddSettings(SettingsSection):
     days: int = 1
 
 @tool("odd.ping", commands=("ping",))
-async def ping(turn, args: NoArgs) -> str:
+async def ping(turn, args: NoArguments) -> str:
     "Say pong."
     return "pong"
 
