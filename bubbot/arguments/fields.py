@@ -22,7 +22,11 @@ from bubbot.tape.entry import JsonObject, encode
 
 
 class Args(Struct, frozen=True, forbid_unknown_fields=True):
-    """Base of classes of arguments. An unknown argument is refused, so that a misspelt one is not ignored."""
+    r"""Base of classes of arguments. An unknown argument is refused, so that a misspelt one is not ignored.
+
+    A field with a pattern says in words what it takes, `Meta(pattern=r"^[a-z]+\Z", extra={"form": "small letters"})`. The pattern
+    ends with `\Z`: `$` lets a line feed through.
+    """
 
     @classmethod
     def normalize(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -84,7 +88,7 @@ class ArgumentProblem(Struct, frozen=True):
         name: the argument; empty for a rule about several.
         kind: the type of the error in pydantic's words: `missing`, `int_parsing` and so on.
         value: what it is.
-        limits: the limits that it breaks, such as `ge` and `max_length`.
+        limits: the limits that it breaks, such as `ge` and `max_length`; for a pattern `form`, what it takes.
         reason: what a validator of ours says.
     """
 
@@ -241,6 +245,9 @@ def _explain(field: ArgumentField, value: Any) -> ArgumentProblem:
     for mark in (mark for mark in field.marks if isinstance(mark, Meta)):
         for name, (problem, of_list, is_broken) in _LIMITS.items():
             if (limit := getattr(mark, name)) is not None and is_broken(read, limit):
+                if name == "pattern":
+                    limits = {"form": (mark.extra or {}).get("form", "")}
+                    return ArgumentProblem(field.name, problem if limits["form"] else "wrong", value, limits)
                 is_list = not isinstance(read, str) and name.endswith("length")
                 return ArgumentProblem(field.name, of_list if is_list else problem, value, {name: limit})
     return ArgumentProblem(field.name, "wrong", value)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Annotated, Any, Literal, get_args
 
 import pytest
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from bubbot.arguments.errors import describe_argument
 from bubbot.arguments.fields import Args
 from bubbot.ports.turn import Turn
 from bubbot.texts import Texts
 from bubbot.tool import ArgumentsInvalid, tool
+from tests.docs.pages import ROOT
 
 
 class EveryArgs(Args, frozen=True):
@@ -29,7 +32,8 @@ class EveryArgs(Args, frozen=True):
     names: Annotated[tuple[str, ...], Meta(min_length=1, max_length=2)] = ("x",)
     most: Annotated[int, Meta(ge=1)] | None = None
     days: tuple[Literal["mon", "tue"], ...] = ()
-    label: Annotated[str, Meta(pattern="^[a-z]+$")] = "x"
+    code: Annotated[str, Meta(pattern=r"^[0-9]\Z")] = "1"
+    label: Annotated[str, Meta(pattern=r"^[a-z]+\Z", extra={"form": "small letters"})] = "x"
 
 
 @tool("test")
@@ -68,7 +72,9 @@ def described(values: dict[str, object], texts: Texts) -> list[str]:
         ({"names": ()}, "names is empty", "names 为空"),
         ({"names": ("a", "b", "c")}, "names has more than 2 items", "names 超过 2 项"),
         ({"days": ("mon", "x")}, 'days is "x", but must be mon or tue', "days 是“x”，但应为 mon 或 tue"),
-        ({"label": "A b"}, 'label is "A b", but must match ^[a-z]+$', "label 是“A b”，但应符合 ^[a-z]+$"),
+        ({"label": "A b"}, 'label is "A b", but must be small letters', "label 是“A b”，但应为 small letters"),
+        ({"label": "a\n"}, 'label is "a\n", but must be small letters', "label 是“a\n”，但应为 small letters"),
+        ({"code": "A"}, 'code cannot be "A"', "code 不能是“A”"),
         ({"plain": 5}, "plain is 5, but must be a text", "plain 是 5，但应为文本"),
     ],
 )
@@ -85,3 +91,27 @@ def test_what_is_missing_is_told_with_its_meaning_and_every_problem_is_told() ->
         "when is missing: the time, as in `/remind`",
         'count is "x", but must be a whole number',
     ]
+
+
+def _list_limits(kind: Any) -> Iterator[Meta]:
+    yield from (mark for mark in getattr(kind, "__metadata__", ()) if isinstance(mark, Meta))
+    for inner in get_args(kind):
+        yield from _list_limits(inner)
+
+
+def test_each_pattern_ends_where_the_text_ends_and_is_said_in_words() -> None:
+    sources = ((path, path.read_text(encoding="utf-8")) for path in (ROOT / "bubbot").rglob("*.py"))
+    modules = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path, text in sources if "(Args, " in text]
+    classes = {
+        kind
+        for module in map(import_module, modules)
+        for kind in vars(module).values()
+        if isinstance(kind, type) and issubclass(kind, Args)
+    }
+    limits = [mark for kind in classes for field in structs.fields(kind) for mark in _list_limits(field.type)]
+    patterns = [mark for mark in limits if mark.pattern]
+    assert patterns
+    for mark in patterns:
+        assert mark.pattern.endswith(r"\Z")
+        assert "$" not in mark.pattern
+        assert (mark.extra or {}).get("form")
