@@ -15,7 +15,7 @@ from typing import TypeAlias, TypeVar
 
 from msgspec import structs
 
-from bubbot.concurrency import run_uninterrupted
+from bubbot.concurrency import run_uninterrupted, uninterrupted
 from bubbot.formatting import format_bytes
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.admission import (
@@ -170,7 +170,7 @@ class InboundGate:
             case Edit() | Deletion() | Reaction():
                 await self._on_change(event)
             case BotAdded():
-                await run_uninterrupted(self._on_added(event))
+                await self._on_added(event)
             case ChatMigration():
                 await self._inbox.record_migration(event)
             case UnparsedUpdate():
@@ -194,14 +194,14 @@ class InboundGate:
             inbound = self._limiter.without_excess(complete)
         if isinstance(decision, RecordOnly):
             if excess is None:
-                await run_uninterrupted(self._record_change(inbound))
+                await self._record_change(inbound)
             return None
         if excess is not None:  # nothing was written yet
             return await self._discard(inbound, excess)
         if inbound != complete:
             await self._notify_excess(complete, "bytes")
         if self._link.queue_policy.busy == "drop" and self._is_dropped(inbound):
-            return await run_uninterrupted(self._drop(inbound))
+            return await self._drop(inbound)
         result = await self.accept(inbound)
         if result is None:
             return False
@@ -253,6 +253,7 @@ class InboundGate:
             self._drop_notified.discard(inbound.session)
         return is_running and not (holds_command(inbound) or self._runtime.is_too_old(inbound))
 
+    @uninterrupted
     async def _drop(self, inbound: Inbound) -> bool | None:
         """Accept a message without a turn, as the channel drops those that come during one; say so once a turn."""
         accepted = await self._inbox.accept(inbound)
@@ -273,9 +274,10 @@ class InboundGate:
             sentence = "pairing_asked" if is_asked else "pairing" if Role.OWNER in roles else "pairing_owner"
             notice = self._texts_for(inbound.sender).say(sentence, code=code)
             await self._tell(Outbound(inbound.channel, inbound.chat, notice, inbound.thread, inbound.message))
-        elif access is None or not await run_uninterrupted(self._remind(access, inbound)):
+        elif access is None or not await self._remind(access, inbound):
             self._strangers.add()
 
+    @uninterrupted
     async def _remind(self, access: KnowsPeople, inbound: Inbound) -> bool:
         """Tell a stranger once until when the code works; the fact and the notice are stored together."""
         messages: list[OutboxMessage] = []
@@ -315,8 +317,9 @@ class InboundGate:
         reason = refuse_press(press, found, decision.role)
         if reason is not None or found is None:
             return await self._refuse_press(press, reason or "forged")
-        return await run_uninterrupted(self._accept_press(press, found))
+        return await self._accept_press(press, found)
 
+    @uninterrupted
     async def _accept_press(self, press: ButtonPress, found: FoundButton) -> str | None:
         """Store a press and what it decides in one transaction; or with the change of its message, and queue its command."""
         inbound, key = press_inbound(press, found), found.button_set.key
@@ -359,8 +362,9 @@ class InboundGate:
             return
         if author is not None and self._limiter is not None and self._limiter.exceeded(author) is not None:
             return
-        await run_uninterrupted(self._record_change(change))
+        await self._record_change(change)
 
+    @uninterrupted
     async def _record_change(self, event: Inbound | Edit | Deletion | Reaction) -> None:
         """Record an event that changes the session's tape without a turn."""
         change = await self._inbox.record_change(event)
@@ -368,6 +372,7 @@ class InboundGate:
             self._runtime.submit_change(change)
             await self._inbox.write_checkpoint()
 
+    @uninterrupted
     async def _on_added(self, added: BotAdded) -> None:
         """Greet the group if an owner added the bot, and ask an owner who may speak there if nobody decided yet."""
         admission = self._admission
@@ -418,8 +423,9 @@ class InboundGate:
             return
         for inbound in await self._requests.find_admitted(person):
             if not await self._inbox.has_fact(inbound.session, inbound.external_id):
-                await run_uninterrupted(self._admit(self._requests, inbound))
+                await self._admit(self._requests, inbound)
 
+    @uninterrupted
     async def _admit(self, requests: AccessRequests, inbound: Inbound) -> None:
         notice = requests.welcome(inbound, self._link.split)
         if await self.accept(inbound, {self._outbox.tape_of(inbound.session): [notice]}, is_own=True) is not None:
@@ -452,8 +458,9 @@ class InboundGate:
         if slots is not None:
             await slots.acquire()
         # Half of it would leave a durable inbound that nobody continues, and its repeat would count as a duplicate.
-        return await run_uninterrupted(self._accept(inbound, extra_entries, slots, overtaken))
+        return await self._accept(inbound, extra_entries, slots, overtaken)
 
+    @uninterrupted
     async def _accept(
         self,
         inbound: Inbound,
