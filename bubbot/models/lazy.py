@@ -17,7 +17,6 @@ from bubbot.ports.model import (
     ModelEvent,
     ModelRequest,
     ModelTraits,
-    NoLessons,
     TokenCount,
     TranscribesAudio,
     Transcript,
@@ -45,7 +44,7 @@ class LazyModel:
         name: str,
         traits: ModelTraits,
         load: Callable[[], Model],
-        lessons: KnowsLessons = NoLessons(),  # noqa: B008 - it has no state
+        lessons: KnowsLessons | None = None,
     ) -> None:
         self._name = name
         self._traits = traits
@@ -61,7 +60,7 @@ class LazyModel:
     @property
     def traits(self) -> ModelTraits:
         """The traits, known without loading."""
-        lessons = self._lessons.find(self._name, self._traits.server)
+        lessons = self._lessons.find(self._name, self._traits.server) if self._lessons else ()
         told = [tokens for lesson in lessons if (tokens := lesson.find_tokens("context"))]
         return replace(self._traits, context_tokens=told[-1], assumes_size=False) if told else self._traits
 

@@ -365,14 +365,6 @@ class KnowsLessons(Protocol):
         ...
 
 
-class NoLessons:
-    """Nothing was learned. See `KnowsLessons`."""
-
-    def find(self, model: str, server: str) -> Sequence[Lesson]:  # noqa: ARG002 - the port's signature
-        """Return nothing."""
-        return ()
-
-
 class Model(Protocol):
     """A model. One instance serves many turns at once."""
 
@@ -461,4 +453,4 @@ class ModelOptions:
     name: str
     home: Path
     settings: Mapping[str, Any] = field(default_factory=dict)
-    lessons: KnowsLessons = NoLessons()
+    lessons: KnowsLessons | None = None

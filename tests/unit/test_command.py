@@ -21,7 +21,7 @@ from bubbot.shell_command import CommandContext, CommandFailure, CommandGroup, C
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
 from bubbot.tool import ADMINISTERS, READS_OWN, ArgumentsInvalid, CommandHelp, HelpTopic, Tool, validate_args
-from tests.doubles import SteppingClock
+from tests.doubles import NO_RUNNER, SteppingClock
 
 SENTENCES = {
     "LampChange.on": "{room} is {colour}. {undo} ends it.",
@@ -148,7 +148,7 @@ def lamps() -> Lamps:
 def bare_turn(role: Role, texts: Texts) -> Turn:
     """Return a turn of one person in a direct chat; no command of the lamps looks at its tape."""
     unused: Any = None
-    return Turn("t", "test:1", unused, Sender("1"), role, SteppingClock(), UTC, texts=texts)
+    return Turn("t", "test:1", unused, Sender("1"), role, SteppingClock(), UTC, texts=texts, runner=NO_RUNNER)
 
 
 class Chat:

@@ -109,9 +109,9 @@ def test_each_pattern_ends_where_the_text_ends_and_is_said_in_words() -> None:
         if isinstance(kind, type) and issubclass(kind, Args)
     }
     limits = [mark for kind in classes for field in structs.fields(kind) for mark in _list_limits(field.type)]
-    patterns = [mark for mark in limits if mark.pattern]
+    patterns = {mark.pattern: (mark.extra or {}).get("form") for mark in limits if mark.pattern}
     assert patterns
-    for mark in patterns:
-        assert mark.pattern.endswith(r"\Z")
-        assert "$" not in mark.pattern
-        assert (mark.extra or {}).get("form")
+    for pattern, form in patterns.items():
+        assert pattern.endswith(r"\Z")
+        assert "$" not in pattern
+        assert form

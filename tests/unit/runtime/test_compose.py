@@ -42,7 +42,7 @@ from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import Batch, TapeStore
 from bubbot.tool import tool
-from tests.doubles import CountingIds, SteppingClock
+from tests.doubles import NO_RUNNER, CountingIds, SteppingClock
 from tests.tapes import notes
 from tests.turns import HOME, WAIT, Bench, Options, Played, calls, no_lessons, no_other, running, says
 
@@ -53,7 +53,7 @@ SPECS = (ToolSpec("tape_search", "Searches.", {"type": "object", "properties": {
 @pytest.fixture
 async def turn(tape: TapeService, clock: SteppingClock) -> Turn:
     await tape.ensure_bootstrap_anchor()
-    return Turn("t", "stdin:default", await tape.open_fork(), Sender("1"), Role.OWNER, clock, BERLIN)
+    return Turn("t", "stdin:default", await tape.open_fork(), Sender("1"), Role.OWNER, clock, BERLIN, runner=NO_RUNNER)
 
 
 def open_tape(store: TapeStore) -> TapeService:

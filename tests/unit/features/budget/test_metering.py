@@ -28,7 +28,7 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
 from bubbot.tool import tool
 from tests.budgets import costing, facts, metering, opened, plan
-from tests.doubles import SteppingClock
+from tests.doubles import NO_RUNNER, SteppingClock
 from tests.turns import HOME, WAIT, Bench, Options, Played, Replying, asked, calls, replying, running, says, texts_of
 from tests.virtual import virtual
 
@@ -201,7 +201,7 @@ async def test_where_a_models_budget_is_used_up_a_cheaper_one_is_asked(memory_st
 async def _turn(bench: Bench) -> Turn:
     fork = await bench.tape().open_fork()
     inbound = bench.inbound("hi")
-    return Turn("t", HOME, fork, inbound.sender, bench.line.link.role(inbound), SteppingClock(), UTC)
+    return Turn("t", HOME, fork, inbound.sender, bench.line.link.role(inbound), SteppingClock(), UTC, runner=NO_RUNNER)
 
 
 def paced(bench: Bench, **tables: PersonLimitSettings) -> list[str]:
