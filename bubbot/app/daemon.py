@@ -200,14 +200,12 @@ async def open_daemon(
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Let the garbage collector run less often within the block, and pass over the objects that are there already."""
+    """Let the garbage collector run less often within the block."""
     before = gc.get_threshold()
     gc.set_threshold(*COLLECTION_THRESHOLDS)
-    gc.freeze()
     try:
         yield
     finally:
-        gc.unfreeze()
         gc.set_threshold(*before)
 
 
