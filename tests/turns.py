@@ -58,7 +58,7 @@ from bubbot.ports.channel import (
     ignore_preview,
     refuse_blob,
 )
-from bubbot.ports.health import HealthReport, report_nothing
+from bubbot.ports.health import HealthReport
 from bubbot.ports.model import Model, ModelEvent, ModelReply, ModelRequest, ModelTraits
 from bubbot.ports.store import no_wait_for_room
 from bubbot.ports.turn import Turn, TurnGate, TurnResult
@@ -230,7 +230,7 @@ class Options:
     max_file: int = 1_000_000
     rules: ChannelPolicy | None = None
     clock: SteppingClock | None = None
-    report: HealthReport = report_nothing
+    report: HealthReport | None = None
     features: Sequence[Feature] = ()
     agents: AgentsSettings | None = None
     has_room: Callable[[], Awaitable[None]] = no_wait_for_room

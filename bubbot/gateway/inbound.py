@@ -84,11 +84,6 @@ any other: its turn has to run.
 """
 
 
-async def decide_nothing(inbound: Inbound, facts: Mapping[str, Sequence[TapeEntry]]) -> str | None:  # noqa: ARG001 - see `DecidePress`
-    """Return None: each button is a command."""
-    return None
-
-
 SpeakerT = TypeVar("SpeakerT", Inbound, ButtonPress)
 EventT = TypeVar("EventT", bound=Inbound | Edit | Deletion | Reaction | BotAdded | ButtonPress | StopRequest)
 
@@ -109,12 +104,12 @@ class InboundGate:
         migrations: the chats that moved.
         texts: the bot's own sentences.
         activity: what turns are doing; None: not tracked.
-        report: the health of the whole bot.
+        report: the health of the whole bot; None for a bot without.
         limiter: limits what each person may send; None: no limits.
         strangers: counts the ignored messages of strangers.
         zone: the time zone of the deployment.
         notify_owner: asks an owner about groups, and about strangers who got a code; None: nobody does.
-        decide_press: decides about presses that need no turn.
+        decide_press: decides about presses that need no turn; None: all need one.
     """
 
     def __init__(
@@ -132,12 +127,12 @@ class InboundGate:
         migrations: ChatMigrations,
         texts: Texts,
         activity: ActivityTracker | None,
-        report: HealthReport,
+        report: HealthReport | None,
         limiter: PersonLimiter | None,
         strangers: StrangerCounter,
         zone: tzinfo,
         notify_owner: NotifyOwner | None,
-        decide_press: DecidePress,
+        decide_press: DecidePress | None,
     ) -> None:
         self._link = link
         self._inbox = inbox
@@ -325,7 +320,8 @@ class InboundGate:
         inbound, key = press_inbound(press, found), found.button_set.key
         if await self._inbox.find_press(key, inbound.session) is not None:
             return await self._refuse_repeated(press, key)
-        reason = await self._decide_press(inbound, self._inbox.pressed_entries(inbound))
+        decide = self._decide_press
+        reason = await decide(inbound, self._inbox.pressed_entries(inbound)) if decide else None
         if reason is not None:
             is_second = reason and await self._inbox.find_press(key, inbound.session) is not None
             return await self._refuse_repeated(press, key) if is_second else reason or None
@@ -515,7 +511,8 @@ class InboundGate:
             else:
                 line = texts.say("answering_alone", doing=doing)
             # To those who may know, the health of the whole bot.
-            report = await self._report(self._link.role(inbound), direct=inbound.direct, texts=texts)
+            role = self._link.role(inbound)
+            report = await self._report(role, direct=inbound.direct, texts=texts) if self._report else ()
             text = "\n".join([line, *report])
         await self._settle(accepted, "overtook", text)
         return text
