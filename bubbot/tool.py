@@ -12,6 +12,7 @@ from bubbot.arguments.fields import (
     Args,
     ArgumentField,
     ArgumentProblem,
+    NoArguments,
     build_schema,
     drop_joining_words,
     dump_args,
@@ -224,6 +225,8 @@ class CallPlan:
     state: str = ""
 
 
+NoArgs = NoArguments
+"""The name of `NoArguments` in earlier versions, for installed packages."""
 ToolOutput: TypeAlias = str | RerunModel
 A = TypeVar("A", bound=AnyArgs)
 Handler: TypeAlias = Callable[[Turn, A], Awaitable[ToolOutput]]

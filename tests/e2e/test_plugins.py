@@ -116,6 +116,22 @@ def build(kernel, settings):
 FACTORY = FeatureFactory("odd", build, OddSettings)
 """
 
+OLDER = """
+from pydantic import Field
+from bubbot.feature import Feature, FeatureFactory
+from bubbot.tool import NoArgs, ToolArgs, tool
+
+class RollArgs(ToolArgs):
+    sides: int = Field(default=6, description="how many sides")
+
+@tool("dice.roll")
+async def roll(turn, args: RollArgs) -> str:
+    "Roll a dice."
+    return "4"
+
+FACTORY = FeatureFactory("dice", lambda kernel, settings: Feature(name="dice", tools=[roll]))
+"""
+
 
 def package(folder: Path, group: str, name: str, member: str, **modules: str) -> Mapping[str, str]:
     """The environment of a program that finds a distribution whose first module offers an entry point.
@@ -275,6 +291,17 @@ class TestFeature:
         done = run(home, "chat", lines=["hello"], env=broken)
         assert done.stdout.decode().splitlines() == ["You said: hello"]
         assert "feature broken left out: The plugin 'broken' of bubbot.features" in done.stderr.decode()
+
+    def test_a_tool_whose_arguments_are_a_pydantic_model_is_named_with_the_fix(
+        self, home: Path, tmp_path: Path
+    ) -> None:
+        older = package(tmp_path, "bubbot.features", "dice", "FACTORY", dice_feature=OLDER)
+        done = run(home, "chat", lines=["hello"], env=older)
+        assert done.stdout.decode().splitlines() == ["You said: hello"]
+        told = " ".join(done.stderr.decode().split())
+        assert "feature dice left out" in told
+        refused = "the tool dice.roll takes dice_feature.RollArgs, which is no class of arguments"
+        assert f"{refused}: derive it from bubbot.arguments.fields.Args" in told
 
 
 class TestBrokenFeature:
