@@ -19,6 +19,7 @@ from pathlib import Path
 from msgspec.structs import replace as replace_fields
 
 from bubbot.app.bot import Bot, PortWrappers, open_app
+from bubbot.arguments.fields import NoArguments
 from bubbot.features.approvals.decision import CallFacts, Place, decide
 from bubbot.features.approvals.facts import ToolGranted
 from bubbot.features.approvals.service import find_window
@@ -32,18 +33,7 @@ from bubbot.ports.turn import Turn
 from bubbot.settings.loader import ModelSettings, Settings
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.query import OpeningAnchor, TapeQuery
-from bubbot.tool import (
-    INSIDE,
-    READS_OWN,
-    CallPlan,
-    Effect,
-    GrantKind,
-    GrantTarget,
-    NoArgs,
-    Tool,
-    ToolOutput,
-    tool,
-)
+from bubbot.tool import INSIDE, READS_OWN, CallPlan, Effect, GrantKind, GrantTarget, Tool, ToolOutput, tool
 
 DEPTH = 8
 """Folders between a call and the one that a grant names."""
@@ -85,7 +75,7 @@ class GateBench:
 
         for name, effect in (("read or inside", INSIDE), ("outside, by a grant of this chat", Effect())):
             plan = CallPlan(effect, "what would happen", TARGET)
-            call = ToolInvocation(turn, self.probe, NoArgs(), ToolCall("c1", "bench_probe", "{}"), plan)
+            call = ToolInvocation(turn, self.probe, NoArguments(), ToolCall("c1", "bench_probe", "{}"), plan)
             await around(call, run)
             started = time.process_time()
             for _ in range(self.rounds):
@@ -101,7 +91,7 @@ class GateBench:
         """A tool that measures when it is called."""
 
         @tool(TOOL, effect=READS_OWN)
-        async def probe(turn: Turn, args: NoArgs) -> str:
+        async def probe(turn: Turn, args: NoArguments) -> str:
             """Measure."""
             await self.measure_gate(turn)
             return "measured"

@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from zoneinfo import ZoneInfo
 
-from bubbot.errors import AccessError, EntryNotFound
 from bubbot.middleware import AroundDelivery, AroundModel, AroundTool, AroundTurn
 from bubbot.ports.channel import Inbound, Outbound, Role
 from bubbot.ports.checks import Check, HomeReader
 from bubbot.ports.health import FeatureHealth, HealthContext, MetricSpec
 from bubbot.ports.model import Model
-from bubbot.ports.session_names import keep_session
 from bubbot.ports.settings import SettingsSection
 from bubbot.ports.store import OrdersEntries
 from bubbot.ports.turn import Turn, TurnSource
@@ -48,40 +46,6 @@ Apply: TypeAlias = Callable[[], None]
 """Put prepared settings into force. It cannot fail."""
 FindModel: TypeAlias = Callable[[Turn], Awaitable[Model]]
 """Return the model that a turn asks."""
-
-
-async def read_no_session(turn: Turn, source: str) -> TapeHandle:
-    """Raise `AccessError`: without grants no session reads another one. See `ReadSession`."""
-    raise AccessError(f"{turn.session} may not read {source}")
-
-
-async def open_no_copy(reference: str) -> TapeService:
-    """Raise `EntryNotFound`. See `OpenCopy`."""
-    raise EntryNotFound(f"{reference} cannot be opened here")
-
-
-def stage_nothing(turn: Turn, key: str, outbound: Outbound) -> bool:  # noqa: ARG001 - the signature of `Kernel.stage`
-    """Return false: no channel runs here."""
-    return False
-
-
-def draft_nothing(session: str, key: str, outbound: Outbound) -> Mapping[str, Sequence[TapeEntry]]:  # noqa: ARG001 - see `Kernel.draft`
-    """Return nothing: no channel runs here."""
-    return {}
-
-
-async def wait_for_nothing(turn: Turn) -> None:
-    """Return at once: nothing is being sent."""
-
-
-async def find_nothing_sent(session: str, channel: str, key: str) -> str | None:  # noqa: ARG001 - see `Kernel.find_sent`
-    """Return None: nothing was sent."""
-    return None
-
-
-async def find_english(channel: str, person: str, chat: str) -> Texts:  # noqa: ARG001 - see `Kernel.find_texts`
-    """Return the sentences in English: no channel tells the language of anybody."""
-    return Texts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,16 +96,16 @@ class Kernel:
     accept: Callable[[Inbound, Mapping[str, Sequence[TapeEntry]]], Awaitable[bool]]
     send: Callable[[str, str, Outbound, Mapping[str, Sequence[TapeEntry]]], Awaitable[None]]
     notify: Callable[[str, Outbound], Awaitable[None]]
-    read_session: ReadSession = read_no_session
-    draft: Callable[[str, str, Outbound], Mapping[str, Sequence[TapeEntry]]] = draft_nothing
-    stage: Callable[[Turn, str, Outbound], bool] = stage_nothing
-    wait_until_sent: Callable[[Turn], Awaitable[None]] = wait_for_nothing
-    find_sent: Callable[[str, str, str], Awaitable[str | None]] = find_nothing_sent
-    open_copy: OpenCopy = open_no_copy
-    ordered_entries: OrdersEntries | None = None
-    current_session: Callable[[str], str] = lambda session: session
-    first_session: Callable[[str], Awaitable[str]] = keep_session
-    find_texts: Callable[[str, str, str], Awaitable[Texts]] = find_english
+    read_session: ReadSession
+    draft: Callable[[str, str, Outbound], Mapping[str, Sequence[TapeEntry]]]
+    stage: Callable[[Turn, str, Outbound], bool]
+    wait_until_sent: Callable[[Turn], Awaitable[None]]
+    find_sent: Callable[[str, str, str], Awaitable[str | None]]
+    open_copy: OpenCopy
+    ordered_entries: OrdersEntries | None
+    current_session: Callable[[str], str]
+    first_session: Callable[[str], Awaitable[str]]
+    find_texts: Callable[[str, str, str], Awaitable[Texts]]
     list_tools: Callable[[], Sequence[Tool]] = tuple
     strategies: ContextStrategies = KERNEL_STRATEGIES
     recompose: Recompose | None = None

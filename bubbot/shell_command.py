@@ -18,7 +18,7 @@ from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 from typing_extensions import TypeVar
 
-from bubbot.arguments.fields import AnyArgs, ArgumentField, fields_of, form_fields
+from bubbot.arguments.fields import AnyArgs, ArgumentField, NoArguments, fields_of, form_fields, require_args
 from bubbot.errors import CommandError, ConfigError, EntryNotFound
 from bubbot.ports.channel import Role
 from bubbot.ports.progress import OnProgress, ignore_progress
@@ -36,7 +36,7 @@ from bubbot.tape.handle import Clock, TapeHandle
 from bubbot.tape.service import NewId, TapeService, session_tape
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
-from bubbot.tool import CommandHelp, Effect, NoArgs, ToolArgs
+from bubbot.tool import CommandHelp, Effect
 
 WRITE_TIMEOUT_SECONDS = 300.0
 """The longest time a command waits for the running turn of its session."""
@@ -51,7 +51,7 @@ T = TypeVar("T")
 class Argument:
     """How a field of the arguments is typed in a shell, as `Annotated[str, Argument("…")]`.
 
-    A required field, or one in `ToolArgs.positional`, is a word; any other is an option.
+    A required field, or one in the form of the command, is a word; any other is an option.
 
     Attributes:
         help: its line of help; empty for the description of the field.
@@ -314,8 +314,8 @@ class CommandSyntax:
     Attributes:
         name: its words, such as `schedule add`; the first is that of its group.
         args: the model of its arguments.
-        form: the arguments that are typed as words after its name, as `<channel> <id> [role]`; empty: `ToolArgs.positional`,
-            or the required ones. The others are options.
+        form: the arguments that are typed as words after its name, as `<channel> <id> [role]`; empty: the required
+            ones. The others are options.
         help: its line in the help of the group.
         description: the beginning of its own help.
         example: what to type after `bubbot`, for the end of its help; a line each if there are several. One that has the
@@ -326,7 +326,7 @@ class CommandSyntax:
     """
 
     name: str
-    args: type[AnyArgs] = NoArgs
+    args: type[AnyArgs] = NoArguments
     form: str = ""
     help: str = ""
     description: str = ""
@@ -414,10 +414,9 @@ def described_by(handler: Callable[..., Any]) -> dict[str, Any]:
     """Return the fields of a `Command` that a function tells: its arguments and its help. Raise `ConfigError`."""
     args = get_type_hints(handler).get("args")
     first, _, second = (" ".join(part.split()) for part in (handler.__doc__ or "").partition("\n\n"))
-    if not (isinstance(args, type) and issubclass(args, ToolArgs) and first):
-        raise ConfigError(
-            f"the command {handler.__name__} needs a docstring, and a parameter `args` of a ToolArgs class"
-        )
+    require_args(f"the command {handler.__name__}", args)
+    if not first:
+        raise ConfigError(f"the command {handler.__name__} needs a docstring: it is its help")
     return {"args": args, "help": first[0].lower() + first[1:].removesuffix("."), "description": second or first}
 
 

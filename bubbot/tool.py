@@ -4,9 +4,7 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from hashlib import sha256
-from typing import Any, ClassVar, TypeAlias, TypeVar, get_type_hints
-
-from pydantic import BaseModel, ConfigDict, ValidationError
+from typing import Any, TypeAlias, TypeVar, get_type_hints
 
 from bubbot.arguments.errors import describe_argument
 from bubbot.arguments.fields import (
@@ -14,12 +12,19 @@ from bubbot.arguments.fields import (
     Args,
     ArgumentField,
     ArgumentProblem,
+    NoArguments,
+    build_schema,
     drop_joining_words,
     dump_args,
     fields_of,
     form_fields,
     parse_args,
+    parse_older,
+    require_args,
     write_given,
+)
+from bubbot.arguments.fields import (
+    ToolArgs as ToolArgs,  # noqa: PLC0414 - for the feature `schedule`
 )
 from bubbot.errors import ConfigError, ToolError, ToolRetry
 from bubbot.ports.channel import Role
@@ -29,19 +34,6 @@ from bubbot.records import dataclass
 from bubbot.tape.entry import canonical
 from bubbot.tape.provenance import Source
 from bubbot.texts import Texts
-
-
-class ToolArgs(BaseModel):
-    """Base of argument models. It refuses unknown arguments, so that a misspelt one is not ignored.
-
-    Its validator is built with its first call: a process meets calls of few of its tools.
-
-    `positional`: the fields that the plain words of a comma command fill; the last field takes all remaining words. If
-    empty, the words fill the required fields, or the first field if none is required.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-    positional: ClassVar[tuple[str, ...]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +225,8 @@ class CallPlan:
     state: str = ""
 
 
+NoArgs = NoArguments
+"""The name of `NoArguments` in earlier versions, for installed packages."""
 ToolOutput: TypeAlias = str | RerunModel
 A = TypeVar("A", bound=AnyArgs)
 Handler: TypeAlias = Callable[[Turn, A], Awaitable[ToolOutput]]
@@ -263,7 +257,7 @@ class Tool:
         probe: says whether a call happened; for effects that declare it.
         is_rare: its schema is the first to be left out of a list of tools that is too long; see `ToolList`.
         is_reserved: only the models of turns that are given it by name may call it (`Turn.allowed_tools`); nobody types it.
-        form: the arguments that plain words fill, as `<source> to <reader> [role]`; empty: `ToolArgs.positional` says it.
+        form: the arguments that plain words fill, as `<source> to <reader> [role]`; empty: the required ones.
     """
 
     name: str
@@ -282,6 +276,10 @@ class Tool:
     is_rare: bool = False
     is_reserved: bool = False
     form: str = ""
+
+    def __post_init__(self) -> None:
+        """Raise `ConfigError` if `args` is no class of arguments, such as a pydantic model of an installed package."""
+        require_args(f"the tool {self.name}", self.args)
 
     @property
     def fields(self) -> Mapping[str, ArgumentField]:
@@ -322,9 +320,6 @@ class Tool:
 
     def spec(self) -> ToolSpec:
         """Build the tool's spec as a provider sees it."""
-        # Imported here: most commands of the shell describe no tool to a model.
-        from bubbot.arguments.schema import build_schema
-
         return ToolSpec(self.provider_name, self.summary, build_schema(self.args))
 
     def parse(self, arguments: str) -> AnyArgs:
@@ -365,56 +360,32 @@ def digest_call(tool: Tool, args: AnyArgs) -> str:
 class ArgumentsInvalid(ToolRetry):
     """Arguments that do not fit. The text is for models; `problems` are for whoever tells people."""
 
-    problems: tuple[ArgumentProblem, ...] = ()
+    def __init__(self, text: str, problems: tuple[ArgumentProblem, ...]) -> None:
+        super().__init__(text)
+        self.problems = problems
 
 
 def validate_args(name: str, args: type[A], values: Mapping[str, Any]) -> A:
     """Validate the arguments of a tool or command. Raise `ArgumentsInvalid` as `Tool.validate` does."""
-    if issubclass(args, Args):
-        parsed, problems = parse_args(args, values)
-        if not problems:
-            return args(**parsed)
-        texts, fields = Texts(), fields_of(args)
-        sentences = (describe_argument(problem, name, fields, texts) for problem in problems)
-        takes = f"; it takes {', '.join(fields) or 'nothing'}" if problems[-1].kind == "extra_forbidden" else ""
-        raise _invalid(f"{name}: {'; '.join(sentences)}{takes}", problems)
-    try:
-        return args.model_validate(values)
-    except ValidationError as error:
-        items = error.errors()
-        text = f"{name}: {'; '.join(_problem(item, args) for item in items)}"
-        raise _invalid(text, tuple(map(_argument_problem, items))) from error
+    if not issubclass(args, Args):
+        older, text, problems = parse_older(args, values)
+        if older is not None:
+            return older
+        raise ArgumentsInvalid(f"{name}: {text}", problems)
+    parsed, problems = parse_args(args, values)
+    if not problems:
+        return args(**parsed)
+    texts, fields = Texts(), fields_of(args)
+    sentences = (describe_argument(problem, name, fields, texts) for problem in problems)
+    takes = f"; it takes {', '.join(fields) or 'nothing'}" if problems[-1].kind == "extra_forbidden" else ""
+    raise ArgumentsInvalid(f"{name}: {'; '.join(sentences)}{takes}", problems)
 
 
-def _invalid(text: str, problems: tuple[ArgumentProblem, ...]) -> ArgumentsInvalid:
-    invalid = ArgumentsInvalid(text)
-    invalid.problems = problems
-    return invalid
-
-
-def _argument_problem(item: Any) -> ArgumentProblem:
-    limits = item.get("ctx", {})
-    name = str(item["loc"][0]) if item["loc"] else ""
-    return ArgumentProblem(name, item["type"], item["input"], limits, str(limits.get("error", "")))
-
-
-def _find_args(handler: Callable[..., Any]) -> object:
+def _find_args(handler: Callable[..., Any]) -> Any:
     """Return the annotation of the parameter `args`. Evaluating all the others takes 20 times as long."""
     annotation = getattr(handler, "__annotations__", {}).get("args")
     named = getattr(handler, "__globals__", {}).get(annotation) if isinstance(annotation, str) else annotation
     return get_type_hints(handler).get("args") if named is None else named
-
-
-def _problem(item: Any, args: type[BaseModel]) -> str:
-    name = ".".join(map(str, item["loc"])) or "the arguments"
-    if item["type"] == "missing":
-        return f"{name} is missing"
-    if item["type"] == "extra_forbidden":
-        return f"there is no {name}; it takes {', '.join(args.model_fields) or 'nothing'}"
-    if not item["loc"] and item["type"] == "value_error":  # about all of them together
-        return str(item["ctx"]["error"])
-    value = repr(item["input"])
-    return f"{name} is {value if len(value) <= 80 else value[:77] + '...'}: {item['msg'].lower()}"
 
 
 def tool(
@@ -451,16 +422,14 @@ def tool(
         form: the arguments that plain words fill; see `Tool`.
 
     Raises:
-        ConfigError: the second parameter has no `ToolArgs` annotation, the docstring is missing (models read both), or
-            the effect needs a `probe`.
+        ConfigError: the second parameter is not annotated with a class derived from `Args`, the docstring is missing
+            (models read both), or the effect needs a `probe`.
     """
     if effect.once is Repeat.PROBE and probe is None:
         raise ConfigError(f"the tool {name} declares that it can be asked whether a call happened, and has no probe")
 
     def decorate(handler: Handler[A]) -> Tool:
         args = _find_args(handler)
-        if not (isinstance(args, type) and issubclass(args, (ToolArgs, Args))):
-            raise ConfigError(f"the tool {name} needs a second parameter `args` annotated with a ToolArgs class")
         summary = " ".join((handler.__doc__ or "").split())
         if not summary:
             raise ConfigError(f"the tool {name} needs a docstring: it is what the model reads")
@@ -484,10 +453,6 @@ def tool(
         )
 
     return decorate
-
-
-class NoArgs(ToolArgs):
-    """The arguments of tools that take none."""
 
 
 class Toolbox:

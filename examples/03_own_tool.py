@@ -5,26 +5,28 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Annotated
 
-from pydantic import Field
+from msgspec import Meta
 
 from bubbot.app.bot import PortWrappers, open_app
 from bubbot.app.tapes import new_id, now
+from bubbot.arguments.fields import Args
 from bubbot.errors import ToolRetry
 from bubbot.home import Home
 from bubbot.ports.channel import Inbound, Sender
 from bubbot.ports.turn import Turn
 from bubbot.settings.loader import ModelSettings, Settings
 from bubbot.tape.entry import timestamp
-from bubbot.tool import ToolArgs, tool
+from bubbot.tool import tool
 
 SETTINGS = Settings(model=ModelSettings(name="scripted"))
 
 
-class DiceArgs(ToolArgs):
+class DiceArgs(Args, frozen=True):
     """What the model is told to give; wrong arguments come back to it as a sentence."""
 
-    sides: int = Field(description="how many sides the dice has")
+    sides: Annotated[int, Meta(description="how many sides the dice has")]
 
 
 @tool("dice.fair", commands=("dice",))

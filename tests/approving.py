@@ -10,9 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
-
 from bubbot.app.bot import Bot, PortWrappers, open_app
+from bubbot.arguments.fields import Args
 from bubbot.features.approvals.settings import ApprovalSettings
 from bubbot.home import Home
 from bubbot.models.scripted import ScriptedModel
@@ -22,17 +21,7 @@ from bubbot.settings.loader import ModelSettings
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, timestamp
 from bubbot.tape.provenance import Source
 from bubbot.tape.query import TapeQuery
-from bubbot.tool import (
-    READS_WEB,
-    CallPlan,
-    Effect,
-    EffectKind,
-    GrantKind,
-    GrantTarget,
-    Tool,
-    ToolArgs,
-    tool,
-)
+from bubbot.tool import READS_WEB, CallPlan, Effect, EffectKind, GrantKind, GrantTarget, Tool, tool
 from tests.made_settings import make_settings
 from tests.turns import KeptChannel
 
@@ -40,24 +29,26 @@ CARD = re.compile(r"Approval ([2-9A-Z]{5})")
 SANDBOXED = Effect(EffectKind.OUTSIDE, has_network=False)
 
 
+HELLO = "hello"
+"""What a post says by default."""
 POSTS = Effect(source=Source.OWN)
 """It acts outside, and answers in its own words."""
 
 
-class PostArgs(ToolArgs):
+class PostArgs(Args, frozen=True):
     """The arguments of `post.send`."""
 
     to: str
-    text: str = Field(default="hello")
+    text: str = ""
 
 
-class PageArgs(ToolArgs):
+class PageArgs(Args, frozen=True):
     """The arguments of `page.read`."""
 
     address: str
 
 
-class RunArgs(ToolArgs):
+class RunArgs(Args, frozen=True):
     """The arguments of `sandbox.run`."""
 
     command: str
@@ -67,12 +58,12 @@ def acting_tools(send: Callable[[str, str], None], pages: Callable[[str], str] =
     """Make tools that send something, read a page, and run a command; `send` gets the name and what was done."""
 
     async def plan_post(_turn: Turn, args: PostArgs) -> CallPlan:
-        return CallPlan(POSTS, f"to {args.to}:\n{args.text}", GrantTarget(GrantKind.RECIPIENT, args.to))
+        return CallPlan(POSTS, f"to {args.to}:\n{args.text or HELLO}", GrantTarget(GrantKind.RECIPIENT, args.to))
 
     @tool("post.send", effect=POSTS, plan=plan_post)
     async def post_send(turn: Turn, args: PostArgs) -> str:
         """Send a text to somebody."""
-        send("post.send", f"{args.to}: {args.text}")
+        send("post.send", f"{args.to}: {args.text or HELLO}")
         return f"sent to {args.to}"
 
     async def plan_page(_turn: Turn, args: PageArgs) -> CallPlan:

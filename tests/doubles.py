@@ -5,7 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta, tzinfo
 from hashlib import shake_256
 from itertools import count
+from typing import Any
 
+NO_RUNNER: Any = None
+"""The runner of a turn that asks no model."""
 START = datetime(2026, 11, 21, 20, 21, tzinfo=UTC)
 
 

@@ -21,6 +21,7 @@ from random import Random
 
 from bubbot.app.search import find_entries
 from bubbot.app.strategies import OWN_STRATEGIES
+from bubbot.arguments.fields import Args
 from bubbot.errors import ModelOverflow
 from bubbot.feature import Feature
 from bubbot.features.strategies.facts import CUT
@@ -35,7 +36,7 @@ from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.tape.anchor import MEMORY_SEAL
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.store import TapeStore
-from bubbot.tool import READS_WORLD, ToolArgs, tool
+from bubbot.tool import READS_WORLD, tool
 from tests.doubles import SteppingClock
 from tests.provider_rules import alternation_faults, faults
 from tests.turns import Bench, Options, running
@@ -131,7 +132,7 @@ def _sentence(random: Random, words: Sequence[str]) -> str:
     return f"{' '.join(random.choice(words) for _ in range(random.randint(5, 12)))}."
 
 
-class LookUpArgs(ToolArgs):
+class LookUpArgs(Args, frozen=True):
     """What to look up."""
 
     subject: str

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from bubbot.arguments.fields import Args
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.ports.channel import Inbound, Role
 from bubbot.ports.turn import ShownEntries, Turn
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.provenance import Source, source_of
-from bubbot.tool import READS_WEB, READS_WORLD, Tool, ToolArgs, tool
+from bubbot.tool import READS_WEB, READS_WORLD, Tool, tool
 from tests.strategy_tools import make_reading_tools
 from tests.turns import Bench, Options
 
@@ -22,7 +23,7 @@ def role_of(inbound: Inbound) -> Role:
     return _ROLES.get(inbound.sender.id, Role.STRANGER)
 
 
-class PageArgs(ToolArgs):
+class PageArgs(Args, frozen=True):
     """The arguments of the tool."""
 
     url: str = ""

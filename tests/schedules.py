@@ -12,7 +12,6 @@ from typing import Any, cast
 from unittest.mock import patch
 from zoneinfo import ZoneInfo
 
-from bubbot.feature import Kernel
 from bubbot.features.schedule.changes import SCHEDULE_TAPE, ScheduleLimits
 from bubbot.features.schedule.feature import ScheduleFeature
 from bubbot.features.schedule.settings import ScheduleSettings
@@ -28,6 +27,7 @@ from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
 from tests.doubles import CountingIds, SteppingClock
+from tests.kernels import make_kernel
 from tests.turns import Bench, KeptChannel, Options, running
 
 NOON = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)  # a Sunday
@@ -151,7 +151,7 @@ async def timed(
     short = (f"{number:06x}" for number in range(0xA1, 0xFFFFFF))
     lines: dict[str, ChannelRuntime] = {}
     directory = ChannelDirectory(lines, Texts())
-    kernel = Kernel(
+    kernel = make_kernel(
         home=Path("unused"),
         now=clock,
         new_id=lambda: next(short) + life,

@@ -7,24 +7,21 @@ import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, cast
-from zoneinfo import ZoneInfo
+from typing import Any
 
 from bubbot.app.strategies import OWN_STRATEGIES
-from bubbot.feature import Feature, Kernel
+from bubbot.feature import Feature
 from bubbot.features.strategies.feature import StrategiesFeature
 from bubbot.features.strategies.settings import ContextSettings
 from bubbot.models.scripted import ScriptedModel
-from bubbot.ports.channel import Inbound, Role
+from bubbot.ports.channel import Inbound
 from bubbot.ports.model import Model, ModelEvent, ModelReply, ModelRequest, ModelTraits, TextDelta, Usage
 from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import ContextPolicy
 from bubbot.tape.entry import JsonObject, TapeEntry
-from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.store import TapeStore
-from bubbot.texts import Texts
 from tests.doubles import SteppingClock
+from tests.kernels import make_kernel
 from tests.long_talk import RuleModel, TalkCase
 from tests.turns import Bench, Options, no_lessons, running
 
@@ -118,20 +115,7 @@ class SummaryParts:
     def __init__(self, settings: ContextSettings | None = None) -> None:
         self.bench: Bench | None = None
         self.accepted: list[str] = []
-        kernel = Kernel(
-            Path("unused"),
-            SteppingClock(),
-            lambda: "unused",
-            ZoneInfo("UTC"),
-            Texts(),
-            ProjectionRunner(),
-            cast("Any", None),
-            lambda _: Role.OWNER,
-            self.accept,
-            cast("Any", None),
-            cast("Any", None),
-        )
-        self._kernel = kernel
+        self._kernel = make_kernel(accept=self.accept)
         self._settings = settings or ContextSettings(selector="summary")
 
     async def accept(self, inbound: Inbound, extra: Mapping[str, Sequence[TapeEntry]]) -> bool:

@@ -15,7 +15,7 @@ from msgspec import structs
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import ConfigError, DeliveryFailed, FetchFailed
-from bubbot.feature import Feature, ReadSession, read_no_session, wait_for_nothing
+from bubbot.feature import Feature, ReadSession
 from bubbot.features.agents.feature import agents_feature
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.approvals.facts import SESSION_EVENTS
@@ -58,7 +58,7 @@ from bubbot.ports.channel import (
     ignore_preview,
     refuse_blob,
 )
-from bubbot.ports.health import HealthReport, report_nothing
+from bubbot.ports.health import HealthReport
 from bubbot.ports.model import Model, ModelEvent, ModelReply, ModelRequest, ModelTraits
 from bubbot.ports.store import no_wait_for_room
 from bubbot.ports.turn import Turn, TurnGate, TurnResult
@@ -86,6 +86,7 @@ from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
 from bubbot.tool import Tool, Toolbox
 from tests.doubles import CountingIds, SteppingClock
+from tests.kernels import read_no_session, wait_for_nothing
 from tests.strategy_tools import make_choice_tool
 
 WAIT = 10.0
@@ -229,7 +230,7 @@ class Options:
     max_file: int = 1_000_000
     rules: ChannelPolicy | None = None
     clock: SteppingClock | None = None
-    report: HealthReport = report_nothing
+    report: HealthReport | None = None
     features: Sequence[Feature] = ()
     agents: AgentsSettings | None = None
     has_room: Callable[[], Awaitable[None]] = no_wait_for_room

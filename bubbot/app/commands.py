@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from bubbot import plugins
@@ -19,7 +19,7 @@ from bubbot.ports.turn import Turn
 from bubbot.settings.loader import Settings
 from bubbot.shell_command import Command, CommandContext, CommandGroup
 from bubbot.texts import Texts
-from bubbot.tool import Tool, ToolArgs
+from bubbot.tool import Tool
 
 if TYPE_CHECKING:
     from bubbot.feature import Feature
@@ -92,7 +92,7 @@ def typed_tools(features: Sequence[Feature], context: CommandContext, settings: 
 
 
 def _typed_tool(command: Command, context: CommandContext) -> Tool:
-    async def run(turn: Turn, args: ToolArgs) -> str:
+    async def run(turn: Turn, args: Any) -> str:
         try:
             return (await command.run(replace(context, turn=turn), args)).text.rstrip("\n")
         except ConfigError as error:  # a shell would report it
@@ -109,4 +109,5 @@ def _typed_tool(command: Command, context: CommandContext) -> Tool:
         role=command.role,
         help=command.typed_help,
         effect=command.effect,
+        form=command.form,
     )

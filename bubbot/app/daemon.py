@@ -196,14 +196,12 @@ async def open_daemon(
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Let the garbage collector run less often within the block and ignore already existing objects."""
+    """Let the garbage collector run less often within the block."""
     before = gc.get_threshold()
     gc.set_threshold(*COLLECTION_THRESHOLDS)
-    gc.freeze()
     try:
         yield
     finally:
-        gc.unfreeze()
         gc.set_threshold(*before)
 
 

@@ -52,7 +52,7 @@ from bubbot.ports.passages import PASSAGES_FILE
 from bubbot.ports.settings import AUTO_SELECTOR, SettingsSection
 from bubbot.ports.turn import Turn
 from bubbot.ports.usage import BUDGET_TAPE
-from bubbot.runtime.attachments import TakesAttachments, UnfetchedAttachments
+from bubbot.runtime.attachments import TakesAttachments
 from bubbot.runtime.compose import ComposedRequest, Recompose
 from bubbot.runtime.context.strategy import ContextStrategies
 from bubbot.runtime.lessons import ModelLessons
@@ -172,7 +172,7 @@ class BotFeatures:
             if feature is not None:
                 self._lasting[factory.name] = feature
                 self._sections[factory.name] = section
-        self.intake: TakesAttachments = UnfetchedAttachments()
+        self.intake: TakesAttachments | None = None
         strategies_feature = StrategiesFeature(
             kernel,
             settings.section(ContextSettings),

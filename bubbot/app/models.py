@@ -18,7 +18,7 @@ from bubbot.models.catalogue import keys, names, sizes
 from bubbot.models.lazy import LazyModel
 from bubbot.models.local import model as local
 from bubbot.models.unconfigured import KeylessModel, QuarantinedModel, UnconfiguredModel
-from bubbot.ports.model import KnowsLessons, Model, ModelOptions, ModelTraits, NoLessons
+from bubbot.ports.model import KnowsLessons, Model, ModelOptions, ModelTraits
 from bubbot.records import dataclass
 from bubbot.runtime.lessons import ModelLessons
 from bubbot.runtime.models import SessionModels
@@ -90,7 +90,7 @@ def choose_model(
     home: Home,
     name: str = "",
     *,
-    lessons: KnowsLessons = NoLessons(),  # noqa: B008 - it has no state
+    lessons: KnowsLessons | None = None,
     is_quarantined: bool = False,
 ) -> Model:
     """Return the model with this name, else the configured one, else the demonstration model if installed.
@@ -162,7 +162,7 @@ def _load_later(
     settings: Settings,
     home: Home,
     traits: ModelTraits,
-    lessons: KnowsLessons = NoLessons(),  # noqa: B008 - it has no state
+    lessons: KnowsLessons | None = None,
 ) -> LazyModel:
     """Return a provider's model, which loads when it is called.
 
@@ -181,7 +181,7 @@ def _load_later(
         return model
 
     # A configured size overrides what a server reported before.
-    return LazyModel(name, traits, load, lessons if settings.model.context_tokens is None else NoLessons())
+    return LazyModel(name, traits, load, lessons if settings.model.context_tokens is None else None)
 
 
 def _find_server(settings: Settings, name: str) -> str:

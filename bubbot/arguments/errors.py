@@ -27,7 +27,7 @@ _SENTENCES: Mapping[str, tuple[str, str]] = {
     "string_type": ("argument_text", ""),
     "string_too_short": ("argument_empty", "min_length"),
     "string_too_long": ("argument_long", "max_length"),
-    "string_pattern_mismatch": ("argument_pattern", "pattern"),
+    "string_pattern_mismatch": ("argument_choice", "form"),
     "too_short": ("argument_empty", "min_length"),
     "too_long": ("argument_many", "max_length"),
 }
@@ -55,6 +55,8 @@ def describe_argument(problem: ArgumentProblem, tool: str, fields: Mapping[str, 
         return problem.reason or texts.say("argument_wrong", name=name, value=value)
     sentence, key = _SENTENCES[problem.kind]
     limit = str(problem.limits.get(key, ""))
+    if key == "form":
+        limit = texts.meaning(tool, f"{name}.form", limit)
     if key == "expected":
         # An empty text among them means the default; nobody types it.
         *choices, last = filter(None, re.findall(r"'([^']*)'", limit))

@@ -1,7 +1,6 @@
 """The arguments of tools and commands: declared once as a class, read from texts and JSON, described, and written again.
 
-A class of arguments is an `Args`, whose fields have `msgspec.Meta` with a description and limits, or the older pydantic
-`ToolArgs`. This module is the one place that knows the difference.
+A class of arguments is an `Args`, whose fields have `msgspec.Meta` with a description and limits.
 """
 
 from __future__ import annotations
@@ -12,17 +11,22 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeAlias, Union, get_args, get_origin
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
 
 import msgspec
 from msgspec import NODEFAULT, Meta, Struct
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-from bubbot.tape.entry import encode
+from bubbot.errors import ConfigError
+from bubbot.tape.entry import JsonObject, encode
 
 
 class Args(Struct, frozen=True, forbid_unknown_fields=True):
-    """Base of classes of arguments. An unknown argument is refused, so that a misspelt one is not ignored."""
+    r"""Base of classes of arguments. An unknown argument is refused, so that a misspelt one is not ignored.
+
+    A field with a pattern says in words what it takes, `Meta(pattern=r"^[a-z]+\Z", extra={"form": "small letters"})`. The pattern
+    ends with `\Z`: `$` lets a line feed through.
+    """
 
     @classmethod
     def normalize(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -84,7 +88,7 @@ class ArgumentProblem(Struct, frozen=True):
         name: the argument; empty for a rule about several.
         kind: the type of the error in pydantic's words: `missing`, `int_parsing` and so on.
         value: what it is.
-        limits: the limits that it breaks, such as `ge` and `max_length`.
+        limits: the limits that it breaks, such as `ge` and `max_length`; for a pattern `form`, what it takes.
         reason: what a validator of ours says.
     """
 
@@ -106,12 +110,22 @@ def fields_of(args: type[AnyArgs]) -> Mapping[str, ArgumentField]:
     """Return the declared arguments of a class, by their names, in its order."""
     if issubclass(args, Args):
         return {field.encode_name: _field_of(field) for field in _declared(args)}
-    return {
-        name: ArgumentField(
-            name, field.annotation, field.is_required(), field.description or "", marks=tuple(field.metadata)
-        )
-        for name, field in args.model_fields.items()
-    }
+    return _older_fields(args)
+
+
+def require_args(owner: str, args: object) -> None:
+    """Raise `ConfigError` if what a tool or command is declared with is no class of arguments.
+
+    Args:
+        owner: what is declared, such as `the tool dice.roll`.
+        args: the annotation of its parameter `args`; None without one.
+    """
+    if isinstance(args, type) and (issubclass(args, Args) or _is_older(args)):
+        return
+    how = "derive it from bubbot.arguments.fields.Args, with Annotated[..., Meta(description=...)] for its fields"
+    if not isinstance(args, type):
+        raise ConfigError(f"{owner} needs a parameter `args` annotated with its class of arguments: {how}")
+    raise ConfigError(f"{owner} takes {args.__module__}.{args.__qualname__}, which is no class of arguments: {how}")
 
 
 def _field_of(field: msgspec.structs.FieldInfo) -> ArgumentField:
@@ -231,6 +245,9 @@ def _explain(field: ArgumentField, value: Any) -> ArgumentProblem:
     for mark in (mark for mark in field.marks if isinstance(mark, Meta)):
         for name, (problem, of_list, is_broken) in _LIMITS.items():
             if (limit := getattr(mark, name)) is not None and is_broken(read, limit):
+                if name == "pattern":
+                    limits = {"form": (mark.extra or {}).get("form", "")}
+                    return ArgumentProblem(field.name, problem if limits["form"] else "wrong", value, limits)
                 is_list = not isinstance(read, str) and name.endswith("length")
                 return ArgumentProblem(field.name, of_list if is_list else problem, value, {name: limit})
     return ArgumentProblem(field.name, "wrong", value)
@@ -241,7 +258,9 @@ def _explain(field: ArgumentField, value: Any) -> ArgumentProblem:
 
 def dump_args(args: AnyArgs) -> dict[str, Any]:
     """Return all arguments as JSON values, those with their default, too: the digest of a call is made of this."""
-    dumped: dict[str, Any] = msgspec.to_builtins(args) if isinstance(args, Args) else args.model_dump(mode="json")
+    if not isinstance(args, Args):
+        return args.model_dump(mode="json")
+    dumped: dict[str, Any] = msgspec.to_builtins(args)
     return dumped
 
 
@@ -277,3 +296,109 @@ def drop_joining_words(form: str, values: Mapping[str, Any]) -> dict[str, Any]:
         if before[0] not in "<[" and isinstance(found.get(name), str):
             found[name] = found[name].removeprefix(f"{before} ").strip()
     return found
+
+
+# The schema
+
+
+_LEFT_OUT = {"title", "default", "minLength", "maxLength", "pattern"}
+"""What a call is written without. It is checked when the call comes, and the error says what to fix."""
+
+
+@cache
+def build_schema(args: type[AnyArgs]) -> JsonObject:
+    """Build the JSON schema of a class as a model sees it. Every request has it, so it has only what a call is written by."""
+    if not issubclass(args, Args):
+        return _older_schema(args)
+    (reference,), types = msgspec.json.schema_components([args], ref_template="#/$defs/{name}")
+    own = types.pop(reference["$ref"].removeprefix("#/$defs/"))
+    properties = {name: _trim(own["properties"][name], field.annotation) for name, field in fields_of(args).items()}
+    rest = {"required": own["required"], "type": "object", "$defs": types}
+    return {"properties": properties, **{key: part for key, part in rest.items() if part}}
+
+
+def _trim(schema: Mapping[str, Any], kind: Any) -> dict[str, Any]:
+    kind = strip_optional(kind)
+    if schema.get("anyOf", ())[1:] == [{"type": "null"}]:  # what may be left out need not be null as well
+        return _trim({key: part for key, part in schema.items() if key != "anyOf"} | schema["anyOf"][0], kind)
+    kept = {key: part for key, part in schema.items() if key not in _LEFT_OUT}
+    if get_origin(kind) is Literal:  # in the declared order; an empty text means the default
+        kept |= {"enum": [choice for choice in get_args(kind) if choice != ""], "type": "string"}
+    elif isinstance(items := kept.get("items"), dict):
+        kept["items"] = _trim(items, get_args(kind)[0])
+    elif kept.get("type") == "object":
+        kept.setdefault("additionalProperties", True)
+    return dict(sorted(kept.items()))
+
+
+# The older pydantic models of the feature `schedule`
+
+
+class ToolArgs(BaseModel):
+    """Base of argument models.
+
+    `positional`: the fields that the plain words of a comma command fill; the last field takes all remaining words. If
+    empty, the words fill the required fields, or the first field if none is required.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+    positional: ClassVar[tuple[str, ...]] = ()
+
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def _is_older(args: type) -> bool:
+    return issubclass(args, ToolArgs) and args.__module__.startswith("bubbot.features.schedule.")
+
+
+def _older_fields(args: type[BaseModel]) -> Mapping[str, ArgumentField]:
+    return {
+        name: ArgumentField(
+            name, field.annotation, field.is_required(), field.description or "", marks=tuple(field.metadata)
+        )
+        for name, field in args.model_fields.items()
+    }
+
+
+def parse_older(args: type[M], values: Mapping[str, Any]) -> tuple[M | None, str, tuple[ArgumentProblem, ...]]:
+    """Validate the arguments; return them, or what is wrong as a text for models and as problems."""
+    try:
+        return args.model_validate(values), "", ()
+    except ValidationError as error:
+        items = error.errors()
+        return None, "; ".join(_problem(item, args) for item in items), tuple(map(_argument_problem, items))
+
+
+def _argument_problem(item: Any) -> ArgumentProblem:
+    limits = item.get("ctx", {})
+    name = str(item["loc"][0]) if item["loc"] else ""
+    return ArgumentProblem(name, item["type"], item["input"], limits, str(limits.get("error", "")))
+
+
+def _problem(item: Any, args: type[BaseModel]) -> str:
+    name = ".".join(map(str, item["loc"])) or "the arguments"
+    if item["type"] == "missing":
+        return f"{name} is missing"
+    if item["type"] == "extra_forbidden":
+        return f"there is no {name}; it takes {', '.join(args.model_fields) or 'nothing'}"
+    if not item["loc"] and item["type"] == "value_error":  # about all of them together
+        return str(item["ctx"]["error"])
+    value = repr(item["input"])
+    return f"{name} is {value if len(value) <= 80 else value[:77] + '...'}: {item['msg'].lower()}"
+
+
+def _older_schema(args: type[BaseModel]) -> JsonObject:
+    schema = args.model_json_schema()
+    for key in ("title", "description", "additionalProperties"):  # the class docstring is for us
+        schema.pop(key, None)
+    for value in schema.get("properties", {}).values():
+        kinds = value.get("anyOf", ())
+        if len(kinds) == 2 and kinds[1] == {"type": "null"}:  # what may be left out need not be null as well
+            del value["anyOf"]
+            value.update(kinds[0])
+        for key in ("title", "default", "minLength", "maxLength", "pattern"):
+            value.pop(key, None)
+        if "" in value.get("enum", ()):
+            value["enum"] = [choice for choice in value["enum"] if choice]
+    return schema

@@ -11,6 +11,7 @@ from datetime import datetime
 
 from bubbot.app.channels import STDIN
 from bubbot.app.own_features import find_parts
+from bubbot.arguments.fields import Args
 from bubbot.errors import ConfigError
 from bubbot.gateway.facts import HomeRestored
 from bubbot.gateway.inbox import Inbox, inbox_tape, restart_entry
@@ -25,14 +26,13 @@ from bubbot.tape.entry import EMPTY_OBJECT, TapeEntry, timestamp
 from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.fact import Cited
 from bubbot.tape.store import Batch
-from bubbot.tool import ToolArgs
 
 OUTCOME = "restored"
 """The outcome of messages that were open when the backup was made."""
 UNSENT = "not sent: restored"
 
 
-class ReleaseHome(ToolArgs):
+class ReleaseHome(Args, frozen=True):
     """The arguments of a release.
 
     Attributes:

@@ -11,7 +11,7 @@ from functools import partial
 
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.admission import AdmissionPolicy
-from bubbot.gateway.inbound import QUEUE_LIMIT, DecidePress, InboundGate, decide_nothing
+from bubbot.gateway.inbound import QUEUE_LIMIT, DecidePress, InboundGate
 from bubbot.gateway.inbox import Inbox
 from bubbot.gateway.inbox_views import place_of
 from bubbot.gateway.limits import ONE_DAY, PersonLimiter, PersonLimits
@@ -36,7 +36,7 @@ from bubbot.ports.channel import (
     SupportsEditing,
     SupportsTyping,
 )
-from bubbot.ports.health import HealthReport, report_nothing
+from bubbot.ports.health import HealthReport
 from bubbot.ports.outbox import OutboxMessage
 from bubbot.ports.store import no_wait_for_room
 from bubbot.ports.turn import AcceptedInbound, TapeChange, TurnResult
@@ -111,10 +111,10 @@ class ChannelRuntime:
         texts: Texts,
         *,
         activity: ActivityTracker | None = None,
-        report: HealthReport = report_nothing,
+        report: HealthReport | None = None,
         zone: tzinfo = UTC,
         notify_owner: NotifyOwner | None = None,
-        decide_press: DecidePress = decide_nothing,
+        decide_press: DecidePress | None = None,
     ) -> None:
         """Put a gate that uses these texts between channel and runtime."""
         self.deliverer.find_texts = partial(self.find_texts, texts, "")

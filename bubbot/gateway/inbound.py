@@ -15,7 +15,7 @@ from typing import TypeAlias, TypeVar
 
 from msgspec import structs
 
-from bubbot.concurrency import run_uninterrupted
+from bubbot.concurrency import run_uninterrupted, uninterrupted
 from bubbot.formatting import format_bytes
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.admission import (
@@ -84,11 +84,6 @@ any other: its turn has to run.
 """
 
 
-async def decide_nothing(inbound: Inbound, facts: Mapping[str, Sequence[TapeEntry]]) -> str | None:  # noqa: ARG001 - see `DecidePress`
-    """Return None: all buttons are ordinary commands."""
-    return None
-
-
 SpeakerT = TypeVar("SpeakerT", Inbound, ButtonPress)
 EventT = TypeVar("EventT", bound=Inbound | Edit | Deletion | Reaction | BotAdded | ButtonPress | StopRequest)
 
@@ -105,12 +100,12 @@ class InboundGate:
         migrations: the chats that moved.
         texts: the bot's own sentences.
         activity: the activity of turns; None: not tracked.
-        report: reports the health of the whole bot.
+        report: reports the health of the whole bot; None: do not report it.
         limiter: the limits of each person; None: no limits.
         strangers: counts the ignored messages of strangers.
         zone: the time zone of the deployment.
         notify_owner: asks an owner about groups and about strangers with a code; None: do not ask.
-        decide_press: decides presses that need no turn.
+        decide_press: decides presses that need no turn; None: all need one.
     """
 
     def __init__(
@@ -128,12 +123,12 @@ class InboundGate:
         migrations: ChatMigrations,
         texts: Texts,
         activity: ActivityTracker | None,
-        report: HealthReport,
+        report: HealthReport | None,
         limiter: PersonLimiter | None,
         strangers: StrangerCounter,
         zone: tzinfo,
         notify_owner: NotifyOwner | None,
-        decide_press: DecidePress,
+        decide_press: DecidePress | None,
     ) -> None:
         self._link = link
         self._inbox = inbox
@@ -166,7 +161,7 @@ class InboundGate:
             case Edit() | Deletion() | Reaction():
                 await self._on_change(event)
             case BotAdded():
-                await run_uninterrupted(self._on_added(event))
+                await self._on_added(event)
             case ChatMigration():
                 await self._inbox.record_migration(event)
             case UnparsedUpdate():
@@ -190,14 +185,14 @@ class InboundGate:
             inbound = self._limiter.without_excess(complete)
         if isinstance(decision, RecordOnly):
             if excess is None:
-                await run_uninterrupted(self._record_change(inbound))
+                await self._record_change(inbound)
             return None
         if excess is not None:  # nothing is written yet
             return await self._discard(inbound, excess)
         if inbound != complete:
             await self._notify_excess(complete, "bytes")
         if self._link.queue_policy.busy == "drop" and self._is_dropped(inbound):
-            return await run_uninterrupted(self._drop(inbound))
+            return await self._drop(inbound)
         result = await self.accept(inbound)
         if result is None:
             return False
@@ -249,6 +244,7 @@ class InboundGate:
             self._drop_notified.discard(inbound.session)
         return is_running and not (holds_command(inbound) or self._runtime.is_too_old(inbound))
 
+    @uninterrupted
     async def _drop(self, inbound: Inbound) -> bool | None:
         """Accept a message without a turn, because it came during one; notify the chat once a turn."""
         accepted = await self._inbox.accept(inbound)
@@ -269,9 +265,10 @@ class InboundGate:
             sentence = "pairing_asked" if is_asked else "pairing" if Role.OWNER in roles else "pairing_owner"
             notice = self._texts_for(inbound.sender).say(sentence, code=code)
             await self._tell(Outbound(inbound.channel, inbound.chat, notice, inbound.thread, inbound.message))
-        elif access is None or not await run_uninterrupted(self._remind(access, inbound)):
+        elif access is None or not await self._remind(access, inbound):
             self._strangers.add()
 
+    @uninterrupted
     async def _remind(self, access: KnowsPeople, inbound: Inbound) -> bool:
         """Tell a stranger once until when the code is valid; store the fact and the notice in one transaction."""
         messages: list[OutboxMessage] = []
@@ -311,8 +308,9 @@ class InboundGate:
         reason = refuse_press(press, found, decision.role)
         if reason is not None or found is None:
             return await self._refuse_press(press, reason or "forged")
-        return await run_uninterrupted(self._accept_press(press, found))
+        return await self._accept_press(press, found)
 
+    @uninterrupted
     async def _accept_press(self, press: ButtonPress, found: FoundButton) -> str | None:
         """Store a press and its decision in one transaction; or store it with the change of its message and queue its
         command.
@@ -320,7 +318,8 @@ class InboundGate:
         inbound, key = press_inbound(press, found), found.button_set.key
         if await self._inbox.find_press(key, inbound.session) is not None:
             return await self._refuse_repeated(press, key)
-        reason = await self._decide_press(inbound, self._inbox.pressed_entries(inbound))
+        decide = self._decide_press
+        reason = await decide(inbound, self._inbox.pressed_entries(inbound)) if decide else None
         if reason is not None:
             is_second = reason and await self._inbox.find_press(key, inbound.session) is not None
             return await self._refuse_repeated(press, key) if is_second else reason or None
@@ -357,8 +356,9 @@ class InboundGate:
             return
         if author is not None and self._limiter is not None and self._limiter.exceeded(author) is not None:
             return
-        await run_uninterrupted(self._record_change(change))
+        await self._record_change(change)
 
+    @uninterrupted
     async def _record_change(self, event: Inbound | Edit | Deletion | Reaction) -> None:
         """Record an event that changes the session's tape without a turn."""
         change = await self._inbox.record_change(event)
@@ -366,6 +366,7 @@ class InboundGate:
             self._runtime.submit_change(change)
             await self._inbox.write_checkpoint()
 
+    @uninterrupted
     async def _on_added(self, added: BotAdded) -> None:
         """Greet the group if an owner added the bot; ask an owner who may speak there unless it is decided."""
         admission = self._admission
@@ -417,8 +418,9 @@ class InboundGate:
             return
         for inbound in await self._requests.find_admitted(person):
             if not await self._inbox.has_fact(inbound.session, inbound.external_id):
-                await run_uninterrupted(self._admit(self._requests, inbound))
+                await self._admit(self._requests, inbound)
 
+    @uninterrupted
     async def _admit(self, requests: AccessRequests, inbound: Inbound) -> None:
         notice = requests.welcome(inbound, self._link.split)
         if await self.accept(inbound, {self._outbox.tape_of(inbound.session): [notice]}, is_own=True) is not None:
@@ -453,8 +455,9 @@ class InboundGate:
         if slots is not None:
             await slots.acquire()
         # Half of it would leave a durable inbound that nobody continues, since its redelivery counts as a duplicate.
-        return await run_uninterrupted(self._accept(inbound, extra_entries, slots, overtaken))
+        return await self._accept(inbound, extra_entries, slots, overtaken)
 
+    @uninterrupted
     async def _accept(
         self,
         inbound: Inbound,
@@ -509,7 +512,8 @@ class InboundGate:
             else:
                 line = texts.say("answering_alone", doing=doing)
             # People who may know it get the health of the whole bot.
-            report = await self._report(self._link.role(inbound), direct=inbound.direct, texts=texts)
+            role = self._link.role(inbound)
+            report = await self._report(role, direct=inbound.direct, texts=texts) if self._report else ()
             text = "\n".join([line, *report])
         await self._settle(accepted, "overtook", text)
         return text

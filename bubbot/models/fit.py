@@ -128,7 +128,7 @@ class ModelFit:
     def __init__(
         self,
         name: str,
-        lessons: KnowsLessons,
+        lessons: KnowsLessons | None = None,
         *,
         server: str = "",
         rules: Sequence[str] = (),
@@ -183,7 +183,8 @@ class ModelFit:
     def _rules(self) -> Sequence[tuple[str, tuple[str, int] | None]]:
         """Return the rules in force in order of application, each with the fact that taught it."""
         # Others are about sizes, or from a newer version of bubbot.
-        lessons = [each for each in self._lessons.find(self._name, self._server) if is_known(each.rule)]
+        found = self._lessons.find(self._name, self._server) if self._lessons else ()
+        lessons = [each for each in found if is_known(each.rule)]
         if not lessons:
             return [(rule, None) for rule in self._declared]
         rules: dict[str, tuple[str, int] | None] = dict.fromkeys(self._declared)

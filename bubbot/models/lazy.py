@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, suppress
 from dataclasses import replace
@@ -17,7 +16,6 @@ from bubbot.ports.model import (
     ModelEvent,
     ModelRequest,
     ModelTraits,
-    NoLessons,
     TokenCount,
     TranscribesAudio,
     Transcript,
@@ -45,7 +43,7 @@ class LazyModel:
         name: str,
         traits: ModelTraits,
         load: Callable[[], Model],
-        lessons: KnowsLessons = NoLessons(),  # noqa: B008 - it has no state
+        lessons: KnowsLessons | None = None,
     ) -> None:
         self._name = name
         self._traits = traits
@@ -61,7 +59,7 @@ class LazyModel:
     @property
     def traits(self) -> ModelTraits:
         """The traits, known without loading."""
-        lessons = self._lessons.find(self._name, self._traits.server)
+        lessons = self._lessons.find(self._name, self._traits.server) if self._lessons else ()
         told = [tokens for lesson in lessons if (tokens := lesson.find_tokens("context"))]
         return replace(self._traits, context_tokens=told[-1], assumes_size=False) if told else self._traits
 
@@ -110,7 +108,7 @@ class LazyModel:
 
     def _begin_loading(self) -> asyncio.Task[Model]:
         if self._loading is None:
-            self._loading = asyncio.create_task(asyncio.to_thread(_load_without_gc, self._load))
+            self._loading = asyncio.create_task(asyncio.to_thread(self._load))
             self._loading.add_done_callback(self._on_load_done)
         return self._loading
 
@@ -123,19 +121,3 @@ class LazyModel:
     def _on_load_done(self, task: asyncio.Task[Model]) -> None:
         if task.cancelled() or task.exception() is not None:
             self._loading = None
-
-
-def _load_without_gc(load: Callable[[], Model]) -> Model:
-    """Load with the garbage collector off, which saves a fifth of the time.
-
-    The loaded objects stay for good, so they are frozen: a collection that walked through them would stop the event loop.
-    """
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        model = load()
-        gc.freeze()
-        return model
-    finally:
-        if was_on:
-            gc.enable()

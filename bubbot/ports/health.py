@@ -47,17 +47,6 @@ class HealthReport(Protocol):
         ...
 
 
-async def report_nothing(
-    role: Role,  # noqa: ARG001 - the port's signature
-    *,
-    direct: bool,  # noqa: ARG001
-    own: int = 0,  # noqa: ARG001
-    texts: Texts | None = None,  # noqa: ARG001
-) -> Sequence[str]:
-    """Report nothing, for bots without a health report."""
-    return ()
-
-
 @dataclass(frozen=True, slots=True)
 class HealthContext:
     """The context of a report.

@@ -359,13 +359,6 @@ class KnowsLessons(Protocol):
         ...
 
 
-class NoLessons:
-    """No lessons. See `KnowsLessons`."""
-
-    def find(self, model: str, server: str) -> Sequence[Lesson]:  # noqa: ARG002 - the port's signature
-        return ()
-
-
 class Model(Protocol):
     """A model. One instance serves many concurrent turns."""
 
@@ -455,4 +448,4 @@ class ModelOptions:
     name: str
     home: Path
     settings: Mapping[str, Any] = field(default_factory=dict)
-    lessons: KnowsLessons = NoLessons()
+    lessons: KnowsLessons | None = None

@@ -8,7 +8,7 @@ from dataclasses import field, replace
 from datetime import tzinfo
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
-from bubbot.errors import ModelCallDenied, ModelUnavailable
+from bubbot.errors import ModelCallDenied
 from bubbot.ports.channel import (
     HUMAN_ORIGIN,
     Button,
@@ -179,31 +179,6 @@ class TurnRunner(Protocol):
         ...
 
 
-class NoRunner:
-    """Asks no model. See `TurnRunner`."""
-
-    async def run_model(self, turn: Turn) -> TurnOutcome:  # noqa: ARG002 - the port's signature
-        """Raise `ModelUnavailable`."""
-        raise ModelUnavailable("no model can be asked here")
-
-    async def ask(
-        self,
-        turn: Turn,  # noqa: ARG002 - the port's signature
-        system: str,  # noqa: ARG002
-        messages: Sequence[JsonObject],  # noqa: ARG002
-        *,
-        purpose: str,  # noqa: ARG002
-        shown: Sequence[int] = (),  # noqa: ARG002
-        tools: Sequence[ToolSpec] = (),  # noqa: ARG002
-    ) -> ModelReply:
-        """Raise `ModelUnavailable`."""
-        raise ModelUnavailable("no model can be asked here")
-
-    async def find_model(self, turn: Turn) -> Model:  # noqa: ARG002 - the port's signature
-        """Raise `ModelUnavailable`."""
-        raise ModelUnavailable("no model can be asked here")
-
-
 @dataclass
 class Turn:
     """The part of a running turn that a tool may use.
@@ -267,7 +242,7 @@ class Turn:
     fixed_reply: str | None = None
     metadata: dict[type, Any] = field(default_factory=dict)
     runs_command: bool = False
-    runner: TurnRunner = field(default_factory=NoRunner)
+    runner: TurnRunner = field(kw_only=True)
     allowed_tools: frozenset[str] | None = None
     max_steps: int = 0
     replies_elsewhere: bool = False

@@ -56,20 +56,12 @@ class TakesAttachments(Protocol):
         ...
 
 
-class UnfetchedAttachments:
-    """Describes attachments without fetching them. See `TakesAttachments`."""
-
-    async def take_in(
-        self,
-        tape: TapeHandle,  # noqa: ARG002 - the port's signature
-        inbox: str,  # noqa: ARG002
-        batch: Sequence[AcceptedInbound],
-        fetch: Fetch,  # noqa: ARG002
-    ) -> dict[int, AttachmentResult]:
-        return {
-            accepted.id: AttachmentResult([unfetched_part(item) for item, _ in list_attachments(accepted.inbound)])
-            for accepted in batch
-        }
+def describe_unfetched(batch: Sequence[AcceptedInbound]) -> dict[int, AttachmentResult]:
+    """Describe the attachments of messages, by message id, for a bot that fetches none."""
+    return {
+        accepted.id: AttachmentResult([unfetched_part(item) for item, _ in list_attachments(accepted.inbound)])
+        for accepted in batch
+    }
 
 
 async def refuse_fetch(attachment: Attachment, limit: int) -> bytes:  # noqa: ARG001 - the port's signature

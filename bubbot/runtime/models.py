@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from bubbot.errors import ConfigError, ModelUnavailable
 from bubbot.ports.model import LoadsLater, Model
 from bubbot.ports.turn import Turn
 from bubbot.runtime.lessons import ModelLessons
 from bubbot.runtime.model_choice import ModelChoiceView
-from bubbot.tape.view import View
-
-
-class ReadsTape(Protocol):
-    """A tape, or a fork of one."""
-
-    async def read(self, view: View[str]) -> str: ...
+from bubbot.tape.handle import TapeHandle
 
 
 class SessionModels:
@@ -51,7 +44,8 @@ class SessionModels:
         except ConfigError as error:
             raise ModelUnavailable(f"this message is for the model {named[0]}: {error}") from error
 
-    async def model_for_tape(self, tape: ReadsTape) -> Model:
+    async def model_for_tape(self, tape: TapeHandle) -> Model:
+        """Return the model of the session with this tape."""
         name = await tape.read(ModelChoiceView())
         try:
             return self.get_model(name) if name else self.default

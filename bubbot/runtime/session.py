@@ -55,7 +55,7 @@ from bubbot.runtime.attachments import (
     AttachmentResult,
     Fetch,
     TakesAttachments,
-    UnfetchedAttachments,
+    describe_unfetched,
     list_attachments,
     refuse_fetch,
 )
@@ -154,7 +154,7 @@ class SessionDeps:
     on_preview: PreviewCallback = ignore_preview
     texts: Texts = field(default_factory=Texts)
     sources: Mapping[str, TurnSource] = field(default_factory=dict)
-    intake: TakesAttachments = field(default_factory=UnfetchedAttachments)
+    intake: TakesAttachments | None = None
     gate: TurnGate | None = None
     notify: Callable[[str, Outbound], Awaitable[None]] = ignore_notice
     around_turn: Sequence[AroundTurn] = ()
@@ -449,8 +449,11 @@ class SessionRuntime:
         again.
         """
         while not self._stop_requested and (missing := [a for a in wanted() if self._lacks_attachments(a)]):
-            intake = self._deps.intake.take_in(self._tape, self._inbox, missing, self._link.fetch)
-            self._intake_task = asyncio.ensure_future(intake)
+            if self._deps.intake is None:
+                self._attachments |= describe_unfetched(missing)
+                continue
+            taken_in = self._deps.intake.take_in(self._tape, self._inbox, missing, self._link.fetch)
+            self._intake_task = asyncio.ensure_future(taken_in)
             try:
                 self._attachments |= await self._intake_task
             except asyncio.CancelledError:

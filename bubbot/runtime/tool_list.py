@@ -10,12 +10,13 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from bubbot.arguments.fields import Args
 from bubbot.errors import ToolFailed
 from bubbot.ports.model import ToolCall, ToolSpec, ToolSpecs
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.tokens import estimate_size
 from bubbot.tape.entry import encode
-from bubbot.tool import READS_OWN, Tool, ToolArgs, Toolbox, tool
+from bubbot.tool import READS_OWN, Tool, Toolbox, tool
 
 FIND_TOOL = "tool.find"
 USE_TOOL = "tool.use"
@@ -28,13 +29,13 @@ MIN_LIKENESS = 80
 _WORD = re.compile(r"[^\W_]+")
 
 
-class ToolFindArgs(ToolArgs):
+class ToolFindArgs(Args, frozen=True):
     """The arguments of `tool.find`."""
 
     words: str = ""
 
 
-class ToolUseArgs(ToolArgs):
+class ToolUseArgs(Args, frozen=True):
     """The arguments of `tool.use`."""
 
     name: str

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import groupby
 
-from bubbot.concurrency import run_uninterrupted
+from bubbot.concurrency import uninterrupted
 from bubbot.errors import AnchorNotFound, TapeConflict
 from bubbot.records import dataclass
 from bubbot.tape.anchor import recalled_ranges
@@ -311,6 +311,7 @@ class ForkedTape(TapeHandle):
             self._parent.raise_source(self.source)
             return await self._parent.adopt(self.id, Batch(self.name, own, rebase=rebase, lease=self._lease), ())
 
+    @uninterrupted
     async def adopt(self, fork: str, own: Batch, staged: Sequence[Batch]) -> MergeResult:
         """Append the delta of a nested fork, stage what it staged, and close it, in one transaction.
 
@@ -322,9 +323,6 @@ class ForkedTape(TapeHandle):
         Raises:
             TapeConflict: see `merge`.
         """
-        return await run_uninterrupted(self._adopt(fork, own, staged))
-
-    async def _adopt(self, fork: str, own: Batch, staged: Sequence[Batch]) -> MergeResult:
         async with self._lock:
             head = self._floor + len(self._delta)
             if own.expect_head is not None and own.expect_head != head:

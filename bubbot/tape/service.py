@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -10,6 +9,7 @@ from hashlib import md5
 from types import MappingProxyType
 from typing import TypeAlias
 
+from bubbot.concurrency import run_uninterrupted
 from bubbot.errors import TapeConflict, TapeCorrupt
 from bubbot.tape import entry as make
 from bubbot.tape.entry import EMPTY_OBJECT, JsonObject, TapeEntry
@@ -233,14 +233,14 @@ class TapeService(TapeHandle):
         except BaseException as raised:
             if merge_back:
                 await fork.append([make.error(getattr(raised, "kind", type(raised).__name__), str(raised))])
-                await asyncio.shield(fork.merge())
+                await run_uninterrupted(fork.merge())
             raise
         else:
             if merge_back:
                 await fork.merge()
         finally:
             if not merge_back:
-                await asyncio.shield(fork.discard())
+                await run_uninterrupted(fork.discard())
 
 
 def _opening_query(tape: str) -> TapeQuery:

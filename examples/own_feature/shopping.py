@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, TypedDict
 
+from msgspec import Meta
 from pydantic import Field
 
+from bubbot.arguments.fields import Args, NoArguments
 from bubbot.errors import ConfigError, ToolRetry
 from bubbot.feature import Feature, FeatureFactory, Kernel
 from bubbot.ports.channel import Role
@@ -17,7 +19,7 @@ from bubbot.tape.entry import event
 from bubbot.tape.query import TapeQuery, WholeTape
 from bubbot.tape.references import EntryId
 from bubbot.tape.view import QueryAnswers
-from bubbot.tool import INSIDE, READS_PEOPLE, NoArgs, Tool, ToolArgs, tool
+from bubbot.tool import INSIDE, READS_PEOPLE, Tool, tool
 
 ADDED, BOUGHT = "shopping/added", "shopping/bought"
 
@@ -35,11 +37,10 @@ class ShoppingSettings(SettingsSection):
     max_items: Whole = Field(default=50, ge=1, description="The most items on a list.")
 
 
-class ItemArgs(ToolArgs):
+class ItemArgs(Args, frozen=True):
     """The arguments of `shopping.add` and `shopping.bought`."""
 
-    item: str = Field(min_length=1, max_length=100, description="what to buy, such as milk")
-    positional = ("item",)
+    item: Annotated[str, Meta(min_length=1, max_length=100, description="what to buy, such as milk")]
 
 
 class ListView:
@@ -81,28 +82,27 @@ def shopping_tools(settings: ShoppingSettings) -> list[Tool]:
         return f"{args.item} is off the list."
 
     @tool("shopping.list", commands=("shopping",), effect=READS_PEOPLE)
-    async def show(turn: Turn, args: NoArgs) -> str:
+    async def show(turn: Turn, args: NoArguments) -> str:
         """Show the shopping list."""
         return "\n".join(await turn.tape.read(ListView())) or "The list is empty."
 
     return [add, bought, show]
 
 
-class PutArgs(ToolArgs):
+class PutArgs(Args, frozen=True):
     """The arguments of `bubbot shopping put` and `,put`."""
 
-    items: Annotated[str, Argument("what to buy, such as milk,bread")]
+    items: Annotated[list[str], Argument("what to buy, such as milk,bread")]
     session: Annotated[str | None, Argument("the conversation (default: default)")] = None
 
 
 @command("shopping put", writes=True, typed=("put",), role=Role.MEMBER)
 async def put(context: CommandContext, args: PutArgs) -> CommandResult:
     """Put several items on a list."""
-    items = [item.strip() for item in args.items.split(",")]
     async with context.open_session(args.session, write=True, create=True) as tape:
-        if len(await tape.read(ListView())) + len(items) > context.settings.max_items:
+        if len(await tape.read(ListView())) + len(args.items) > context.settings.max_items:
             raise ConfigError(f"the list is full: it takes {context.settings.max_items} items")
-        await tape.append([event(ADDED, {"item": item}) for item in items])
+        await tape.append([event(ADDED, {"item": item}) for item in args.items])
         return CommandResult(", ".join(await tape.read(ListView())) + "\n")
 
 

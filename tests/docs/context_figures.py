@@ -15,6 +15,7 @@ from datetime import timedelta
 
 from bubbot.app.search import find_entries
 from bubbot.app.strategies import OWN_STRATEGIES
+from bubbot.arguments.fields import Args
 from bubbot.feature import Feature
 from bubbot.features.strategies.facts import ContextRecalled
 from bubbot.features.strategies.recall import recall_for
@@ -27,7 +28,7 @@ from bubbot.runtime.context.strategy import ContextStrategy
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.handle import ids_of
-from bubbot.tool import READS_WORLD, ToolArgs, tool
+from bubbot.tool import READS_WORLD, tool
 from tests.docs.pages import ROOT
 from tests.doubles import SteppingClock
 from tests.turns import Bench, Options, running
@@ -47,7 +48,7 @@ SECOND = (
 SIGNS = {"shown": "█", "pointer": "▒", "evidence": "+", "cited": "≈", "left out": "·"}
 
 
-class LookUpArgs(ToolArgs):
+class LookUpArgs(Args, frozen=True):
     """What to look up."""
 
     subject: str

@@ -20,7 +20,6 @@ from bubbot.app.strategies import SELECTORS
 from bubbot.cli.main import EXIT_CODES
 from bubbot.cli.tree import list_common_options
 from bubbot.errors import BubbotError
-from bubbot.feature import open_no_copy, read_no_session
 from bubbot.features.access.commands import access_tools
 from bubbot.features.agents.commands import agent_tools
 from bubbot.features.agents.service import SubTaskService
@@ -57,6 +56,7 @@ from tests.docs.names import Written, written
 from tests.docs.pages import ROOT
 from tests.docs.settings_pages import all_settings
 from tests.hand_tools import hand_tools
+from tests.kernels import open_no_copy, read_no_session
 from tests.made_settings import make_settings
 from tests.strategy_tools import strategy_tools
 

@@ -12,17 +12,9 @@ from pathlib import Path
 
 import aiohttp
 
+from bubbot.arguments.fields import Args
 from bubbot.ports.turn import Turn
-from bubbot.tool import (
-    READS_WORLD,
-    CallPlan,
-    Effect,
-    GrantKind,
-    GrantTarget,
-    Tool,
-    ToolArgs,
-    tool,
-)
+from bubbot.tool import READS_WORLD, CallPlan, Effect, GrantKind, GrantTarget, Tool, tool
 from tests.e2e import forked
 from tests.e2e.hurried import hurry
 from tests.e2e.kill_child import Killer
@@ -31,14 +23,14 @@ from tests.e2e.kill_daemon import main
 CHILD = "tests.e2e.approval_daemon:run"
 
 
-class PostArgs(ToolArgs):
+class PostArgs(Args, frozen=True):
     """What to send, and to whom."""
 
     to: str
     text: str = "hello"
 
 
-class PageArgs(ToolArgs):
+class PageArgs(Args, frozen=True):
     """What to read."""
 
     address: str

@@ -16,11 +16,12 @@ from unittest.mock import patch
 
 import aiohttp
 
+from bubbot.arguments.fields import Args
 from bubbot.middleware import ToolInvocation
 from bubbot.ports.model import Model, ModelEvent, ModelReply, ModelRequest, ToolCall, Usage
 from bubbot.ports.turn import Turn
 from bubbot.runtime.effects import EffectRun
-from bubbot.tool import Effect, Repeat, Tool, ToolArgs, ToolOutput, tool
+from bubbot.tool import Effect, Repeat, Tool, ToolOutput, tool
 from tests.e2e.kill_child import Killer, main
 
 KINDS = [str(once) for once in Repeat]
@@ -28,7 +29,7 @@ FINAL = ("did ", "had done ")
 MAX_STEPS = 6
 
 
-class ActArgs(ToolArgs):
+class ActArgs(Args, frozen=True):
     """What to do."""
 
     text: str

@@ -20,12 +20,13 @@ from typing import Any
 from bubbot.app.bot import PortWrappers, open_app
 from bubbot.app.own_features import FEATURES
 from bubbot.app.settings import load
+from bubbot.arguments.fields import NoArguments
 from bubbot.home import Home
 from bubbot.ports.channel import Channel, MessagePart, Receipt
 from bubbot.ports.model import Model, ModelEvent, ModelRequest
 from bubbot.ports.turn import Turn
 from bubbot.tape.store import Batch, ResetBatch, TapeStore
-from bubbot.tool import INSIDE, NoArgs, Tool, tool
+from bubbot.tool import INSIDE, Tool, tool
 
 
 class Killer:
@@ -124,7 +125,7 @@ def touching(home: Path, killer: Killer) -> Tool:
     """Build the tool that does something that can be seen from outside."""
 
     @tool("probe.touch", effect=INSIDE)  # a file of the test: nobody has to allow it
-    async def touch(turn: Turn, args: NoArgs) -> str:
+    async def touch(turn: Turn, args: NoArguments) -> str:
         """Does something that can be seen from outside."""
         killer.at("tool:before")
         with (home / "touched").open("a") as file:

@@ -45,7 +45,8 @@ from contextlib import asynccontextmanager
 from bubbot.feature import Feature, FeatureFactory
 from bubbot.ports.checks import Check, Finding
 from bubbot.ports.health import FeatureHealth, HealthRow, MetricSample, MetricSpec
-from bubbot.tool import NoArgs, tool
+from bubbot.arguments.fields import NoArguments
+from bubbot.tool import tool
 from bubbot.tape.entry import event
 
 TAPE, WATERED = "plants/garden", MetricSpec("bubbot_plants_watered", "How often plants were watered.", "counter")
@@ -75,7 +76,7 @@ def build(kernel, settings):
         yield
 
     @tool("plants.water", commands=("water",))
-    async def water(turn, args: NoArgs) -> str:
+    async def water(turn, args: NoArguments) -> str:
         "Water the plants."
         await tape.append([event("plants/watered", {})])
         counts[0] += 1
@@ -93,13 +94,14 @@ BROKEN = """
 import asyncio
 from bubbot.feature import Feature, FeatureFactory
 from bubbot.ports.settings import SettingsSection
-from bubbot.tool import NoArgs, tool
+from bubbot.arguments.fields import NoArguments
+from bubbot.tool import tool
 
 class OddSettings(SettingsSection):
     days: int = 1
 
 @tool("odd.ping", commands=("ping",))
-async def ping(turn, args: NoArgs) -> str:
+async def ping(turn, args: NoArguments) -> str:
     "Say pong."
     return "pong"
 
@@ -112,6 +114,22 @@ def build(kernel, settings):
     return Feature(name="odd", tools=[ping], prompt=[fail], on_merged=[fail], background={"work": fail}, prepare=fail)
 
 FACTORY = FeatureFactory("odd", build, OddSettings)
+"""
+
+OLDER = """
+from pydantic import Field
+from bubbot.feature import Feature, FeatureFactory
+from bubbot.tool import NoArgs, ToolArgs, tool
+
+class RollArgs(ToolArgs):
+    sides: int = Field(default=6, description="how many sides")
+
+@tool("dice.roll")
+async def roll(turn, args: RollArgs) -> str:
+    "Roll a dice."
+    return "4"
+
+FACTORY = FeatureFactory("dice", lambda kernel, settings: Feature(name="dice", tools=[roll]))
 """
 
 
@@ -273,6 +291,17 @@ class TestFeature:
         done = run(home, "chat", lines=["hello"], env=broken)
         assert done.stdout.decode().splitlines() == ["You said: hello"]
         assert "feature broken left out: The plugin 'broken' of bubbot.features" in done.stderr.decode()
+
+    def test_a_tool_whose_arguments_are_a_pydantic_model_is_named_with_the_fix(
+        self, home: Path, tmp_path: Path
+    ) -> None:
+        older = package(tmp_path, "bubbot.features", "dice", "FACTORY", dice_feature=OLDER)
+        done = run(home, "chat", lines=["hello"], env=older)
+        assert done.stdout.decode().splitlines() == ["You said: hello"]
+        told = " ".join(done.stderr.decode().split())
+        assert "feature dice left out" in told
+        refused = "the tool dice.roll takes dice_feature.RollArgs, which is no class of arguments"
+        assert f"{refused}: derive it from bubbot.arguments.fields.Args" in told
 
 
 class TestBrokenFeature:

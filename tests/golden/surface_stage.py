@@ -20,6 +20,7 @@ from bubbot.app import tapes
 from bubbot.app.bot import PortWrappers
 from bubbot.app.channel_factory import ChannelFactory
 from bubbot.app.daemon import Daemon, open_daemon
+from bubbot.arguments.fields import Args
 from bubbot.errors import DeliveryFailed
 from bubbot.home import Home
 from bubbot.models.scripted import ScriptedModel
@@ -29,7 +30,7 @@ from bubbot.ports.turn import Turn
 from bubbot.settings.loader import ModelSettings, Settings
 from bubbot.tape.entry import Kind, timestamp
 from bubbot.tape.query import TapeQuery
-from bubbot.tool import Tool, ToolArgs, tool
+from bubbot.tool import Tool, tool
 from tests.approving import acting_tools
 from tests.doubles import FixedClock
 from tests.made_settings import make_settings
@@ -74,7 +75,7 @@ SCRIPT: Mapping[str, Any] = {
 }
 
 
-class RingArgs(ToolArgs):
+class RingArgs(Args, frozen=True):
     """The arguments of `bell.ring`."""
 
     times: int

@@ -14,10 +14,10 @@ from unittest.mock import patch
 from bubbot.app import bot as bot_module
 from bubbot.app.own_features import own_sections
 from bubbot.app.turns import build_session_deps
-from bubbot.arguments.fields import write_given
+from bubbot.arguments.fields import Args, write_given
 from bubbot.errors import BubbotError, ToolSignal
 from bubbot.ports.turn import Turn
-from bubbot.tool import READS_OWN, Tool, ToolArgs, Toolbox, digest_call, plan_call, tool
+from bubbot.tool import READS_OWN, Tool, Toolbox, digest_call, plan_call, tool
 from tests.doubles import START
 from tests.golden.surface_stage import fixed_world, golden_stage
 
@@ -51,7 +51,7 @@ SAMPLE_CALLS: Mapping[str, Mapping[str, dict[str, Any]]] = {
 """Calls of tools whose arguments exclude each other."""
 
 
-class PlanArgs(ToolArgs):
+class PlanArgs(Args, frozen=True):
     """A call as a model writes it."""
 
     name: str

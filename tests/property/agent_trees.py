@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bubbot.app.strategies import OWN_STRATEGIES
+from bubbot.arguments.fields import Args
 from bubbot.errors import LeaseLost
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall, Usage
@@ -28,7 +29,7 @@ from bubbot.stores.sqlite.store import SqliteStore, open_store
 from bubbot.tape.entry import Kind, TapeEntry, encode
 from bubbot.tape.store import TapeStore
 from bubbot.texts import NOT_RUN, OUTCOME_UNKNOWN
-from bubbot.tool import READS_OWN, Tool, ToolArgs, tool
+from bubbot.tool import READS_OWN, Tool, tool
 from tests.doubles import SteppingClock
 from tests.turns import WAIT, Bench, Options, Replying, running
 
@@ -110,7 +111,7 @@ def plays(tree: Node, chance: random.Random) -> Replying:
     return Replying(stream)
 
 
-class CallArgs(ToolArgs):
+class CallArgs(Args, frozen=True):
     """A call of a node."""
 
     node: str

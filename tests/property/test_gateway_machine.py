@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from bubbot.arguments.fields import NoArguments
 from bubbot.errors import DeliveryFailed
 from bubbot.gateway.admission import AdmissionPolicy, AdmissionSettings
 from bubbot.gateway.channel_runtime import ChannelPolicy
@@ -26,7 +27,7 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.shards import shard_tapes
-from bubbot.tool import NoArgs, Tool, tool
+from bubbot.tool import Tool, tool
 from tests.gateways import Stage, deletion_of, edit_of, reaction_to, rules
 from tests.turns import CHANNEL, Bench, Options, Replying, running
 from tests.virtual import virtual
@@ -120,7 +121,7 @@ class Day:
 
     def tool(self) -> Tool:
         @tool("look.up")
-        async def look_up(turn: Turn, args: NoArgs) -> str:
+        async def look_up(turn: Turn, args: NoArguments) -> str:
             """Takes a while."""
             self.roles += [(one.inbound.sender.id, turn.role) for one in turn.inbounds]
             await asyncio.sleep(2)

@@ -36,6 +36,7 @@ from bubbot.texts import Texts
 from bubbot.tool import CallPlan, GrantKind, GrantTarget, Tool, Toolbox, tool
 from tests.approving import POSTS, PostArgs
 from tests.doubles import CountingIds, SteppingClock
+from tests.kernels import make_kernel
 from tests.simulation.platform import TOKEN, Platform
 from tests.turns import CHANNEL, Bench, KeptChannel, Options, Replying, running
 
@@ -376,7 +377,7 @@ class Process:
         def open_tape(name: str) -> TapeService:
             return TapeService(self._connection, name, now=self._clock, new_id=new_id, references=OWN_REFERENCES)
 
-        return Kernel(
+        return make_kernel(
             home=Path("unused"),
             now=self._clock,
             new_id=new_id,

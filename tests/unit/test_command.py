@@ -51,7 +51,7 @@ from bubbot.tool import (
     plan_call,
     validate_args,
 )
-from tests.doubles import SteppingClock
+from tests.doubles import NO_RUNNER, SteppingClock
 
 SENTENCES = {
     "LampChange.on": "{room} is {colour}. {undo} ends it.",
@@ -181,7 +181,9 @@ def bare_turn(role: Role, texts: Texts) -> Turn:
     """Return a turn of one person in a direct chat; no command of the lamps looks at its tape."""
     unused: Any = None
     sent = AcceptedInbound(1, Inbound("test", "1", "1", Sender("1"), "", "2026-11-24T10:00:00Z", direct=True))
-    return Turn("t", "test:1", unused, Sender("1"), role, SteppingClock(), UTC, texts=texts, inbounds=[sent])
+    return Turn(
+        "t", "test:1", unused, Sender("1"), role, SteppingClock(), UTC, texts=texts, inbounds=[sent], runner=NO_RUNNER
+    )
 
 
 class Chat:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from bubbot.arguments.fields import NoArguments
 from bubbot.errors import DeliveryFailed, ModelUnavailable, ToolFailed
 from bubbot.feature import Feature
 from bubbot.middleware import CallNext, Middleware, ModelCall, PartDelivery, ToolInvocation, wrap
@@ -18,7 +19,7 @@ from bubbot.ports.channel import Receipt
 from bubbot.ports.model import ModelReply, TextDelta
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.tool import NoArgs, ToolOutput, tool
+from bubbot.tool import ToolOutput, tool
 from tests.turns import HOME, WAIT, Bench, Options, Played, calls, running, says, texts_of
 
 Around = Callable[[Any, Any], Awaitable[Any]]
@@ -261,7 +262,7 @@ class TestAroundTool:
             return f"<{output}>"
 
         @tool("test.echo", commands=("echo",))
-        async def echo(turn: Turn, args: NoArgs) -> str:
+        async def echo(turn: Turn, args: NoArguments) -> str:
             """Say something."""
             return "ho"
 

@@ -2,54 +2,23 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 import pytest
+from pydantic import BaseModel
 
-from bubbot import tool as tool_module
+from bubbot.arguments import fields
+from bubbot.arguments.fields import NoArguments
 from bubbot.errors import ConfigError
 from bubbot.ports.turn import Turn
-from bubbot.tool import NoArgs, ToolArgs, tool
-
-
-class Color(StrEnum):
-    RED = "red"
-
-
-class ManyArgs(ToolArgs):
-    required: int
-    nothing: str | None = None
-    flag: bool = True
-    count: int = 3
-    ratio: float = 0.5
-    text: str = "a"
-    color: Color = Color.RED
-    items: tuple[int, ...] = ()
-
-
-def test_a_schema_is_that_of_pydantic_without_what_a_call_is_written_without() -> None:
-    @tool("many")
-    async def many(turn: Turn, args: ManyArgs) -> str:
-        """Take many."""
-        return ""
-
-    expected = ManyArgs.model_json_schema()
-    del expected["title"], expected["additionalProperties"]
-    expected["properties"]["nothing"] = {"type": "string"}
-    for value in expected["properties"].values():
-        for key in ("title", "default"):
-            value.pop(key, None)
-    assert many.spec().parameters == expected
-    assert expected["properties"]["count"] == {"type": "integer"}
+from bubbot.tool import Tool, tool
 
 
 def test_the_arguments_may_be_named_by_a_path() -> None:
     @tool("far")
-    async def far(turn: Turn, args: tool_module.NoArgs) -> str:
+    async def far(turn: Turn, args: fields.NoArguments) -> str:
         """Take nothing."""
         return ""
 
-    assert far.args is NoArgs
+    assert far.args is NoArguments
 
 
 def test_a_function_without_arguments_of_a_tool_is_refused() -> None:
@@ -61,5 +30,25 @@ def test_a_function_without_arguments_of_a_tool_is_refused() -> None:
         """Take anything."""
 
     for handler in (plain, bare):
-        with pytest.raises(ConfigError, match="annotated with a ToolArgs class"):
+        with pytest.raises(
+            ConfigError, match=r"needs a parameter `args`|takes builtins.str, which is no class of arguments"
+        ):
             tool("odd")(handler)  # type: ignore[arg-type, type-var, unused-ignore]
+
+
+class RollArgs(BaseModel):
+    """The arguments of a tool as earlier versions declared them."""
+
+    sides: int = 6
+
+
+def test_a_tool_that_declares_a_pydantic_model_is_refused_with_the_fix() -> None:
+    async def roll(turn: Turn, args: RollArgs) -> str:
+        """Roll a dice."""
+        return ""
+
+    told = r"the tool dice.roll takes tests.unit.test_tool.RollArgs, .*derive it from bubbot.arguments.fields.Args"
+    with pytest.raises(ConfigError, match=told):
+        tool("dice.roll")(roll)
+    with pytest.raises(ConfigError, match=told):
+        Tool("dice.roll", "Roll a dice.", RollArgs, roll)  # type: ignore[arg-type, unused-ignore]

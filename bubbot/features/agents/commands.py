@@ -19,6 +19,7 @@ MAX_TASK_CHARS = 20_000
 """Characters of a task at most."""
 FORK_NAME = "fork"
 """The name of the sub-tasks that `,fork` runs."""
+LABEL_FORM = {"form": "1 to 32 small letters, digits and hyphens, with no hyphen first"}
 
 
 class RunTaskArgs(Args, frozen=True):
@@ -32,7 +33,9 @@ class RunTaskArgs(Args, frozen=True):
             max_length=MAX_TASK_CHARS,
         ),
     ]
-    name: Annotated[str, Meta(description="a short label", pattern=r"^[a-z0-9][a-z0-9-]{0,31}$")] = "task"
+    name: Annotated[str, Meta(description="a short label", pattern=r"^[a-z0-9][a-z0-9-]{0,31}\Z", extra=LABEL_FORM)] = (
+        "task"
+    )
     tools: Annotated[tuple[str, ...] | None, Meta(description="tools it may use; default: all that only read")] = None
     steps: Annotated[int, Meta(description="model calls at most", ge=1)] | None = None
     budget: Annotated[int, Meta(description="tokens at most, read and written", ge=1)] | None = None

@@ -13,6 +13,7 @@ from bubbot import plugins
 from bubbot.app.bot import Bot, open_app
 from bubbot.app.commands import bind_context, find_command, typed_tools
 from bubbot.app.installed import COMMAND_GROUP, load_command_group
+from bubbot.arguments.fields import Args
 from bubbot.errors import CommandError, ConfigError
 from bubbot.feature import Feature, FeatureFactory
 from bubbot.features.schedule.store import ScheduleStore
@@ -24,7 +25,7 @@ from bubbot.settings.loader import ModelSettings, Settings
 from bubbot.shell_command import Argument, Command, CommandContext, CommandGroup, CommandResult, command
 from bubbot.tape.entry import message
 from bubbot.tape.query import TapeQuery
-from bubbot.tool import ToolArgs, validate_args
+from bubbot.tool import validate_args
 
 SETTINGS = Settings(model=ModelSettings(name="scripted"))
 
@@ -35,7 +36,7 @@ class NoteSettings(SettingsSection):
     mark: str = "!"
 
 
-class NoteArgs(ToolArgs):
+class NoteArgs(Args, frozen=True):
     """A note, and where it goes."""
 
     text: Annotated[str, Argument("what to note")]
@@ -54,7 +55,7 @@ async def add(context: CommandContext, args: NoteArgs) -> CommandResult:
 
 
 @command("note drop", typed=("drop",))
-async def drop(context: CommandContext, args: ToolArgs) -> CommandResult:
+async def drop(context: CommandContext, args: Args) -> CommandResult:
     """Drop a note."""
     return CommandResult("dropped")
 
@@ -183,7 +184,7 @@ def test_commands_that_cannot_be_used_are_refused(
 
 
 def test_a_function_without_help_or_arguments_makes_no_command() -> None:
-    async def run(context: CommandContext, args: ToolArgs) -> CommandResult:
+    async def run(context: CommandContext, args: Args) -> CommandResult:
         raise CommandError
 
     with pytest.raises(ConfigError, match="the command run needs a docstring"):

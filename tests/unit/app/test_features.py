@@ -16,6 +16,7 @@ from bubbot.app.bot import Bot, open_app
 from bubbot.app.offline import offline_snapshot
 from bubbot.app.own_features import FEATURES
 from bubbot.app.tapes import now
+from bubbot.arguments.fields import NoArguments
 from bubbot.errors import ConfigError
 from bubbot.feature import Feature, FeatureFactory, Kernel
 from bubbot.features.budget.settings import BudgetSettings
@@ -29,7 +30,7 @@ from bubbot.ports.checks import HomeReader
 from bubbot.ports.health import FeatureHealth, HealthContext, HealthRow
 from bubbot.ports.turn import Turn
 from bubbot.settings.loader import ModelSettings, Settings
-from bubbot.tool import NoArgs, tool
+from bubbot.tool import tool
 from tests.made_settings import make_settings
 
 SETTINGS = Settings(model=ModelSettings(name="scripted"))
@@ -62,7 +63,7 @@ def offer(monkeypatch: pytest.MonkeyPatch, **offered: Any) -> None:
 
 
 @tool("test.ping", commands=("ping",))
-async def ping(turn: Turn, args: NoArgs) -> str:
+async def ping(turn: Turn, args: NoArguments) -> str:
     """Say pong."""
     return "pong"
 

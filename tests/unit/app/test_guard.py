@@ -32,7 +32,8 @@ from bubbot.errors import *
 from bubbot.feature import Feature, FeatureFactory
 from bubbot.ports.channel import Outbound, Receipt, Role
 from bubbot.ports.settings import SettingsSection
-from bubbot.tool import NoArgs, tool
+from bubbot.arguments.fields import NoArguments
+from bubbot.tool import tool
 from bubbot.ports.turn import SourcedReply
 from bubbot.runtime.attachments import AttachmentResult
 
@@ -52,7 +53,7 @@ async def odd(*args):
     return 7
 
 @tool("odd.ping", commands=("ping",))
-async def ping(turn, args: NoArgs) -> str:
+async def ping(turn, args: NoArguments) -> str:
     "Say pong."
     return "pong"
 """
@@ -272,7 +273,7 @@ async def around(value, call_next):
         await asyncio.sleep(0)
 
 @tool("odd.slow", commands=("slow",))
-async def slow(turn, args: NoArgs) -> str:
+async def slow(turn, args: NoArguments) -> str:
     "Take a while, then fail."
     await asyncio.sleep({3 * QUICK.hook})
     raise KeyError("own")
@@ -301,7 +302,7 @@ def build(kernel, settings):
     ) -> None:
         code = f"""
 @tool("odd.end", commands=("end",))
-async def end(turn, args: NoArgs) -> str:
+async def end(turn, args: NoArguments) -> str:
     "End."
     return await {failure}()
 

@@ -2,47 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Annotated, Any, Literal, get_args
 
 import pytest
-from msgspec import Meta
-from pydantic import Field, field_validator
+from msgspec import Meta, structs
 
 from bubbot.arguments.errors import describe_argument
 from bubbot.arguments.fields import Args
 from bubbot.ports.turn import Turn
 from bubbot.texts import Texts
-from bubbot.tool import ArgumentsInvalid, Tool, ToolArgs, tool
+from bubbot.tool import ArgumentsInvalid, tool
+from tests.docs.pages import ROOT
 
 
-class OlderArgs(ToolArgs):
+class EveryArgs(Args, frozen=True):
     """One argument of each kind."""
-
-    when: str = Field(description="the time, as in `,remind`")
-    plain: str = ""
-    how: Literal["", "day", "month", "all"] = "day"
-    count: int = 1
-    share: float = 0.5
-    loud: bool = False
-    few: Annotated[int, Field(ge=1, le=9)] = 1
-    ratio: Annotated[float, Field(gt=0, lt=1)] = 0.5
-    name: Annotated[str, Field(min_length=1, max_length=5)] = "x"
-    names: Annotated[tuple[str, ...], Field(min_length=1, max_length=2)] = ("x",)
-    most: Annotated[int | None, Field(ge=1)] = None
-    days: tuple[Literal["mon", "tue"], ...] = ()
-    label: Annotated[str, Field(pattern="^[a-z]+$")] = "x"
-    zone: str = "UTC"
-
-    @field_validator("zone")
-    @classmethod
-    def _check_zone(cls, value: str) -> str:
-        if value != "UTC":
-            raise ValueError(f"there is no time zone {value}")
-        return value
-
-
-class NewArgs(Args, frozen=True):
-    """The same as one declaration without validators."""
 
     when: Annotated[str, Meta(description="the time, as in `,remind`")]
     plain: str = ""
@@ -56,22 +32,17 @@ class NewArgs(Args, frozen=True):
     names: Annotated[tuple[str, ...], Meta(min_length=1, max_length=2)] = ("x",)
     most: Annotated[int, Meta(ge=1)] | None = None
     days: tuple[Literal["mon", "tue"], ...] = ()
-    label: Annotated[str, Meta(pattern="^[a-z]+$")] = "x"
+    code: Annotated[str, Meta(pattern=r"^[0-9]\Z")] = "1"
+    label: Annotated[str, Meta(pattern=r"^[a-z]+\Z", extra={"form": "small letters"})] = "x"
 
 
 @tool("test")
-async def older(turn: Turn, args: OlderArgs) -> str:
+async def probe(turn: Turn, args: EveryArgs) -> str:
     """Take arguments."""
     return ""
 
 
-@tool("test")
-async def newer(turn: Turn, args: NewArgs) -> str:
-    """Take arguments."""
-    return ""
-
-
-def described(probe: Tool, values: dict[str, object], texts: Texts) -> list[str]:
+def described(values: dict[str, object], texts: Texts) -> list[str]:
     with pytest.raises(ArgumentsInvalid) as caught:
         probe.validate({"when": "now"} | values)
     return [describe_argument(problem, probe.name, probe.fields, texts) for problem in caught.value.problems]
@@ -101,18 +72,18 @@ def described(probe: Tool, values: dict[str, object], texts: Texts) -> list[str]
         ({"names": ()}, "names is empty", "names 为空"),
         ({"names": ("a", "b", "c")}, "names has more than 2 items", "names 超过 2 项"),
         ({"days": ("mon", "x")}, 'days is "x", but must be mon or tue', "days 是“x”，但应为 mon 或 tue"),
-        ({"label": "A b"}, 'label is "A b", but must match ^[a-z]+$', "label 是“A b”，但应符合 ^[a-z]+$"),
+        ({"label": "A b"}, 'label is "A b", but must be small letters', "label 是“A b”，但应为 small letters"),
+        ({"label": "a\n"}, 'label is "a\n", but must be small letters', "label 是“a\n”，但应为 small letters"),
+        ({"code": "A"}, 'code cannot be "A"', "code 不能是“A”"),
         ({"plain": 5}, "plain is 5, but must be a text", "plain 是 5，但应为文本"),
     ],
 )
-@pytest.mark.parametrize("probe", [older, newer], ids=["older", "newer"])
-def test_each_kind_has_its_sentence(probe: Tool, values: dict[str, object], english: str, chinese: str) -> None:
-    assert described(probe, values, Texts()) == [english]
-    assert described(probe, values, Texts("zh")) == [chinese]
+def test_each_kind_has_its_sentence(values: dict[str, object], english: str, chinese: str) -> None:
+    assert described(values, Texts()) == [english]
+    assert described(values, Texts("zh")) == [chinese]
 
 
-@pytest.mark.parametrize("probe", [older, newer], ids=["older", "newer"])
-def test_what_is_missing_is_told_with_its_meaning_and_every_problem_is_told(probe: Tool) -> None:
+def test_what_is_missing_is_told_with_its_meaning_and_every_problem_is_told() -> None:
     with pytest.raises(ArgumentsInvalid) as caught:
         probe.validate({"count": "x"})
     slashes = Texts().with_command_prefix("/")
@@ -122,5 +93,25 @@ def test_what_is_missing_is_told_with_its_meaning_and_every_problem_is_told(prob
     ]
 
 
-def test_a_validator_says_itself_what_is_wrong() -> None:
-    assert described(older, {"zone": "Mars"}, Texts("zh")) == ["there is no time zone Mars"]
+def _list_limits(kind: Any) -> Iterator[Meta]:
+    yield from (mark for mark in getattr(kind, "__metadata__", ()) if isinstance(mark, Meta))
+    for inner in get_args(kind):
+        yield from _list_limits(inner)
+
+
+def test_each_pattern_ends_where_the_text_ends_and_is_said_in_words() -> None:
+    sources = ((path, path.read_text(encoding="utf-8")) for path in (ROOT / "bubbot").rglob("*.py"))
+    modules = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path, text in sources if "(Args, " in text]
+    classes = {
+        kind
+        for module in map(import_module, modules)
+        for kind in vars(module).values()
+        if isinstance(kind, type) and issubclass(kind, Args)
+    }
+    limits = [mark for kind in classes for field in structs.fields(kind) for mark in _list_limits(field.type)]
+    patterns = {mark.pattern: (mark.extra or {}).get("form") for mark in limits if mark.pattern}
+    assert patterns
+    for pattern, form in patterns.items():
+        assert pattern.endswith(r"\Z")
+        assert "$" not in pattern
+        assert form

@@ -13,7 +13,7 @@ from bubbot.ports.channel import Role, Sender
 from bubbot.ports.turn import Turn
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
-from tests.doubles import CountingIds, SteppingClock
+from tests.doubles import NO_RUNNER, CountingIds, SteppingClock
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def begin(chat: TapeService, clock: SteppingClock) -> Callable[..., Any]:
     async def turn(**changes: Any) -> Turn:
         fork = await chat.open_fork()
         berlin = ZoneInfo("Europe/Berlin")
-        made = Turn("t1", "stdin:default", fork, Sender("1"), Role.MEMBER, now=clock, zone=berlin)
+        made = Turn("t1", "stdin:default", fork, Sender("1"), Role.MEMBER, now=clock, zone=berlin, runner=NO_RUNNER)
         return replace(made, **changes)
 
     return turn

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 from msgspec import structs
 
+from bubbot.arguments.fields import NoArguments
 from bubbot.errors import ConfigError, DeliveryFailed
 from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.gateway.directory import ChannelDirectory
@@ -18,7 +19,7 @@ from bubbot.ports.turn import Turn
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import event
 from bubbot.texts import Texts
-from bubbot.tool import NoArgs, tool
+from bubbot.tool import tool
 from tests.turns import HOME, Bench, Options, running
 
 NOTES = "test/notes"
@@ -136,7 +137,7 @@ async def test_a_message_besides_the_answer_is_merged_and_sent_with_its_turn() -
     buttons = ButtonSet((Button("Yes", ",yes"),))
 
     @tool("card")
-    async def card(turn: Turn, args: NoArgs) -> str:
+    async def card(turn: Turn, args: NoArguments) -> str:
         """Stage a card here and one on a channel that is gone."""
         outbound = Outbound("test", "home", "a card", buttons=buttons)
         return str(

@@ -15,13 +15,14 @@ import pytest
 from msgspec import structs
 
 from bubbot import log
+from bubbot.arguments.fields import Args
 from bubbot.features.access.arguments import CodeArgs, GrantArgs, PersonArgs
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Sender
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, Usage
 from bubbot.ports.turn import Turn
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.tool import Tool, ToolArgs, tool
+from bubbot.tool import Tool, tool
 from tests.callers import by, refused
 from tests.gateways import Stage, admitting, edit_of
 from tests.turns import Options, Played, Replying, calls, running, says
@@ -148,7 +149,7 @@ def test_what_is_counted_is_logged_at_the_end(stream: io.StringIO) -> None:
     assert [line["messages"] for line in records(stream, "receive.strangers")] == [1, 4]
 
 
-class Words(ToolArgs):
+class Words(Args, frozen=True):
     text: str
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from bubbot.arguments.fields import NoArguments
 from bubbot.gateway.outbox import Outbox
 from bubbot.gateway.presses import MAX_EDITED_CHARS, FoundButton, find_button, pressed_part
 from bubbot.models.scripted import ScriptedModel
@@ -31,7 +32,7 @@ from bubbot.ports.turn import Turn
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
-from bubbot.tool import NoArgs, Tool, tool
+from bubbot.tool import Tool, tool
 from tests.doubles import CountingIds, SteppingClock
 from tests.gateways import Stage, admitting
 from tests.turns import HOME, Bench, Options, running
@@ -51,13 +52,13 @@ class Done:
 
     def tools(self) -> list[Tool]:
         @tool("ask")
-        async def ask(turn: Turn, args: NoArgs) -> str:
+        async def ask(turn: Turn, args: NoArguments) -> str:
             """Offer buttons."""
             turn.buttons.append(self.buttons)
             return self.text
 
         @tool("act")
-        async def act(turn: Turn, args: NoArgs) -> str:
+        async def act(turn: Turn, args: NoArguments) -> str:
             """Do what was offered."""
             self.presses.append((turn.sender.id, turn.role, turn.inbounds[0].inbound.press))
             return "done"
@@ -293,7 +294,7 @@ class TestShowing:
 
     async def test_several_offers_of_one_turn_are_not_shown(self, store: TapeStore) -> None:
         @tool("twice")
-        async def twice(turn: Turn, args: NoArgs) -> str:
+        async def twice(turn: Turn, args: NoArguments) -> str:
             """Offer two sets."""
             turn.buttons += [(Button("a", ",act"),), (Button("b", ",act"),)]
             return "both"

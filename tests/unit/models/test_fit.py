@@ -11,7 +11,7 @@ from bubbot.errors import ModelRefused
 from bubbot.models.fit import ModelFit
 from bubbot.models.openai.providers import find_server, resolve_endpoint
 from bubbot.models.openai.request import encode_request
-from bubbot.ports.model import SIZE_RULES, Lesson, ModelRequest, NoLessons
+from bubbot.ports.model import SIZE_RULES, Lesson, ModelRequest
 from bubbot.runtime.request_rules import apply_rule
 from tests.unit.runtime.test_request_rules import IMAGE, called, request, result, user
 
@@ -42,7 +42,7 @@ class Known:
 def taught(words: str, status: int | None = 400, asked: ModelRequest = FULL, name: str = "openai/x") -> str | None:
     error = ModelRefused("refused")
     error.status, error.words = status, words
-    lesson = ModelFit(name, NoLessons(), server=SERVER).read_refusal(error, asked)
+    lesson = ModelFit(name, server=SERVER).read_refusal(error, asked)
     return lesson.rule if lesson else None
 
 
@@ -201,7 +201,7 @@ def test_messages_that_a_rule_makes_are_joined_too() -> None:
 
 def test_nothing_is_recorded_where_nothing_was_changed() -> None:
     plain = request(user("one"), called("abcdefgh1", text="x"), result("abcdefgh1"))
-    sent, changed = ModelFit("mistral/m", NoLessons(), parameters={"max_tokens": 7}).fit(plain)
+    sent, changed = ModelFit("mistral/m", parameters={"max_tokens": 7}).fit(plain)
     assert changed is None
     assert (sent.parameters, sent.messages) == ({"max_tokens": 7}, plain.messages)
 

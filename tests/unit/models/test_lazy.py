@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
 
 import pytest
@@ -36,22 +35,6 @@ async def test_nothing_is_loaded_until_somebody_asks_and_then_once() -> None:
     assert len(loads) == 1
     assert loads[0] != threading.get_ident()
     await model.aclose()
-
-
-async def test_the_collector_rests_while_loading_and_looks_at_nothing_of_it_later() -> None:
-    states: list[bool] = []
-    gc.enable()
-    frozen = gc.get_freeze_count()
-
-    def load() -> Model:
-        states.append(gc.isenabled())
-        return ScriptedModel()
-
-    model = LazyModel("x/y", ModelTraits(), load)
-    await asked(model)
-    assert states == [False]
-    assert gc.isenabled()
-    assert gc.get_freeze_count() > frozen
 
 
 async def test_a_load_that_fails_is_tried_again() -> None:

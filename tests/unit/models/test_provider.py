@@ -17,7 +17,6 @@ from bubbot.ports.model import (
     ModelReply,
     ModelRequest,
     ModelTraits,
-    NoLessons,
     TextDelta,
     Transcript,
 )
@@ -69,7 +68,7 @@ async def play(
 
     client = PlayedClient(*calls)
     limits = CallLimits(retries=retries, retry_wait=8.0)
-    meter, fit = UsageMeter("openai/test", own_address=True), ModelFit("a/b", NoLessons())
+    meter, fit = UsageMeter("openai/test", own_address=True), ModelFit("a/b")
     model = ProviderModel(
         "a/b", ModelTraits(), limits, client, meter=meter, fit=fit, sleep=sleep, jitter=lambda: jitter
     )

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bubbot.arguments.fields import Args, NoArguments
 from bubbot.errors import StoreFull, ToolFailed, ToolRetry
 from bubbot.formatting import clean
 from bubbot.ports.channel import Role
@@ -24,7 +25,7 @@ from bubbot.tape.blobs import blob_digest
 from bubbot.tape.entry import Kind
 from bubbot.tape.store import TapeStore
 from bubbot.texts import NOT_RUN, OUTCOME_UNKNOWN
-from bubbot.tool import INSIDE, READS_OWN, Effect, NoArgs, Tool, ToolArgs, tool
+from bubbot.tool import INSIDE, READS_OWN, Effect, Tool, tool
 from tests.raw import tamper
 from tests.turns import HOME, WAIT, Bench, Options, Played, Replying, calls, replying, running, says
 
@@ -33,7 +34,7 @@ def giving(output: object) -> Tool:
     """A tool that gives this back, or raises it."""
 
     @tool("odd.tool")
-    async def odd(turn: Turn, args: NoArgs) -> str:
+    async def odd(turn: Turn, args: NoArguments) -> str:
         """Does something odd."""
         if isinstance(output, BaseException):
             raise output
@@ -113,7 +114,7 @@ class TestWhatAModelIsTold:
 
     async def test_of_a_tool_that_hangs_that_it_was_stopped(self, memory_store: InMemoryStore) -> None:
         @tool("long.wait")
-        async def long_wait(turn: Turn, args: NoArgs) -> str:
+        async def long_wait(turn: Turn, args: NoArguments) -> str:
             """Waits."""
             await asyncio.sleep(60)
             return "never"
@@ -135,7 +136,7 @@ class TestWhatAModelIsTold:
 
     async def test_of_a_tool_above_the_senders_role_that_it_is_not_available(self, memory_store: InMemoryStore) -> None:
         @tool("danger.zone", role=Role.OWNER)
-        async def danger(turn: Turn, args: NoArgs) -> str:
+        async def danger(turn: Turn, args: NoArguments) -> str:
             """Dangerous."""
             raise AssertionError("it ran")
 
@@ -279,7 +280,7 @@ async def test_a_stop_between_two_calls_keeps_the_result_of_the_first(memory_sto
     entered = asyncio.Event()
 
     @tool("stand.still")
-    async def stand_still(turn: Turn, args: NoArgs) -> str:
+    async def stand_still(turn: Turn, args: NoArguments) -> str:
         """Stands still."""
         entered.set()
         await asyncio.Event().wait()
@@ -312,7 +313,7 @@ def test_arguments_are_shown_on_one_short_line() -> None:
     assert len(shorten(" " * 10_000 + "x")) == 1
 
 
-class NumberArgs(ToolArgs):
+class NumberArgs(Args, frozen=True):
     number: int
     wait: float = 0.01
     after: int = 0

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from bubbot.app.strategies import OWN_STRATEGIES
+from bubbot.arguments.fields import NoArguments
 from bubbot.features.memory.block import MAX_SECTION_CHARS
 from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.memory.settings import MemorySettings
@@ -40,8 +41,8 @@ from bubbot.tape.provenance import Source, stamp_of
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import Batch, TapeStore
-from bubbot.tool import NoArgs, tool
-from tests.doubles import CountingIds, SteppingClock
+from bubbot.tool import tool
+from tests.doubles import NO_RUNNER, CountingIds, SteppingClock
 from tests.tapes import notes
 from tests.turns import HOME, WAIT, Bench, Options, Played, calls, no_lessons, no_other, running, says
 
@@ -52,7 +53,7 @@ SPECS = (ToolSpec("tape_search", "Searches.", {"type": "object", "properties": {
 @pytest.fixture
 async def turn(tape: TapeService, clock: SteppingClock) -> Turn:
     await tape.ensure_bootstrap_anchor()
-    return Turn("t", "stdin:default", await tape.open_fork(), Sender("1"), Role.OWNER, clock, BERLIN)
+    return Turn("t", "stdin:default", await tape.open_fork(), Sender("1"), Role.OWNER, clock, BERLIN, runner=NO_RUNNER)
 
 
 def open_tape(store: TapeStore) -> TapeService:
@@ -303,13 +304,13 @@ async def test_the_requests_of_a_turn_whose_fork_was_rebased_can_be_built_again(
     entered = asyncio.Event()
 
     @tool("correct.last")
-    async def correct_last(turn: Turn, args: NoArgs) -> str:
+    async def correct_last(turn: Turn, args: NoArguments) -> str:
         """Corrects the turn's own message."""
         await turn.tape.correct(turn.message_ids[-1], "meant otherwise")
         return "corrected"
 
     @tool("wait.here")
-    async def wait_here(turn: Turn, args: NoArgs) -> str:
+    async def wait_here(turn: Turn, args: NoArguments) -> str:
         """Stands still."""
         entered.set()
         await asyncio.Event().wait()

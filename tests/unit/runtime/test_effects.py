@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bubbot.arguments.fields import Args
 from bubbot.errors import ConfigError, StoreFull, ToolFailed, ToolRefused
 from bubbot.feature import Feature
 from bubbot.features.agents.settings import AgentsSettings
@@ -23,23 +24,12 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.store import TapeStore
 from bubbot.texts import NOT_RUN, OUTCOME_UNKNOWN
-from bubbot.tool import (
-    INSIDE,
-    READS_OWN,
-    CallPlan,
-    Effect,
-    Repeat,
-    Tool,
-    ToolArgs,
-    ToolOutput,
-    digest_call,
-    tool,
-)
+from bubbot.tool import INSIDE, READS_OWN, CallPlan, Effect, Repeat, Tool, ToolOutput, digest_call, tool
 from tests.provider_rules import alternation_faults, faults
 from tests.turns import HOME, WAIT, Bench, Options, Played, asked, calls, running, says
 
 
-class SendArgs(ToolArgs):
+class SendArgs(Args, frozen=True):
     """What is sent."""
 
     text: str = "x"

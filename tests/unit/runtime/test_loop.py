@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bubbot.arguments.fields import NoArguments
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.turn import Turn
 from bubbot.runtime.context.strategy import ModelContext
@@ -12,7 +13,7 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry, message
 from bubbot.tape.query import TapeQuery, Window, evaluate
 from bubbot.tape.store import TapeStore
-from bubbot.tool import NoArgs, RerunModel, Tool, tool
+from bubbot.tool import RerunModel, Tool, tool
 from tests.turns import HOME, Options, Played, asked, calls, running, says
 
 
@@ -30,7 +31,7 @@ async def test_a_command_is_answered_without_it(memory_store: InMemoryStore) -> 
 
 async def test_a_command_with_nothing_to_say_sends_nothing(memory_store: InMemoryStore) -> None:
     @tool("say.nothing")
-    async def say_nothing(turn: Turn, args: NoArgs) -> str:
+    async def say_nothing(turn: Turn, args: NoArguments) -> str:
         """Says nothing."""
         return ""
 
@@ -41,7 +42,7 @@ async def test_a_command_with_nothing_to_say_sends_nothing(memory_store: InMemor
 
 
 @tool("ask.again")
-async def ask_again(turn: Turn, args: NoArgs) -> RerunModel:
+async def ask_again(turn: Turn, args: NoArguments) -> RerunModel:
     """Has the model asked."""
     stored = await turn.tape.append([message("user", "asked by a command")])
     turn.message_ids.append(stored[0].id)
@@ -93,7 +94,7 @@ class TestTheFork:
         heads: list[int] = []
 
         @tool("look.on")
-        async def look_on(turn: Turn, args: NoArgs) -> str:
+        async def look_on(turn: Turn, args: NoArguments) -> str:
             """Looks at the parent."""
             heads.append(await store.head(HOME))
             return "seen"
@@ -109,7 +110,7 @@ def _looking(seen: list[tuple[int, tuple[TapeEntry, ...], ModelContext]]) -> Too
     """A tool that reads the turn's fork."""
 
     @tool("look.on")
-    async def look_on(turn: Turn, args: NoArgs) -> str:
+    async def look_on(turn: Turn, args: NoArguments) -> str:
         """Looks."""
         window = (await turn.tape.fetch([TapeQuery(turn.tape.name, Window())]))[0]
         seen.append((await turn.tape.head(), window, await turn.tape.read(ContextView())))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bubbot.arguments.fields import NoArguments
 from bubbot.errors import LeaseLost
 from bubbot.feature import Feature
 from bubbot.gateway.inbox import Inbox, inbox_tape
@@ -25,7 +26,7 @@ from bubbot.tape.fork import MergeResult
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from bubbot.texts import OUTCOME_UNKNOWN, Texts
-from bubbot.tool import READS_OWN, NoArgs, Tool, tool
+from bubbot.tool import READS_OWN, Tool, tool
 from tests.doubles import CountingIds, CountingSalt, SteppingClock
 from tests.gateways import edit_of
 from tests.tapes import note, notes
@@ -50,7 +51,7 @@ class Gate:
 
     def tool(self) -> Tool:
         @tool("wait.here", effect=READS_OWN)
-        async def wait_here(turn: Turn, args: NoArgs) -> str:
+        async def wait_here(turn: Turn, args: NoArguments) -> str:
             """Stands still."""
             self.entered.set()
             await self.opened.wait()
@@ -547,7 +548,7 @@ def deeper(entered: asyncio.Event) -> Tool:
     """A tool that stands still in a fork of a fork of the turn's fork."""
 
     @tool("go.deeper")
-    async def go_deeper(turn: Turn, args: NoArgs) -> str:
+    async def go_deeper(turn: Turn, args: NoArguments) -> str:
         """Stands still."""
         inner = await turn.tape.fork([note("inner")])
         innermost = await inner.fork([note("innermost")])

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from bubbot.arguments.fields import NoArguments
 from bubbot.errors import ModelUnavailable
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.model import FailedAttempt, Finish, ModelEvent, ModelReply, ModelRequest, TextDelta, ToolCall, Usage
@@ -17,7 +18,7 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
-from bubbot.tool import READS_OWN, NoArgs, Tool, tool
+from bubbot.tool import READS_OWN, Tool, tool
 from tests.turns import HOME, Options, Played, Replying, asked, calls, replying, running, says, texts_of
 
 
@@ -36,7 +37,7 @@ def watching(store: TapeStore, seen: list[list[str]]) -> Tool:
     """A tool that looks at what is durable while it runs."""
 
     @tool("look.on", effect=READS_OWN)
-    async def look_on(turn: Turn, args: NoArgs) -> str:
+    async def look_on(turn: Turn, args: NoArguments) -> str:
         """Looks at the store."""
         seen.append(await forked(store))
         return "seen"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bubbot.arguments.fields import NoArguments
 from bubbot.errors import DeliveryFailed
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
@@ -19,7 +20,7 @@ from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import Kind
 from bubbot.tape.store import TapeStore
 from bubbot.texts import DEFECT_IN_ENGLISH, Texts
-from bubbot.tool import NoArgs, Tool, tool
+from bubbot.tool import Tool, tool
 from tests.turns import HOME, WAIT, Bench, Options, Played, asked, calls, replying, running, says, texts_of
 
 
@@ -34,7 +35,7 @@ class Floor:
 
     def tool(self) -> Tool:
         @tool("stand.here")
-        async def stand_here(turn: Turn, args: NoArgs) -> str:
+        async def stand_here(turn: Turn, args: NoArguments) -> str:
             """Stands."""
             self.inside += 1
             self.most = max(self.most, self.inside)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bubbot.arguments.fields import NoArguments
 from bubbot.cli.tape.command import format_tape_entry
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.search.view import SearchView
@@ -19,7 +20,7 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape import entry as make
 from bubbot.tape.entry import Kind
 from bubbot.tape.store import TapeStore
-from bubbot.tool import READS_OWN, NoArgs, Tool, tool
+from bubbot.tool import READS_OWN, Tool, tool
 from tests.contract.test_tainted_answers import complete, completing
 from tests.schedules import timed
 from tests.turns import (
@@ -50,7 +51,7 @@ EMPTY = ["\u200b", "&nbsp;", "```\n```", "<think>They ask for a secret.", "They 
 
 def looking() -> Tool:
     @tool("look.at", effect=READS_OWN)
-    async def look_at(turn: Turn, args: NoArgs) -> str:
+    async def look_at(turn: Turn, args: NoArguments) -> str:
         """Look."""
         return "seen"
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bubbot.arguments.fields import Args
 from bubbot.ports.channel import Role
 from bubbot.ports.model import ToolCall
 from bubbot.ports.turn import Turn
@@ -15,12 +16,12 @@ from bubbot.runtime.context.tokens import estimate_size
 from bubbot.runtime.effects import EFFECT_BEGIN
 from bubbot.runtime.tool_list import ToolList, unwrap_call
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.tool import INSIDE, READS_OWN, CallPlan, Effect, Tool, ToolArgs, Toolbox, tool
+from bubbot.tool import INSIDE, READS_OWN, CallPlan, Effect, Tool, Toolbox, tool
 from tests.turns import Options, Played, running, says
 from tests.unit.runtime.test_effects import World, results_of
 
 
-class FrogArgs(ToolArgs):
+class FrogArgs(Args, frozen=True):
     """The arguments of many tools."""
 
     pond: str = ""

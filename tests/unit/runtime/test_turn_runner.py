@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from bubbot.arguments.fields import NoArguments
 from bubbot.errors import ModelOverflow, ModelUnavailable
 from bubbot.feature import Feature
 from bubbot.middleware import CallNext, ModelCall
@@ -15,7 +16,7 @@ from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import rebuild_request
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape import entry as make
-from bubbot.tool import NoArgs, Tool, tool
+from bubbot.tool import Tool, tool
 from tests.turns import Options, Played, calls, running, says
 
 QUESTION = ({"role": "user", "content": "Sum this up."},)
@@ -25,7 +26,7 @@ def asking(replies: list[ModelReply], errors: list[Exception]) -> Tool:
     """A tool that asks the model once."""
 
     @tool("ask.once")
-    async def ask_once(turn: Turn, args: NoArgs) -> str:
+    async def ask_once(turn: Turn, args: NoArguments) -> str:
         """Ask once."""
         try:
             replies.append(
@@ -115,7 +116,7 @@ class TestRunModel:
         outcomes: list[str] = []
 
         @tool("run.child")
-        async def run_child(turn: Turn, args: NoArgs) -> str:
+        async def run_child(turn: Turn, args: NoArguments) -> str:
             """Run a child."""
             fork = await turn.tape.fork([make.message("user", "the task")])
             ids = [entry.id for entry in fork.delta]
@@ -136,7 +137,7 @@ class TestRunModel:
 
     async def test_a_derived_turn_has_fewer_steps(self, memory_store: InMemoryStore) -> None:
         @tool("run.child")
-        async def run_child(turn: Turn, args: NoArgs) -> str:
+        async def run_child(turn: Turn, args: NoArguments) -> str:
             """Run a child."""
             fork = await turn.tape.fork([make.message("user", "the task")])
             child = turn.derive(fork, origin="agent:test", message_ids=[fork.delta[0].id], max_steps=1)

@@ -18,7 +18,7 @@ from typing import Any, get_args
 
 import polib
 import pytest
-from msgspec import structs
+from msgspec import Meta, structs
 
 from bubbot import errors
 from bubbot.app.strategies import OWN_STRATEGIES
@@ -231,6 +231,13 @@ class TestLanguages:
             for one in tools
             for name, field in one.fields.items()
             if field.description
+        }
+        meanings |= {
+            (one.name, f"{name}.form"): mark.extra["form"]
+            for one in tools
+            for name, field in one.fields.items()
+            for mark in field.marks
+            if isinstance(mark, Meta) and mark.extra
         }
         for texts in map(Texts, OTHERS):
             assert [at for at, meaning in meanings.items() if texts.meaning(*at, meaning) == meaning] == []

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from bubbot.arguments.fields import Args
 from bubbot.ports.channel import CommandInfo, Sender
 from bubbot.ports.turn import Turn
 from bubbot.runtime.router import parse_command
 from bubbot.texts import Texts
-from bubbot.tool import ToolArgs, Toolbox, tool
+from bubbot.tool import Toolbox, tool
 from channels.discord.slash_commands import build_commands, read_interaction, read_press
 from tests.fakes.discordapi.commands import check
 
@@ -21,15 +22,14 @@ ID = "1308437837414629376"
 USER = {"id": "42", "username": "ann", "global_name": "Ann"}
 
 
-class NoteArgs(ToolArgs):
+class NoteArgs(Args, frozen=True):
     """Texts in two places."""
 
     title: str
     text: str = ""
-    positional: ClassVar[tuple[str, ...]] = ("title", "text")
 
 
-@tool("note")
+@tool("note", form="<title> [text]")
 async def note(turn: Turn, args: NoteArgs) -> str:
     """Adds a note."""
     return args.title

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from bubbot.app.strategies import OWN_STRATEGIES
+from bubbot.arguments.fields import Args
 from bubbot.errors import LeaseLost
 from bubbot.feature import Feature
 from bubbot.features.agents.feature import SUBTASK_PROMPT
@@ -25,7 +26,7 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind, TapeEntry, event
 from bubbot.tape.store import TapeStore
 from bubbot.texts import OUTCOME_UNKNOWN, Texts
-from bubbot.tool import INSIDE, READS_OWN, Tool, ToolArgs, tool
+from bubbot.tool import INSIDE, READS_OWN, Tool, tool
 from tests.turns import HOME, WAIT, Bench, Options, calls, running, says
 
 
@@ -45,7 +46,7 @@ def run(task: str, **arguments: Any) -> dict[str, Any]:
     return calls("agent_run", task=task, **arguments)
 
 
-class NumberArgs(ToolArgs):
+class NumberArgs(Args, frozen=True):
     number: int = 0
 
 

@@ -14,15 +14,16 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
-from pydantic import create_model
 
+from bubbot.arguments.fields import Args, dump_given
 from bubbot.features.approvals import gate
 from bubbot.features.approvals.decision import CallFacts, Decision, EffectRow, Verdict
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall, Usage
 from bubbot.ports.turn import Turn
-from bubbot.tool import READS_WEB, READS_WORLD, CallPlan, Effect, GrantKind, GrantTarget, Tool, ToolArgs
+from bubbot.tool import READS_WEB, READS_WORLD, CallPlan, Effect, GrantKind, GrantTarget, Tool
 from tests.approving import ApprovalBench, approving
 
 ROOT = Path(__file__).parents[4]
@@ -141,19 +142,19 @@ def describe(name: str, arguments: Mapping[str, Any]) -> str:
 def dojo_tool(declared: Mapping[str, Any], stage: Stage) -> Tool:
     """Make a tool of AgentDojo a tool of ours, with what it does declared."""
     name = declared["name"]
-    fields: dict[str, Any] = dict.fromkeys(declared["arguments"], (Any, None))
-    args = create_model(f"{name}_args", __base__=ToolArgs, **fields)
+    fields = [(argument, Any, None) for argument in declared["arguments"]]
+    args: Any = msgspec.defstruct(f"{name}_args", fields, bases=(Args,), frozen=True)
     effect = Effect() if is_acting(name) else READS_WEB if name == "get_webpage" else READS_WORLD
 
-    async def plan(_turn: Turn, values: ToolArgs) -> CallPlan:
-        given = values.model_dump(exclude_unset=True)
+    async def plan(_turn: Turn, values: Args) -> CallPlan:
+        given = dump_given(values)
         named = [str(given[key]) for key in RECIPIENTS if given.get(key)]
         target = GrantTarget(GrantKind.RECIPIENT, " ".join(named)) if named and is_acting(name) else None
         address = with_schemes(given["url"]) if name == "get_webpage" else ""
         return CallPlan(effect, json.dumps(given, indent=2), target, address)
 
-    async def run(_turn: Turn, values: ToolArgs) -> str:
-        given = values.model_dump(exclude_unset=True)
+    async def run(_turn: Turn, values: Args) -> str:
+        given = dump_given(values)
         if is_acting(name):
             stage.play.done.append(describe(name, given))
         return stage.play.result(name, given)

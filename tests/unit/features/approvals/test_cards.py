@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bubbot.arguments.fields import NoArguments
 from bubbot.errors import ToolFailed, ToolRetry
 from bubbot.features.approvals.decision import Decision, EffectRow, Verdict
 from bubbot.features.approvals.gate import WaitingCall, find_card_key
@@ -16,7 +17,7 @@ from bubbot.ports.channel import Role
 from bubbot.ports.model import ModelEvent, ModelRequest
 from bubbot.ports.turn import Turn
 from bubbot.tape.provenance import Source, source_of
-from bubbot.tool import CallPlan, Effect, NoArgs, tool
+from bubbot.tool import CallPlan, Effect, tool
 from tests.approval_facts import make_call
 from tests.approving import ApprovalBench, PostArgs, approving
 from tests.turns import Played, calls, says
@@ -143,7 +144,7 @@ class TestOneYes:
 
     async def test_what_comes_after_a_call_that_failed_does_not_run(self, tmp_path: Path) -> None:
         @tool("draft.write", plan=lambda _turn, _args: _plan("write it"))
-        async def draft_write(turn: Turn, args: NoArgs) -> str:
+        async def draft_write(turn: Turn, args: NoArguments) -> str:
             """Write a draft."""
             raise ToolFailed("the disk is full")
 
@@ -162,13 +163,13 @@ class TestOneYes:
     async def test_what_was_to_follow_a_change_that_has_become_impossible_does_not_run(self, tmp_path: Path) -> None:
         is_possible = [True]
 
-        async def plan(_turn: Turn, _args: NoArgs) -> CallPlan:
+        async def plan(_turn: Turn, _args: NoArguments) -> CallPlan:
             if not is_possible[0]:
                 raise ToolRetry("somebody has changed the script: read it again")
             return CallPlan(Effect(), "write the script")
 
         @tool("script.write", plan=plan)
-        async def script_write(turn: Turn, args: NoArgs) -> str:
+        async def script_write(turn: Turn, args: NoArguments) -> str:
             """Write a script."""
             return "written"
 

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
+from bubbot.arguments.fields import NoArguments
 from bubbot.features.shell.commands import shell_tools
 from bubbot.features.shell.service import ShellService
 from bubbot.features.shell.settings import ShellSettings
 from bubbot.ports.turn import Turn
 from bubbot.tape.provenance import Source
-from bubbot.tool import READS_OWN, CallPlan, Effect, NoArgs, Tool, tool
+from bubbot.tool import READS_OWN, CallPlan, Effect, Tool, tool
 from tests.approving import ApprovalBench, approving
 from tests.sandboxes import require
 from tests.turns import Played, calls, says
@@ -36,11 +37,11 @@ class Acting:
     def tools(self) -> Sequence[Tool]:
         """Make the tool."""
 
-        async def plan(_turn: Turn, _args: NoArgs) -> CallPlan:
+        async def plan(_turn: Turn, _args: NoArguments) -> CallPlan:
             return CallPlan(Effect(source=Source.OWN), "add one, and rest on base", state=self._read("base"))
 
         @tool("number.add", plan=plan, effect=Effect(source=Source.OWN))
-        async def number_add(turn: Turn, args: NoArgs) -> str:
+        async def number_add(turn: Turn, args: NoArguments) -> str:
             """Add one."""
             number = int(self._read("number"))
             (self.folder / "number").write_text(f"{number + 1}\n")
@@ -95,7 +96,7 @@ class CutOff:
         waiting = asyncio.Event()
 
         @tool("wait.long", effect=READS_OWN)
-        async def wait_long(turn: Turn, args: NoArgs) -> str:
+        async def wait_long(turn: Turn, args: NoArguments) -> str:
             """Wait."""
             waiting.set()
             await asyncio.Event().wait()

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from bubbot.arguments.fields import NoArguments
 from bubbot.features.approvals.state import APPROVALS_TAPE
 from bubbot.ports.channel import APPROVAL_ORIGIN, Inbound, Sender
 from bubbot.ports.turn import Turn
-from bubbot.tool import Effect, EffectKind, NoArgs, Power, tool
+from bubbot.tool import Effect, EffectKind, Power, tool
 from tests.approving import approving
 from tests.e2e import inside
 from tests.turns import Played, calls, says
@@ -95,7 +96,7 @@ async def test_no_folder_of_the_owner_is_changed(tmp_path: Path) -> None:
     effect = Effect(EffectKind.INSIDE, power=Power.FOLDERS)
 
     @tool("notes.write", effect=effect)
-    async def notes_write(turn: Turn, args: NoArgs) -> str:
+    async def notes_write(turn: Turn, args: NoArguments) -> str:
         """Write a note."""
         changed.append("written")
         return "written"

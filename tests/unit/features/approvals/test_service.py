@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from bubbot.feature import draft_nothing, find_nothing_sent
 from bubbot.features.approvals.decider import Decider
 from bubbot.features.approvals.facts import Answer
 from bubbot.features.approvals.service import (
@@ -26,6 +25,7 @@ from bubbot.tape.projection import read_projection
 from bubbot.tool import GrantKind, GrantTarget
 from tests.approval_facts import ServiceBench, make_grant, make_opened
 from tests.doubles import SteppingClock
+from tests.kernels import draft_nothing, find_nothing_sent
 
 OWNER = Decider("telegram", "1", "Ann", Role.OWNER, "telegram:1", has_power=True, surface="command")
 MEMBER = Decider("telegram", "2", "Bob", Role.MEMBER, "telegram:-9", has_power=False, surface="button")

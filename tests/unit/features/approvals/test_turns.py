@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from bubbot.app.bot import Bot
 from bubbot.app.panels import load_panels, open_boundary
+from bubbot.arguments.fields import Args, NoArguments
 from bubbot.errors import ToolRetry
 from bubbot.features.approvals.commands import ApprovalCommands, approval_tools
 from bubbot.features.approvals.gate import ApprovedCalls
@@ -26,7 +26,7 @@ from bubbot.tape.boundary import OWNER
 from bubbot.tape.entry import timestamp
 from bubbot.tape.query import TapeQuery
 from bubbot.texts import Texts
-from bubbot.tool import CallPlan, Effect, NoArgs, ToolArgs, tool
+from bubbot.tool import CallPlan, Effect, tool
 from tests.approval_facts import make_asked, make_call
 from tests.approving import approving
 from tests.e2e import inside
@@ -38,7 +38,7 @@ POST: dict[str, Any] = calls("post_send", to="bob", text="hello")
 SENT = [("post.send", "bob: hello")]
 
 
-class ActArgs(ToolArgs):
+class ActArgs(Args, frozen=True):
     """The arguments of a tool that says nothing of what it acts on."""
 
     word: str
@@ -188,11 +188,11 @@ class TestAsking:
     async def test_what_it_rests_on_has_changed_since(self, tmp_path: Path) -> None:
         state = ["1"]
 
-        async def plan(_turn: Turn, _args: BaseModel) -> CallPlan:
+        async def plan(_turn: Turn, _args: NoArguments) -> CallPlan:
             return CallPlan(Effect(), "write the file", state=state[0])
 
         @tool("draft.write", plan=plan)
-        async def draft_write(turn: Turn, args: NoArgs) -> str:
+        async def draft_write(turn: Turn, args: NoArguments) -> str:
             """Write a draft."""
             state.append("written")
             return "written"
@@ -276,7 +276,7 @@ class TestScopes:
         assert "tulips" in found["grants"][0]["arguments"]
 
     async def test_a_grant_that_is_taken_back_counts_no_more_in_mid_turn(self, tmp_path: Path) -> None:
-        async def revoke(turn: Turn, args: NoArgs) -> str:
+        async def revoke(turn: Turn, args: NoArguments) -> str:
             """Take every grant back."""
             for number in list(service.state.by_number):
                 await service.revoke(number, "1", "stdin")

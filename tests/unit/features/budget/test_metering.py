@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from bubbot.arguments.fields import NoArguments
 from bubbot.errors import BudgetExceeded, ConfigError, ModelRefused, RateLimitExceeded
 from bubbot.features.budget.budget import Budget, BudgetLimits, SpendingLimit
 from bubbot.features.budget.metering import BudgetFallbackModel, RateGate, add_notice, budget_subject
@@ -25,9 +26,9 @@ from bubbot.runtime.context.tokens import estimate_tokens
 from bubbot.runtime.turn_limiter import TurnLimiter
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
-from bubbot.tool import NoArgs, tool
+from bubbot.tool import tool
 from tests.budgets import costing, facts, metering, opened, plan
-from tests.doubles import SteppingClock
+from tests.doubles import NO_RUNNER, SteppingClock
 from tests.turns import HOME, WAIT, Bench, Options, Played, Replying, asked, calls, replying, running, says, texts_of
 from tests.virtual import virtual
 
@@ -162,7 +163,7 @@ async def test_a_job_pays_for_its_turns(memory_store: InMemoryStore) -> None:
     found = []
 
     @tool("test.payer", commands=("payer",))
-    async def payer(turn: Turn, args: NoArgs) -> str:
+    async def payer(turn: Turn, args: NoArguments) -> str:
         """Note who pays."""
         turn.cause = "job-7"
         found.append(budget_subject(turn))
@@ -200,7 +201,7 @@ async def test_where_a_models_budget_is_used_up_a_cheaper_one_is_asked(memory_st
 async def _turn(bench: Bench) -> Turn:
     fork = await bench.tape().open_fork()
     inbound = bench.inbound("hi")
-    return Turn("t", HOME, fork, inbound.sender, bench.line.link.role(inbound), SteppingClock(), UTC)
+    return Turn("t", HOME, fork, inbound.sender, bench.line.link.role(inbound), SteppingClock(), UTC, runner=NO_RUNNER)
 
 
 def paced(bench: Bench, **tables: PersonLimitSettings) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, timedelta
 from pathlib import Path
 
 from bubbot.features.memory.feature import MemoryFeature
@@ -12,7 +12,7 @@ from bubbot.ports.channel import Role, Sender
 from bubbot.ports.turn import Turn
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.service import TapeService
-from tests.doubles import SteppingClock
+from tests.doubles import NO_RUNNER, SteppingClock
 from tests.turns import Options, Played, running, says
 
 
@@ -51,7 +51,7 @@ async def test_an_export_is_a_file_of_its_own_below_the_home(
     tape: TapeService, clock: SteppingClock, tmp_path: Path
 ) -> None:
     await tape.ensure_bootstrap_anchor()
-    turn = Turn("t", "stdin:../a b", await tape.open_fork(), Sender("1"), Role.OWNER, clock, clock().tzinfo)  # type: ignore[arg-type]
+    turn = Turn("t", "stdin:../a b", await tape.open_fork(), Sender("1"), Role.OWNER, clock, UTC, runner=NO_RUNNER)
     feature = MemoryFeature(tmp_path, clock, MemorySettings())
     await feature.open_zone(turn).save_long_term("Likes tea.")
     paths = [Path(await feature.export(turn)) for _ in range(2)]

@@ -32,7 +32,7 @@ from bubbot.tape.provenance import Source, source_of
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
 from bubbot.texts.catalogue import list_languages
-from tests.doubles import CountingIds, SteppingClock
+from tests.doubles import NO_RUNNER, CountingIds, SteppingClock
 from tests.turns import HOME, Bench, Options, Played, Replying, calls, running, says
 
 ANN = ("test", "1")
@@ -119,7 +119,7 @@ class TestPolicy:
     ) -> None:
         await tape.ensure_bootstrap_anchor()
         inbound = Inbound("test", "m", "home", Sender("1"), "hello", "2026-11-21T20:21:00+00:00")
-        turn = Turn("t", HOME, await tape.open_fork(), Sender("1"), Role.OWNER, clock, UTC)
+        turn = Turn("t", HOME, await tape.open_fork(), Sender("1"), Role.OWNER, clock, UTC, runner=NO_RUNNER)
 
         def joined(**changes: Any) -> ChatFacts:
             inbounds = [AcceptedInbound(1, inbound), AcceptedInbound(2, inbound)]

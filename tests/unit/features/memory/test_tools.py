@@ -19,7 +19,7 @@ from bubbot.ports.turn import Turn
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.service import TapeService
 from bubbot.tool import CLEARS_MEMORY, READS_PEOPLE, Effect, Tool, Toolbox
-from tests.doubles import SteppingClock
+from tests.doubles import NO_RUNNER, SteppingClock
 from tests.turns import Options, running
 
 TOOLS = Toolbox(MemoryFeature(Path("unused"), SteppingClock(), MemorySettings()).feature().tools)
@@ -29,7 +29,7 @@ TOOLS = Toolbox(MemoryFeature(Path("unused"), SteppingClock(), MemorySettings())
 async def turn(tape: TapeService, clock: SteppingClock) -> Turn:
     await tape.ensure_bootstrap_anchor()
     fork = await tape.open_fork()
-    return Turn("turn-1", "stdin:default", fork, Sender("1"), Role.MEMBER, clock, UTC)
+    return Turn("turn-1", "stdin:default", fork, Sender("1"), Role.MEMBER, clock, UTC, runner=NO_RUNNER)
 
 
 async def use(turn: Turn, name: str, **arguments: Any) -> str:

@@ -18,6 +18,7 @@ from opentelemetry.semconv._incubating.attributes import (
 )
 from opentelemetry.semconv.schemas import Schemas
 
+from bubbot.arguments.fields import Args
 from bubbot.features.otel import names
 from bubbot.features.otel.content import Exposure
 from bubbot.features.otel.names import Name, split_model
@@ -25,7 +26,7 @@ from bubbot.features.otel.spans import TurnSpans, span_id, trace_id
 from bubbot.ports.turn import Turn
 from bubbot.tape.entry import TapeEntry, event, message
 from bubbot.tape.query import TapeQuery
-from bubbot.tool import READS_OWN, Tool, ToolArgs, tool
+from bubbot.tool import READS_OWN, Tool, tool
 from tests.fakes.otlp_server import Receiver, Span, receiver
 from tests.traced import WAIT, say, settings_for, traced, written
 from tests.traced import message as inbound
@@ -52,7 +53,7 @@ SCRIPT = {
 
 
 @tool("wait.here", effect=READS_OWN)
-async def wait_here(turn: Turn, args: ToolArgs) -> str:
+async def wait_here(turn: Turn, args: Args) -> str:
     """Wait for the other call."""
     places = turn.metadata.setdefault(_Barrier, _Barrier())
     assert isinstance(places, _Barrier)
@@ -182,7 +183,7 @@ async def test_a_turn_that_was_stopped_says_so_and_so_does_its_call(tmp_path: Pa
     running = asyncio.Event()
 
     @tool("hang", effect=READS_OWN)
-    async def hang(turn: Turn, args: ToolArgs) -> str:
+    async def hang(turn: Turn, args: Args) -> str:
         """Run until stopped."""
         running.set()
         await asyncio.Event().wait()

@@ -15,6 +15,7 @@ from bubbot.app import bot as bot_module
 from bubbot.app.bot import Bot, PortWrappers, open_app
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.strategies import OWN_STRATEGIES
+from bubbot.arguments.fields import NoArguments
 from bubbot.features.budget.settings import BudgetSettings
 from bubbot.features.replay import rerun
 from bubbot.features.replay.facts import REPLAY_TAPE
@@ -34,7 +35,7 @@ from bubbot.tape.entry import TapeEntry
 from bubbot.tape.entry import event as tape_event
 from bubbot.tape.query import TapeQuery
 from bubbot.texts import Texts
-from bubbot.tool import READS_OWN, NoArgs, Tool, tool
+from bubbot.tool import READS_OWN, Tool, tool
 from tests.made_settings import make_settings
 
 CHAT = "default"
@@ -123,7 +124,7 @@ async def opened(
     looks: list[str] = []
 
     @tool("test.look", effect=READS_OWN)
-    async def look(turn: Turn, args: NoArgs) -> str:
+    async def look(turn: Turn, args: NoArguments) -> str:
         """Look."""
         looks.append(turn.id)
         return f"saw {len(looks)}"
@@ -225,7 +226,7 @@ async def test_a_changed_prompt_and_a_changed_tool_are_told_apart(tmp_path: Path
         await talk(bench, 3)
 
     @tool("test.more", effect=READS_OWN)
-    async def more(turn: Turn, args: NoArgs) -> str:
+    async def more(turn: Turn, args: NoArguments) -> str:
         """Do more."""
         return turn.id + str(args)
 

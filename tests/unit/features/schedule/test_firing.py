@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from bubbot.arguments.fields import NoArguments
 from bubbot.errors import DeliveryFailed
 from bubbot.features.access.arguments import GrantArgs, PersonArgs
 from bubbot.features.access.service import AccessService
@@ -36,7 +37,7 @@ from bubbot.tape.entry import Kind, event
 from bubbot.tape.provenance import Source
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
-from bubbot.tool import NoArgs, tool
+from bubbot.tool import tool
 from tests.callers import by
 from tests.doubles import CountingIds
 from tests.gateways import admitting
@@ -150,7 +151,7 @@ class TestWhatIsSaid:
         payers: list[tuple[str, str]] = []
 
         @tool("test.payer", commands=("payer",))
-        async def payer(turn: Turn, args: NoArgs) -> str:
+        async def payer(turn: Turn, args: NoArguments) -> str:
             """Note who pays."""
             payers.append((budget_subject(turn).job, turn.origin))
             return "noted"

@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, cast
-from zoneinfo import ZoneInfo
 
 import pytest
 
 from bubbot.app.search import find_entries
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import ModelUnavailable
-from bubbot.feature import Feature, Kernel
+from bubbot.feature import Feature
 from bubbot.features.strategies.feature import StrategiesFeature
 from bubbot.features.strategies.meaning import BATCH_PASSAGES, MeaningSearch
 from bubbot.features.strategies.recall import recall_for
@@ -27,11 +24,10 @@ from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.runtime.compose import ContextPolicy
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import event, message
-from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
-from bubbot.texts import Texts
 from tests.doubles import CountingIds, SteppingClock
+from tests.kernels import make_kernel
 from tests.turns import Bench, Options, asked, no_lessons, running
 
 
@@ -200,23 +196,12 @@ async def test_the_feature_recalls_by_meaning_if_it_is_switched_on(
     memory_store: TapeStore, index: KnownSynonyms, *, is_on: bool
 ) -> None:
     benches: list[Bench] = []
-    unused = cast("Any", None)
 
     def open_tape(name: str) -> TapeService:
         return benches[0].service(name)
 
-    kernel = Kernel(
-        home=Path("unused"),
-        now=SteppingClock(),
-        new_id=lambda: "unused",
-        zone=ZoneInfo("UTC"),
-        texts=Texts(),
-        projections=ProjectionRunner(),
+    kernel = make_kernel(
         open_tape=open_tape,
-        role_of=unused,
-        accept=unused,
-        send=unused,
-        notify=unused,
     )
 
     async def find_model(turn: Turn) -> Model:

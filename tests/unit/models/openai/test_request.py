@@ -10,7 +10,7 @@ import pytest
 from bubbot.models.fit import ModelFit, limit_output
 from bubbot.models.openai.providers import resolve_endpoint
 from bubbot.models.openai.request import encode_request
-from bubbot.ports.model import ModelRequest, NoLessons, ToolSpec
+from bubbot.ports.model import ModelRequest, ToolSpec
 from bubbot.tape.entry import canonical
 
 TOOL = ToolSpec("f", "does", {"type": "object", "properties": {}})
@@ -20,7 +20,7 @@ HI = {"role": "user", "content": "hi"}
 def encoded(request: ModelRequest, name: str = "openai/test", **settings: Any) -> bytes:
     endpoint = resolve_endpoint(name, api_base=None, api_key="k", variables={})
     parameters = endpoint.parameters | limit_output(settings)
-    fitted, _ = ModelFit(name, NoLessons(), rules=endpoint.rules, parameters=parameters).fit(request)
+    fitted, _ = ModelFit(name, rules=endpoint.rules, parameters=parameters).fit(request)
     return encode_request(fitted, endpoint.model, name)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bubbot.app.strategies import OWN_STRATEGIES
+from bubbot.arguments.fields import NoArguments
 from bubbot.errors import AnchorNotFound, ConfigError
 from bubbot.features.memory.zone import MemoryZone
 from bubbot.models.scripted import ScriptedModel
@@ -23,7 +24,7 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import Kind, TapeEntry, message, tool_call, tool_result
 from bubbot.tape.service import TapeService
-from bubbot.tool import NoArgs, tool
+from bubbot.tool import tool
 from tests.doubles import SteppingClock
 from tests.turns import Bench, Options, Played, asked, calls, running, says
 
@@ -312,7 +313,7 @@ def assert_extending(requests: Sequence[ModelRequest]) -> None:
 
 async def test_people_of_several_roles_get_one_list_of_tools_in_a_window(memory_store: InMemoryStore) -> None:
     @tool("owners.only", role=Role.OWNER)
-    async def owners_only(turn: Turn, args: NoArgs) -> str:
+    async def owners_only(turn: Turn, args: NoArguments) -> str:
         """Not for members."""
         ran.append(turn.role)
         return "done"
