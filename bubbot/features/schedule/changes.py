@@ -7,34 +7,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, time, timedelta
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
+from msgspec.structs import replace
+
 from bubbot.errors import ScheduleRefused
-from bubbot.features.schedule.plan import QuietHours, clock_entries, next_times, parse_rule, waits_for_clock
-from bubbot.features.schedule.state import (
-    CHAT_RULES_SET,
-    JOB_ADDED,
-    JOB_CHANGED,
-    JOB_REMOVED,
-    JOB_REQUESTED,
-    PAUSED,
-    RESUMED,
-    SCHEDULE_PROJECTION,
+from bubbot.features.schedule.facts import (
     Actor,
     ChatRef,
     ChatRules,
+    FiringRequested,
     Job,
-    JobState,
-    ScheduleState,
-    job_data,
+    JobChanged,
+    JobPaused,
+    JobRemoved,
+    JobResumed,
 )
+from bubbot.features.schedule.plan import QuietHours, clock_entries, next_times, parse_rule, waits_for_clock
+from bubbot.features.schedule.state import JobState, ScheduleState
 from bubbot.ports.channel import Role
 from bubbot.records import dataclass
-from bubbot.tape.entry import TapeEntry, event, timestamp
+from bubbot.tape.entry import TapeEntry, timestamp
+from bubbot.tape.fact import Cited
 from bubbot.tape.provenance import Source, most_foreign, stamp_of
 from bubbot.times.clocks import DEFAULT_TIME
 from bubbot.times.instants import wall_time
@@ -42,7 +39,6 @@ from bubbot.times.reading import ReadingContext, TimedRequest, TimeReading
 from bubbot.times.refusal import build_refusal
 from bubbot.times.rules import Interval, OneTime, When, find_zone, next_instants
 
-SCHEDULE_TAPE = SCHEDULE_PROJECTION.tapes
 TERMINAL = "terminal"
 """The id of the operating system's user as actor: the owner of everything."""
 JOB_ID_DIGITS = 6
@@ -203,10 +199,19 @@ class JobChanges:
         job_id = self.new_id()[:JOB_ID_DIGITS]
         while job_id in self.state.jobs:
             job_id = self.new_id()[:JOB_ID_DIGITS]
-        since = timestamp(self.now)
-        blank = Job(job_id, self.requester.place, self.requester.actor, "prompt", "", "", self.chat_zone(), since)
+        blank = Job(
+            id=job_id,
+            session=self.requester.session,
+            place=self.requester.place,
+            by=self.requester.actor,
+            do="prompt",
+            text="",
+            when="",
+            zone=self.chat_zone(),
+            since=timestamp(self.now),
+        )
         job = self._with_fields(blank, fields, fresh=True)
-        return job, [event(JOB_ADDED, job_data(job))]
+        return job, [job.to_entry()]
 
     def edit(self, job_state: JobState, fields: Mapping[str, Any]) -> tuple[Job, list[TapeEntry]]:
         """Change fields of a job. From now on it belongs to the person who changes it."""
@@ -218,15 +223,14 @@ class JobChanges:
         if replace(job, since=job_state.job.since, by=job_state.job.by) == job_state.job and job_state.status == "on":
             raise build_refusal("job_same", job=job.id)
         mark = stamp_of(most_foreign(self.source, job_state.provenance))  # what is left of it may be as it was
-        return job, [event(JOB_CHANGED, job_data(replace(job, since=timestamp(self.now))), **mark)]
+        return job, [replace(job, since=timestamp(self.now)).to_entry(*JobChanged.EVENTS, **mark)]
 
     def pause(self, job_state: JobState) -> list[TapeEntry]:
         """Pause a job: it stays, and does not fire."""
         self._check_may_schedule()
         if job_state.status != "on":
             raise self._not_active(job_state)
-        data = {"job": job_state.job.id, "by": actor_data(self.requester.actor), "reason": "reason_asked"}
-        return [event(PAUSED, data)]
+        return [JobPaused(job_state.job.id, self.requester.actor, "reason_asked").to_entry()]
 
     def resume(self, job_state: JobState) -> list[TapeEntry]:
         """Resume a paused job from now on, without catching up."""
@@ -237,8 +241,7 @@ class JobChanges:
             return clock_entries(job_state, self.now)
         if job_state.status == "on":
             raise build_refusal("job_not_paused", job=job_state.job.id)
-        data = {"job": job_state.job.id, "by": actor_data(self.requester.actor), "since": timestamp(self.now)}
-        return [event(RESUMED, data)]
+        return [JobResumed(job_state.job.id, self.requester.actor, timestamp(self.now)).to_entry()]
 
     def resume_waiting(self) -> list[TapeEntry]:
         """Resume every job that waits for a clock that was ahead, from the present on."""
@@ -252,37 +255,30 @@ class JobChanges:
     def remove(self, job_state: JobState) -> list[TapeEntry]:
         """Remove a job; its results stay on the tapes."""
         self._check_may_schedule()
-        return [event(JOB_REMOVED, {"job": job_state.job.id, "by": actor_data(self.requester.actor)})]
+        return [JobRemoved(job_state.job.id, self.requester.actor).to_entry()]
 
     def run(self, job_state: JobState) -> list[TapeEntry]:
         """Run a job now, for the requester."""
         self._check_may_schedule()
         mark = f"{self.now.strftime('%Y-%m-%dT%H:%M:%SZ')}!{self.new_id()[-4:]}"
-        data = {"job": job_state.job.id, "mark": mark, "by": actor_data(self.requester.actor)}
-        return [event(JOB_REQUESTED, data)]
+        return [FiringRequested(job_state.job.id, mark, self.requester.actor).to_entry()]
 
     def set_chat_rules(self, session: str, zone: str = "", quiet: str = "") -> list[TapeEntry]:
         """Set the zone and the quiet hours of a chat; an empty value changes nothing."""
         self._check_may_schedule()
-        rules = self.state.chats.get(session, ChatRules())
+        rules = self.state.rules_of(session)
         name = str(find_zone(zone)) if zone else rules.zone
         hours = parse_quiet_hours(quiet) if quiet else rules.quiet
-        data = {
-            "session": session,
-            "zone": name,
-            "quiet": list(hours) if hours else [],
-            "by": actor_data(self.requester.actor),
-        }
-        return [event(CHAT_RULES_SET, data)]
+        return [ChatRules(session, name, hours, self.requester.actor).to_entry()]
 
     def chat_zone(self) -> str:
         """Return the zone in which this chat reads times."""
-        return self.state.chats.get(self.requester.session, ChatRules()).zone or self.zone
+        return self.state.rules_of(self.requester.session).zone or self.zone
 
     def next_times_of(self, job: Job, count: int = 3) -> list[datetime]:
         """Return the next times of a job."""
         existing = self.state.jobs.get(job.id)
-        return next_times(JobState(job, self.now, runs=existing.runs if existing else 0), self.now, count)
+        return next_times(JobState(Cited(job), self.now, runs=existing.runs if existing else 0), self.now, count)
 
     def _context(self, zone: str, job: Job | None = None) -> ReadingContext:
         """Return what times refer to."""
@@ -343,7 +339,7 @@ class JobChanges:
         often = gap is not None and gap < timedelta(minutes=self.limits.min_unbounded_interval)
         if often and not (job.until or job.most) and self.requester.role is not Role.OWNER:
             raise build_refusal("job_forever", minutes=self.limits.min_unbounded_interval)
-        if not next_times(JobState(job, self.now), self.now, 1):
+        if not next_times(JobState(Cited(job), self.now), self.now, 1):
             raise build_refusal("cron_never", given=given)
         return job
 
@@ -409,11 +405,11 @@ def parse_chat_ref(session: str) -> ChatRef:
     return ChatRef(channel, chat, thread, direct=not chat.startswith("-"))
 
 
-def parse_quiet_hours(source: str) -> tuple[int, int] | None:
-    """Parse quiet hours as people write them; return None for none. Raise `ScheduleRefused`."""
+def parse_quiet_hours(source: str) -> tuple[int, ...]:
+    """Parse quiet hours as people write them; return nothing for none. Raise `ScheduleRefused`."""
     text = source.strip().lower()
     if text in ("none", "off", "no"):
-        return None
+        return ()
     match = re.fullmatch(_QUIET, text)
     numbers = [int(number) for number in match.groups()] if match else []
     if not numbers or max(numbers[::2]) > 23 or max(numbers[1::2]) > 59:
@@ -424,22 +420,18 @@ def parse_quiet_hours(source: str) -> tuple[int, int] | None:
     return start, end
 
 
-def format_quiet_hours(quiet: tuple[int, int]) -> str:
+def format_quiet_hours(quiet: Sequence[int]) -> str:
     """Format quiet hours for people."""
     return "-".join(f"{minute // 60:02}:{minute % 60:02}" for minute in quiet)
 
 
 def find_quiet_hours(state: ScheduleState, session: str, zone: str) -> QuietHours | None:
     """Return the quiet hours of a chat; `zone` is the deployment's."""
-    rules = state.chats.get(session)
-    if rules is None or rules.quiet is None:
+    rules = state.rules_of(session)
+    if not rules.quiet:
         return None
-    return QuietHours(*rules.quiet, find_zone(rules.zone or zone))
-
-
-def actor_data(by: Actor) -> dict[str, Any]:
-    """Build the data of an event that names the actor."""
-    return {"channel": by.channel, "id": by.id, "name": by.name, "roles": list(by.roles)}
+    start, end = rules.quiet
+    return QuietHours(start, end, find_zone(rules.zone or zone))
 
 
 def _with_action(job: Job, fields: Mapping[str, Any], *, fresh: bool) -> Job:
@@ -455,7 +447,7 @@ def _with_action(job: Job, fields: Mapping[str, Any], *, fresh: bool) -> Job:
         raise build_refusal("job_command", given=text)
     if do == "prompt" and text.startswith(","):
         raise build_refusal("job_prompt_comma")
-    return replace(job, do=do, text=text)  # type: ignore[arg-type]
+    return replace(job, do=do, text=text)
 
 
 _NUMBERS = MappingProxyType(

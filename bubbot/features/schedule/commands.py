@@ -7,7 +7,6 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from bubbot.errors import ConfigError, ScheduleRefused
 from bubbot.features.schedule.changes import (
-    SCHEDULE_TAPE,
     TERMINAL,
     JobChanges,
     JobRequester,
@@ -15,6 +14,7 @@ from bubbot.features.schedule.changes import (
     job_label,
     parse_chat_ref,
 )
+from bubbot.features.schedule.facts import SCHEDULE_TAPE, Actor, ChatRef
 from bubbot.features.schedule.feature import schedule_limits
 from bubbot.features.schedule.formatter import JobFormatter
 from bubbot.features.schedule.refusal import refusal_text
@@ -30,7 +30,7 @@ from bubbot.features.schedule.results import (
     job_record,
 )
 from bubbot.features.schedule.settings import ScheduleSettings
-from bubbot.features.schedule.state import Actor, ChatRef, ChatRules, DeliveriesView, DeliveryState, JobHistoryView
+from bubbot.features.schedule.state import DeliveriesView, DeliveryState, JobHistoryView
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.features.schedule.words import describe_rule, describe_schedule, format_moment
 from bubbot.gateway.outbox import outbox_tape
@@ -253,7 +253,7 @@ def _changed_jobs(jobs: ScheduleStore, facts: Sequence[TapeEntry], args: Any) ->
 
 def _chat_rules(jobs: ScheduleStore, changes: JobChanges) -> ChatRulesResult:
     session = changes.requester.session
-    return chat_rules_result(session, jobs.state.chats.get(session, ChatRules()), jobs.zone)
+    return chat_rules_result(jobs.state.rules_of(session), jobs.zone)
 
 
 @contextmanager
@@ -395,7 +395,7 @@ def set_chat_rules(changes: JobChanges, formatter: JobFormatter, args: ChatRules
     """Set the time zone and quiet hours of a chat."""
     session = changes.requester.session
     facts = changes.set_chat_rules(session, args.zone, args.quiet)
-    return formatter.format_chat_rules(changes.state.apply(facts), session), facts
+    return formatter.format_chat_rules(changes.state.with_facts(facts), session), facts
 
 
 COMMANDS = CommandGroup(

@@ -6,11 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, tzinfo
 from typing import Any
 
+import msgspec
+
 from bubbot.errors import ScheduleRefused
 from bubbot.features.schedule.changes import TERMINAL, JobChanges, find_quiet_hours, format_quiet_hours, job_label
+from bubbot.features.schedule.facts import Actor, Job
 from bubbot.features.schedule.firing import describe_action, mark_instant
 from bubbot.features.schedule.plan import next_times, parse_rule
-from bubbot.features.schedule.state import ChatRules, DeliveryState, Job, JobState, ScheduleState
+from bubbot.features.schedule.state import DeliveryState, JobState, ScheduleState
 from bubbot.features.schedule.words import (
     describe_rule,
     describe_schedule,
@@ -163,10 +166,10 @@ class JobFormatter:
             say("show_what", what=say(f"do_{job.do}", text=job.text)),
             say("show_when", words=self.format_schedule(job), when=job.when),
             say("show_next", next=self._format_times(job, self._next_times(job_state, 3))),
-            say("show_by", by=self.format_actor(account_data(job.by)), session=job.session),
+            say("show_by", by=self.format_actor(job.by), session=job.session),
         ]
         if job.to is not None and job.granted is not None:
-            lines.append(say("show_to", to=job.to.session, by=self.format_actor(account_data(job.granted))))
+            lines.append(say("show_to", to=job.to.session, by=self.format_actor(job.granted)))
         if job.allow:
             lines.append(say("show_allow", what=", ".join(job.allow)))
         lines.append(
@@ -193,18 +196,18 @@ class JobFormatter:
         """Return a reason by the name of its sentence."""
         return self.texts.say(name, detail=detail)
 
-    def format_actor(self, by: Mapping[str, Any]) -> str:
+    def format_actor(self, by: Actor) -> str:
         """Format a person by display name and the id that counts."""
-        if by["id"] == TERMINAL:
+        if by.id == TERMINAL:
             return self.texts.say("by_terminal")
-        if not by["id"]:
+        if not by.id:
             return self.texts.say("by_bot")
-        account = f"{by['channel']}:{by['id']}"
-        return f"{by['name']} ({account})" if by["name"] else account
+        account = f"{by.channel}:{by.id}"
+        return f"{by.name} ({account})" if by.name else account
 
     def format_chat_rules(self, state: ScheduleState, session: str) -> str:
         """Describe the rules of a chat."""
-        rules = state.chats.get(session, ChatRules())
+        rules = state.rules_of(session)
         quiet = format_quiet_hours(rules.quiet) if rules.quiet else self.texts.say("chat_no_quiet")
         return self.texts.say("chat_settings", zone=rules.zone or self.zone, quiet=quiet)
 
@@ -221,7 +224,9 @@ class JobFormatter:
 
     def _fact_text(self, job: Job, entry: TapeEntry) -> str:
         data, name = entry.data, (entry.name or "").partition("/")[2]
-        values: dict[str, object] = {"by": self.format_actor(data["by"])} if "by" in data else {}
+        values: dict[str, object] = (
+            {"by": self.format_actor(msgspec.convert(data["by"], Actor))} if "by" in data else {}
+        )
         if "reason" in data:
             is_named = str(data["reason"]).startswith("reason_")
             values["reason"] = (
@@ -261,11 +266,6 @@ class JobFormatter:
         zone = find_zone(job.zone) if times else None
         texts = [format_moment(instant, zone, self.texts) for instant in times] if zone else []
         return "; ".join(texts) or self.texts.say("job_never_again")
-
-
-def account_data(by: Any) -> dict[str, Any]:
-    """Return an actor's account as facts have it."""
-    return {"channel": by.channel, "id": by.id, "name": by.name}
 
 
 _SENTENCE_NAMES = {"over": "ended"}

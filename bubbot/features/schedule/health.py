@@ -7,7 +7,8 @@ from dataclasses import asdict
 from datetime import datetime
 
 from bubbot.errors import ScheduleRefused
-from bubbot.features.schedule.changes import SCHEDULE_TAPE, shorten_action
+from bubbot.features.schedule.changes import shorten_action
+from bubbot.features.schedule.facts import SCHEDULE_TAPE
 from bubbot.features.schedule.plan import next_times
 from bubbot.features.schedule.state import SCHEDULE_PROJECTION, ScheduleState
 from bubbot.ports.checks import HomeReader

@@ -7,8 +7,9 @@ from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
 from bubbot.errors import ScheduleRefused
+from bubbot.features.schedule.facts import ActionKind, CatchUp, ChatRef, ChatRules
 from bubbot.features.schedule.plan import next_times
-from bubbot.features.schedule.state import ActionKind, CatchUp, ChatRef, ChatRules, DeliveryState, JobState, JobStatus
+from bubbot.features.schedule.state import DeliveryState, JobState, JobStatus
 from bubbot.records import IsoTime, dataclass
 from bubbot.tape.entry import TapeEntry, timestamp
 
@@ -204,6 +205,6 @@ def job_history(job: str, facts: Iterable[TapeEntry], sent: Mapping[str, Deliver
     return JobHistoryResult(job, tuple(events))
 
 
-def chat_rules_result(session: str, rules: ChatRules, zone: str) -> ChatRulesResult:
+def chat_rules_result(rules: ChatRules, zone: str) -> ChatRulesResult:
     """Return the rules of a chat for programs; `zone` is that of the deployment."""
-    return ChatRulesResult(session, rules.zone or zone, rules.quiet)
+    return ChatRulesResult(rules.session, rules.zone or zone, rules.quiet or None)

@@ -8,11 +8,12 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from bubbot.errors import ScheduleRefused, ToolRetry
-from bubbot.features.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester, due_fields, job_label
+from bubbot.features.schedule.changes import JobChanges, JobRequester, due_fields, job_label
+from bubbot.features.schedule.facts import SCHEDULE_TAPE, Actor, ChatRef
 from bubbot.features.schedule.firing import ScheduledTurn, describe_action
 from bubbot.features.schedule.formatter import JobFormatter
 from bubbot.features.schedule.refusal import refusal_text
-from bubbot.features.schedule.state import Actor, ChatRef, DeliveriesView, DeliveryState, JobHistoryView
+from bubbot.features.schedule.state import DeliveriesView, DeliveryState, JobHistoryView
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.gateway.outbox import outbox_tape
 from bubbot.ports.channel import Role
@@ -179,7 +180,7 @@ def schedule_tools(store: ScheduleStore, first_session: Callable[[str], Awaitabl
         sender = turn.sender
         actor = Actor(inbound.channel, sender.id, sender.name, tuple(sender.roles))
         chat = ChatRef(inbound.channel, inbound.chat, inbound.thread, inbound.direct, inbound.space)
-        state = store.state.apply(turn.tape.staged_entries(SCHEDULE_TAPE))
+        state = store.state.with_facts(turn.tape.staged_entries(SCHEDULE_TAPE))
         owns_all = turn.has_power_over_other_chats
         scheduled = turn.find_metadata(ScheduledTurn)
         nested = scheduled is not None and not scheduled.may_schedule

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from bubbot.errors import ScheduleRefused
 from bubbot.features.schedule.changes import (
@@ -16,9 +16,10 @@ from bubbot.features.schedule.changes import (
     format_quiet_hours,
     parse_quiet_hours,
 )
+from bubbot.features.schedule.facts import Actor, ChatRef, Job
 from bubbot.features.schedule.formatter import JobFormatter
 from bubbot.features.schedule.refusal import refusal_text
-from bubbot.features.schedule.state import Actor, ChatRef, DeliveryState, Job, ScheduleState
+from bubbot.features.schedule.state import DeliveryState, ScheduleState
 from bubbot.features.schedule.words import describe_schedule, format_moment
 from bubbot.ports.channel import Role
 from bubbot.tape.entry import TapeEntry, event
@@ -28,6 +29,7 @@ from bubbot.texts.lengths import format_length
 from bubbot.times.phrases import parse_when
 from bubbot.times.reading import ReadingContext
 from bubbot.times.rules import find_zone
+from tests.schedules import stop
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 UTC_ZONE = find_zone("UTC")
@@ -111,12 +113,12 @@ class TestJobs:
         teller = JobFormatter(Texts(tag), NOW, "UTC")
         for what in ({"prompt": "what?"}, {"command": ",schedules"}, {"text": "tea"}):
             one, entries = made.add({"when": "0 * * * *", "name": "x", "until": "2026-12-01", "to": "test:2", **what})
-            standing = made.state.apply([replace(entries[0], id=1)]).jobs["abcdef"]
+            standing = made.state.with_facts(entries).jobs["abcdef"]
             shown = teller.format_details(replace(standing, failures=2))
             assert len(shown.splitlines()) == 8
             assert "test:2" in shown
             for status, reason in (("on", ""), ("paused", "reason_asked"), ("over", "reason_once")):
-                line = teller.format_line(replace(standing, status=status, reason=reason), "test:9")  # type: ignore[arg-type]
+                line = teller.format_line(stop(standing, status, reason), "test:9")
                 assert "x (abcdef)" in line
                 assert "test:1" in line
             assert one.granted is not None

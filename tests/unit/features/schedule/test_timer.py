@@ -6,20 +6,22 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import count
 
 import pytest
+from msgspec import structs
 
 from bubbot.errors import BubbotError, ConfigError, StoreUnavailable
-from bubbot.features.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester, ScheduleLimits
-from bubbot.features.schedule.state import JOB_ADDED, Actor, ChatRef, JobState, job_data
+from bubbot.features.schedule.changes import JobChanges, JobRequester, ScheduleLimits
+from bubbot.features.schedule.facts import SCHEDULE_TAPE, Actor, ChatRef
+from bubbot.features.schedule.state import JobState
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.features.schedule.timer import JobTimer
 from bubbot.ports.channel import Inbound, Role
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.tape.entry import TapeEntry, event
+from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
 from tests.schedules import NOON, WallClock, scheduler_reads, timed
@@ -351,10 +353,10 @@ class Kept:
             raise self.errors.pop(0)
         if not self.writes_facts:
             return True
-        before = self.book.state
+        before = dict(self.book.state.jobs)
         await self.book.tape.append(also[SCHEDULE_TAPE], if_absent=True)
         await self.book.catch_up()
-        return self.book.state != before
+        return self.book.state.jobs != before
 
     async def tell(self, job_state: JobState, key: str, facts: Sequence[TapeEntry]) -> None:
         """Tell that a job was missed."""
@@ -518,7 +520,7 @@ class TestFailures:
     async def test_three_hundred_jobs_are_fired_at_once(self) -> None:
         async with kept() as jobs:
             job, _ = jobs.changes().add({"when": "30 * * * *", "text": "x"})
-            many = [event(JOB_ADDED, job_data(replace(job, id=f"{number:04}"))) for number in range(300)]
+            many = [structs.replace(job, id=f"{number:04}").to_entry() for number in range(300)]
             await jobs.book.write(many)
             await asyncio.sleep(29 * 60)
             assert jobs.fired == []

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from bubbot.app.tapes import now
-from bubbot.features.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester, ScheduleLimits
-from bubbot.features.schedule.state import Actor, ChatRef, ScheduleState
+from bubbot.features.schedule.changes import JobChanges, JobRequester, ScheduleLimits
+from bubbot.features.schedule.facts import SCHEDULE_TAPE, Actor, ChatRef
+from bubbot.features.schedule.state import ScheduleState
 from bubbot.features.strategies.settings import ContextSettings
 from bubbot.home import Home, WriterLock
 from bubbot.models.local import model

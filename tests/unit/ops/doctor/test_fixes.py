@@ -22,8 +22,9 @@ import pytest
 
 from bubbot.app.tapes import now
 from bubbot.errors import ModelUnavailable
-from bubbot.features.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester, ScheduleLimits
-from bubbot.features.schedule.state import Actor, ChatRef, ScheduleState
+from bubbot.features.schedule.changes import JobChanges, JobRequester, ScheduleLimits
+from bubbot.features.schedule.facts import SCHEDULE_TAPE, Actor, ChatRef
+from bubbot.features.schedule.state import ScheduleState
 from bubbot.gateway.outbox import Outbox, outbox_tape
 from bubbot.home import Home, WriterLock
 from bubbot.ops.doctor.checkup import run_checks
