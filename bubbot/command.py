@@ -513,7 +513,7 @@ def _report(spec: CommandSpec[Any, Any, Any], caller: Caller) -> Iterator[None]:
     try:
         yield
     except CommandRefused as error:
-        text = printable(explain(error, f"bubbot {spec.name}", caller.texts, caller.surface))
+        text = printable(explain(error, f"bubbot {spec.name}", caller.texts, caller.surface), keep="\n")
         raise (ConfigError if isinstance(error, ValueInvalid) else AccessError)(text) from error
 
 
