@@ -27,6 +27,7 @@ from bubbot.features.schedule.facts import (
     JobResumed,
 )
 from bubbot.features.schedule.plan import QuietHours, clock_entries, next_times, parse_rule, waits_for_clock
+from bubbot.features.schedule.settings import ScheduleSettings
 from bubbot.features.schedule.state import JobState, ScheduleState
 from bubbot.ports.channel import Role
 from bubbot.records import dataclass
@@ -69,6 +70,16 @@ class ScheduleLimits:
     max_failures: int = 5
     min_unbounded_interval: int = 10
     default_time: time = DEFAULT_TIME
+
+    @classmethod
+    def of(cls, settings: ScheduleSettings) -> ScheduleLimits:
+        """Return the limits that the settings say."""
+        return cls(
+            settings.max_jobs_per_chat,
+            settings.max_failures,
+            settings.min_unbounded_interval,
+            time.fromisoformat(settings.default_time),
+        )
 
 
 @dataclass(frozen=True, slots=True)

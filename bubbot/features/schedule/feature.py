@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from datetime import time
 
 from bubbot.errors import ConfigError
 from bubbot.feature import Apply, Feature, Kernel
 from bubbot.features.schedule.changes import ScheduleLimits, job_label
+from bubbot.features.schedule.commands import schedule_tools
 from bubbot.features.schedule.facts import SCHEDULE_TAPE, Job, JobOver
 from bubbot.features.schedule.firing import SCHEDULE_ORIGIN, Firings, format_missed
 from bubbot.features.schedule.health import next_firings, schedule_health
 from bubbot.features.schedule.settings import ScheduleSettings
 from bubbot.features.schedule.state import JobAllowance, JobState
 from bubbot.features.schedule.store import ScheduleStore
-from bubbot.features.schedule.tools import schedule_tools
 from bubbot.ports.channel import Outbound, Role
 from bubbot.ports.health import FeatureHealth, HealthContext
 from bubbot.ports.turn import Turn
@@ -37,7 +36,7 @@ class ScheduleFeature:
             now=kernel.now,
             new_id=kernel.new_id,
             zone=str(kernel.zone),
-            limits=schedule_limits(settings),
+            limits=ScheduleLimits.of(settings),
             projections=kernel.projections,
         )
         self._firings = Firings(self.store, kernel.role_of)
@@ -117,19 +116,9 @@ class ScheduleFeature:
         return schedule_health(context, next_firings(self.store.state, context.at) if may_read else ())
 
     async def _prepare(self, settings: Settings) -> Apply:
-        limits = schedule_limits(settings.section(ScheduleSettings))
+        limits = ScheduleLimits.of(settings.section(ScheduleSettings))
 
         def apply() -> None:
             self.store.limits = limits
 
         return apply
-
-
-def schedule_limits(settings: ScheduleSettings) -> ScheduleLimits:
-    """Return the limits of jobs."""
-    return ScheduleLimits(
-        settings.max_jobs_per_chat,
-        settings.max_failures,
-        settings.min_unbounded_interval,
-        time.fromisoformat(settings.default_time),
-    )

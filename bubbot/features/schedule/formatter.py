@@ -13,7 +13,7 @@ from bubbot.features.schedule.changes import TERMINAL, JobChanges, find_quiet_ho
 from bubbot.features.schedule.facts import Actor, Job
 from bubbot.features.schedule.firing import describe_action, mark_instant
 from bubbot.features.schedule.plan import next_times, parse_rule
-from bubbot.features.schedule.state import DeliveryState, JobState, ScheduleState
+from bubbot.features.schedule.state import DeliveryState, JobState
 from bubbot.features.schedule.words import (
     describe_rule,
     describe_schedule,
@@ -204,12 +204,6 @@ class JobFormatter:
             return self.texts.say("by_bot")
         account = f"{by.channel}:{by.id}"
         return f"{by.name} ({account})" if by.name else account
-
-    def format_chat_rules(self, state: ScheduleState, session: str) -> str:
-        """Describe the rules of a chat."""
-        rules = state.rules_of(session)
-        quiet = format_quiet_hours(rules.quiet) if rules.quiet else self.texts.say("chat_no_quiet")
-        return self.texts.say("chat_settings", zone=rules.zone or self.zone, quiet=quiet)
 
     def format_history(self, job: Job, facts: Iterable[TapeEntry], deliveries: Mapping[str, DeliveryState]) -> str:
         """Describe the history of a job, oldest first; firing, running and delivery are separate lines."""

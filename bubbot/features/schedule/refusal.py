@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bubbot.errors import ScheduleRefused
+from bubbot.errors import ScheduleRefused, ValueInvalid
 from bubbot.texts import Texts
 
 
@@ -12,3 +12,11 @@ def refusal_text(error: ScheduleRefused, texts: Texts) -> str:
     if not isinstance(nearest, tuple):
         return text
     return texts.say("when_nearest", refusal=text, nearest="\n".join(nearest))
+
+
+def build_command_refusal(error: ScheduleRefused, texts: Texts) -> ValueInvalid:
+    """Make the refusal of a command of that of a schedule; readings that can be typed instead come with it."""
+    nearest = error.values.get("nearest")
+    if not isinstance(nearest, tuple):
+        return ValueInvalid(error.sentence, **error.values)
+    return ValueInvalid("when_nearest", refusal=texts.say(error.sentence, **error.values), nearest="\n".join(nearest))

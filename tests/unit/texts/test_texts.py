@@ -45,7 +45,7 @@ from bubbot.features.approvals.commands import ApprovalCommands, approval_tools
 from bubbot.features.config.commands import config_tools
 from bubbot.features.explain.feature import explain_feature
 from bubbot.features.replay.feature import replay_feature
-from bubbot.features.schedule.tools import schedule_tools
+from bubbot.features.schedule.commands import schedule_tools
 from bubbot.features.usage.feature import usage_feature
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel

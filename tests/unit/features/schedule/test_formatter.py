@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
+from bubbot.command import Caller
 from bubbot.errors import ScheduleRefused
 from bubbot.features.schedule.changes import (
     JobChanges,
@@ -18,6 +19,7 @@ from bubbot.features.schedule.changes import (
 )
 from bubbot.features.schedule.facts import Actor, ChatRef, Job
 from bubbot.features.schedule.formatter import JobFormatter
+from bubbot.features.schedule.records import ChatRulesResult
 from bubbot.features.schedule.refusal import refusal_text
 from bubbot.features.schedule.state import DeliveryState, ScheduleState
 from bubbot.features.schedule.words import describe_schedule, format_moment
@@ -173,12 +175,11 @@ class TestJobs:
 class TestQuietHours:
     @pytest.mark.parametrize("tag", LANGUAGES)
     def test_the_rules_of_a_chat_are_told(self, tag: str) -> None:
-        teller, made = JobFormatter(Texts(tag), NOW, "UTC"), changes()
-        told = teller.format_chat_rules(made.state, "test:1")
+        caller = Caller(texts=Texts(tag))
+        told = ChatRulesResult("test:1", "UTC", None).describe(caller)
         assert "UTC" in told
         assert ("quiet hours: none" in told) is (tag == "en")
-        facts = made.set_chat_rules("test:1", "Asia/Shanghai", "22:00-07:00")
-        told = teller.format_chat_rules(ScheduleState().apply(facts), "test:1")
+        told = ChatRulesResult("test:1", "Asia/Shanghai", (1320, 420)).describe(caller)
         assert "Asia/Shanghai" in told
         assert "22:00-07:00" in told
 
