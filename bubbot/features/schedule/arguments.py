@@ -8,10 +8,10 @@ from msgspec import Meta
 from msgspec.structs import asdict
 
 from bubbot.arguments.fields import Args
-from bubbot.errors import ScheduleRefused
 from bubbot.features.schedule.refusal import refusal_text
 from bubbot.shell_command import Argument
 from bubbot.texts import Texts
+from bubbot.times.refusal import TimeRefused
 
 MAX_NEXT_TIMES = 100
 """The times of a schedule that `schedule next` works out."""
@@ -29,7 +29,7 @@ Chat: TypeAlias = Annotated[str, Argument("the chat, such as telegram:42")]
 
 
 def parse_seconds(text: str) -> int:
-    """Parse a duration such as `5m`; `0` and `none` are 0. Raise `ScheduleRefused`."""
+    """Parse a duration such as `5m`; `0` and `none` are 0. Raise `TimeRefused`."""
     from bubbot.times.phrases import parse_duration  # compiled when a time is read
 
     return 0 if text in ("0", "none") else parse_duration(text)
@@ -39,7 +39,7 @@ def check_length(text: str) -> str:
     """Check that a text is a duration. Raise `ValueError`."""
     try:
         parse_seconds(text)
-    except ScheduleRefused as error:
+    except TimeRefused as error:
         raise ValueError(refusal_text(error, Texts())) from error
     return text
 
@@ -111,7 +111,7 @@ class JobOptions(Args, frozen=True, kw_only=True):
     ] = None
 
     def options(self) -> dict[str, Any]:
-        """Return what was said of the job, durations in seconds. Raise `ScheduleRefused`."""
+        """Return what was said of the job, durations in seconds. Raise `TimeRefused`."""
         said = {name: value for name, value in asdict(self).items() if value not in ("", None)}
         for name in ("jitter", "budget"):
             if name in said:

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from bubbot.errors import ScheduleRefused
+from bubbot.errors import ValueInvalid
 from bubbot.features.schedule.facts import (
     Actor,
     ChatRef,
@@ -37,7 +37,7 @@ from bubbot.tape.provenance import Source, most_foreign, stamp_of
 from bubbot.times.clocks import DEFAULT_TIME
 from bubbot.times.instants import wall_time
 from bubbot.times.reading import ReadingContext, TimedRequest, TimeReading
-from bubbot.times.refusal import build_refusal
+from bubbot.times.refusal import TimeRefused
 from bubbot.times.rules import Interval, OneTime, When, find_zone, next_instants
 
 TERMINAL = "terminal"
@@ -114,7 +114,8 @@ OWNER_ONLY_FIELDS = ("to", "nested", "urgent", "allow")
 
 @dataclass(frozen=True, slots=True)
 class JobChanges:
-    """Checks of changes against the existing jobs. Every method raises `ScheduleRefused`.
+    """Checks of changes against the existing jobs. Every method raises `ValueInvalid`, and `TimeRefused` for a time that cannot
+    be read or used.
 
     Attributes:
         state: the existing jobs.
@@ -146,11 +147,11 @@ class JobChanges:
         matches = exact or [state for state in visible if word and state.job.id.startswith(word)]
         matches = matches or self._find_by_words(visible, word)
         if not matches:
-            raise build_refusal("job_unknown", job=word)
+            raise ValueInvalid("job_unknown", job=word)
         if len(matches) > 1:
             shown = [job_label(state.job) for state in matches]
             more = ["…"] if len(shown) > MAX_SHOWN_JOBS else []
-            raise build_refusal("job_ambiguous", job=word, jobs=", ".join([*shown[:MAX_SHOWN_JOBS], *more]))
+            raise ValueInvalid("job_ambiguous", job=word, jobs=", ".join([*shown[:MAX_SHOWN_JOBS], *more]))
         return matches[0]
 
     def _find_by_words(self, visible: Sequence[JobState], query: str) -> list[JobState]:
@@ -172,7 +173,7 @@ class JobChanges:
         for count in range(len(parts), 1, -1):
             try:
                 return self.find(" ".join(parts[:count])), " ".join(parts[count:])
-            except ScheduleRefused:
+            except ValueInvalid:
                 continue
         return self.find(parts[0] if parts else words), " ".join(parts[1:])
 
@@ -192,7 +193,7 @@ class JobChanges:
         Jobs that ended as planned are listed only if `include_ended` is true.
         """
         if in_all_chats and self.requester.role is Role.OWNER and not self.requester.owns_all:
-            raise build_refusal("jobs_not_here")
+            raise ValueInvalid("jobs_not_here")
         all_chats = in_all_chats and self.requester.owns_all
         states = list(self.state.jobs.values()) if all_chats else self.state.jobs_of(self.requester.session)
         return [
@@ -206,7 +207,7 @@ class JobChanges:
         self._check_may_schedule()
         active = [state for state in self.state.jobs_of(self.requester.session) if state.status != "over"]
         if len(active) >= self.limits.max_jobs_per_chat:
-            raise build_refusal("job_too_many", number=len(active))
+            raise ValueInvalid("job_too_many", number=len(active))
         job_id = self.new_id()[:JOB_ID_DIGITS]
         while job_id in self.state.jobs:
             job_id = self.new_id()[:JOB_ID_DIGITS]
@@ -232,7 +233,7 @@ class JobChanges:
             base = replace(base, to=None, granted=None, nested=False, urgent=False, allow=())
         job = self._with_fields(base, fields, fresh=False)
         if replace(job, since=job_state.job.since, by=job_state.job.by) == job_state.job and job_state.status == "on":
-            raise build_refusal("job_same", job=job.id)
+            raise ValueInvalid("job_same", job=job.id)
         mark = stamp_of(most_foreign(self.source, job_state.provenance))  # what is left of it may be as it was
         return job, [replace(job, since=timestamp(self.now)).to_entry(*JobChanged.EVENTS, **mark)]
 
@@ -251,7 +252,7 @@ class JobChanges:
         if waits_for_clock(job_state, self.now):
             return clock_entries(job_state, self.now)
         if job_state.status == "on":
-            raise build_refusal("job_not_paused", job=job_state.job.id)
+            raise ValueInvalid("job_not_paused", job=job_state.job.id)
         return [JobResumed(job_state.job.id, self.requester.actor, timestamp(self.now)).to_entry()]
 
     def resume_waiting(self) -> list[TapeEntry]:
@@ -302,18 +303,18 @@ class JobChanges:
 
     def _check_may_schedule(self) -> None:
         if self.requester.nested:
-            raise build_refusal("job_from_schedule")
+            raise ValueInvalid("job_from_schedule")
 
     def _not_active(self, job_state: JobState) -> Exception:
         if job_state.status == "over":
-            return build_refusal("job_over", job=job_state.job.id, reason=job_state.reason)
-        return build_refusal("job_is_paused", job=job_state.job.id)
+            return ValueInvalid("job_over", job=job_state.job.id, reason=job_state.reason, detail=job_state.detail)
+        return ValueInvalid("job_is_paused", job=job_state.job.id)
 
     def _with_fields(self, job: Job, fields: Mapping[str, Any], *, fresh: bool) -> Job:
         """Return the job with these fields; check everything together."""
         owner_fields = [name for name in OWNER_ONLY_FIELDS if fields.get(name)]
         if owner_fields and not self.requester.owns_all:
-            raise build_refusal("job_owner_only", names=", ".join(owner_fields))
+            raise ValueInvalid("job_owner_only", names=", ".join(owner_fields))
         job = _with_action(job, fields, fresh=fresh)
         job = _with_options(job, fields)
         job = self._with_name(job, fields)
@@ -328,7 +329,7 @@ class JobChanges:
         if not name:
             return job
         if any(state.job.name == name and state.job.id != job.id for state in self.state.jobs_of(job.session)):
-            raise build_refusal("job_name_taken", name=name)
+            raise ValueInvalid("job_name_taken", name=name)
         return replace(job, name=name)
 
     def _with_target(self, job: Job, target: str) -> Job:
@@ -342,28 +343,28 @@ class JobChanges:
         reading = _read(given, self._context(str(zone), job))
         when, zone = reading.when, find_zone(reading.zone) if reading.zone else zone
         if isinstance(when, OneTime) and (due := when.due_instant(zone)) <= self.now:
-            raise build_refusal("at_past", given=given, instant=f"{wall_time(due, zone):%Y-%m-%d %H:%M}")
+            raise ValueInvalid("at_past", given=given, instant=f"{wall_time(due, zone):%Y-%m-%d %H:%M}")
         job = replace(job, when=when.text, zone=str(zone))
         if fields.get("until"):
             job = replace(job, until=self._until(str(fields["until"]), zone))
         gap = shortest_gap(when, zone, self.now)
         often = gap is not None and gap < timedelta(minutes=self.limits.min_unbounded_interval)
         if often and not (job.until or job.most) and self.requester.role is not Role.OWNER:
-            raise build_refusal("job_forever", minutes=self.limits.min_unbounded_interval)
+            raise ValueInvalid("job_forever", minutes=self.limits.min_unbounded_interval)
         if not next_times(JobState(Cited(job), self.now), self.now, 1):
-            raise build_refusal("cron_never", given=given)
+            raise ValueInvalid("cron_never", given=given)
         return job
 
     def _until(self, source: str, zone: Any) -> str:
         context = ReadingContext(self.now, zone, time(23, 59, 59))
         try:
             end = _read(source, context).when
-        except ScheduleRefused as error:
-            raise build_refusal("job_until_past", given=source) if error.sentence == "at_past" else error from None
+        except TimeRefused as error:
+            raise ValueInvalid("job_until_past", given=source) if error.code == "at_past" else error from None
         if not isinstance(end, OneTime):
-            raise build_refusal("when_unknown", given=source)
+            raise ValueInvalid("when_unknown", given=source)
         if end.due_instant(zone) <= self.now:
-            raise build_refusal("job_until_past", given=source)
+            raise ValueInvalid("job_until_past", given=source)
         return timestamp(end.due_instant(zone))
 
 
@@ -408,26 +409,26 @@ def shortest_gap(when: When, zone: Any, now: datetime) -> timedelta | None:
 
 
 def parse_chat_ref(session: str) -> ChatRef:
-    """Return the chat with this session id. Raise `ScheduleRefused`."""
+    """Return the chat with this session id. Raise `ValueInvalid`."""
     channel, _, rest = session.strip().partition(":")
     chat, _, thread = rest.partition(":")
     if not channel or not chat:
-        raise build_refusal("job_no_session", session=session)
+        raise ValueInvalid("job_no_session", session=session)
     return ChatRef(channel, chat, thread, direct=not chat.startswith("-"))
 
 
 def parse_quiet_hours(source: str) -> tuple[int, ...]:
-    """Parse quiet hours as people write them; return nothing for none. Raise `ScheduleRefused`."""
+    """Parse quiet hours as people write them; return nothing for none. Raise `ValueInvalid`."""
     text = source.strip().lower()
     if text in ("none", "off", "no"):
         return ()
     match = re.fullmatch(_QUIET, text)
     numbers = [int(number) for number in match.groups()] if match else []
     if not numbers or max(numbers[::2]) > 23 or max(numbers[1::2]) > 59:
-        raise build_refusal("job_quiet_form", given=source)
+        raise ValueInvalid("job_quiet_form", given=source)
     start, end = numbers[0] * 60 + numbers[1], numbers[2] * 60 + numbers[3]
     if start == end:
-        raise build_refusal("job_quiet_form", given=source)
+        raise ValueInvalid("job_quiet_form", given=source)
     return start, end
 
 
@@ -450,14 +451,14 @@ def _with_action(job: Job, fields: Mapping[str, Any], *, fresh: bool) -> Job:
         (do, str(fields[do]).strip()) for do in ("prompt", "command", "text") if str(fields.get(do) or "").strip()
     ]
     if len(actions) > 1 or (fresh and not actions):
-        raise build_refusal("job_what")
+        raise ValueInvalid("job_what")
     if not actions:
         return job
     do, text = actions[0]
     if do == "command" and (not text.startswith(",") or len(text) < 2):
-        raise build_refusal("job_command", given=text)
+        raise ValueInvalid("job_command", given=text)
     if do == "prompt" and text.startswith(","):
-        raise build_refusal("job_prompt_comma")
+        raise ValueInvalid("job_prompt_comma")
     return replace(job, do=do, text=text)
 
 
@@ -472,7 +473,7 @@ def _with_options(job: Job, fields: Mapping[str, Any]) -> Job:
         if (value := fields.get(name)) is None:
             continue
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= maximum:
-            raise build_refusal("job_number", name=name, given=value, most=maximum)
+            raise ValueInvalid("job_number", name=name, given=value, most=maximum)
         changed["most" if name == "runs" else name] = value
     if fields.get("catch_up"):
         changed["catch_up"] = fields["catch_up"]
@@ -484,5 +485,5 @@ def _with_options(job: Job, fields: Mapping[str, Any]) -> Job:
         changed["allow"] = tuple(dict.fromkeys(word for word in words if word not in ("", "none")))
     updated = replace(job, **changed)
     if updated.catch_limit < 1:
-        raise build_refusal("job_catch_limit", most=MAX_CATCH_UP, number=updated.catch_limit)
+        raise ValueInvalid("job_catch_limit", most=MAX_CATCH_UP, number=updated.catch_limit)
     return updated

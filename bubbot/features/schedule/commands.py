@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from bubbot.arguments.fields import write_given
 from bubbot.command import Caller, Surface, command, explain_refusals, make_group, make_tools
-from bubbot.errors import ScheduleRefused, ValueInvalid
+from bubbot.errors import ValueInvalid
 from bubbot.features.schedule.arguments import (
     MAX_NEXT_TIMES,
     AddJobArgs,
@@ -64,7 +64,7 @@ from bubbot.shell_command import CommandContext
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.provenance import most_foreign, note_source
 from bubbot.times.reading import ReadingContext, TimeReading
-from bubbot.times.refusal import build_refusal
+from bubbot.times.refusal import TimeRefused
 from bubbot.times.rules import find_zone, next_instants
 from bubbot.tool import (
     ADMINISTERS,
@@ -90,10 +90,15 @@ def _help(brief: str, *examples: str, **more: Any) -> CommandHelp:
 
 @contextmanager
 def _explained(caller: Caller) -> Iterator[None]:
-    """Turn the refusal of a schedule into that of a command."""
+    """Turn the refusal of a time into that of a command, and say why a job is over in the words of the caller."""
     try:
         yield
-    except ScheduleRefused as error:
+    except ValueInvalid as error:
+        if error.code != "job_over":
+            raise
+        reason = caller.result_texts.say(str(error.values["reason"]), detail=error.values["detail"])
+        raise ValueInvalid(error.code, job=error.values["job"], reason=reason) from error
+    except TimeRefused as error:
         raise build_command_refusal(error, caller.result_texts) from error
 
 
@@ -413,7 +418,7 @@ class ScheduleCommands:
 def read_request(
     pending: JobChanges, options: Mapping[str, Any], action: Literal["", "prompt", "text"]
 ) -> tuple[TimeReading, dict[str, str]]:
-    """Read when a job is due and, from a typed request, what it does. Raise `ScheduleRefused`.
+    """Read when a job is due and, from a typed request, what it does. Raise `ValueInvalid` or `TimeRefused`.
 
     Args:
         pending: reads times.
@@ -426,7 +431,7 @@ def read_request(
     request = pending.split_request(options["when"], zone)
     if not request.text.strip(CONNECTORS):
         sentence = "job_text_missing" if action == "text" else "job_prompt_missing"
-        raise build_refusal(sentence, when=options["when"].strip(CONNECTORS))
+        raise ValueInvalid(sentence, when=options["when"].strip(CONNECTORS))
     is_command = action == "prompt" and request.text.startswith(",")
     return request.reading, {"command" if is_command else action: request.text}
 

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 
 from msgspec import structs
 
-from bubbot.errors import ScheduleRefused
 from bubbot.features.schedule.changes import TERMINAL, job_label, shorten_action
 from bubbot.features.schedule.facts import (
     BOT,
@@ -33,6 +32,7 @@ from bubbot.tape.fork import MergeResult
 from bubbot.tape.query import parse_moment
 from bubbot.texts import Texts
 from bubbot.times.cron import format_instant
+from bubbot.times.refusal import TimeRefused
 from bubbot.times.rules import find_zone
 
 SCHEDULE_ORIGIN = "schedule"
@@ -82,7 +82,7 @@ def _due_text(job: Job, mark: str) -> str:
     instant = mark_instant(mark)
     try:
         return f"{instant.astimezone(find_zone(job.zone)):%Y-%m-%d %H:%M} {job.zone}"
-    except ScheduleRefused:
+    except TimeRefused:
         return format_instant(instant)
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, tzinfo
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 import msgspec
 
-from bubbot.errors import ScheduleRefused
 from bubbot.features.schedule.changes import TERMINAL, JobChanges, find_quiet_hours, format_quiet_hours, job_label
 from bubbot.features.schedule.facts import Actor, Job
 from bubbot.features.schedule.firing import describe_action, mark_instant
@@ -28,6 +27,7 @@ from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import parse_moment
 from bubbot.texts import Texts
 from bubbot.times.instants import wall_time
+from bubbot.times.refusal import TimeRefused
 from bubbot.times.rules import Interval, OneTime, When, find_zone
 
 MAX_LINE_CHARS = 300
@@ -129,7 +129,7 @@ class JobFormatter:
         """Describe the schedule of a job."""
         try:
             when, zone = parse_rule(job)
-        except ScheduleRefused:
+        except TimeRefused:
             return job.when
         return describe_schedule(when, zone, self.texts)
 
@@ -178,7 +178,7 @@ class JobFormatter:
                 catch_up=job.catch_up + (f" ({job.catch_limit})" if job.catch_up == "all" else ""),
                 jitter=job.jitter,
                 budget=f"{job.budget} s" if job.budget else none,
-                until=format_moment(until, find_zone(job.zone), self.texts) if until else none,
+                until=format_moment(until, _zone_of(job), self.texts) if until else none,
                 runs=job_state.runs,
                 most=job.most or none,
             )
@@ -247,19 +247,27 @@ class JobFormatter:
             return "?"
         try:
             return f"{instant.astimezone(find_zone(job.zone)):%Y-%m-%d %H:%M:%S}"
-        except ScheduleRefused:
+        except TimeRefused:
             return f"{instant:%Y-%m-%d %H:%M:%S} UTC"
 
     def _next_times(self, job_state: JobState, count: int) -> list[datetime]:
         try:
             return next_times(job_state, self.now, count)
-        except ScheduleRefused:
+        except TimeRefused:
             return []
 
     def _format_times(self, job: Job, times: Sequence[datetime]) -> str:
         zone = find_zone(job.zone) if times else None
         texts = [format_moment(instant, zone, self.texts) for instant in times] if zone else []
         return "; ".join(texts) or self.texts.say("job_never_again")
+
+
+def _zone_of(job: Job) -> tzinfo:
+    """Return the zone of a job; UTC if it is no longer known."""
+    try:
+        return find_zone(job.zone)
+    except TimeRefused:
+        return UTC
 
 
 _SENTENCE_NAMES = {"over": "ended"}

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 
-from bubbot.errors import ScheduleRefused
 from bubbot.features.schedule.changes import shorten_action
 from bubbot.features.schedule.facts import SCHEDULE_TAPE
 from bubbot.features.schedule.plan import next_times
@@ -16,6 +15,7 @@ from bubbot.ports.health import FeatureHealth, HealthContext, HealthRow
 from bubbot.records import dataclass
 from bubbot.tape.projection import read_projection
 from bubbot.times.cron import format_instant
+from bubbot.times.refusal import TimeRefused
 
 MAX_FIRINGS = 5
 """Number of next firings to report."""
@@ -38,7 +38,7 @@ def next_firings(state: ScheduleState, at: str) -> tuple[NextFiring, ...]:
     for job_state in state.jobs.values():
         try:
             times = next_times(job_state, now, 1)
-        except ScheduleRefused:  # written by a newer version; the job's own status says so
+        except TimeRefused:  # written by a newer version; the job's own status says so
             continue
         job = job_state.job
         firings += [

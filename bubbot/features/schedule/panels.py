@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from bubbot.errors import AccessError, ScheduleRefused
+from bubbot.errors import AccessError
 from bubbot.features.schedule.changes import job_label
 from bubbot.features.schedule.facts import SCHEDULE_TAPE, SESSION_EVENTS
 from bubbot.features.schedule.firing import describe_action
@@ -20,6 +20,7 @@ from bubbot.tape.entry import Kind, TapeEntry, timestamp
 from bubbot.tape.projection import read_projection
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.shards import shard_tape
+from bubbot.times.refusal import TimeRefused
 
 SCHEDULES = SharedTape(SCHEDULE_TAPE, "job", SESSION_EVENTS)
 DELIVERIES = SharedTape(f"{OUTBOX_PREFIX}/")
@@ -91,7 +92,7 @@ def _describe_job(reader: PanelReader, state: JobState) -> JobLine:
     job, formatter = state.job, _formatter(reader)
     try:
         following = next_times(state, reader.now, 1)
-    except ScheduleRefused:  # a schedule that this version does not know
+    except TimeRefused:  # a schedule that this version does not know
         following = []
     return JobLine(
         job.id,

@@ -7,7 +7,6 @@ from hashlib import sha256
 
 from msgspec.structs import replace
 
-from bubbot.errors import ScheduleRefused
 from bubbot.features.schedule.facts import ClockSetBack, Job, JobChanged
 from bubbot.features.schedule.refusal import refusal_text
 from bubbot.features.schedule.state import JobState
@@ -18,6 +17,7 @@ from bubbot.tape.query import parse_moment
 from bubbot.texts import Texts
 from bubbot.times.cron import format_instant
 from bubbot.times.instants import first_instant, wall_time
+from bubbot.times.refusal import TimeRefused
 from bubbot.times.rules import (
     Interval,
     OneTime,
@@ -47,7 +47,7 @@ def clock_entries(job_state: JobState, now: datetime) -> list[TapeEntry]:
     facts = [ClockSetBack(job.id, timestamp(job_state.covered), since).to_entry()]
     try:
         when, zone = parse_rule(job)
-    except ScheduleRefused:  # the plan ends it
+    except TimeRefused:  # the plan ends it
         return facts
     if isinstance(when, Interval) and now < when.anchor <= job_state.covered:
         moved = replace(job, when=when.begun_before(now, zone).text, since=since)
@@ -113,7 +113,7 @@ def plan_job(job_state: JobState, now: datetime, quiet: QuietHours | None = None
         return FiringPlan()
     try:
         when, zone = parse_rule(job)
-    except ScheduleRefused as error:
+    except TimeRefused as error:
         return FiringPlan(end_reason="reason_broken", detail=refusal_text(error, Texts()))
     if job.most and job_state.runs >= job.most:
         return FiringPlan(end_reason="reason_runs")
@@ -131,7 +131,7 @@ def parse_rule(job: Job) -> tuple[When, tzinfo]:
     """Return the rule of a job and its zone.
 
     Raises:
-        ScheduleRefused: a newer version wrote the rule, or the zone is no longer known.
+        TimeRefused: a newer version wrote the rule, or the zone is no longer known.
     """
     zone = find_zone(job.zone)
     return parse_stored_when(job.when), zone

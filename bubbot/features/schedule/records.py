@@ -9,7 +9,6 @@ from typing import Any, Literal, Self, TypeAlias
 from msgspec import Struct
 
 from bubbot.command import Caller, Surface
-from bubbot.errors import ScheduleRefused
 from bubbot.features.schedule.changes import JobChanges, format_quiet_hours, job_label
 from bubbot.features.schedule.facts import ActionKind, CatchUp, ChatRef, Job
 from bubbot.features.schedule.formatter import JobFormatter
@@ -20,6 +19,7 @@ from bubbot.records import IsoTime
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.texts import Texts
 from bubbot.times.reading import TimeReading
+from bubbot.times.refusal import TimeRefused
 from bubbot.times.rules import When
 
 NEXT_TIMES = 3
@@ -93,7 +93,7 @@ class JobRecord(Struct, frozen=True):
         job = state.job
         try:
             following = tuple([timestamp(instant) for instant in next_times(state, now, NEXT_TIMES)])
-        except ScheduleRefused:  # a schedule that this version does not know
+        except TimeRefused:  # a schedule that this version does not know
             following = ()
         return cls(
             id=job.id,

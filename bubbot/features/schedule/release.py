@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from bubbot.errors import ScheduleRefused
 from bubbot.features.schedule.facts import SCHEDULE_TAPE, FiringRefused, FiringsSkipped, JobOver
 from bubbot.features.schedule.firing import fired_entry
 from bubbot.features.schedule.plan import parse_rule
@@ -13,6 +12,7 @@ from bubbot.features.schedule.store import ScheduleStore
 from bubbot.shell_command import CommandContext
 from bubbot.tape.entry import TapeEntry
 from bubbot.times.cron import format_instant
+from bubbot.times.refusal import TimeRefused
 from bubbot.times.rules import OneTime, newest_instants
 
 RESTORED_REASON = "reason_restored"
@@ -40,7 +40,7 @@ def skip_past_firings(job_state: JobState, now: datetime) -> list[TapeEntry]:
         facts += [fired_entry(job, mark), refused.to_entry()]
     try:
         when, zone = parse_rule(job)
-    except ScheduleRefused:  # the timer ends the job, with the reason
+    except TimeRefused:  # the timer ends the job, with the reason
         return facts
     first = when.next_after(job_state.covered, zone)
     if job_state.status != "on" or first is None or first > now:

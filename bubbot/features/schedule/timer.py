@@ -31,11 +31,14 @@ from bubbot.features.schedule.facts import (
 )
 from bubbot.features.schedule.firing import fired_entry, firing_inbound, mark_instant
 from bubbot.features.schedule.plan import FiringPlan, clock_entries, plan_job, waits_for_clock
+from bubbot.features.schedule.refusal import refusal_text
 from bubbot.features.schedule.state import JobState
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.ports.channel import Inbound
 from bubbot.tape.entry import TapeEntry
+from bubbot.texts import Texts
 from bubbot.times.cron import format_instant
+from bubbot.times.refusal import TimeRefused
 
 log = logging.getLogger(__name__)
 
@@ -143,8 +146,9 @@ class JobTimer:
             try:
                 if await self._look(job_id):
                     self._retries.discard(job_id)
-            except BubbotError as error:
-                log.warning("job not fired, retrying: %s", error, extra={"action": "schedule.failed", "job": job_id})
+            except (BubbotError, TimeRefused) as error:
+                reason = refusal_text(error, Texts()) if isinstance(error, TimeRefused) else error
+                log.warning("job not fired, retrying: %s", reason, extra={"action": "schedule.failed", "job": job_id})
             finally:
                 self._arm(job_id)
 

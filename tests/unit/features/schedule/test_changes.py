@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from bubbot.errors import ScheduleRefused
+from bubbot.errors import ValueInvalid
 from bubbot.features.schedule.changes import (
     JobChanges,
     JobRequester,
@@ -23,7 +23,6 @@ from bubbot.features.schedule.changes import (
 )
 from bubbot.features.schedule.facts import Actor, ChatRef
 from bubbot.features.schedule.plan import QuietHours
-from bubbot.features.schedule.refusal import refusal_text
 from bubbot.features.schedule.state import JobState, ScheduleState
 from bubbot.ports.channel import Role
 from bubbot.tape.entry import TapeEntry, timestamp
@@ -31,9 +30,11 @@ from bubbot.tape.fact import Cited
 from bubbot.tape.provenance import Source, source_of
 from bubbot.texts import Texts
 from bubbot.times.cron import parse_cron
+from bubbot.times.refusal import TimeRefused
 from bubbot.times.rules import find_zone, interval, one_time
 from tests.schedules import fold_job, make_job, stop
 
+REFUSED = (ValueInvalid, TimeRefused)
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 LATER = NOW + timedelta(hours=1)
 HERE, THERE = ChatRef("test", "1"), ChatRef("test", "2")
@@ -82,16 +83,17 @@ def job_named(
     return stop(fold_job(job), status, reason)
 
 
-def refusal(error: pytest.ExceptionInfo[ScheduleRefused]) -> str:
-    return error.value.sentence
+def refusal(error: pytest.ExceptionInfo[Exception]) -> str:
+    assert isinstance(error.value, REFUSED)
+    return error.value.code
 
 
 def outcome(act: Callable[[], str]) -> str:
     """Return what comes of it, or the sentence that refuses it."""
     try:
         return act()
-    except ScheduleRefused as error:
-        return error.sentence
+    except REFUSED as error:
+        return error.code
 
 
 class TestFind:
@@ -128,7 +130,7 @@ class TestFind:
 
     def test_the_jobs_of_other_chats_are_found_by_who_owns_all(self) -> None:
         for query in ("fff999", "f", "far"):
-            with pytest.raises(ScheduleRefused) as raised:
+            with pytest.raises(REFUSED) as raised:
                 changes(self.JOBS, owns_all=False).find(query)
             assert refusal(raised) == "job_unknown"
             assert changes(self.JOBS, owns_all=False, place=THERE).find(query).job.id == "fff999"
@@ -189,10 +191,10 @@ class TestFindByWords:
         assert outcome(lambda: changes(self.JOBS).find(query).job.id) == found
 
     def test_of_several_it_is_asked_which_one(self) -> None:
-        with pytest.raises(ScheduleRefused) as raised:
+        with pytest.raises(ValueInvalid) as raised:
             changes(self.JOBS).find("call")
         asked = "which one do you mean by 'call': call Ann (a11111), call Ann about the party (b22222)?"
-        assert refusal_text(raised.value, Texts()) == asked
+        assert Texts().say(raised.value.code, **raised.value.values) == asked
 
     def test_nobody_finds_a_job_of_another_chat_by_its_words(self) -> None:
         assert outcome(lambda: changes(self.JOBS, owns_all=False, place=THERE).find("call Ann").job.id) == "job_unknown"
@@ -228,7 +230,7 @@ class TestLists:
         assert [job.job.id for job in jobs] == found
 
     def test_an_owner_in_a_group_is_told_that_other_chats_are_not_listed_here_and_others_see_their_own(self) -> None:
-        with pytest.raises(ScheduleRefused) as raised:
+        with pytest.raises(REFUSED) as raised:
             changes(self.JOBS, owns_all=False).list_jobs(in_all_chats=True)
         assert refusal(raised) == "jobs_not_here"
         listed = changes(self.JOBS, owns_all=False, role=Role.ADMIN).list_jobs(in_all_chats=True)
@@ -264,7 +266,7 @@ class TestAdd:
     def test_a_name_is_cut_and_belongs_to_one_job_of_a_chat(self) -> None:
         assert len(changes().add({**TEA, "name": "x" * 99})[0].name) == 60
         taken = state_of(job_named("old", "tea"))
-        with pytest.raises(ScheduleRefused) as raised:
+        with pytest.raises(REFUSED) as raised:
             changes(taken).add({**TEA, "name": "tea"})
         assert refusal(raised) == "job_name_taken"
         assert changes(taken, place=THERE).add({**TEA, "name": "tea"})[0].name == "tea"
@@ -279,7 +281,7 @@ class TestAdd:
             job_named("d", place=THERE),
         ]
         assert changes(state_of(*jobs), max_jobs_per_chat=3).add(TEA)
-        with pytest.raises(ScheduleRefused) as raised:
+        with pytest.raises(ValueInvalid) as raised:
             changes(state_of(*jobs), max_jobs_per_chat=2).add(TEA)
         assert refusal(raised) == "job_too_many"
         assert raised.value.values["number"] == 2
@@ -301,7 +303,7 @@ class TestAdd:
         ],
     )
     def test_what_is_refused(self, fields: dict[str, Any], sentence: str) -> None:
-        with pytest.raises(ScheduleRefused) as raised:
+        with pytest.raises(REFUSED) as raised:
             changes().add({**TEA, **fields})
         assert refusal(raised) == sentence
 
@@ -339,7 +341,7 @@ class TestAdd:
         if not is_refused:
             assert pending.add({"when": when, "text": "x", **options})
             return
-        with pytest.raises(ScheduleRefused) as raised:
+        with pytest.raises(REFUSED) as raised:
             pending.add({"when": when, "text": "x", **options})
         assert refusal(raised) == "job_forever"
 
@@ -375,7 +377,7 @@ class TestEdit:
         old = made(name="x")
         for by in (ANN, BOB):
             for fields in ({}, {"name": "x"}, {"when": "0 * * * *"}, {"text": "tea"}):
-                with pytest.raises(ScheduleRefused) as raised:
+                with pytest.raises(REFUSED) as raised:
                     changes(state_of(old), by=by, now=LATER).edit(old, fields)
                 assert refusal(raised) == "job_same"
         failing = stop(old, "paused", "reason_failing")
@@ -385,7 +387,7 @@ class TestEdit:
         old = made(when="0 8 * * 1-5")
         assert changes(state_of(old)).edit(old, {"zone": "Europe/Berlin"})[0].zone == "Europe/Berlin"
         assert changes(state_of(old)).edit(old, {"when": "9:30am"})[0].when == "30 9 * * 1-5"
-        with pytest.raises(ScheduleRefused):
+        with pytest.raises(REFUSED):
             changes(state_of(old)).edit(old, {"zone": "Nowhere/Here"})
 
     def test_a_changed_job_is_as_foreign_as_the_most_foreign_of_its_words(self) -> None:
@@ -419,7 +421,7 @@ class TestControl:
     )  # fmt: skip
     def test_what_does_not_fit_the_state_of_a_job(self, status: str, act: str, sentence: str) -> None:
         job = job_named("a", status=status)
-        with pytest.raises(ScheduleRefused) as raised:
+        with pytest.raises(REFUSED) as raised:
             getattr(changes(state_of(job)), act)(job)
         assert refusal(raised) == sentence
 
@@ -455,7 +457,7 @@ class TestControl:
             lambda: pending.add(TEA), lambda: pending.edit(job, {"text": "y"}), lambda: pending.resume(paused),
             lambda: pending.run(job), lambda: pending.set_chat_rules("test:1", "UTC"),
         ):  # fmt: skip
-            with pytest.raises(ScheduleRefused) as raised:
+            with pytest.raises(REFUSED) as raised:
                 act()
             assert refusal(raised) == "job_from_schedule"
 
@@ -494,12 +496,12 @@ class TestRules:
 
     @pytest.mark.parametrize("given", ["24:00-07:00", "07:00-24:00", "10:60-11:00", "10:00-11:60", "7:00-7:00"])
     def test_other_hours_are_refused(self, given: str) -> None:
-        with pytest.raises(ScheduleRefused):
+        with pytest.raises(REFUSED):
             parse_quiet_hours(given)
 
     @pytest.mark.parametrize("session", ["", "test", "test:", ":1", "::"])
     def test_what_names_no_chat_is_refused(self, session: str) -> None:
-        with pytest.raises(ScheduleRefused):
+        with pytest.raises(REFUSED):
             parse_chat_ref(session)
 
 

@@ -13,7 +13,7 @@ from itertools import count
 import pytest
 from msgspec import structs
 
-from bubbot.errors import BubbotError, ConfigError, StoreUnavailable
+from bubbot.errors import ConfigError, StoreUnavailable
 from bubbot.features.schedule.changes import JobChanges, JobRequester, ScheduleLimits
 from bubbot.features.schedule.facts import SCHEDULE_TAPE, Actor, ChatRef
 from bubbot.features.schedule.state import JobState
@@ -24,6 +24,8 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
+from bubbot.texts import Texts
+from bubbot.times.refusal import TimeRefused
 from tests.schedules import NOON, WallClock, scheduler_reads, timed
 from tests.turns import Played, says
 from tests.virtual import virtual
@@ -47,6 +49,7 @@ class TestDue:
             assert bot.texts == [told, "⏰ tea"]
             assert await bot.names() == ["added", "fired", "over", "ran"]
             assert bot.bench.requests == []  # no model was asked
+            assert "is over (it was for one time)" in await bot.say(f",schedule.pause {await bot.job()}")
 
     @virtual
     async def test_a_reminder_in_plain_words_says_what_was_understood_and_how_to_change_it(self) -> None:
@@ -340,7 +343,7 @@ class Kept:
 
     book: ScheduleStore
     clock: WallClock
-    errors: list[BubbotError] = field(default_factory=list)
+    errors: list[Exception] = field(default_factory=list)
     """What the next attempts raise."""
     writes_facts: bool = True
     fired: list[tuple[str, str]] = field(default_factory=list)
@@ -419,6 +422,18 @@ class TestFailures:
             assert jobs.fired == [(at, "2026-11-22T12:01:00Z") for at in ("01:00", "01:20", "01:40")]
             assert caplog.text.count("job not fired, retrying: locked") == 2
             assert await jobs.facts() == [("added", ""), ("fired", ""), ("over", "reason_runs")]
+
+    @virtual
+    async def test_a_time_that_is_refused_meanwhile_is_logged_as_a_sentence(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async with kept() as jobs:
+            await jobs.add("* * * * *", runs=1)
+            jobs.errors = [TimeRefused("zone_unknown", name="Mars/Base")]
+            await asyncio.sleep(100)
+            assert len(jobs.fired) == 2
+            told = Texts().say("zone_unknown", name="Mars/Base")
+            assert f"job not fired, retrying: {told}" in caplog.text
 
     @virtual
     async def test_a_job_that_stays_as_it_was_is_looked_at_at_the_next_beat(
