@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import datetime
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from bubbot.features.schedule.changes import shorten_action
 from bubbot.features.schedule.facts import SCHEDULE_TAPE
@@ -12,7 +14,6 @@ from bubbot.features.schedule.plan import next_times
 from bubbot.features.schedule.state import SCHEDULE_PROJECTION, ScheduleState
 from bubbot.ports.checks import HomeReader
 from bubbot.ports.health import FeatureHealth, HealthContext, HealthRow
-from bubbot.records import dataclass
 from bubbot.tape.projection import read_projection
 from bubbot.times.cron import format_instant
 from bubbot.times.refusal import TimeRefused
@@ -21,8 +22,7 @@ MAX_FIRINGS = 5
 """Number of next firings to report."""
 
 
-@dataclass(frozen=True, slots=True)
-class NextFiring:
+class NextFiring(Struct, frozen=True):
     """The next firing of a job; `text` is the beginning of what it says, asks or runs."""
 
     job: str
