@@ -15,7 +15,6 @@ from zoneinfo import ZoneInfo
 from msgspec import UNSET, UnsetType, structs
 
 from bubbot.feature import Kernel
-from bubbot.features.schedule.changes import ScheduleLimits
 from bubbot.features.schedule.facts import BOT, SCHEDULE_TAPE, Actor, ChatRef, Job, JobOver, JobPaused
 from bubbot.features.schedule.feature import ScheduleFeature
 from bubbot.features.schedule.settings import ScheduleSettings
@@ -157,14 +156,6 @@ class Timed:
         return [(one.name or "").partition("/")[2] for one in await self.facts()]
 
 
-def _settings(limits: ScheduleLimits) -> ScheduleSettings:
-    return ScheduleSettings(
-        max_jobs_per_chat=limits.max_jobs_per_chat,
-        max_failures=limits.max_failures,
-        min_unbounded_interval=limits.min_unbounded_interval,
-    )
-
-
 @asynccontextmanager
 async def timed(
     store: TapeStore,
@@ -175,7 +166,7 @@ async def timed(
     channel: KeptChannel | None = None,
     life: str = "first",
     zone: str = "UTC",
-    limits: ScheduleLimits | None = None,
+    limits: ScheduleSettings | None = None,
     keep: bool = True,
 ) -> AsyncIterator[Timed]:
     """A bot whose keeper is at work, unless not to `keep` time. Two over one store are two processes."""
@@ -198,7 +189,7 @@ async def timed(
         notify=directory.notify,
         find_texts=directory.find_texts,
     )
-    schedule = ScheduleFeature(kernel, _settings(limits or ScheduleLimits()))
+    schedule = ScheduleFeature(kernel, limits or ScheduleSettings())
     stepping = cast("SteppingClock", clock)
     chosen = replace(options, features=[*options.features, schedule.feature()], clock=stepping)
     with scheduler_reads(clock):

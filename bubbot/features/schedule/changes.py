@@ -34,7 +34,6 @@ from bubbot.records import dataclass
 from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.fact import Cited
 from bubbot.tape.provenance import Source, most_foreign, stamp_of
-from bubbot.times.clocks import DEFAULT_TIME
 from bubbot.times.instants import wall_time
 from bubbot.times.reading import ReadingContext, TimedRequest, TimeReading
 from bubbot.times.refusal import TimeRefused
@@ -53,33 +52,6 @@ MAX_SHOWN_JOBS = 5
 PUNCTUATION = "\"'([*_,"
 """What may stand before a word in a text."""
 _QUIET = r"(\d{1,2}):(\d{2})\s*(?:-|to)\s*(\d{1,2}):(\d{2})"
-
-
-@dataclass(frozen=True, slots=True)
-class ScheduleLimits:
-    """Rules of a deployment for its schedules.
-
-    Attributes:
-        max_jobs_per_chat: jobs that are on or paused in one chat.
-        max_failures: failures in a row, after which a job is paused.
-        min_unbounded_interval: minutes; a job that fires more often needs an end, unless an owner makes it.
-        default_time: the time of day of a date that names none.
-    """
-
-    max_jobs_per_chat: int = 20
-    max_failures: int = 5
-    min_unbounded_interval: int = 10
-    default_time: time = DEFAULT_TIME
-
-    @classmethod
-    def of(cls, settings: ScheduleSettings) -> ScheduleLimits:
-        """Return the limits that the settings say."""
-        return cls(
-            settings.max_jobs_per_chat,
-            settings.max_failures,
-            settings.min_unbounded_interval,
-            time.fromisoformat(settings.default_time),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +94,7 @@ class JobChanges:
         requester: the person who makes the change.
         now: the current time.
         new_id: returns a new random id.
-        limits: the limits of the deployment.
+        limits: the settings.
         zone: the deployment's zone, for chats without their own.
         source: how foreign the words of the request are.
     """
@@ -131,7 +103,7 @@ class JobChanges:
     requester: JobRequester
     now: datetime
     new_id: Callable[[], str]
-    limits: ScheduleLimits
+    limits: ScheduleSettings
     zone: str
     source: Source = Source.OWN
 
@@ -296,7 +268,7 @@ class JobChanges:
         """Return what times refer to."""
         found = find_zone(zone or (job.zone if job else "") or self.chat_zone())
         current = parse_rule(job)[0] if job is not None and job.when else None
-        return ReadingContext(self.now, found, self.limits.default_time, current)
+        return ReadingContext(self.now, found, self.limits.default_clock, current)
 
     def _is_visible(self, job: Job) -> bool:
         return self.requester.owns_all or job.session == self.requester.session

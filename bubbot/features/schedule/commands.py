@@ -31,7 +31,6 @@ from bubbot.features.schedule.changes import (
     TERMINAL,
     JobChanges,
     JobRequester,
-    ScheduleLimits,
     due_fields,
     job_label,
     parse_chat_ref,
@@ -53,7 +52,6 @@ from bubbot.features.schedule.records import (
     format_for,
 )
 from bubbot.features.schedule.refusal import build_command_refusal
-from bubbot.features.schedule.settings import ScheduleSettings
 from bubbot.features.schedule.state import DeliveriesView, DeliveryState, JobHistoryView, JobState
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.gateway.outbox import outbox_tape
@@ -315,7 +313,7 @@ class ScheduleCommands:
         now = self._store.now()
         with _explained(caller):
             zone = find_zone(args.zone or self._store.zone)
-            reading = read_time(args.when, ReadingContext(now, zone, self._store.limits.default_time))
+            reading = read_time(args.when, ReadingContext(now, zone, self._store.limits.default_clock))
             zone = find_zone(reading.zone) if reading.zone else zone
             moments: list[datetime] = []
             with suppress(OverflowError):
@@ -516,7 +514,7 @@ async def _open_commands(context: CommandContext) -> ScheduleCommands:
             now=context.now,
             new_id=context.new_id,
             zone=str(context.zone),
-            limits=ScheduleLimits.of(context.settings or ScheduleSettings()),
+            limits=context.settings,
         )
         await store.load()
     return ScheduleCommands(store, context.first_session)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from bubbot.errors import ConfigError
 from bubbot.feature import Apply, Feature, Kernel
-from bubbot.features.schedule.changes import ScheduleLimits, job_label
+from bubbot.features.schedule.changes import job_label
 from bubbot.features.schedule.commands import schedule_tools
 from bubbot.features.schedule.facts import SCHEDULE_TAPE, Job, JobOver
 from bubbot.features.schedule.firing import SCHEDULE_ORIGIN, Firings, format_missed
@@ -36,7 +36,7 @@ class ScheduleFeature:
             now=kernel.now,
             new_id=kernel.new_id,
             zone=str(kernel.zone),
-            limits=ScheduleLimits.of(settings),
+            limits=settings,
             projections=kernel.projections,
         )
         self._firings = Firings(self.store, kernel.role_of)
@@ -116,7 +116,7 @@ class ScheduleFeature:
         return schedule_health(context, next_firings(self.store.state, context.at) if may_read else ())
 
     async def _prepare(self, settings: Settings) -> Apply:
-        limits = ScheduleLimits.of(settings.section(ScheduleSettings))
+        limits = settings.section(ScheduleSettings)
 
         def apply() -> None:
             self.store.limits = limits

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TypeAlias
 
-from bubbot.features.schedule.changes import ScheduleLimits
 from bubbot.features.schedule.facts import ChatRules, Job
+from bubbot.features.schedule.settings import ScheduleSettings
 from bubbot.features.schedule.state import SCHEDULE_PROJECTION, ScheduleState
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.handle import Clock
@@ -30,14 +30,14 @@ class ScheduleStore:
         now: Clock,
         new_id: NewId,
         zone: str,
-        limits: ScheduleLimits | None = None,
+        limits: ScheduleSettings | None = None,
         projections: ProjectionRunner | None = None,
     ) -> None:
         self._tape = tape
         self.now = now
         self.new_id = new_id
         self.zone = zone
-        self.limits = limits or ScheduleLimits()
+        self.limits = limits or ScheduleSettings()
         self.is_timer_running = False
         """True while a timer of this process fires the jobs."""
         self._notify: OnJobsChanged = lambda _: None

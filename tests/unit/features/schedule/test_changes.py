@@ -14,7 +14,6 @@ from bubbot.errors import ValueInvalid
 from bubbot.features.schedule.changes import (
     JobChanges,
     JobRequester,
-    ScheduleLimits,
     find_quiet_hours,
     format_quiet_hours,
     parse_chat_ref,
@@ -23,6 +22,7 @@ from bubbot.features.schedule.changes import (
 )
 from bubbot.features.schedule.facts import Actor, ChatRef
 from bubbot.features.schedule.plan import QuietHours
+from bubbot.features.schedule.settings import ScheduleSettings
 from bubbot.features.schedule.state import JobState, ScheduleState
 from bubbot.ports.channel import Role
 from bubbot.tape.entry import TapeEntry, timestamp
@@ -58,7 +58,7 @@ def changes(
     new_ids = ids or repeat("abcdef0123", 9)  # an id that is drawn for ever would hang
     requester = JobRequester(by, role, place, nested=nested, owns_all=owns_all)
     return JobChanges(
-        state or ScheduleState(), requester, now, lambda: next(new_ids), ScheduleLimits(**limits), "UTC", source
+        state or ScheduleState(), requester, now, lambda: next(new_ids), ScheduleSettings(**limits), "UTC", source
     )
 
 

@@ -16,7 +16,6 @@ from bubbot.errors import DeliveryFailed
 from bubbot.features.access.arguments import GrantArgs, PersonArgs
 from bubbot.features.access.service import AccessService
 from bubbot.features.budget.metering import budget_subject
-from bubbot.features.schedule.changes import ScheduleLimits
 from bubbot.features.schedule.facts import SCHEDULE_TAPE, Actor, ChatRef, FiringFailed, Job, JobRemoved
 from bubbot.features.schedule.firing import (
     Firing,
@@ -26,6 +25,7 @@ from bubbot.features.schedule.firing import (
     firing_inbound,
     mark_instant,
 )
+from bubbot.features.schedule.settings import ScheduleSettings
 from bubbot.features.schedule.state import JobAllowance, JobState
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.ports.channel import Inbound, Outbound, Role, Sender
@@ -210,7 +210,7 @@ class TestFailing:
     @virtual
     async def test_failures_are_told_at_growing_distances_then_the_job_is_paused(self) -> None:
         model = Played({"error": "refused", "message": "no"})
-        async with timed(InMemoryStore(), model, limits=ScheduleLimits(max_failures=6)) as bot:
+        async with timed(InMemoryStore(), model, limits=ScheduleSettings(max_failures=6)) as bot:
             await bot.say(HOURLY)
             told = await hours(bot, 8)
             assert [bool(one) for one in told] == [True, True, False, True, False, True, False, False]
@@ -421,7 +421,7 @@ class TestRights:
     @virtual
     async def test_a_change_that_changes_nothing_is_refused_unless_it_lets_the_job_go_on(self) -> None:
         bad = {"error": "refused", "message": "no"}
-        async with timed(InMemoryStore(), Played(bad, bad, says("x")), limits=ScheduleLimits(max_failures=2)) as bot:
+        async with timed(InMemoryStore(), Played(bad, bad, says("x")), limits=ScheduleSettings(max_failures=2)) as bot:
             await bot.say(HOURLY)
             assert (await bot.say(",schedule.edit 0000a1 name=mine")).startswith("Changed")
             assert await bot.say(",schedule.edit 0000a1 name=mine") == "Nothing changed: 0000a1 is like that already."
@@ -447,7 +447,7 @@ class TestRights:
         store = InMemoryStore()
         rules = admitting(store, members={"5"})
         async with timed(
-            store, Played(says("x")), Options(rules=rules), limits=ScheduleLimits(max_jobs_per_chat=2)
+            store, Played(says("x")), Options(rules=rules), limits=ScheduleSettings(max_jobs_per_chat=2)
         ) as bot:
             five = {"sender": "5", "chat": "5"}
             assert "needs an end" in await bot.say(",schedule every 1m: spam", **five)
@@ -633,7 +633,7 @@ async def source_of_turns(job: Job, failures: int = 0, max_failures: int = 5) ->
     ids = CountingIds()
     tape = TapeService(InMemoryStore(), SCHEDULE_TAPE, now=lambda: NOON, new_id=ids)
     book = ScheduleStore(
-        tape, now=lambda: NOON, new_id=ids, zone="UTC", limits=ScheduleLimits(max_failures=max_failures)
+        tape, now=lambda: NOON, new_id=ids, zone="UTC", limits=ScheduleSettings(max_failures=max_failures)
     )
     await book.load()
     await book.write([job.to_entry(), FiringFailed("j", DUE, "", "", failures).to_entry()])

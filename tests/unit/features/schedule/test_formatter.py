@@ -13,13 +13,13 @@ from bubbot.errors import ValueInvalid
 from bubbot.features.schedule.changes import (
     JobChanges,
     JobRequester,
-    ScheduleLimits,
     format_quiet_hours,
     parse_quiet_hours,
 )
 from bubbot.features.schedule.facts import Actor, ChatRef, Job
 from bubbot.features.schedule.formatter import JobFormatter
 from bubbot.features.schedule.records import ChatRulesResult
+from bubbot.features.schedule.settings import ScheduleSettings
 from bubbot.features.schedule.state import DeliveryState, ScheduleState
 from bubbot.features.schedule.words import describe_schedule, format_moment
 from bubbot.ports.channel import Role
@@ -43,7 +43,7 @@ MARK = "2026-11-22T13:00:00Z"
 
 def changes(role: Role = Role.OWNER, *, owns_all: bool = True) -> JobChanges:
     asker = JobRequester(Actor("test", "1", "Ann"), role, ChatRef("test", "1"), owns_all=owns_all)
-    return JobChanges(ScheduleState(), asker, NOW, lambda: "abcdef", ScheduleLimits(), "UTC")
+    return JobChanges(ScheduleState(), asker, NOW, lambda: "abcdef", ScheduleSettings(), "UTC")
 
 
 def job(**what: object) -> Job:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from bubbot.features.schedule.changes import ScheduleLimits
 from bubbot.features.schedule.facts import (
     BOT,
     Actor,
@@ -29,6 +28,7 @@ from bubbot.features.schedule.facts import (
     JobRemoved,
     JobResumed,
 )
+from bubbot.features.schedule.settings import ScheduleSettings
 from bubbot.features.schedule.state import DeliveriesView, DeliveryState, JobAllowance, JobHistoryView, JobState
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.stores.inmemory import InMemoryStore
@@ -211,7 +211,7 @@ class TestStore:
     async def test_who_listens_is_told_which_jobs_changed(self) -> None:
         store, changed = InMemoryStore(), list[set[str]]()
         jobs = self.open(store, changed)
-        assert (jobs.limits, jobs.is_timer_running) == (ScheduleLimits(), False)
+        assert (jobs.limits, jobs.is_timer_running) == (ScheduleSettings(), False)
         await jobs.load()
         far = make_job(id="k", to=ChatRef("test", "2"), granted=ANN)
         await jobs.write([JOB.to_entry(), far.to_entry()])

@@ -14,8 +14,9 @@ import pytest
 from msgspec import structs
 
 from bubbot.errors import ConfigError, StoreUnavailable
-from bubbot.features.schedule.changes import JobChanges, JobRequester, ScheduleLimits
+from bubbot.features.schedule.changes import JobChanges, JobRequester
 from bubbot.features.schedule.facts import SCHEDULE_TAPE, Actor, ChatRef
+from bubbot.features.schedule.settings import ScheduleSettings
 from bubbot.features.schedule.state import JobState
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.features.schedule.timer import JobTimer
@@ -375,7 +376,7 @@ class Kept:
     def changes(self) -> JobChanges:
         """What an owner may do."""
         asker = JobRequester(Actor("test", "1"), Role.OWNER, ChatRef("test", "1"))
-        return JobChanges(self.book.state, asker, self.clock(), self.book.new_id, ScheduleLimits(), "UTC")
+        return JobChanges(self.book.state, asker, self.clock(), self.book.new_id, ScheduleSettings(), "UTC")
 
     async def add(self, when: str, **options: object) -> str:
         """Add a job; return its id."""

@@ -13,8 +13,9 @@ import pytest
 from apscheduler.triggers.cron import CronTrigger
 
 from bubbot.app.bot import open_app
-from bubbot.features.schedule.changes import JobChanges, JobRequester, ScheduleLimits
+from bubbot.features.schedule.changes import JobChanges, JobRequester
 from bubbot.features.schedule.facts import SCHEDULE_TAPE, Actor, ChatRef, FiringsSkipped
+from bubbot.features.schedule.settings import ScheduleSettings
 from bubbot.features.schedule.state import SCHEDULE_PROJECTION
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.features.schedule.timer import JobTimer
@@ -99,7 +100,7 @@ async def test_two_connections_to_one_database_race_for_a_firing(tmp_path: Path)
         book = ScheduleStore(service(SCHEDULE_TAPE), now=lambda: clock[0], new_id=ids, zone="UTC")
         if life == "one":
             asker = JobRequester(Actor("test", "1"), Role.OWNER, ChatRef("test", "1"))
-            made = JobChanges(book.state, asker, clock[0], lambda: "abcdef", ScheduleLimits(), "UTC")
+            made = JobChanges(book.state, asker, clock[0], lambda: "abcdef", ScheduleSettings(), "UTC")
             await book.write(made.add({"when": "*/5 * * * *", "text": "x", "catch_up": "all", "catch_limit": 30})[1])
         await book.load()
         keepers.append(JobTimer(book, fire, notify_missed=tell))
