@@ -341,10 +341,11 @@ class ScheduleCommands:
             pending = self.plan_changes(caller)
             return pending, pending.find(job)
 
-    async def _find_chat(self, args: object) -> str:
+    async def _find_chat(self, args: AddJobArgs | ChatRulesArgs) -> str:
         """Return the chat that a shell names, as it is stored; empty in a chat."""
-        session = getattr(args, "session", "")
-        return await self._first_session(session.strip()) if session else ""
+        if isinstance(args, (AddJobToChatArgs, SetChatRulesArgs)):
+            return await self._first_session(args.session.strip())
+        return ""
 
     async def _read_options(self, args: AddJobArgs | EditJobArgs) -> dict[str, Any]:
         """Return what was said of a job, with the chat that gets the answers as its session is stored."""

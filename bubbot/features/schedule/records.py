@@ -199,7 +199,7 @@ class JobsChanged(JobChange, frozen=True, kw_only=True):
             return say("jobs_resumed", number=len(self.jobs))
         match self.variant:
             case "paused":
-                return say("job_paused", job=job_label(job), id=job.id)
+                return caller.texts.say_on(caller.surface, "job_paused", job=job_label(job), id=job.id)
             case "run":
                 return say("job_run", job=job_label(job))
             case "removed":

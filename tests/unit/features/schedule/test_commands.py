@@ -96,7 +96,7 @@ async def test_without_a_job_all_that_wait_for_the_clock_go_on() -> None:
     shell = await with_job()
     assert await shell.read("resume") == {"jobs": [], "removed": []}
     shell.now += timedelta(days=1)
-    await shell.run("pause", job="tea")
+    assert "bubbot schedule resume a1b2c3 lets it go on" in await shell.say("pause", job="tea")
     await shell.run("resume", job="tea")
     shell.now = NOON
     assert (await shell.say("resume")).startswith("1 jobs go on from the present")
