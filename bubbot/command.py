@@ -534,7 +534,7 @@ def _report(spec: CommandSpec[Any, Any, Any], caller: Caller) -> Iterator[None]:
     try:
         yield
     except CommandRefused as error:
-        text = printable(explain(error, f"bubbot {spec.name}", caller.texts, caller.surface))
+        text = printable(explain(error, f"bubbot {spec.name}", caller.texts, caller.surface), keep="\n")
         raise kinds.get(type(error), AccessError)(text) from error
 
 

@@ -43,7 +43,6 @@ BubbotError
 │   └── ConfirmationNeeded     the person has to say yes first
 ├── AccessError                a code that does not work, or a grant that its giver may not give
 ├── MemoryTooLarge             a text that is too large for memory, since every version stores it again
-├── ScheduleRefused            a schedule that cannot be understood, or may not be made or changed
 ├── TurnTimeout                a scheduled turn used up its time
 ├── FeatureFailed              the code of an installed feature failed
 ├── TraceReceiverFailed        the receiver of traces has not taken a request
@@ -484,24 +483,6 @@ class MemoryTooLarge(BubbotError):
         self.part = part
         self.size = size
         self.limit = limit
-
-
-class ScheduleRefused(BubbotError):
-    """A schedule that cannot be understood, or may not be made or changed.
-
-    `sentence` names the text that says so in any language; `values` fill it.
-    """
-
-    kind = "schedule"
-    sentence: str = ""
-    values: Mapping[str, object] = MappingProxyType({})
-
-    def __init__(
-        self, message: object, sentence: str = "", values: Mapping[str, object] = MappingProxyType({})
-    ) -> None:
-        super().__init__(message)
-        self.sentence = sentence
-        self.values = values
 
 
 class TurnTimeout(BubbotError):

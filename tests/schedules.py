@@ -12,15 +12,19 @@ from typing import Any, cast
 from unittest.mock import patch
 from zoneinfo import ZoneInfo
 
-from bubbot.features.schedule.changes import SCHEDULE_TAPE, ScheduleLimits
+from msgspec import UNSET, UnsetType, structs
+
+from bubbot.features.schedule.facts import BOT, SCHEDULE_TAPE, Actor, ChatRef, Job, JobOver, JobPaused
 from bubbot.features.schedule.feature import ScheduleFeature
 from bubbot.features.schedule.settings import ScheduleSettings
+from bubbot.features.schedule.state import JobState, ScheduleState
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.features.schedule.timer import JobTimer
 from bubbot.gateway.channel_runtime import ChannelRuntime
 from bubbot.gateway.directory import ChannelDirectory
 from bubbot.ports.model import Model
 from bubbot.tape.entry import TapeEntry
+from bubbot.tape.fact import Cited, Fact
 from bubbot.tape.projection import ProjectionRunner
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
@@ -31,6 +35,34 @@ from tests.kernels import make_kernel
 from tests.turns import Bench, KeptChannel, Options, running
 
 NOON = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)  # a Sunday
+
+
+def make_job(when: str = "0 * * * *", /, **fields: Any) -> Job:
+    """A job of the chat `test:1`."""
+    place = fields.get("place", ChatRef("test", "1"))
+    made: dict[str, Any] = {"id": "j", "by": Actor("test", "1"), "do": "text", "text": "tea", "zone": "UTC"}
+    made |= {"since": NOON.isoformat(), "place": place, "session": place.session, **fields}
+    return Job(when=when, **made)
+
+
+def fold(*facts: Fact | TapeEntry) -> ScheduleState:
+    """The state after these facts on a tape of their own."""
+    entries = [fact if isinstance(fact, TapeEntry) else fact.to_entry() for fact in facts]
+    return ScheduleState().apply([replace(entry, id=number) for number, entry in enumerate(entries, 1)])
+
+
+def fold_job(job: Job, *facts: Fact | TapeEntry) -> JobState:
+    """A job after these facts."""
+    return fold(job, *facts).jobs[job.id]
+
+
+def stop(state: JobState, status: str = "paused", reason: str = "", detail: str | UnsetType = UNSET) -> JobState:
+    """A job after it was paused, or came to its end; as it is if the status is `on`."""
+    job = state.job.id
+    if status == "on":
+        return state
+    fact = JobPaused(job, BOT, reason, detail) if status == "paused" else JobOver(job, reason, detail)
+    return structs.replace(state, stopped=Cited(fact))
 
 
 @dataclass
@@ -124,14 +156,6 @@ class Timed:
         return [(one.name or "").partition("/")[2] for one in await self.facts()]
 
 
-def _settings(limits: ScheduleLimits) -> ScheduleSettings:
-    return ScheduleSettings(
-        max_jobs_per_chat=limits.max_jobs_per_chat,
-        max_failures=limits.max_failures,
-        min_unbounded_interval=limits.min_unbounded_interval,
-    )
-
-
 @asynccontextmanager
 async def timed(
     store: TapeStore,
@@ -142,7 +166,7 @@ async def timed(
     channel: KeptChannel | None = None,
     life: str = "first",
     zone: str = "UTC",
-    limits: ScheduleLimits | None = None,
+    limits: ScheduleSettings | None = None,
     keep: bool = True,
 ) -> AsyncIterator[Timed]:
     """A bot whose keeper is at work, unless not to `keep` time. Two over one store are two processes."""
@@ -165,7 +189,7 @@ async def timed(
         notify=directory.notify,
         find_texts=directory.find_texts,
     )
-    schedule = ScheduleFeature(kernel, _settings(limits or ScheduleLimits()))
+    schedule = ScheduleFeature(kernel, limits or ScheduleSettings())
     stepping = cast("SteppingClock", clock)
     chosen = replace(options, features=[*options.features, schedule.feature()], clock=stepping)
     with scheduler_reads(clock):

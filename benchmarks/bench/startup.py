@@ -27,17 +27,8 @@ from bubbot.features.access.facts import RoleGranted
 from bubbot.features.access.service import ACCESS_TAPE, AccessService
 from bubbot.features.access.state import ACCESS_PROJECTION
 from bubbot.features.budget.state import BUDGET_PROJECTION
-from bubbot.features.schedule.changes import SCHEDULE_TAPE
-from bubbot.features.schedule.state import (
-    FIRED,
-    JOB_ADDED,
-    RAN,
-    SCHEDULE_PROJECTION,
-    Actor,
-    ChatRef,
-    Job,
-    job_data,
-)
+from bubbot.features.schedule.facts import SCHEDULE_TAPE, Actor, ChatRef, FiringRan, Job, JobFired
+from bubbot.features.schedule.state import SCHEDULE_PROJECTION
 from bubbot.gateway.inbox import inbox_tape
 from bubbot.gateway.inbox_views import INBOX_PROJECTION, MIGRATIONS_PROJECTION, RECEIVED, inbound_data
 from bubbot.gateway.outbox import outbox_tape
@@ -136,13 +127,14 @@ def _budget(first: int, count: int, sessions: int, messages: int) -> Iterator[Ta
 def _schedule(first: int, count: int) -> Iterator[TapeEntry]:
     for number in range(min(count, JOBS) if first == 0 else 0):
         place, actor = ChatRef(CHANNEL, str(number)), Actor(CHANNEL, str(number), "Ann")
-        yield event(JOB_ADDED, job_data(Job(f"j{number}", place, actor, "text", "tea", "0 0 1 1 *", "UTC", DATE)))
+        job = Job(f"j{number}", place.session, place, actor, "text", "tea", "0 0 1 1 *", "UTC", DATE)
+        yield job.to_entry()
     for number in range(first, first + count):
-        data = {"job": f"j{number % JOBS}", "mark": DATE}
+        job_id = f"j{number % JOBS}"
         if number % 2:
-            yield event(RAN, {**data, "turn": f"t{number}", "status": "answered"})
+            yield FiringRan(job_id, DATE, f"t{number}", "answered").to_entry()
         else:
-            yield event(FIRED, data, key=f"fired:{number}")
+            yield JobFired(job_id, DATE).to_entry(key=f"fired:{number}")
 
 
 def _access(first: int, count: int) -> Iterator[TapeEntry]:

@@ -35,7 +35,6 @@ from bubbot.features.memory.shared_zone import SharedZones
 from bubbot.features.replay.facts import REPLAY_TAPE
 from bubbot.features.schedule.feature import ScheduleFeature
 from bubbot.features.schedule.settings import ScheduleSettings
-from bubbot.features.schedule.state import JOB_TEXT_EVENTS
 from bubbot.features.strategies.feature import StrategiesFeature
 from bubbot.features.strategies.settings import ContextSettings
 from bubbot.features.topics.names import RESERVED_PREFIXES
@@ -133,7 +132,7 @@ class BotFeatures:
         self._names = names
         self.strategies = strategies
         self._references = references
-        self._trace_events = (*session_events(), *JOB_TEXT_EVENTS, *_list_session_events(factories))
+        self._trace_events = (*session_events(), *_list_session_events(factories))
         self._check_selector(settings)
         self.schedule = ScheduleFeature(kernel, settings.section(ScheduleSettings)) if "schedule" in names else None
         links = AccountLinks(kernel.open_tape(ACCESS_TAPE), kernel.projections)

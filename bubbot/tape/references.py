@@ -4,7 +4,7 @@ A fork's delta has the ids it would get if its parent did not grow. If the paren
 entries get the next ids, and the declared references to them move along. References to the parent's entries, texts and
 undeclared fields stay as they are.
 
-The payload model of an event declares them: a `Fact`, a `TypedDict`, a dataclass or a pydantic model whose fields are
+The payload model of an event declares them: a `Fact`, a dataclass or a pydantic model whose fields are
 annotated with `EntryId`, `SessionId` and their kin. The registry reads them from the payload as it stands on the tape.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import field, fields, is_dataclass, replace
 from enum import StrEnum
 from functools import cache
-from typing import Annotated, Any, TypeAlias, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Annotated, Any, TypeAlias, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -112,7 +112,7 @@ def walk_fields(model: type, prefix: str = "", outer: tuple[type, ...] = ()) -> 
         hints = get_type_hints(model, include_extras=True)
     except (NameError, TypeError, AttributeError, SyntaxError) as error:
         raise EntryInvalid(f"the payload model {model!r} has an annotation that cannot be resolved: {error}") from error
-    for name, key in _field_keys(model, hints).items():
+    for name, key in _field_keys(model).items():
         yield from _walk(hints[name], prefix + key, (*outer, model))
 
 
@@ -146,16 +146,14 @@ def _marks(annotation: Any) -> tuple[Reference, ...]:
 def _is_model(kind: Any) -> bool:
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return not kind.__struct_config__.array_like  # a path cannot name the items of an array by position
-    return isinstance(kind, type) and (is_typeddict(kind) or is_dataclass(kind) or hasattr(kind, "model_fields"))
+    return isinstance(kind, type) and (is_dataclass(kind) or hasattr(kind, "model_fields"))
 
 
-def _field_keys(model: type, hints: Mapping[str, Any]) -> Mapping[str, str]:
+def _field_keys(model: type) -> Mapping[str, str]:
     if not _is_model(model):
         raise EntryInvalid(f"{model!r} is no payload model: write a Fact, a dataclass or a pydantic model")
     if issubclass(model, msgspec.Struct):
         return {item.name: item.encode_name for item in msgspec.structs.fields(model)}
-    if is_typeddict(model):
-        return {name: name for name in hints}
     if is_dataclass(model):
         return {item.name: item.name.removesuffix("_") for item in fields(model)}
     pydantic_fields: Mapping[str, Any] = getattr(model, "model_fields", {})

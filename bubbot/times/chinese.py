@@ -25,7 +25,7 @@ from bubbot.times.english import (
     set_every,
 )
 from bubbot.times.reading import Repetition, Span, TimeWords
-from bubbot.times.refusal import build_refusal
+from bubbot.times.refusal import TimeRefused
 from bubbot.times.rules import ALL_DAYS, WORKDAYS
 
 _DIGITS = "零一二三四五六七八九"
@@ -86,7 +86,7 @@ def _integer(text: str, source: str) -> int:
     try:
         return int(number_of(text))
     except ValueError:
-        raise build_refusal("number_unknown", given=source) from None
+        raise TimeRefused("number_unknown", given=source) from None
 
 
 def _weekday_of(text: str) -> int:
@@ -207,7 +207,7 @@ def _date(words: TimeWords, match: re.Match[str]) -> bool:
     day = _integer(parts["day"], source)
     month = _integer(parts["month"], source) if parts.get("month") else None
     if not 1 <= day <= 31 or (month is not None and not 1 <= month <= 12):
-        raise build_refusal("date_unknown", given=source)
+        raise TimeRefused("date_unknown", given=source)
     words.day, words.month = day, month
     if parts.get("year"):
         year = parts["year"]
@@ -261,7 +261,7 @@ def _span(words: TimeWords, match: re.Match[str]) -> bool:
         return False
     text = match["span"] or match["bare"]
     if re.search(r"半(个?月|周|个?星期|天)", text):
-        raise build_refusal("when_vague", given=match[0])
+        raise TimeRefused("when_vague", given=match[0])
     span = _span_of(text)
     if span is None:
         return False
@@ -360,12 +360,12 @@ def _numbers_of(text: str, source: str) -> tuple[int, ...]:
 def _month_days(words: TimeWords, match: re.Match[str]) -> bool:
     days = _numbers_of(match["days"], match[0])
     if not days or days[0] < 1 or days[-1] > 31:
-        raise build_refusal("date_unknown", given=match[0])
+        raise TimeRefused("date_unknown", given=match[0])
     months: tuple[int, ...] = ()
     if match["month"]:
         months = (_integer(match["month"], match[0]),)
         if not 1 <= months[0] <= 12:
-            raise build_refusal("date_unknown", given=match[0])
+            raise TimeRefused("date_unknown", given=match[0])
     if words.every is not None and words.every.minutes and not words.every.month_days:
         words.every = replace(words.every, month_days=days, months=words.every.months or months)
         return True
@@ -403,12 +403,12 @@ def _minutes_of_hours(words: TimeWords, match: re.Match[str]) -> bool:
     if match["step"]:
         step = _integer(match["step"], match[0])
         if not 1 <= step <= 30 or 60 % step:
-            raise build_refusal("every_range", given=match[0])
+            raise TimeRefused("every_range", given=match[0])
         minutes = tuple(range(0, 60, step))
     else:
         minutes = _numbers_of(match["minutes"], match[0]) if match["minutes"] else tuple(range(60))
     if (hours and hours[-1] > 23) or minutes[-1] > 59:
-        raise build_refusal("clock_range", given=match[0])
+        raise TimeRefused("clock_range", given=match[0])
     if words.every is None:
         return set_every(words, Repetition(minutes=minutes, hours=hours))
     if words.every.minutes or words.every.span is not None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import time, timedelta
 from types import MappingProxyType
 
-from bubbot.records import dataclass
-from bubbot.times.refusal import build_refusal
+from bubbot.times.refusal import TimeRefused
 
 LIKELY_HOURS = range(7, 23)
 """Of two readings of a time, the next one within these hours is taken."""
@@ -99,16 +99,16 @@ class Clock:
     is_midnight: bool = False
 
     def readings(self, part: str = "") -> list[ClockTime]:
-        """Return the times that can be meant, at most two. Raise `ScheduleRefused` if there is none."""
+        """Return the times that can be meant, at most two. Raise `TimeRefused` if there is none."""
         hour, part = self.hour, self.part or part
         if hour > 23 or not 0 <= self.minute <= 59 or self.second > 59 or (self.half and not 1 <= hour <= 12):
-            raise build_refusal("clock_range", given=self.source)
+            raise TimeRefused("clock_range", given=self.source)
         if self.half:
             hour = hour % 12 + (12 if self.half == "pm" else 0)
         if part and not self.is_midnight:
             meant = DAY_PARTS[part].hours.get(hour)
             if meant is None:
-                raise build_refusal("clock_part", given=self.source)
+                raise TimeRefused("clock_part", given=self.source)
             return [self._at(meant)]
         if self.is_exact or self.half or self.is_midnight or not 1 <= hour <= 12:
             return [self._at(hour)]
@@ -119,8 +119,8 @@ class Clock:
 
 
 def default_reading(part: str, default: time) -> ClockTime:
-    """Return the time of a date without a clock. Raise `ScheduleRefused` if nobody can tell."""
+    """Return the time of a date without a clock. Raise `TimeRefused` if nobody can tell."""
     moment = (DAY_PARTS[part].default if part else None) or default
     if part and DAY_PARTS[part].default is None:
-        raise build_refusal("clock_missing")
+        raise TimeRefused("clock_missing")
     return ClockTime(moment)

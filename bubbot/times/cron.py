@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from types import MappingProxyType
 
-from bubbot.records import dataclass
 from bubbot.times.instants import find_clock_setback, first_instant, wall_time
-from bubbot.times.refusal import build_refusal
+from bubbot.times.refusal import TimeRefused
 
 HORIZON_YEARS = 41
 """Years in which something has to happen: 29 February of a year such as 2100 is eight years away at most, and on one
@@ -129,16 +129,16 @@ class CronExpression:
 
 
 def parse_cron(text: str) -> CronExpression:
-    """Parse a cron expression. Raise `ScheduleRefused`, which names the field and its values."""
+    """Parse a cron expression. Raise `TimeRefused`, which names the field and its values."""
     source = " ".join(text.split())
     if source.startswith("@"):
         if source.lower() not in NICKNAMES:
-            raise build_refusal("cron_nickname", given=source, names=", ".join(NICKNAMES))
+            raise TimeRefused("cron_nickname", given=source, names=", ".join(NICKNAMES))
         fields = NICKNAMES[source.lower()].split()
     else:
         fields = source.split()
     if len(fields) != 5:
-        raise build_refusal("cron_fields", given=source, count=len(fields))
+        raise TimeRefused("cron_fields", given=source, count=len(fields))
     minutes, hours, days, months, weekdays = (
         _parse_field(part, field) for part, field in zip(fields, _FIELDS, strict=True)
     )
@@ -147,7 +147,7 @@ def parse_cron(text: str) -> CronExpression:
         source, minutes, hours, days, months, tuple(sorted({weekday % 7 for weekday in weekdays})), either
     )
     if next(expression.wall_times(datetime(2000, 1, 1)), None) is None:  # noqa: DTZ001 - a wall-clock time
-        raise build_refusal("cron_never", given=source)
+        raise TimeRefused("cron_never", given=source)
     return expression
 
 
@@ -156,7 +156,7 @@ def _parse_field(text: str, field: _Field) -> tuple[int, ...]:
     for item in text.split(","):
         match = re.fullmatch(_ITEM, item)
         if match is None:
-            raise build_refusal(f"cron_{field.name}", given=text)
+            raise TimeRefused(f"cron_{field.name}", given=text)
         numbers |= _numbers(match, field, text)
     return tuple(sorted(numbers))
 
@@ -165,20 +165,20 @@ def _numbers(match: re.Match[str], field: _Field, text: str) -> set[int]:
     step = int(match["step"]) if match["step"] else 1
     if match["low"] == "*":
         if match["high"]:
-            raise build_refusal(f"cron_{field.name}", given=text)
+            raise TimeRefused(f"cron_{field.name}", given=text)
         low, high = field.low, 6 if field.name == "weekday" else field.high
     else:
         low = _number(match["low"], field, text)
         high = _number(match["high"], field, text) if match["high"] else low
         if match["step"] and not match["high"]:
-            raise build_refusal("cron_step_alone", given=text, low=match["low"], high=field.high, step=step)
+            raise TimeRefused("cron_step_alone", given=text, low=match["low"], high=field.high, step=step)
     if step < 1 or step > field.high - field.low + 1:
-        raise build_refusal("cron_step", given=text, step=step)
+        raise TimeRefused("cron_step", given=text, step=step)
     if field.name == "weekday" and high < low:  # fri-mon goes past the end of the week
         high += 7
         return {number % 7 for number in range(low, high + 1, step)}
     if high < low:
-        raise build_refusal("cron_backwards", given=text)
+        raise TimeRefused("cron_backwards", given=text)
     return set(range(low, high + 1, step))
 
 
@@ -187,7 +187,7 @@ def _number(word: str, field: _Field, text: str) -> int:
         return int(word)
     if word.lower() in field.words:
         return field.words.index(word.lower()) + field.low
-    raise build_refusal(f"cron_{field.name}", given=text)
+    raise TimeRefused(f"cron_{field.name}", given=text)
 
 
 def format_instant(instant: datetime) -> str:

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
 from typing import TypeAlias
 
-from bubbot.records import dataclass
 from bubbot.times.clocks import Clock
 from bubbot.times.reading import Repetition, Span, TimeWords
-from bubbot.times.refusal import build_refusal
+from bubbot.times.refusal import TimeRefused
 from bubbot.times.rules import ALL_DAYS, WORKDAYS
 
 Read: TypeAlias = Callable[[TimeWords, "re.Match[str]"], bool]
@@ -288,7 +287,7 @@ def _instant(words: TimeWords, match: re.Match[str]) -> bool:
     try:
         words.instant = datetime.fromisoformat(f"{match['date']}T{match['time']}{match['offset'].upper()}")
     except ValueError:
-        raise build_refusal("date_unknown", given=match[0]) from None
+        raise TimeRefused("date_unknown", given=match[0]) from None
     return True
 
 
@@ -303,7 +302,7 @@ def read_numbered_date(words: TimeWords, match: re.Match[str]) -> bool:
         if month > 12:
             month, day = day, month
     if not 1 <= month <= 12 or not 1 <= day <= 31:
-        raise build_refusal("date_unknown", given=match[0])
+        raise TimeRefused("date_unknown", given=match[0])
     words.month, words.day = month, day
     if parts.get("year"):
         words.year = year_of(parts["year"])
@@ -328,7 +327,7 @@ def _named_date(words: TimeWords, match: re.Match[str]) -> bool:
     day, year = match["day"], match["year"]
     number = int(re.sub(r"\D", "", day)) if day[0].isdigit() else _ordinal_of(day)
     if not 1 <= number <= 31:
-        raise build_refusal("date_unknown", given=match[0])
+        raise TimeRefused("date_unknown", given=match[0])
     if words.every is not None and words.every.span == Span(months=12) and not words.has_start and not year:
         words.every = Repetition(month_days=(number,), months=(_month_of(match["month"]),))
         return True
@@ -357,7 +356,7 @@ def _day_of_month(words: TimeWords, match: re.Match[str]) -> bool:
     if match["month"]:
         words.month_offset = _MONTH_OFFSETS[match["month"]]
     if not 1 <= words.day <= 31:
-        raise build_refusal("date_unknown", given=match[0])
+        raise TimeRefused("date_unknown", given=match[0])
     return True
 
 
@@ -374,7 +373,7 @@ def set_counted_day(
     if words.has_date or words.every is not None:
         return False
     if month is not None and not 1 <= month <= 12:
-        raise build_refusal("date_unknown", given=str(month))
+        raise TimeRefused("date_unknown", given=str(month))
     if weekdays == ALL_DAYS and ordinal > 0:
         words.day = ordinal
     else:
@@ -645,9 +644,9 @@ def _numbers_of(text: str) -> tuple[int, ...]:
 
 
 def checked_days(days: tuple[int, ...], source: str) -> tuple[int, ...]:
-    """Return days of the month as they are. Raise `ScheduleRefused` for what is none."""
+    """Return days of the month as they are. Raise `TimeRefused` for what is none."""
     if not days or days[0] < 1 or days[-1] > 31:
-        raise build_refusal("date_unknown", given=source)
+        raise TimeRefused("date_unknown", given=source)
     return days
 
 
@@ -730,12 +729,12 @@ def _minutes_of_hours(words: TimeWords, match: re.Match[str]) -> bool:
     if match["step"]:
         step = int(match["step"])
         if not 1 <= step <= 30 or 60 % step:
-            raise build_refusal("every_range", given=match[0])
+            raise TimeRefused("every_range", given=match[0])
         minutes = tuple(range(0, 60, step))
     else:
         minutes = _numbers_of(match["minutes"]) if match["minutes"] else tuple(range(60))
     if (hours and hours[-1] > 23) or minutes[-1] > 59:
-        raise build_refusal("clock_range", given=match[0])
+        raise TimeRefused("clock_range", given=match[0])
     every = Repetition(minutes=minutes, hours=hours)
     if words.every is None:
         return set_every(words, every)

@@ -32,7 +32,7 @@ from bubbot.times.english import (
     year_of,
 )
 from bubbot.times.reading import Repetition, Span, TimeWords
-from bubbot.times.refusal import build_refusal
+from bubbot.times.refusal import TimeRefused
 from bubbot.times.rules import ALL_DAYS, WORKDAYS
 
 _SPELLED = MappingProxyType({"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss"})
@@ -302,7 +302,7 @@ def _date(words: TimeWords, match: re.Match[str]) -> bool:
         return False
     number, month = _ordinal_of(match["day"]), _month_of(match["month"])
     if not 1 <= number <= 31:
-        raise build_refusal("date_unknown", given=match[0])
+        raise TimeRefused("date_unknown", given=match[0])
     is_yearly = words.every is not None and words.every.span == Span(months=12)
     if is_yearly and not words.has_start and not match["year"]:
         words.every = Repetition(month_days=(number,), months=(month,))
@@ -524,10 +524,10 @@ def _minutes_of_hours(words: TimeWords, match: re.Match[str]) -> bool:
     if match["step"]:
         step = int(match["step"])
         if not 1 <= step <= 30 or 60 % step:
-            raise build_refusal("every_range", given=match[0])
+            raise TimeRefused("every_range", given=match[0])
         minutes = tuple(range(0, 60, step))
     if (hours and hours[-1] > 23) or minutes[-1] > 59:
-        raise build_refusal("clock_range", given=match[0])
+        raise TimeRefused("clock_range", given=match[0])
     if words.every is None:
         return set_every(words, Repetition(minutes=minutes, hours=hours))
     if words.every.minutes or words.every.span is not None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from bubbot.errors import ScheduleRefused
-from bubbot.times.refusal import build_refusal
+from bubbot.times.refusal import TimeRefused
 
 MAX_NEAREST = 3
 MAX_TRIED_CHARS = 200
@@ -38,12 +37,12 @@ _REWRITES: tuple[tuple[str, tuple[str, ...]], ...] = (
 _TRIED = tuple((re.compile(pattern, re.IGNORECASE), forms) for pattern, forms in _REWRITES)
 
 
-def add_nearest(error: ScheduleRefused, source: str, read: Callable[[str], object]) -> ScheduleRefused:
+def add_nearest(error: TimeRefused, source: str, read: Callable[[str], object]) -> TimeRefused:
     """Return a refusal with the nearest readings of what was refused, as they can be typed.
 
-    `read` raises `ScheduleRefused` for what is no reading.
+    `read` raises `TimeRefused` for what is no reading.
     """
-    if error.sentence in _KEPT or len(source) > MAX_TRIED_CHARS:
+    if error.code in _KEPT or len(source) > MAX_TRIED_CHARS:
         return error
     found: list[str] = []
     for candidate in dict.fromkeys(_candidates(error, source)):
@@ -51,22 +50,22 @@ def add_nearest(error: ScheduleRefused, source: str, read: Callable[[str], objec
             break
         try:
             read(candidate)
-        except ScheduleRefused:
+        except TimeRefused:
             continue
         found.append(candidate)
     if not found:
         return error
-    return build_refusal(error.sentence, **{**error.values, "nearest": tuple(found)})
+    return TimeRefused(error.code, **{**error.values, "nearest": tuple(found)})
 
 
-def _candidates(error: ScheduleRefused, source: str) -> Iterator[str]:
+def _candidates(error: TimeRefused, source: str) -> Iterator[str]:
     """Yield what may have been meant, the nearest first."""
     values = {name: str(value) for name, value in error.values.items()}
-    if error.sentence.startswith("cron_"):  # what other crons have: `?`, a fifth day of the week, seconds
+    if error.code.startswith("cron_"):  # what other crons have: `?`, a fifth day of the week, seconds
         yield source.replace("?", "*")
         yield source.replace("#5", "L")
         yield re.sub(r"^0\s+(?=(?:\S+\s+){4}\S+)", "", source)
-    match error.sentence:
+    match error.code:
         case "zone_ambiguous" | "zone_word":
             yield from (_without(source, values["given"], zone) for zone in values["zones"].split(", "))
             before, _, after = source.partition(values["given"])
@@ -90,7 +89,7 @@ def _candidates(error: ScheduleRefused, source: str) -> Iterator[str]:
                 yield changed
         rewritten = pattern.sub(forms[0], rewritten, count=1)
     yield _tidy(rewritten)
-    if error.sentence == "when_middle" and not re.search(r"\d", rest := _without(source, values["part"])):
+    if error.code == "when_middle" and not re.search(r"\d", rest := _without(source, values["part"])):
         yield f"{values['part']}: {_bare(rest)}"
 
 

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from dataclasses import dataclass
 from datetime import UTC, tzinfo
 
-from bubbot.errors import ScheduleRefused
-from bubbot.records import dataclass
 from bubbot.times.chinese import CHINESE_PHRASES, find_chinese_clocks
 from bubbot.times.english import ENGLISH_PHRASES, find_english_clocks
 from bubbot.times.german import GERMAN_PHRASES, find_german_clocks
 from bubbot.times.nearest import add_nearest
 from bubbot.times.reading import ReadingContext, TimeReading, TimeWords
-from bubbot.times.refusal import build_refusal
+from bubbot.times.refusal import TimeRefused
 from bubbot.times.rules import MAX_INTERVAL, When, parse_rule_text
 from bubbot.times.zones import read_chinese_zone, read_zone
 
@@ -50,7 +49,7 @@ def _plain(char: str) -> str:
 
 
 def read_run(text: str, start: int, zone: tzinfo, typed: str = "") -> TimeRun:
-    """Read phrases from here on, as far as they go. `text` is `typed`, normalized. Raise `ScheduleRefused`."""
+    """Read phrases from here on, as far as they go. `text` is `typed`, normalized. Raise `TimeRefused`."""
     words, end = TimeWords(), start
     while end < len(text):
         position = _skip_gap(text, end)
@@ -117,39 +116,39 @@ def read_time(source: str, context: ReadingContext) -> TimeReading:
     `0 9 * * 1-5`, `every 90m`, `at 5pm`, `tomorrow 9am EST`, `last friday of the month at 16:00`, 每周五下午三点, `jeden Freitag um halb neun`.
 
     Raises:
-        ScheduleRefused: it is no time, or not sure; the nearest readings come with it.
+        TimeRefused: it is no time, or not sure; the nearest readings come with it.
     """
     try:
         return read_words(source, context)
-    except ScheduleRefused as error:
+    except TimeRefused as error:
         raise add_nearest(error, source.strip(), lambda text: read_words(text, context)) from None
 
 
 def read_words(source: str, context: ReadingContext) -> TimeReading:
-    """Read a time, without a look for what else could be meant. Raise `ScheduleRefused`."""
+    """Read a time, without a look for what else could be meant. Raise `TimeRefused`."""
     given = " ".join(source.split())
     if (rule := parse_rule_text(given)) is not None:
         return TimeReading(rule)
     text = strip_closing(normalize(given))
     if not text or len(text) > MAX_TIME_CHARS:
-        raise build_refusal("when_unknown", given=f"{given[:100]}…" if len(given) > 100 else given)
+        raise TimeRefused("when_unknown", given=f"{given[:100]}…" if len(given) > 100 else given)
     run = read_run(text, 0, context.zone, given)
     if run.end < len(text):
         if run.end and run.words.is_time:
-            raise build_refusal("when_rest", given=given, rest=given[run.end : len(text)].strip(" ,，"))
-        raise build_refusal("when_unknown", given=given)
+            raise TimeRefused("when_rest", given=given, rest=given[run.end : len(text)].strip(" ,，"))
+        raise TimeRefused("when_unknown", given=given)
     if not run.words.is_time:
-        raise build_refusal("when_unknown", given=given)
+        raise TimeRefused("when_unknown", given=given)
     return run.words.read(given, context)
 
 
 def parse_when(source: str, context: ReadingContext) -> When:
-    """Return the rule that a time means. Raise `ScheduleRefused`."""
+    """Return the rule that a time means. Raise `TimeRefused`."""
     return read_time(source, context).when
 
 
 def parse_duration(source: str) -> int:
-    """Return the seconds of a length such as `90m`, `1h30m`, `half an hour` or 半小时, `eine halbe Stunde`. Raise `ScheduleRefused`."""
+    """Return the seconds of a length such as `90m`, `1h30m`, `half an hour` or 半小时, `eine halbe Stunde`. Raise `TimeRefused`."""
     text = strip_closing(normalize(" ".join(source.split())))
     for candidate in (f"in {text}", f"in 1 {text}", f"{text}后"):
         run = read_run(candidate, 0, UTC)
@@ -157,6 +156,6 @@ def parse_duration(source: str) -> int:
         if run.end == len(candidate) and span is not None and not (span.months or run.words.clocks):
             seconds = span.days * 86400 + span.seconds
             if not 0 < seconds <= MAX_INTERVAL.total_seconds():
-                raise build_refusal("every_range", given=source)
+                raise TimeRefused("every_range", given=source)
             return seconds
-    raise build_refusal("duration_unknown", given=source)
+    raise TimeRefused("duration_unknown", given=source)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time, timedelta, tzinfo
 from itertools import product
 
-from bubbot.errors import ScheduleRefused
-from bubbot.records import dataclass
 from bubbot.times.clocks import DEFAULT_TIME, Clock, ClockTime, default_reading
 from bubbot.times.cron import CronExpression, parse_cron
 from bubbot.times.instants import first_instant, wall_time
-from bubbot.times.refusal import build_refusal
+from bubbot.times.refusal import TimeRefused
 from bubbot.times.rules import (
     ALL_DAYS,
     MAX_INTERVAL,
@@ -227,18 +225,18 @@ class TimeWords:
         return bool(self.clocks) and not (self.has_date or self.every or self.span or self.is_over or self.is_vague)
 
     def readings_of(self, clock: Clock) -> list[ClockTime]:
-        """Return the times that a clock can mean with these words. Raise `ScheduleRefused` if there is none."""
+        """Return the times that a clock can mean with these words. Raise `TimeRefused` if there is none."""
         readings = clock.readings(self.part)
         if not self.is_iso:
             return readings
         return [reading for reading in readings if reading.time.hour == clock.hour] or readings[:1]
 
     def read(self, source: str, context: ReadingContext) -> TimeReading:
-        """Return the rule that the words mean now. Raise `ScheduleRefused` if they mean none, or too many."""
+        """Return the rule that the words mean now. Raise `TimeRefused` if they mean none, or too many."""
         if self.is_vague:
-            raise build_refusal("when_vague", given=source)
+            raise TimeRefused("when_vague", given=source)
         if self.is_over:
-            raise build_refusal("when_over", given=source)
+            raise TimeRefused("when_over", given=source)
         if self.zone is None or self.zone.zone is None or str(self.zone.zone) == str(context.zone):
             return self._read(source, context)
         current = context.current
@@ -249,7 +247,7 @@ class TimeWords:
         reading = self._read(source, there)
         if not isinstance(reading.when, OneTime):
             if not self.zone.name:
-                raise build_refusal("zone_offset", given=source)
+                raise TimeRefused("zone_offset", given=source)
             return replace(reading, zone=self.zone.name)
         first, *others = _instants(reading, there, source)
         if self.zone.literal is not None:
@@ -267,7 +265,7 @@ class TimeWords:
                     return changed
             return _SingleTime(self, source, context).read()
         except (OverflowError, ValueError):
-            raise build_refusal("when_far", given=source) from None
+            raise TimeRefused("when_far", given=source) from None
 
 
 def _instants(reading: TimeReading, context: ReadingContext, source: str) -> list[OneTime]:
@@ -287,7 +285,7 @@ class _SingleTime:
     def read(self) -> TimeReading:
         words, context = self.words, self.context
         if len(words.clocks) > 1:
-            raise build_refusal("when_two_clocks", given=self.source)
+            raise TimeRefused("when_two_clocks", given=self.source)
         if words.instant is not None:
             return TimeReading(self._checked(one_time(words.instant, self.source)))
         if words.span is not None and not (words.clocks or words.part):
@@ -299,7 +297,7 @@ class _SingleTime:
             return self._reading(moments, moments)
         readings = words.readings_of(words.clocks[0])
         if words.clocks[0].is_midnight and (words.has_date or words.span is not None):
-            raise build_refusal("clock_midnight", given=self.source)
+            raise TimeRefused("clock_midnight", given=self.source)
         moments = [datetime.combine(day, time()) + reading.offset for day in days for reading in readings]
         likely = [datetime.combine(day, time()) + reading.offset for day in days for reading in readings
                   if len(readings) == 1 or reading.is_likely]  # fmt: skip
@@ -336,7 +334,7 @@ class _SingleTime:
         return is_today and words.week is None and words.day is None and wall.time() == taken.time()
 
     def _days(self) -> list[date]:
-        """Return the dates that can be meant, soonest first. Raise `ScheduleRefused`."""
+        """Return the dates that can be meant, soonest first. Raise `TimeRefused`."""
         shift = self.words.shift or Span()
         return [_add_months(day, shift.months) + timedelta(days=shift.days) for day in self._said_days()]
 
@@ -344,7 +342,7 @@ class _SingleTime:
         words, today = self.words, self.context.today
         if words.span is not None:
             if words.span.seconds or words.span.is_zero:
-                raise build_refusal("when_two_clocks", given=self.source)
+                raise TimeRefused("when_two_clocks", given=self.source)
             return [_add_months(today, words.span.months) + timedelta(days=words.span.days)]
         if words.day is not None or words.ordinal or words.month_offset is not None or words.year_offset is not None:
             return self._calendar_days()
@@ -362,11 +360,11 @@ class _SingleTime:
             saturday = today + timedelta(days=(5 - today.weekday()) % 7)
             days = [today] if today.weekday() == 6 else [saturday, saturday + timedelta(days=1)]
         elif words.shift is not None:
-            raise build_refusal("when_start", given=self.source)
+            raise TimeRefused("when_start", given=self.source)
         else:
             days = [today, today + timedelta(days=1), today + timedelta(days=2)]
         if words.weekday is not None and any(day.isoweekday() % 7 != words.weekday for day in days):
-            raise build_refusal("date_weekday", given=self.source)
+            raise TimeRefused("date_weekday", given=self.source)
         return days
 
     def _weekdays(self, weekday: int) -> list[date]:
@@ -409,26 +407,26 @@ class _SingleTime:
             found = (_day_of(month, words.day or 1) for month in months)
         days = [day for day in found if day is not None]
         if not days:
-            raise build_refusal("date_unknown", given=self.source)
+            raise TimeRefused("date_unknown", given=self.source)
         if words.weekday is not None:
             if words.month is not None:
                 days = next(([day] for day in days if day >= today), days[:1])
             days = [day for day in days if day.isoweekday() % 7 == words.weekday]
             if not days:
-                raise build_refusal("date_weekday", given=self.source)
+                raise TimeRefused("date_weekday", given=self.source)
         return days
 
     def _days_in_either_order(self) -> list[date]:
-        """Return the dates of a day and a month in the order that the day of the week allows. Raise `ScheduleRefused`."""
+        """Return the dates of a day and a month in the order that the day of the week allows. Raise `TimeRefused`."""
         words = replace(self.words, is_order_open=False)
         orders = words, replace(words, month=words.day, day=words.month)
         found: list[list[date]] = []
         for one in orders if words.weekday is not None else ():
-            with suppress(ScheduleRefused):
+            with suppress(TimeRefused):
                 found.append(replace(self, words=one)._calendar_days())  # noqa: SLF001 - of this module
         if len(found) != 1:
             first, second = (self._iso(one.month or 0, one.day or 0) for one in orders)
-            raise build_refusal("date_order", given=self.source, first=first, second=second)
+            raise TimeRefused("date_order", given=self.source, first=first, second=second)
         return found[0]
 
     def _iso(self, month: int, day: int) -> str:
@@ -441,11 +439,11 @@ class _SingleTime:
         """Return the instant this long after now: months and days by the calendar, the rest as time that passes."""
         now, zone = self.context.now, self.context.zone
         if span.is_zero:
-            raise build_refusal("when_zero", given=self.source)
+            raise TimeRefused("when_zero", given=self.source)
         wall = wall_time(now, zone)
         day = _add_months(wall.date(), span.months) + timedelta(days=span.days)
         if day - wall.date() + timedelta(seconds=span.seconds) > MAX_INTERVAL:
-            raise build_refusal("when_far", given=self.source)
+            raise TimeRefused("when_far", given=self.source)
         if not (span.days or span.months):
             return now + timedelta(seconds=span.seconds)
         return first_instant(datetime.combine(day, wall.time()), zone) + timedelta(seconds=span.seconds)
@@ -457,7 +455,7 @@ class _SingleTime:
 
     def _over(self, rule: OneTime) -> Exception:
         moment = wall_time(rule.due_instant(self.context.zone), self.context.zone)
-        return build_refusal("at_past", given=self.source, instant=f"{moment:%Y-%m-%d %H:%M}")
+        return TimeRefused("at_past", given=self.source, instant=f"{moment:%Y-%m-%d %H:%M}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -471,7 +469,7 @@ class _RepeatedTime:
     def read(self, every: Repetition) -> TimeReading:
         words = self.words
         if words.span is not None or words.shift is not None or (words.has_date and not words.has_start):
-            raise build_refusal("when_start", given=self.source)
+            raise TimeRefused("when_start", given=self.source)
         readings = self._times()
         rules = [self._rule(one, times) for one in (every, *every.others) for times in readings]
         others = rules[1:]
@@ -503,7 +501,7 @@ class _RepeatedTime:
 
     def _instant(self, wall: datetime, times: Sequence[ClockTime]) -> datetime:
         if len(times) != 1:
-            raise build_refusal("when_two_clocks", given=self.source)
+            raise TimeRefused("when_two_clocks", given=self.source)
         return first_instant(datetime.combine(wall.date(), time()) + times[0].offset, self.context.zone)
 
     def _times(self) -> list[list[ClockTime]]:
@@ -521,42 +519,42 @@ class _RepeatedTime:
         words, context = self.words, self.context
         if every.span is not None and every.span.seconds:
             if words.part or (words.clocks and not words.has_start) or every.months:
-                raise build_refusal("when_start", given=self.source)
+                raise TimeRefused("when_start", given=self.source)
             if every.span.days or every.span.months:
-                raise build_refusal("every_range", given=self.source)
+                raise TimeRefused("every_range", given=self.source)
             return interval(self._start(times) or context.now, seconds=every.span.seconds)
         if every.minutes or every.hours:
             if words.clocks or words.part or words.has_start:
-                raise build_refusal("when_two_clocks", given=self.source)
+                raise TimeRefused("when_two_clocks", given=self.source)
             return every.cron(every.minutes or (0,), every.hours or range(24))
         if any(one.days for one in times):  # midnight at the end of a day is the beginning of the next one
             if every.weekdays or every.month_days or every.ordinal or words.has_start:
-                raise build_refusal("clock_midnight", given=self.source)
+                raise TimeRefused("clock_midnight", given=self.source)
             times = [replace(one, days=0) for one in times]
         if words.clocks and words.clocks[0].is_midnight and (every.weekdays or every.month_days or every.ordinal):
-            raise build_refusal("clock_midnight", given=self.source)
+            raise TimeRefused("clock_midnight", given=self.source)
         return self._by_day(every, times)
 
     def _by_day(self, every: Repetition, times: Sequence[ClockTime]) -> When:
         words, context, span = self.words, self.context, every.span
         if every.ordinal:
             if every.months or words.has_start:
-                raise build_refusal("when_start", given=self.source)
+                raise TimeRefused("when_start", given=self.source)
             return ordinal_day(every.ordinal, every.weekdays or ALL_DAYS, [one.time for one in times])
         if span is not None and span.is_zero:
-            raise build_refusal("when_zero", given=self.source)
+            raise TimeRefused("when_zero", given=self.source)
         if span is not None and span.months:
             every, span = self._by_month(every, span), None
         if span is not None and (span.days > 1 or words.has_start):
             if every.months:
-                raise build_refusal("when_start", given=self.source)
+                raise TimeRefused("when_start", given=self.source)
             if span.days == 7 and not every.weekdays and not words.has_start:
                 every, span = replace(every, weekdays=(context.today.isoweekday() % 7,)), None
             else:
                 return interval(self._first(every, times), days=span.days)
         if words.has_start:
             if len(every.weekdays) != 1 or every.month_days or every.months:
-                raise build_refusal("when_start", given=self.source)
+                raise TimeRefused("when_start", given=self.source)
             return interval(self._first(every, times), days=7)
         minutes, hours = _minutes_and_hours(times, self.source)
         return every.cron(minutes, hours)
@@ -565,9 +563,9 @@ class _RepeatedTime:
         """Return a number of months as days of months, from today's on."""
         today, count = self.context.today, span.months
         if span.days or 12 % count or self.words.has_start or every.months:
-            raise build_refusal("when_months", given=self.source)
+            raise TimeRefused("when_months", given=self.source)
         if today.day > LAST_SAFE_DAY and not every.month_days:
-            raise build_refusal("when_month_day", given=self.source)
+            raise TimeRefused("when_month_day", given=self.source)
         months = tuple(sorted((today.month - 1 + offset) % 12 + 1 for offset in range(0, 12, count)))
         return replace(
             every, span=None, month_days=every.month_days or (today.day,), months=months if count > 1 else ()
@@ -603,13 +601,13 @@ class _RepeatedTime:
 
 
 def _minutes_and_hours(times: Sequence[ClockTime], source: str) -> tuple[list[int], list[int]]:
-    """Return the cron fields of times of day. Raise `ScheduleRefused` if one expression cannot name them all."""
+    """Return the cron fields of times of day. Raise `TimeRefused` if one expression cannot name them all."""
     moments = {(one.time.hour, one.time.minute) for one in times}
     hours, minutes = sorted({hour for hour, _ in moments}), sorted({minute for _, minute in moments})
     if moments != set(product(hours, minutes)):
-        raise build_refusal("when_clocks_differ", given=source)
+        raise TimeRefused("when_clocks_differ", given=source)
     if any(one.time.second for one in times):
-        raise build_refusal("clock_seconds", given=source)
+        raise TimeRefused("clock_seconds", given=source)
     return minutes, hours
 
 

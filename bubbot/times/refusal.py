@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from bubbot.errors import ScheduleRefused
+from collections.abc import Mapping
 
 
-def build_refusal(sentence: str, **values: object) -> ScheduleRefused:
-    """Make the error with the sentence of this name."""
-    return ScheduleRefused(sentence, sentence, values)
+class TimeRefused(Exception):
+    """A time cannot be understood, or none like it can come.
+
+    Attributes:
+        code: the name of the sentence that says so.
+        values: those of its placeholders. `nearest`: the readings that can be typed instead.
+    """
+
+    def __init__(self, code: str, /, **values: object) -> None:
+        super().__init__(f"{code}: {', '.join(f'{name} {value}' for name, value in values.items())}".rstrip(": "))
+        self.code = code
+        self.values: Mapping[str, object] = values

@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 
-from bubbot.errors import ScheduleRefused
 from bubbot.times.nearest import add_nearest
 from bubbot.times.phrases import TimeRun, normalize, read_run, read_words, strip_closing
 from bubbot.times.reading import ReadingContext, TimedRequest, TimeReading
-from bubbot.times.refusal import build_refusal
+from bubbot.times.refusal import TimeRefused
 from bubbot.times.rules import parse_rule_text
 
 MAX_TRAILING_CHARS = 80
@@ -94,11 +93,11 @@ def split_request(source: str, context: ReadingContext) -> TimedRequest:
     """Find the time at the beginning or at the end of a request.
 
     Raises:
-        ScheduleRefused: it is not sure; requests that are, and may have been meant, come with it.
+        TimeRefused: it is not sure; requests that are, and may have been meant, come with it.
     """
     try:
         return _split_request(source, context)
-    except ScheduleRefused as error:
+    except TimeRefused as error:
         raise add_nearest(error, source.strip(), lambda text: _split_request(text, context)) from None
 
 
@@ -107,13 +106,13 @@ def _split_request(source: str, context: ReadingContext) -> TimedRequest:
     address = _ADDRESS.match(typed)
     request = typed[address.end() :] if address else typed
     if not request.strip():
-        raise build_refusal("when_missing")
+        raise TimeRefused("when_missing")
     if (found := _before_colon(request, context)) is not None:
         return found
     if cron := _CRON_WORDS.match(request):
         try:
             rule = parse_rule_text(" ".join(cron[0].split()))
-        except ScheduleRefused:
+        except TimeRefused:
             rule = None
         if rule is not None:
             return TimedRequest(TimeReading(rule), request[cron.end() :].strip())
@@ -127,9 +126,9 @@ def _before_colon(request: str, context: ReadingContext) -> TimedRequest | None:
     first, rest = request[: colon.start()], request[colon.end() :].strip()
     try:
         return TimedRequest(read_words(first, context), rest)
-    except ScheduleRefused as error:
+    except TimeRefused as error:
         text = normalize(first)
-        is_time = error.sentence not in ("when_unknown", "when_rest") or first.strip()[:1] in "@*"
+        is_time = error.code not in ("when_unknown", "when_rest") or first.strip()[:1] in "@*"
         if is_time or read_run(text, 0, context.zone, first).end == len(strip_closing(text)):
             raise
         return None
@@ -149,18 +148,18 @@ def _around(request: str, context: ReadingContext) -> TimedRequest:
         found = _find_time(text)
         if found is not None:
             end = found.end()
-            with suppress(ScheduleRefused):
+            with suppress(TimeRefused):
                 end = max(end, read_run(text, found.start(), context.zone, request).end)
-            raise build_refusal("when_middle", given=request, part=request[found.start() : end].strip())
-        raise build_refusal("when_unknown", given=request)
+            raise TimeRefused("when_middle", given=request, part=request[found.start() : end].strip())
+        raise TimeRefused("when_unknown", given=request)
     rest = request[:start]
     has_number = _NUMBER_LAST.search(text[:start]) is not None
     clocks = trailing.words.clocks
     is_loose = bool(clocks) and clocks[0].is_loose and text.startswith(clocks[0].source, start)
     if is_loose or (has_number and not clocks and trailing.words.span is None):
-        raise build_refusal("when_number", time=request[start : len(body)].strip())
+        raise TimeRefused("when_number", time=request[start : len(body)].strip())
     if _HANGS.search(text[:start]):
-        raise build_refusal("when_middle", given=request, part=request[start : len(body)].strip())
+        raise TimeRefused("when_middle", given=request, part=request[start : len(body)].strip())
     _check_rest(rest, request[start : len(body)])
     reading = trailing.words.read(request[start : len(body)].strip(), context)
     return TimedRequest(reading, _without_connection(_LINK_AT_END.sub("", rest)))
@@ -171,9 +170,9 @@ def _with_leading(request: str, text: str, leading: TimeRun, context: ReadingCon
     clocks = leading.words.clocks
     is_open = clocks[-1].is_bare if clocks else leading.words.span is None
     if (clocks and clocks[-1].is_loose) or (is_open and _NUMBER_FIRST.match(text, leading.end)):
-        raise build_refusal("when_number", time=time)
+        raise TimeRefused("when_number", time=time)
     if goes_on := _GOES_ON.match(text, leading.end):
-        raise build_refusal("when_middle", given=request, part=f"{time}{request[leading.end : goes_on.end()]}")
+        raise TimeRefused("when_middle", given=request, part=f"{time}{request[leading.end : goes_on.end()]}")
     _check_rest(rest, time)
     return TimedRequest(leading.words.read(time, context), _without_connection(rest))
 
@@ -189,12 +188,12 @@ def _leading(text: str, context: ReadingContext, typed: str) -> TimeRun | None:
 
 
 def _trailing(text: str, context: ReadingContext, typed: str) -> tuple[int, TimeRun | None]:
-    """Return the longest time at the end and where it begins; None if there is none. Raise `ScheduleRefused`."""
-    refused: ScheduleRefused | None = None
+    """Return the longest time at the end and where it begins; None if there is none. Raise `TimeRefused`."""
+    refused: TimeRefused | None = None
     for match in _STARTS.finditer(text, max(0, len(text) - MAX_TRAILING_CHARS)):
         try:
             run = read_run(text, match.start(), context.zone, typed)
-        except ScheduleRefused as error:
+        except TimeRefused as error:
             refused = refused or error
             continue
         if run.end >= len(text) and run.words.is_time:
@@ -205,9 +204,9 @@ def _trailing(text: str, context: ReadingContext, typed: str) -> tuple[int, Time
 
 
 def _check_rest(rest: str, time: str) -> None:
-    """Raise `ScheduleRefused` if the text that is left looks like a time, too."""
+    """Raise `TimeRefused` if the text that is left looks like a time, too."""
     if found := _find_time(normalize(rest).strip(" ,，.。!！?？")):
-        raise build_refusal("when_two_times", first=time.strip(), second=found[0].strip())
+        raise TimeRefused("when_two_times", first=time.strip(), second=found[0].strip())
 
 
 def _without_connection(text: str) -> str:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
-from bubbot.records import dataclass
 from bubbot.times.cron import WEEKDAYS, CronExpression, format_instant, parse_cron
 from bubbot.times.instants import first_instant, wall_time
-from bubbot.times.refusal import build_refusal
+from bubbot.times.refusal import TimeRefused
 
 MIN_INTERVAL = timedelta(minutes=1)
 MAX_INTERVAL = timedelta(days=3660)
@@ -129,7 +129,7 @@ When: TypeAlias = CronExpression | Interval | OneTime | OrdinalDay
 
 
 def parse_rule_text(text: str) -> When | None:
-    """Parse the text of a rule; return None for any other text. Raise `ScheduleRefused`."""
+    """Parse the text of a rule; return None for any other text. Raise `TimeRefused`."""
     if match := re.fullmatch(_AT, text):
         moment = _parse_iso(match[1] + (match[2] or ""), text)
         return one_time(moment, text) if match[2] else wall_rule(moment, text)
@@ -149,42 +149,42 @@ def parse_rule_text(text: str) -> When | None:
 
 
 def _counted_cron(match: re.Match[str]) -> OrdinalDay:
-    """Return the rule of `0 9 L * *`, `0 9 * * mon#1` and `0 9 * * friL`. Raise `ScheduleRefused`."""
+    """Return the rule of `0 9 L * *`, `0 9 * * mon#1` and `0 9 * * friL`. Raise `TimeRefused`."""
     expression = parse_cron(f"{match[1]} {match[2]} * * {match[4] or '*'}")
     times = [time(hour, minute) for hour in expression.hours for minute in expression.minutes]
     return ordinal_day(int(match[5]) if match[5] else -1, ALL_DAYS if match[3] else expression.weekdays, times)
 
 
 def parse_stored_when(text: str) -> When:
-    """Parse the text of a rule that a tape keeps. Raise `ScheduleRefused`."""
+    """Parse the text of a rule that a tape keeps. Raise `TimeRefused`."""
     rule = parse_rule_text(" ".join(text.split()))
     if rule is None:
-        raise build_refusal("when_unknown", given=text)
+        raise TimeRefused("when_unknown", given=text)
     return rule
 
 
 def interval(anchor: datetime, *, seconds: int = 0, days: int = 0) -> Interval:
-    """Make the repetition that counts from this instant. Raise `ScheduleRefused` if it is too often or too rare."""
+    """Make the repetition that counts from this instant. Raise `TimeRefused` if it is too often or too rare."""
     total, anchor = seconds + days * 86400, anchor.astimezone(UTC).replace(microsecond=0)
     unit, size = next((unit, size) for unit, size in (("h", 3600), ("m", 60), ("s", 1)) if seconds % size == 0)
     length = f"{days}d" if days else f"{seconds // size}{unit}"
     if not MIN_INTERVAL.total_seconds() <= total <= MAX_INTERVAL.total_seconds():
-        raise build_refusal("every_range", given=f"every {length}")
+        raise TimeRefused("every_range", given=f"every {length}")
     return Interval(f"every {length} from {format_instant(anchor)}", anchor, seconds, days)
 
 
 def one_time(moment: datetime, source: str) -> OneTime:
-    """Make the rule for one instant. Raise `ScheduleRefused` if it is too far away."""
+    """Make the rule for one instant. Raise `TimeRefused` if it is too far away."""
     moment = moment.astimezone(UTC).replace(microsecond=0)
     if moment.year > MAX_YEAR:
-        raise build_refusal("when_far", given=source)
+        raise TimeRefused("when_far", given=source)
     return OneTime(f"at {format_instant(moment)}", instant=moment)
 
 
 def wall_rule(wall: datetime, source: str) -> OneTime:
-    """Make the rule for one time of the zone's clock. Raise `ScheduleRefused` if it is too far away."""
+    """Make the rule for one time of the zone's clock. Raise `TimeRefused` if it is too far away."""
     if wall.year > MAX_YEAR:
-        raise build_refusal("when_far", given=source)
+        raise TimeRefused("when_far", given=source)
     return OneTime(f"at {wall.isoformat(sep=' ')}", wall=wall)
 
 
@@ -204,11 +204,11 @@ def ordinal_date(first: date, ordinal: int, weekdays: Sequence[int]) -> date | N
 
 
 def find_zone(name: str) -> ZoneInfo:
-    """Return the zone of this IANA name. Raise `ScheduleRefused`."""
+    """Return the zone of this IANA name. Raise `TimeRefused`."""
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
-        raise build_refusal("zone_unknown", name=name) from None
+        raise TimeRefused("zone_unknown", name=name) from None
 
 
 def newest_instants(when: When, zone: tzinfo, after: datetime, until: datetime, limit: int) -> list[datetime]:
@@ -247,15 +247,15 @@ def _with_number(length: str) -> str:
 
 
 def parse_seconds(length: str, source: str) -> int:
-    """Return the seconds of a length such as `1h30m`. Raise `ScheduleRefused`."""
+    """Return the seconds of a length such as `1h30m`. Raise `TimeRefused`."""
     length = _with_number(length)
     pieces = re.findall(_PIECE, length)
     rest = re.sub(r"[\s,]|\band\b", "", re.sub(_PIECE, "", length))
     if not pieces or rest or any(unit not in _UNITS for _, unit in pieces):
-        raise build_refusal("duration_unknown", given=source)
+        raise TimeRefused("duration_unknown", given=source)
     seconds = sum(int(number) * _UNITS[unit] for number, unit in pieces)
     if not 0 < seconds <= MAX_INTERVAL.total_seconds():
-        raise build_refusal("every_range", given=source)
+        raise TimeRefused("every_range", given=source)
     return seconds
 
 
@@ -263,4 +263,4 @@ def _parse_iso(text: str, source: str) -> datetime:
     try:
         return datetime.fromisoformat(text.replace(" ", "T"))
     except ValueError:
-        raise build_refusal("date_unknown", given=source) from None
+        raise TimeRefused("date_unknown", given=source) from None

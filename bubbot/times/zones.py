@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import timedelta, timezone, tzinfo
 from functools import cache
 from types import MappingProxyType
 from zoneinfo import ZoneInfo, available_timezones
 
-from bubbot.errors import ScheduleRefused
-from bubbot.records import dataclass
-from bubbot.times.refusal import build_refusal
+from bubbot.times.refusal import TimeRefused
 from bubbot.times.rules import find_zone
 
 
@@ -126,7 +125,7 @@ _CHINESE_ZONE = re.compile(
 
 
 def read_zone(text: str, typed: str, position: int, own: tzinfo, *, has_half: bool) -> tuple[SpokenZone, int] | None:
-    """Read the zone that stands after a time; return where it ends, too. Raise `ScheduleRefused` if it is unclear.
+    """Read the zone that stands after a time; return where it ends, too. Raise `TimeRefused` if it is unclear.
 
     Args:
         text: `typed`, normalized.
@@ -169,12 +168,12 @@ def _abbreviation(name: str, typed: str, own: tzinfo, *, is_sure: bool) -> Spoke
     if name in AMBIGUOUS and (is_capital or is_sure or name != "ist"):  # `ist` is German for `is`
         if str(own) in AMBIGUOUS[name]:
             return SpokenZone(own)
-        raise build_refusal("zone_ambiguous", given=typed, zones=", ".join(AMBIGUOUS[name]))
+        raise TimeRefused("zone_ambiguous", given=typed, zones=", ".join(AMBIGUOUS[name]))
     upper = name.upper()
     if upper in CAPITALS and is_capital:
         return SpokenZone(find_zone(CAPITALS[upper]))
     if (upper in ZONE_WORDS and is_capital) or (upper in CAPITALS and is_sure):
-        raise build_refusal("zone_word", given=typed, zones=(dict(ZONE_WORDS) | dict(CAPITALS))[upper])
+        raise TimeRefused("zone_word", given=typed, zones=(dict(ZONE_WORDS) | dict(CAPITALS))[upper])
     return None
 
 
@@ -182,28 +181,28 @@ def _city(match: re.Match[str]) -> SpokenZone | None:
     if match["local"]:
         return SpokenZone(None)
     if match["unsure"]:
-        raise build_refusal("zone_word", given=match["unsure"], zones=REGIONS[match["unsure"]])
+        raise TimeRefused("zone_word", given=match["unsure"], zones=REGIONS[match["unsure"]])
     name = match["name"] or match["german"] or match["region"]
     zone = REGIONS.get(name) or _cities().get(name.replace(" ", "_"))
     return SpokenZone(find_zone(zone)) if zone is not None else None
 
 
 def _named(typed: str) -> tzinfo | None:
-    """Return the zone of an IANA name in any case; None if it is other text. Raise `ScheduleRefused`."""
+    """Return the zone of an IANA name in any case; None if it is other text. Raise `TimeRefused`."""
     region = typed.partition("/")[0].lower()
     if region not in _iana_regions():
         return None
     try:
         return find_zone(_iana_names().get(typed.lower(), typed))
-    except ScheduleRefused:
-        raise build_refusal("zone_unknown", name=typed) from None
+    except TimeRefused:
+        raise TimeRefused("zone_unknown", name=typed) from None
 
 
 def _offset(text: str, source: str) -> tzinfo:
     digits = re.sub(r"\D", "", text.partition("(")[0])
     hours, minutes = (int(digits[:-2]), int(digits[-2:])) if len(digits) > 2 else (int(digits), 0)
     if hours > MAX_OFFSET_HOURS:
-        raise build_refusal("zone_unknown", name=source)
+        raise TimeRefused("zone_unknown", name=source)
     offset = timedelta(hours=hours, minutes=minutes)
     return timezone(offset if text[0] == "+" else -offset)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, TypedDict
+from typing import Annotated
 
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 from pydantic import Field
 
 from bubbot.arguments.fields import Args, NoArguments
@@ -15,7 +15,7 @@ from bubbot.ports.channel import Role
 from bubbot.ports.settings import SettingsSection, Whole
 from bubbot.ports.turn import Turn
 from bubbot.shell_command import Argument, CommandContext, CommandGroup, CommandResult, command
-from bubbot.tape.entry import event
+from bubbot.tape.fact import Fact, models_of
 from bubbot.tape.query import TapeQuery, WholeTape
 from bubbot.tape.references import EntryId
 from bubbot.tape.view import QueryAnswers
@@ -24,11 +24,12 @@ from bubbot.tool import INSIDE, READS_PEOPLE, Tool, tool
 ADDED, BOUGHT = "shopping/added", "shopping/bought"
 
 
-class Bought(TypedDict):
-    """An item was bought; `added` is the entry that put it on the list."""
+class Item(Fact):
+    """An item was put on the list, or was bought: then `added` is the entry that put it there."""
 
+    EVENTS = (ADDED, BOUGHT)
     item: str
-    added: EntryId
+    added: EntryId | UnsetType = UNSET
 
 
 class ShoppingSettings(SettingsSection):
@@ -50,13 +51,13 @@ class ListView:
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """Read the facts of the list, on the whole tape of the conversation."""
-        return (TapeQuery(tape, WholeTape(), kinds=("event",), names=(ADDED, BOUGHT)),)
+        return (TapeQuery(tape, WholeTape(), kinds=("event",), names=Item.EVENTS),)
 
     def fold(self, answers: QueryAnswers) -> Mapping[str, int]:
         """Apply the facts in their order."""
         items: dict[str, int] = {}
         for entry in answers[0]:
-            items.pop(item := entry.payload["data"]["item"], None)
+            items.pop(item := Item.of(entry).item, None)
             if entry.name == ADDED:
                 items[item] = entry.id
         return items
@@ -70,7 +71,7 @@ def shopping_tools(settings: ShoppingSettings) -> list[Tool]:
         """Put an item on the shopping list of this conversation."""
         if len(await turn.tape.read(ListView())) >= settings.max_items:
             raise ToolRetry(f"the list is full: {settings.max_items} items are on it")
-        await turn.tape.append([event(ADDED, {"item": args.item})])
+        await turn.tape.append([Item(args.item).to_entry(ADDED)])
         return f"{args.item} is on the list."
 
     @tool("shopping.bought", commands=("bought",), effect=INSIDE)
@@ -78,7 +79,7 @@ def shopping_tools(settings: ShoppingSettings) -> list[Tool]:
         """Take an item off the shopping list."""
         if (entry_id := (await turn.tape.read(ListView())).get(args.item)) is None:
             raise ToolRetry(f"{args.item} is not on the list")
-        await turn.tape.append([event(BOUGHT, Bought(item=args.item, added=entry_id))])
+        await turn.tape.append([Item(args.item, entry_id).to_entry(BOUGHT)])
         return f"{args.item} is off the list."
 
     @tool("shopping.list", commands=("shopping",), effect=READS_PEOPLE)
@@ -102,7 +103,7 @@ async def put(context: CommandContext, args: PutArgs) -> CommandResult:
     async with context.open_session(args.session, write=True, create=True) as tape:
         if len(await tape.read(ListView())) + len(args.items) > context.settings.max_items:
             raise ConfigError(f"the list is full: it takes {context.settings.max_items} items")
-        await tape.append([event(ADDED, {"item": item}) for item in args.items])
+        await tape.append([Item(item).to_entry(ADDED) for item in args.items])
         return CommandResult(", ".join(await tape.read(ListView())) + "\n")
 
 
@@ -119,4 +120,4 @@ def build(kernel: Kernel, settings: ShoppingSettings) -> Feature:
     return Feature(name="shopping", tools=shopping_tools(settings), commands=(put,), prompt=(prompt,))
 
 
-FACTORY = FeatureFactory("shopping", build, ShoppingSettings, events={BOUGHT: Bought})
+FACTORY = FeatureFactory("shopping", build, ShoppingSettings, events=models_of(Item))

@@ -32,7 +32,7 @@ from bubbot.features.explain.feature import explain_feature
 from bubbot.features.files.settings import FileSettings
 from bubbot.features.memory.commands import memory_tools
 from bubbot.features.replay.feature import replay_feature
-from bubbot.features.schedule.tools import schedule_tools
+from bubbot.features.schedule.commands import schedule_tools
 from bubbot.features.search.feature import create as create_search
 from bubbot.features.shell.settings import ShellSettings
 from bubbot.features.topics.feature import topics_feature

@@ -15,7 +15,23 @@ from hypothesis import strategies as st
 
 from bubbot.features.access.state import ACCESS_PROJECTION
 from bubbot.features.budget.state import BUDGET_PROJECTION, RATES_PROJECTION
-from bubbot.features.schedule.state import SCHEDULE_PROJECTION, Actor, ChatRef, Job, job_data
+from bubbot.features.schedule.facts import (
+    Actor,
+    ChatRef,
+    ChatRules,
+    ClockSetBack,
+    FiringFailed,
+    FiringRan,
+    FiringRequested,
+    FiringsSkipped,
+    JobChanged,
+    JobFired,
+    JobOver,
+    JobPaused,
+    JobRemoved,
+    JobResumed,
+)
+from bubbot.features.schedule.state import SCHEDULE_PROJECTION
 from bubbot.gateway.inbox_views import INBOX_PROJECTION, MIGRATIONS_PROJECTION
 from bubbot.gateway.outbox_views import OUTBOX_PROJECTION
 from bubbot.ports.inbox import done_entry, interrupted_entry
@@ -29,6 +45,7 @@ from bubbot.tape.store import Batch, ResetBatch
 from tests.budgets import reserved as make_reservation
 from tests.docs.pages import ROOT
 from tests.doubles import CountingIds
+from tests.schedules import make_job
 from tests.tapes import whole
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -129,40 +146,37 @@ def _outbox(kind: int, a: int, b: int, history: History) -> TapeEntry:
 
 
 def _schedule(kind: int, a: int, b: int, history: History) -> TapeEntry:
-    at = timestamp(NOON + timedelta(hours=b))
-    by = {"channel": "c", "id": "7", "name": "Ann", "roles": []}
-    data = {"job": f"j{a % 3}", "mark": at, "by": by}
-    job = Job(f"j{a % 3}", ChatRef("c", str(a % 3)), Actor("c", "7", "Ann"), "text", f"words {b}", "in 5m", "UTC", at)
+    at, by, job_id = timestamp(NOON + timedelta(hours=b)), Actor("c", "7", "Ann"), f"j{a % 3}"
+    job = make_job("in 5m", id=job_id, place=ChatRef("c", str(a % 3)), by=by, text=f"words {b}", since=at)
     requested = history.pick(b, "schedule/asked")
     match kind:
         case 0 | 1:
-            return event("schedule/added", job_data(job))
+            return job.to_entry()
         case 2:
-            return event("schedule/changed", job_data(job))
+            return job.to_entry(*JobChanged.EVENTS)
         case 3:
             reason = "reason_asked" if b % 2 else "reason_failing"
-            return event("schedule/paused" if a < 3 else "schedule/over", {**data, "reason": reason, "detail": str(b)})
+            return (JobPaused(job_id, by, reason) if a < 3 else JobOver(job_id, reason, str(b))).to_entry()
         case 4:
-            return event("schedule/resumed" if b else "schedule/removed", {**data, "since": at})
+            return (JobResumed(job_id, by, at) if b else JobRemoved(job_id, by)).to_entry()
         case 5:
-            return event("schedule/clock", {**data, "since": at})
+            return ClockSetBack(job_id, at, at).to_entry()
         case 6:
-            return event("schedule/asked", {**data, "mark": f"{at}!{len(history.entries)}"})
+            return FiringRequested(job_id, f"{at}!{len(history.entries)}", by).to_entry()
         case 7:
-            mark = requested.payload["data"]["mark"] if requested and a % 2 else at
-            job_id = requested.payload["data"]["job"] if requested and a % 2 else data["job"]
-            return event("schedule/fired", {**data, "mark": mark, "job": job_id})
+            fired = requested.payload["data"] if requested and a % 2 else {"job": job_id, "mark": at}
+            return JobFired(fired["job"], fired["mark"]).to_entry()
         case 8:
-            return event("schedule/chat", {"session": f"c:{a}", "zone": "UTC", "quiet": [b, 60] if b else None})
+            return ChatRules(f"c:{a}", "UTC", (b, 60) if b else (), by).to_entry()
     if b < 3:
-        return event("schedule/failed", {**data, "turn": "t", "reason": "words", "count": b})
-    return event("schedule/skipped" if b == 3 else "schedule/ran", {**data, "first": at, "last": at})
+        return FiringFailed(job_id, at, "t", "words", b).to_entry()
+    return (FiringsSkipped(job_id, at, at, "x") if b == 3 else FiringRan(job_id, at, "t", "answered")).to_entry()
 
 
 def _schedule_mark(state: Any) -> JsonObject:
     def asked(job: Any) -> list[JsonObject]:
         by = {"channel": "c", "id": "7", "name": "Ann", "roles": []}
-        return [{"mark": request.mark, "by": by} for request in job.requests]
+        return [{"mark": request.fact.mark, "by": by} for request in job.requests]
 
     return {
         "jobs": [

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from bubbot.errors import ScheduleRefused
 from bubbot.features.schedule.words import describe_schedule
 from bubbot.texts import Texts
 from bubbot.times.cron import parse_cron
 from bubbot.times.instants import first_instant
 from bubbot.times.phrases import parse_when
 from bubbot.times.reading import ReadingContext
+from bubbot.times.refusal import TimeRefused
 from bubbot.times.request import split_request
 from bubbot.times.rules import (
     ALL_DAYS,
@@ -83,7 +83,7 @@ class TestEcho:
     def test_a_cron_expression(self, language: str, text: str, zone: ZoneInfo) -> None:
         try:
             rule = parse_cron(text)
-        except ScheduleRefused:
+        except TimeRefused:
             assume(False)
         same_times(rule, zone, LANGUAGES[language])
 
@@ -166,7 +166,7 @@ WORDS = st.sampled_from(
 @given(words=st.lists(WORDS, min_size=1, max_size=12), space=st.sampled_from(["", " "]))
 def test_any_words_are_read_or_refused_and_never_lost(words: list[str], space: str) -> None:
     typed, context = space.join(words), ReadingContext(NOW, ZoneInfo("Europe/Berlin"))
-    with suppress(ScheduleRefused):
+    with suppress(TimeRefused):
         request = split_request(typed, context)
         assert request.text in typed
         zone = ZoneInfo(request.reading.zone) if request.reading.zone else context.zone

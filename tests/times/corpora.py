@@ -19,11 +19,11 @@ from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from bubbot.errors import ScheduleRefused
 from bubbot.records import dataclass
 from bubbot.times.instants import wall_time
 from bubbot.times.phrases import read_time
 from bubbot.times.reading import ReadingContext
+from bubbot.times.refusal import TimeRefused
 from tests.times.differences import DIFFERENCES
 
 Grain: TypeAlias = Literal["day", "hour", "second"]
@@ -69,7 +69,7 @@ class TimeExample:
         context = ReadingContext(self.now, self.zone)
         try:
             reading = read_time(self.phrase, context)
-        except ScheduleRefused as error:
+        except TimeRefused as error:
             return "refused", str(error)
         said = " | ".join(rule.text for rule in (reading.when, *reading.others))
         if self._means(reading.when.next_after(self.now, self.zone)):

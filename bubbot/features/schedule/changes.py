@@ -7,42 +7,38 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, time, timedelta
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
-from bubbot.errors import ScheduleRefused
-from bubbot.features.schedule.plan import QuietHours, clock_entries, next_times, parse_rule, waits_for_clock
-from bubbot.features.schedule.state import (
-    CHAT_RULES_SET,
-    JOB_ADDED,
-    JOB_CHANGED,
-    JOB_REMOVED,
-    JOB_REQUESTED,
-    PAUSED,
-    RESUMED,
-    SCHEDULE_PROJECTION,
+from msgspec.structs import replace
+
+from bubbot.errors import ValueInvalid
+from bubbot.features.schedule.facts import (
     Actor,
     ChatRef,
     ChatRules,
+    FiringRequested,
     Job,
-    JobState,
-    ScheduleState,
-    job_data,
+    JobChanged,
+    JobPaused,
+    JobRemoved,
+    JobResumed,
 )
+from bubbot.features.schedule.plan import QuietHours, clock_entries, next_times, parse_rule, waits_for_clock
+from bubbot.features.schedule.settings import ScheduleSettings
+from bubbot.features.schedule.state import JobState, ScheduleState
 from bubbot.ports.channel import Role
 from bubbot.records import dataclass
-from bubbot.tape.entry import TapeEntry, event, timestamp
+from bubbot.tape.entry import TapeEntry, timestamp
+from bubbot.tape.fact import Cited
 from bubbot.tape.provenance import Source, most_foreign, stamp_of
-from bubbot.times.clocks import DEFAULT_TIME
 from bubbot.times.instants import wall_time
 from bubbot.times.reading import ReadingContext, TimedRequest, TimeReading
-from bubbot.times.refusal import build_refusal
+from bubbot.times.refusal import TimeRefused
 from bubbot.times.rules import Interval, OneTime, When, find_zone, next_instants
 
-SCHEDULE_TAPE = SCHEDULE_PROJECTION.tapes
 TERMINAL = "terminal"
 """The id of the operating system's user as actor: the owner of everything."""
 JOB_ID_DIGITS = 6
@@ -56,23 +52,6 @@ MAX_SHOWN_JOBS = 5
 PUNCTUATION = "\"'([*_,"
 """What may stand before a word in a text."""
 _QUIET = r"(\d{1,2}):(\d{2})\s*(?:-|to)\s*(\d{1,2}):(\d{2})"
-
-
-@dataclass(frozen=True, slots=True)
-class ScheduleLimits:
-    """Rules of a deployment for its schedules.
-
-    Attributes:
-        max_jobs_per_chat: jobs that are on or paused in one chat.
-        max_failures: failures in a row, after which a job is paused.
-        min_unbounded_interval: minutes; a job that fires more often needs an end, unless an owner makes it.
-        default_time: the time of day of a date that names none.
-    """
-
-    max_jobs_per_chat: int = 20
-    max_failures: int = 5
-    min_unbounded_interval: int = 10
-    default_time: time = DEFAULT_TIME
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +86,15 @@ OWNER_ONLY_FIELDS = ("to", "nested", "urgent", "allow")
 
 @dataclass(frozen=True, slots=True)
 class JobChanges:
-    """Checks of changes against the existing jobs. Every method raises `ScheduleRefused`.
+    """Checks of changes against the existing jobs. Every method raises `ValueInvalid`, and `TimeRefused` for a time that cannot
+    be read or used.
 
     Attributes:
         state: the existing jobs.
         requester: the person who makes the change.
         now: the current time.
         new_id: returns a new random id.
-        limits: the limits of the deployment.
+        limits: the settings.
         zone: the deployment's zone, for chats without their own.
         source: how foreign the words of the request are.
     """
@@ -123,7 +103,7 @@ class JobChanges:
     requester: JobRequester
     now: datetime
     new_id: Callable[[], str]
-    limits: ScheduleLimits
+    limits: ScheduleSettings
     zone: str
     source: Source = Source.OWN
 
@@ -139,11 +119,11 @@ class JobChanges:
         matches = exact or [state for state in visible if word and state.job.id.startswith(word)]
         matches = matches or self._find_by_words(visible, word)
         if not matches:
-            raise build_refusal("job_unknown", job=word)
+            raise ValueInvalid("job_unknown", job=word)
         if len(matches) > 1:
             shown = [job_label(state.job) for state in matches]
             more = ["…"] if len(shown) > MAX_SHOWN_JOBS else []
-            raise build_refusal("job_ambiguous", job=word, jobs=", ".join([*shown[:MAX_SHOWN_JOBS], *more]))
+            raise ValueInvalid("job_ambiguous", job=word, jobs=", ".join([*shown[:MAX_SHOWN_JOBS], *more]))
         return matches[0]
 
     def _find_by_words(self, visible: Sequence[JobState], query: str) -> list[JobState]:
@@ -165,7 +145,7 @@ class JobChanges:
         for count in range(len(parts), 1, -1):
             try:
                 return self.find(" ".join(parts[:count])), " ".join(parts[count:])
-            except ScheduleRefused:
+            except ValueInvalid:
                 continue
         return self.find(parts[0] if parts else words), " ".join(parts[1:])
 
@@ -185,7 +165,7 @@ class JobChanges:
         Jobs that ended as planned are listed only if `include_ended` is true.
         """
         if in_all_chats and self.requester.role is Role.OWNER and not self.requester.owns_all:
-            raise build_refusal("jobs_not_here")
+            raise ValueInvalid("jobs_not_here")
         all_chats = in_all_chats and self.requester.owns_all
         states = list(self.state.jobs.values()) if all_chats else self.state.jobs_of(self.requester.session)
         return [
@@ -199,14 +179,23 @@ class JobChanges:
         self._check_may_schedule()
         active = [state for state in self.state.jobs_of(self.requester.session) if state.status != "over"]
         if len(active) >= self.limits.max_jobs_per_chat:
-            raise build_refusal("job_too_many", number=len(active))
+            raise ValueInvalid("job_too_many", number=len(active))
         job_id = self.new_id()[:JOB_ID_DIGITS]
         while job_id in self.state.jobs:
             job_id = self.new_id()[:JOB_ID_DIGITS]
-        since = timestamp(self.now)
-        blank = Job(job_id, self.requester.place, self.requester.actor, "prompt", "", "", self.chat_zone(), since)
+        blank = Job(
+            id=job_id,
+            session=self.requester.session,
+            place=self.requester.place,
+            by=self.requester.actor,
+            do="prompt",
+            text="",
+            when="",
+            zone=self.chat_zone(),
+            since=timestamp(self.now),
+        )
         job = self._with_fields(blank, fields, fresh=True)
-        return job, [event(JOB_ADDED, job_data(job))]
+        return job, [job.to_entry()]
 
     def edit(self, job_state: JobState, fields: Mapping[str, Any]) -> tuple[Job, list[TapeEntry]]:
         """Change fields of a job. From now on it belongs to the person who changes it."""
@@ -216,17 +205,16 @@ class JobChanges:
             base = replace(base, to=None, granted=None, nested=False, urgent=False, allow=())
         job = self._with_fields(base, fields, fresh=False)
         if replace(job, since=job_state.job.since, by=job_state.job.by) == job_state.job and job_state.status == "on":
-            raise build_refusal("job_same", job=job.id)
+            raise ValueInvalid("job_same", job=job.id)
         mark = stamp_of(most_foreign(self.source, job_state.provenance))  # what is left of it may be as it was
-        return job, [event(JOB_CHANGED, job_data(replace(job, since=timestamp(self.now))), **mark)]
+        return job, [replace(job, since=timestamp(self.now)).to_entry(*JobChanged.EVENTS, **mark)]
 
     def pause(self, job_state: JobState) -> list[TapeEntry]:
         """Pause a job: it stays, and does not fire."""
         self._check_may_schedule()
         if job_state.status != "on":
             raise self._not_active(job_state)
-        data = {"job": job_state.job.id, "by": actor_data(self.requester.actor), "reason": "reason_asked"}
-        return [event(PAUSED, data)]
+        return [JobPaused(job_state.job.id, self.requester.actor, "reason_asked").to_entry()]
 
     def resume(self, job_state: JobState) -> list[TapeEntry]:
         """Resume a paused job from now on, without catching up."""
@@ -236,9 +224,8 @@ class JobChanges:
         if waits_for_clock(job_state, self.now):
             return clock_entries(job_state, self.now)
         if job_state.status == "on":
-            raise build_refusal("job_not_paused", job=job_state.job.id)
-        data = {"job": job_state.job.id, "by": actor_data(self.requester.actor), "since": timestamp(self.now)}
-        return [event(RESUMED, data)]
+            raise ValueInvalid("job_not_paused", job=job_state.job.id)
+        return [JobResumed(job_state.job.id, self.requester.actor, timestamp(self.now)).to_entry()]
 
     def resume_waiting(self) -> list[TapeEntry]:
         """Resume every job that waits for a clock that was ahead, from the present on."""
@@ -252,61 +239,54 @@ class JobChanges:
     def remove(self, job_state: JobState) -> list[TapeEntry]:
         """Remove a job; its results stay on the tapes."""
         self._check_may_schedule()
-        return [event(JOB_REMOVED, {"job": job_state.job.id, "by": actor_data(self.requester.actor)})]
+        return [JobRemoved(job_state.job.id, self.requester.actor).to_entry()]
 
     def run(self, job_state: JobState) -> list[TapeEntry]:
         """Run a job now, for the requester."""
         self._check_may_schedule()
         mark = f"{self.now.strftime('%Y-%m-%dT%H:%M:%SZ')}!{self.new_id()[-4:]}"
-        data = {"job": job_state.job.id, "mark": mark, "by": actor_data(self.requester.actor)}
-        return [event(JOB_REQUESTED, data)]
+        return [FiringRequested(job_state.job.id, mark, self.requester.actor).to_entry()]
 
     def set_chat_rules(self, session: str, zone: str = "", quiet: str = "") -> list[TapeEntry]:
         """Set the zone and the quiet hours of a chat; an empty value changes nothing."""
         self._check_may_schedule()
-        rules = self.state.chats.get(session, ChatRules())
+        rules = self.state.rules_of(session)
         name = str(find_zone(zone)) if zone else rules.zone
         hours = parse_quiet_hours(quiet) if quiet else rules.quiet
-        data = {
-            "session": session,
-            "zone": name,
-            "quiet": list(hours) if hours else [],
-            "by": actor_data(self.requester.actor),
-        }
-        return [event(CHAT_RULES_SET, data)]
+        return [ChatRules(session, name, hours, self.requester.actor).to_entry()]
 
     def chat_zone(self) -> str:
         """Return the zone in which this chat reads times."""
-        return self.state.chats.get(self.requester.session, ChatRules()).zone or self.zone
+        return self.state.rules_of(self.requester.session).zone or self.zone
 
     def next_times_of(self, job: Job, count: int = 3) -> list[datetime]:
         """Return the next times of a job."""
         existing = self.state.jobs.get(job.id)
-        return next_times(JobState(job, self.now, runs=existing.runs if existing else 0), self.now, count)
+        return next_times(JobState(Cited(job), self.now, runs=existing.runs if existing else 0), self.now, count)
 
     def _context(self, zone: str, job: Job | None = None) -> ReadingContext:
         """Return what times refer to."""
         found = find_zone(zone or (job.zone if job else "") or self.chat_zone())
         current = parse_rule(job)[0] if job is not None and job.when else None
-        return ReadingContext(self.now, found, self.limits.default_time, current)
+        return ReadingContext(self.now, found, self.limits.default_clock, current)
 
     def _is_visible(self, job: Job) -> bool:
         return self.requester.owns_all or job.session == self.requester.session
 
     def _check_may_schedule(self) -> None:
         if self.requester.nested:
-            raise build_refusal("job_from_schedule")
+            raise ValueInvalid("job_from_schedule")
 
     def _not_active(self, job_state: JobState) -> Exception:
         if job_state.status == "over":
-            return build_refusal("job_over", job=job_state.job.id, reason=job_state.reason)
-        return build_refusal("job_is_paused", job=job_state.job.id)
+            return ValueInvalid("job_over", job=job_state.job.id, reason=job_state.reason, detail=job_state.detail)
+        return ValueInvalid("job_is_paused", job=job_state.job.id)
 
     def _with_fields(self, job: Job, fields: Mapping[str, Any], *, fresh: bool) -> Job:
         """Return the job with these fields; check everything together."""
         owner_fields = [name for name in OWNER_ONLY_FIELDS if fields.get(name)]
         if owner_fields and not self.requester.owns_all:
-            raise build_refusal("job_owner_only", names=", ".join(owner_fields))
+            raise ValueInvalid("job_owner_only", names=", ".join(owner_fields))
         job = _with_action(job, fields, fresh=fresh)
         job = _with_options(job, fields)
         job = self._with_name(job, fields)
@@ -321,7 +301,7 @@ class JobChanges:
         if not name:
             return job
         if any(state.job.name == name and state.job.id != job.id for state in self.state.jobs_of(job.session)):
-            raise build_refusal("job_name_taken", name=name)
+            raise ValueInvalid("job_name_taken", name=name)
         return replace(job, name=name)
 
     def _with_target(self, job: Job, target: str) -> Job:
@@ -335,28 +315,28 @@ class JobChanges:
         reading = _read(given, self._context(str(zone), job))
         when, zone = reading.when, find_zone(reading.zone) if reading.zone else zone
         if isinstance(when, OneTime) and (due := when.due_instant(zone)) <= self.now:
-            raise build_refusal("at_past", given=given, instant=f"{wall_time(due, zone):%Y-%m-%d %H:%M}")
+            raise ValueInvalid("at_past", given=given, instant=f"{wall_time(due, zone):%Y-%m-%d %H:%M}")
         job = replace(job, when=when.text, zone=str(zone))
         if fields.get("until"):
             job = replace(job, until=self._until(str(fields["until"]), zone))
         gap = shortest_gap(when, zone, self.now)
         often = gap is not None and gap < timedelta(minutes=self.limits.min_unbounded_interval)
         if often and not (job.until or job.most) and self.requester.role is not Role.OWNER:
-            raise build_refusal("job_forever", minutes=self.limits.min_unbounded_interval)
-        if not next_times(JobState(job, self.now), self.now, 1):
-            raise build_refusal("cron_never", given=given)
+            raise ValueInvalid("job_forever", minutes=self.limits.min_unbounded_interval)
+        if not next_times(JobState(Cited(job), self.now), self.now, 1):
+            raise ValueInvalid("cron_never", given=given)
         return job
 
     def _until(self, source: str, zone: Any) -> str:
         context = ReadingContext(self.now, zone, time(23, 59, 59))
         try:
             end = _read(source, context).when
-        except ScheduleRefused as error:
-            raise build_refusal("job_until_past", given=source) if error.sentence == "at_past" else error from None
+        except TimeRefused as error:
+            raise ValueInvalid("job_until_past", given=source) if error.code == "at_past" else error from None
         if not isinstance(end, OneTime):
-            raise build_refusal("when_unknown", given=source)
+            raise ValueInvalid("when_unknown", given=source)
         if end.due_instant(zone) <= self.now:
-            raise build_refusal("job_until_past", given=source)
+            raise ValueInvalid("job_until_past", given=source)
         return timestamp(end.due_instant(zone))
 
 
@@ -401,45 +381,41 @@ def shortest_gap(when: When, zone: Any, now: datetime) -> timedelta | None:
 
 
 def parse_chat_ref(session: str) -> ChatRef:
-    """Return the chat with this session id. Raise `ScheduleRefused`."""
+    """Return the chat with this session id. Raise `ValueInvalid`."""
     channel, _, rest = session.strip().partition(":")
     chat, _, thread = rest.partition(":")
     if not channel or not chat:
-        raise build_refusal("job_no_session", session=session)
+        raise ValueInvalid("job_no_session", session=session)
     return ChatRef(channel, chat, thread, direct=not chat.startswith("-"))
 
 
-def parse_quiet_hours(source: str) -> tuple[int, int] | None:
-    """Parse quiet hours as people write them; return None for none. Raise `ScheduleRefused`."""
+def parse_quiet_hours(source: str) -> tuple[int, ...]:
+    """Parse quiet hours as people write them; return nothing for none. Raise `ValueInvalid`."""
     text = source.strip().lower()
     if text in ("none", "off", "no"):
-        return None
+        return ()
     match = re.fullmatch(_QUIET, text)
     numbers = [int(number) for number in match.groups()] if match else []
     if not numbers or max(numbers[::2]) > 23 or max(numbers[1::2]) > 59:
-        raise build_refusal("job_quiet_form", given=source)
+        raise ValueInvalid("job_quiet_form", given=source)
     start, end = numbers[0] * 60 + numbers[1], numbers[2] * 60 + numbers[3]
     if start == end:
-        raise build_refusal("job_quiet_form", given=source)
+        raise ValueInvalid("job_quiet_form", given=source)
     return start, end
 
 
-def format_quiet_hours(quiet: tuple[int, int]) -> str:
+def format_quiet_hours(quiet: Sequence[int]) -> str:
     """Format quiet hours for people."""
     return "-".join(f"{minute // 60:02}:{minute % 60:02}" for minute in quiet)
 
 
 def find_quiet_hours(state: ScheduleState, session: str, zone: str) -> QuietHours | None:
     """Return the quiet hours of a chat; `zone` is the deployment's."""
-    rules = state.chats.get(session)
-    if rules is None or rules.quiet is None:
+    rules = state.rules_of(session)
+    if not rules.quiet:
         return None
-    return QuietHours(*rules.quiet, find_zone(rules.zone or zone))
-
-
-def actor_data(by: Actor) -> dict[str, Any]:
-    """Build the data of an event that names the actor."""
-    return {"channel": by.channel, "id": by.id, "name": by.name, "roles": list(by.roles)}
+    start, end = rules.quiet
+    return QuietHours(start, end, find_zone(rules.zone or zone))
 
 
 def _with_action(job: Job, fields: Mapping[str, Any], *, fresh: bool) -> Job:
@@ -447,15 +423,15 @@ def _with_action(job: Job, fields: Mapping[str, Any], *, fresh: bool) -> Job:
         (do, str(fields[do]).strip()) for do in ("prompt", "command", "text") if str(fields.get(do) or "").strip()
     ]
     if len(actions) > 1 or (fresh and not actions):
-        raise build_refusal("job_what")
+        raise ValueInvalid("job_what")
     if not actions:
         return job
     do, text = actions[0]
     if do == "command" and (not text.startswith(",") or len(text) < 2):
-        raise build_refusal("job_command", given=text)
+        raise ValueInvalid("job_command", given=text)
     if do == "prompt" and text.startswith(","):
-        raise build_refusal("job_prompt_comma")
-    return replace(job, do=do, text=text)  # type: ignore[arg-type]
+        raise ValueInvalid("job_prompt_comma")
+    return replace(job, do=do, text=text)
 
 
 _NUMBERS = MappingProxyType(
@@ -469,7 +445,7 @@ def _with_options(job: Job, fields: Mapping[str, Any]) -> Job:
         if (value := fields.get(name)) is None:
             continue
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= maximum:
-            raise build_refusal("job_number", name=name, given=value, most=maximum)
+            raise ValueInvalid("job_number", name=name, given=value, most=maximum)
         changed["most" if name == "runs" else name] = value
     if fields.get("catch_up"):
         changed["catch_up"] = fields["catch_up"]
@@ -481,5 +457,5 @@ def _with_options(job: Job, fields: Mapping[str, Any]) -> Job:
         changed["allow"] = tuple(dict.fromkeys(word for word in words if word not in ("", "none")))
     updated = replace(job, **changed)
     if updated.catch_limit < 1:
-        raise build_refusal("job_catch_limit", most=MAX_CATCH_UP, number=updated.catch_limit)
+        raise ValueInvalid("job_catch_limit", most=MAX_CATCH_UP, number=updated.catch_limit)
     return updated

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bubbot.errors import StoreError, TapeCorrupt
-from bubbot.features.schedule.changes import SCHEDULE_TAPE
+from bubbot.features.schedule.facts import SCHEDULE_TAPE
 from bubbot.features.schedule.plan import waits_for_clock
 from bubbot.features.schedule.state import SCHEDULE_PROJECTION
 from bubbot.ports.checks import Check, Finding, HomeReader

@@ -1,13 +1,33 @@
-"""The commands `bubbot schedule`: jobs of every chat."""
+"""The commands about schedules: those of people in chats and shells, and the tools of models."""
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from types import MappingProxyType
+from typing import Any, Literal
 
-from bubbot.errors import ConfigError, ScheduleRefused
+from bubbot.arguments.fields import write_given
+from bubbot.command import Caller, Surface, command, explain_refusals, make_group, make_tools
+from bubbot.errors import ValueInvalid
+from bubbot.features.schedule.arguments import (
+    MAX_NEXT_TIMES,
+    AddJobArgs,
+    AddJobToChatArgs,
+    ChatRulesArgs,
+    EditJobArgs,
+    JobArgs,
+    JobHistoryArgs,
+    ListAllJobsArgs,
+    ListJobsArgs,
+    LongJobHistoryArgs,
+    NextTimesArgs,
+    ResumeJobArgs,
+    SetChatRulesArgs,
+)
 from bubbot.features.schedule.changes import (
-    SCHEDULE_TAPE,
     TERMINAL,
     JobChanges,
     JobRequester,
@@ -15,137 +35,479 @@ from bubbot.features.schedule.changes import (
     job_label,
     parse_chat_ref,
 )
-from bubbot.features.schedule.feature import schedule_limits
-from bubbot.features.schedule.formatter import JobFormatter
-from bubbot.features.schedule.refusal import refusal_text
-from bubbot.features.schedule.results import (
+from bubbot.features.schedule.facts import SCHEDULE_TAPE, Actor, ChatRef, Job
+from bubbot.features.schedule.firing import ScheduledTurn, describe_action
+from bubbot.features.schedule.records import (
     ChatRulesResult,
     JobChange,
+    JobDetails,
+    JobHistory,
     JobHistoryResult,
     JobList,
     JobRecord,
+    JobsChanged,
+    JobsListed,
     NextTimesResult,
-    chat_rules_result,
-    job_history,
-    job_record,
+    NextTimesWorkedOut,
+    format_for,
 )
-from bubbot.features.schedule.settings import ScheduleSettings
-from bubbot.features.schedule.state import Actor, ChatRef, ChatRules, DeliveriesView, DeliveryState, JobHistoryView
+from bubbot.features.schedule.refusal import build_command_refusal
+from bubbot.features.schedule.state import DeliveriesView, DeliveryState, JobHistoryView, JobState
 from bubbot.features.schedule.store import ScheduleStore
-from bubbot.features.schedule.words import describe_rule, describe_schedule, format_moment
 from bubbot.gateway.outbox import outbox_tape
-from bubbot.log import printable
 from bubbot.ports.channel import Role
-from bubbot.records import json_data
-from bubbot.shell_command import Argument, Command, CommandContext, CommandGroup, CommandResult, command, described_by
+from bubbot.ports.session_names import keep_session
+from bubbot.ports.turn import Turn
+from bubbot.shell_command import CommandContext
 from bubbot.tape.entry import TapeEntry
-from bubbot.texts import Texts
-from bubbot.times.reading import ReadingContext
+from bubbot.tape.provenance import most_foreign, note_source
+from bubbot.times.reading import ReadingContext, TimeReading
+from bubbot.times.refusal import TimeRefused
 from bubbot.times.rules import find_zone, next_instants
-from bubbot.tool import ToolArgs
+from bubbot.tool import (
+    ADMINISTERS,
+    CHANGES_JOBS,
+    READS_OWN,
+    READS_PEOPLE,
+    STOPS_JOBS,
+    CallPlan,
+    CommandHelp,
+    HelpTopic,
+    PlanCall,
+    Tool,
+)
 
 TERMINAL_CHAT = ChatRef(TERMINAL, TERMINAL)
-WHEN_HELP = "such as 'tomorrow at 9am', 'every weekday at 8', '0 9 * * 1-5', 'every 90m' or '2026-12-24 18:00'"
-JobId: TypeAlias = Annotated[
-    str, Argument("its id, the beginning of it, its name, or words of its text; list shows them")
-]
-Chat: TypeAlias = Annotated[str, Argument("the chat, such as telegram:42")]
+CONNECTORS = " :,-：，、"
+"""What may stand between a time and a text; alone it is no text."""
 
 
-MAX_NEXT_TIMES = 100
-"""The times of a schedule that `schedule next` works out."""
+def _help(brief: str, *examples: str, **more: Any) -> CommandHelp:
+    return CommandHelp(HelpTopic.TIMES, brief, examples, **more)
 
 
-def parse_seconds(text: str) -> int:
-    """Parse a duration such as `5m`; 0 stands for itself. Raise `ValueError`."""
-    from bubbot.times.phrases import parse_duration  # compiled when a time is read
-
+@contextmanager
+def _explained(caller: Caller) -> Iterator[None]:
+    """Turn the refusal of a time into that of a command, and say why a job is over in the words of the caller."""
     try:
-        return 0 if text == "0" else parse_duration(text)
-    except ScheduleRefused as error:
-        raise ValueError(refusal_text(error, Texts())) from error
+        yield
+    except ValueInvalid as error:
+        if error.code != "job_over":
+            raise
+        reason = caller.result_texts.say(str(error.values["reason"]), detail=error.values["detail"])
+        raise ValueInvalid(error.code, job=error.values["job"], reason=reason) from error
+    except TimeRefused as error:
+        raise build_command_refusal(error, caller.result_texts) from error
 
 
-class ListJobs(ToolArgs):
-    over: Annotated[bool, Argument("also jobs that have ended")] = False
+class ScheduleCommands:
+    """The commands, over the jobs of a bot or of a home. In a turn their facts are merged with it."""
 
+    def __init__(self, store: ScheduleStore, first_session: Callable[[str], Awaitable[str]] = keep_session) -> None:
+        """Take the jobs, and what returns a session as it is stored (see `Kernel.first_session`)."""
+        self._store = store
+        self._first_session = first_session
 
-class JobReference(ToolArgs):
-    job: JobId
-
-
-class JobHistory(ToolArgs):
-    job: JobId
-    limit: Annotated[int, Argument("how many facts (default: 20)", "N")] = 20
-
-
-class NextTimes(ToolArgs):
-    when: Annotated[str, Argument(WHEN_HELP)]
-    zone: Annotated[str, Argument("IANA time zone (default: the bot's)", "ZONE")] = ""
-    count: Annotated[int, Argument("how many times, 1 to 100 (default: 5)", "N")] = 5
-
-
-class _ShellJobOptions(ToolArgs):
-    """The options of a job; one that was not typed changes nothing."""
-
-    prompt: Annotated[str, Argument("what the bot is to be asked", "TEXT")] = ""
-    command: Annotated[str, Argument("a comma command to run, such as ,memory.show", "TEXT")] = ""
-    text: Annotated[str, Argument("a text to send as it is, without asking a model", "TEXT")] = ""
-    zone: Annotated[str, Argument("IANA time zone (default: the chat's)", "ZONE")] = ""
-    name: Annotated[str, Argument("a short name", "NAME")] = ""
-    catch_up: Annotated[Literal["", "skip", "once", "all"], Argument("what to do with missed firings", "HOW")] = ""
-    catch_limit: Annotated[int, Argument("how many --catch-up all does at most", "N")] = 0
-    jitter: Annotated[int, Argument("come up to this much later, such as 5m", "LENGTH", parse_seconds)] = 0
-    until: Annotated[str, Argument("the last day or time, such as 2026-12-31", "DATE")] = ""
-    runs: Annotated[int, Argument("how often it comes at most; 0 for no limit", "N")] = 0
-    budget: Annotated[
-        int, Argument("how long it may take, such as 2m; 0 for no limit", "LENGTH", parse_seconds)
-    ] = 0  # fmt: skip
-    to: Annotated[str, Argument("another chat that gets the answer, such as telegram:42", "SESSION")] = ""
-    urgent: Annotated[bool, Argument("fire in quiet hours too")] = False
-    nested: Annotated[bool, Argument("its turns may create schedules")] = False
-    allow: Annotated[
-        str,
-        Argument(
-            "what its turns may do besides, such as 'web.search, web.fetch:example.org'; none for nothing", "WHAT"
+    @command(
+        "schedule add <session> <when>",
+        chat=("schedule.add", "schedule"),
+        example="telegram:42 '0 9 * * 1-5' --text 'Stand-up!'",
+        effect=CHANGES_JOBS,
+        for_model=True,
+        help=_help(
+            "Schedule a prompt or a command",
+            ",schedule every day at 8:00: What is on today?",
+            ',schedule when="at 18:00" command=",usage"',
         ),
-    ] = ""
+    )
+    async def add(self, caller: Caller, args: AddJobArgs | AddJobToChatArgs) -> JobChange:
+        """Schedule a prompt, a command or a fixed text, for one time or again and again. Tell the person the schedule
+        in words, with its zone and the next times, as the result says them."""
+        return await self._add(caller, args, "prompt")
 
-    def options(self) -> dict[str, Any]:
-        """Return what was typed of the job itself."""
-        options = self.model_dump(exclude_unset=True, exclude={"session", "job"})
-        return options | {"allow": self.allow.split(",")} if self.allow else options
+    @command(
+        "schedule remind",
+        chat=("schedule.remind", "remind"),
+        in_shell=False,
+        effect=CHANGES_JOBS,
+        help=_help(
+            "Remind you at a time",
+            ",remind at 18:00: call Ann",
+            ',remind when="every day at 9:00" text="Take the pills"',
+            in_menu=True,
+        ),
+    )
+    async def remind(self, caller: Caller, args: AddJobArgs) -> JobChange:
+        """Send a fixed text at a time: `,remind me to call Ann at 6pm`."""
+        return await self._add(caller, args, "text")
+
+    @command(
+        "schedule list",
+        chat=("schedule.list", "schedules"),
+        effect=READS_PEOPLE,
+        for_model=True,
+        help=_help(
+            "Your reminders and jobs", ",schedules", ",schedules every=true", in_menu=True, words=("reminders",)
+        ),
+    )
+    async def list_jobs(self, caller: Caller, args: ListJobsArgs | ListAllJobsArgs) -> JobList:
+        """List the jobs of this chat with their next times."""
+        in_all_chats = args.every if isinstance(args, ListJobsArgs) else True
+        with _explained(caller):
+            pending = self.plan_changes(caller)
+            states = pending.list_jobs(in_all_chats=in_all_chats, include_ended=args.over)
+        note_source(most_foreign(*(state.provenance for state in states)))
+        records = tuple([JobRecord.of(state, pending.now) for state in states])
+        return JobsListed(records, states=states, pending=pending)
+
+    @command(
+        "schedule show <job>",
+        chat=("schedule.show",),
+        example="3fa9c1",
+        effect=READS_PEOPLE,
+        for_model=True,
+        help=_help("Everything about one job", ",schedule.show a1b2", ",schedule.show stretch"),
+    )
+    async def show(self, caller: Caller, args: JobArgs) -> JobRecord:
+        """Show everything about one job."""
+        pending, state = self._find(caller, args.job)
+        note_source(state.provenance)
+        return JobDetails.of(state, pending.now, state=state, pending=pending)
+
+    @command(
+        "schedule history <job>",
+        chat=("schedule.history",),
+        example="3fa9c1",
+        effect=READS_PEOPLE,
+        for_model=True,
+        help=_help("What happened with a job", ",schedule.history a1b2", ",schedule.history stretch"),
+    )
+    async def history(self, caller: Caller, args: JobHistoryArgs | LongJobHistoryArgs) -> JobHistoryResult:
+        """Tell what happened with a job: when it fired, ran, failed, and was delivered."""
+        pending, state = self._find(caller, args.job)
+        note_source(state.provenance)
+        facts = await self._read_history(caller, JobHistoryView(state.job.id, max(args.limit, 1)))
+        turns = [str(fact.data["turn"]) for fact in facts if "turn" in fact.data]
+        sent = await self._read_deliveries(caller, outbox_tape(state.job.target.channel), DeliveriesView(turns))
+        return JobHistory.of_facts(state.job, facts, sent, pending)
+
+    async def _read_history(self, caller: Caller, view: JobHistoryView) -> Sequence[TapeEntry]:
+        if caller.turn is None:
+            return await self._store.tape.read(view)
+        return view.fold(await caller.turn.tape.fetch(view.queries(SCHEDULE_TAPE)))
+
+    async def _read_deliveries(self, caller: Caller, tape: str, view: DeliveriesView) -> Mapping[str, DeliveryState]:
+        sent: dict[str, DeliveryState] = {}
+        if caller.turn is not None:
+            for name in caller.turn.tape.shards_of(tape):
+                sent |= view.fold(await caller.turn.tape.fetch(view.queries(name)))
+        elif caller.context is not None:
+            for shard in caller.context.open_tape(tape).shards():
+                sent |= await shard.read(view)
+        return sent
+
+    @command(
+        "schedule chat <session>",
+        chat=("schedule.chat",),
+        example="telegram:42 --quiet 22:00-07:00",
+        effect=STOPS_JOBS,
+        for_model=True,
+        help=CommandHelp(
+            HelpTopic.SETTINGS,
+            "Time zone and quiet hours",
+            (",schedule.chat", ",schedule.chat zone=Europe/Berlin quiet=22:00-07:00"),
+            words=("settings",),
+        ),
+    )
+    async def set_chat_rules(self, caller: Caller, args: ChatRulesArgs | SetChatRulesArgs) -> ChatRulesResult:
+        """Tell or set this chat's time zone and quiet hours."""
+        with _explained(caller):
+            pending = self.plan_changes(caller, await self._find_chat(args))
+            session = caller.turn.session if caller.turn else pending.requester.session
+            if args.zone or args.quiet:
+                pending = await self._save(caller, pending, pending.set_chat_rules(session, args.zone, args.quiet))
+        rules = pending.state.rules_of(session)
+        return ChatRulesResult(session, rules.zone or self._store.zone, rules.quiet or None)
+
+    @command(
+        "schedule edit <job>",
+        chat=("schedule.edit",),
+        example="3fa9c1 --when 'every 2h'",
+        effect=STOPS_JOBS,
+        for_model=True,
+        help=_help("Change a job", ",schedule.edit a1b2 at 9:00", ',schedule.edit a1b2 text="Stretch"'),
+    )
+    async def edit(self, caller: Caller, args: EditJobArgs) -> JobChange:
+        """Change a job; what is left out stays as it is."""
+        with _explained(caller):
+            pending, options = self.plan_changes(caller), await self._read_options(args)
+            if args.when or caller.surface is Surface.SHELL:
+                state, time = pending.find(args.job), args.when
+            else:  # a person types the time after the job
+                state, time = pending.find_at_start(args.job)
+            reading = pending.read_time(time, args.zone, state.job) if time else None
+            job, facts = pending.edit(state, options | (due_fields(reading) if reading else {}))
+            pending = await self._save(caller, pending, facts)
+        return self._answer(caller, "changed", job, pending, facts=facts, reading=reading)
+
+    @command(
+        "schedule pause <job>",
+        chat=("schedule.pause",),
+        example="3fa9c1",
+        effect=STOPS_JOBS,
+        for_model=True,
+        help=_help("Pause a job", ",schedule.pause a1b2", ",schedule.pause stretch"),
+    )
+    async def pause(self, caller: Caller, args: JobArgs) -> JobChange:
+        """Pause a job."""
+        return await self._change(caller, "paused", args, JobChanges.pause)
+
+    @command(
+        "schedule resume [job]",
+        chat=("schedule.resume",),
+        example="3fa9c1",
+        effect=CHANGES_JOBS,
+        for_model=True,
+        help=_help("Let a paused job go on", ",schedule.resume a1b2", ",schedule.resume stretch"),
+    )
+    async def resume(self, caller: Caller, args: JobArgs | ResumeJobArgs) -> JobChange:
+        """Let a paused job go on."""
+        if isinstance(args, JobArgs) or args.job:
+            return await self._change(caller, "resumed", args, JobChanges.resume)
+        pending = self.plan_changes(caller)
+        facts = pending.resume_waiting()
+        pending = await self._save(caller, pending, facts)
+        return self._answer(caller, "all_resumed", None, pending, facts=facts)
+
+    @command(
+        "schedule run <job>",
+        chat=("schedule.run",),
+        example="3fa9c1",
+        effect=CHANGES_JOBS,
+        for_model=True,
+        help=_help("Run a job now", ",schedule.run a1b2", ",schedule.run stretch"),
+    )
+    async def run_now(self, caller: Caller, args: JobArgs) -> JobChange:
+        """Run a job now, besides its schedule."""
+        return await self._change(caller, "run", args, JobChanges.run)
+
+    @command(
+        "schedule remove <job>",
+        chat=("schedule.remove",),
+        example="3fa9c1",
+        effect=STOPS_JOBS,
+        for_model=True,
+        help=_help("Remove a job", ",schedule.remove a1b2", ",schedule.remove stretch", words=("cancel",)),
+    )
+    async def remove(self, caller: Caller, args: JobArgs) -> JobChange:
+        """Remove a job; what it did stays on the tapes."""
+        return await self._change(caller, "removed", args, JobChanges.remove)
+
+    @command("schedule next <when>", example="'0 9 * * 1-5'", effect=READS_OWN)
+    async def find_next_times(self, caller: Caller, args: NextTimesArgs) -> NextTimesResult:
+        """Say what a schedule means, without planning anything."""
+        from bubbot.times.phrases import read_time  # compiled when a time is read
+
+        if not 1 <= args.count <= MAX_NEXT_TIMES:
+            raise ValueInvalid("next_count", given=args.count, most=MAX_NEXT_TIMES)
+        now = self._store.now()
+        with _explained(caller):
+            zone = find_zone(args.zone or self._store.zone)
+            reading = read_time(args.when, ReadingContext(now, zone, self._store.limits.default_clock))
+            zone = find_zone(reading.zone) if reading.zone else zone
+            moments: list[datetime] = []
+            with suppress(OverflowError):
+                moments = next_instants(reading.when, zone, now, args.count)
+        return NextTimesWorkedOut.of_reading(reading, zone, moments)
+
+    def plan_changes(self, caller: Caller, session: str = "") -> JobChanges:
+        """Return what a caller may change: in a shell the owner of every job, as if in the chat of a session."""
+        store, turn = self._store, caller.turn
+        if turn is None:
+            chat = parse_chat_ref(session) if session else TERMINAL_CHAT
+            requester = JobRequester(Actor(chat.channel, TERMINAL), Role.OWNER, chat, owns_all=True)
+            return JobChanges(store.state, requester, store.now(), store.new_id, store.limits, store.zone)
+        inbound, sender = turn.inbounds[0].inbound, turn.sender
+        actor = Actor(inbound.channel, sender.id, sender.name, tuple(sender.roles))
+        chat = ChatRef(inbound.channel, inbound.chat, inbound.thread, inbound.direct, inbound.space)
+        state = store.state.with_facts(turn.tape.staged_entries(SCHEDULE_TAPE))
+        scheduled = turn.find_metadata(ScheduledTurn)
+        nested = scheduled is not None and not scheduled.may_schedule
+        requester = JobRequester(actor, turn.role, chat, nested=nested, owns_all=turn.has_power_over_other_chats)
+        return JobChanges(state, requester, turn.now(), store.new_id, store.limits, store.zone, turn.tape.source)
+
+    def _find(self, caller: Caller, job: str) -> tuple[JobChanges, JobState]:
+        with _explained(caller):
+            pending = self.plan_changes(caller)
+            return pending, pending.find(job)
+
+    async def _find_chat(self, args: AddJobArgs | ChatRulesArgs) -> str:
+        """Return the chat that a shell names, as it is stored; empty in a chat."""
+        if isinstance(args, (AddJobToChatArgs, SetChatRulesArgs)):
+            return await self._first_session(args.session.strip())
+        return ""
+
+    async def _read_options(self, args: AddJobArgs | EditJobArgs) -> dict[str, Any]:
+        """Return what was said of a job, with the chat that gets the answers as its session is stored."""
+        options = args.options()
+        return options | ({"to": await self._first_session(args.to.strip())} if args.to else {})
+
+    async def _add(self, caller: Caller, args: AddJobArgs, action: Literal["prompt", "text"]) -> JobChange:
+        with _explained(caller):
+            pending = self.plan_changes(caller, await self._find_chat(args))
+            options = await self._read_options(args)
+            reading, typed = read_request(pending, options, "" if caller.surface is Surface.SHELL else action)
+            job, facts = pending.add({**options, **typed, **due_fields(reading)})
+            pending = await self._save(caller, pending, facts)
+        return self._answer(caller, "added", job, pending, facts=facts, reading=reading)
+
+    async def _change(
+        self,
+        caller: Caller,
+        variant: Literal["paused", "resumed", "run", "removed"],
+        args: JobArgs | ResumeJobArgs,
+        act: Callable[[JobChanges, JobState], list[TapeEntry]],
+    ) -> JobChange:
+        with _explained(caller):
+            pending = self.plan_changes(caller)
+            state = pending.find(args.job)
+            facts = act(pending, state)
+            pending = await self._save(caller, pending, facts)
+        return self._answer(caller, variant, state.job, pending, facts=facts)
+
+    async def _save(self, caller: Caller, pending: JobChanges, facts: Sequence[TapeEntry]) -> JobChanges:
+        """Save facts, in a turn with it; return what may be changed then."""
+        after = replace(pending, state=pending.state.with_facts(facts))
+        if caller.turn is not None:
+            caller.turn.tape.stage(SCHEDULE_TAPE, facts)
+        else:
+            await self._store.write(facts)
+        return after
+
+    def _answer(
+        self,
+        caller: Caller,
+        variant: Literal["added", "changed", "paused", "resumed", "all_resumed", "run", "removed"],
+        job: Job | None,
+        pending: JobChanges,
+        *,
+        facts: Sequence[TapeEntry],
+        reading: TimeReading | None = None,
+    ) -> JobChange:
+        """Return what was changed; in a chat add buttons, and tell people what happened, whatever a model says of it."""
+        ids, jobs = dict.fromkeys(str(fact.data["job"]) for fact in facts), pending.state.jobs
+        others = reading.others if reading else ()
+        result = JobsChanged(
+            tuple([JobRecord.of(jobs[job_id], pending.now) for job_id in ids if job_id in jobs]),
+            tuple([job_id for job_id in ids if job_id not in jobs]),
+            variant=variant,
+            job=job,
+            pending=pending,
+            others=tuple(others),
+            is_kept=self._store.is_timer_running,
+        )
+        if caller.turn is not None:
+            if job is not None and variant in ("added", "changed"):
+                caller.turn.buttons.append(format_for(caller, pending).change_buttons(job, others))
+            if variant in ("changed", "paused", "removed"):
+                caller.turn.alert(result.describe(caller).partition("\n")[0])
+        return result
 
 
-class AddJob(_ShellJobOptions):
-    session: Chat
-    when: Annotated[str, Argument(WHEN_HELP)]
+def read_request(
+    pending: JobChanges, options: Mapping[str, Any], action: Literal["", "prompt", "text"]
+) -> tuple[TimeReading, dict[str, str]]:
+    """Read when a job is due and, from a typed request, what it does. Raise `ValueInvalid` or `TimeRefused`.
+
+    Args:
+        pending: reads times.
+        options: what was said of the job.
+        action: what the words after the time are; empty if only options say what a job does.
+    """
+    zone = options.get("zone", "")
+    if not action or any(options.get(name) for name in ("prompt", "command", "text")):
+        return pending.read_time(options["when"], zone), {}
+    request = pending.split_request(options["when"], zone)
+    if not request.text.strip(CONNECTORS):
+        sentence = "job_text_missing" if action == "text" else "job_prompt_missing"
+        raise ValueInvalid(sentence, when=options["when"].strip(CONNECTORS))
+    is_command = action == "prompt" and request.text.startswith(",")
+    return request.reading, {"command" if is_command else action: request.text}
 
 
-class _EditedJob(ToolArgs):
-    job: JobId
-    when: Annotated[str, Argument("another time, such as 'at 9am'; a mere time of day keeps the days")] = ""
+# What only a call of a model needs
 
 
-class EditJob(_ShellJobOptions, _EditedJob):
-    """A job, and what to change."""
+@contextmanager
+def _explained_to_model(turn: Turn) -> Iterator[Caller]:
+    caller = Caller.of_turn(turn)
+    with explain_refusals(turn, ",schedule"), _explained(caller):
+        yield caller
 
 
-class ResumeJob(ToolArgs):
-    """A job to resume, or all that wait."""
+def schedule_tools(store: ScheduleStore, first_session: Callable[[str], Awaitable[str]] = keep_session) -> list[Tool]:
+    """Build the tools for this store of jobs. Their changes are merged with the turn.
 
-    job: Annotated[str, Argument("a paused job; without one, all that wait for the clock")] = ""
-    positional: ClassVar[tuple[str, ...]] = ("job",)
+    Args:
+        store: the jobs.
+        first_session: see `Kernel.first_session`.
+    """
+    commands = ScheduleCommands(store, first_session)
+
+    async def plan_add(turn: Turn, args: AddJobArgs) -> CallPlan:
+        """Say whether a job would have powers. A command has: when it is due, it runs as if it had been typed."""
+        has_power = bool(args.to or args.nested or args.allow or args.command)
+        if not has_power:
+            with _explained_to_model(turn) as caller:
+                has_power = "command" in read_request(commands.plan_changes(caller), args.options(), "prompt")[1]
+        return CallPlan(ADMINISTERS if has_power else CHANGES_JOBS, write_given(args, indent=2))
+
+    async def plan_change(turn: Turn, args: EditJobArgs | JobArgs) -> CallPlan:
+        """Say which job would change. One with permissions, or of another chat, takes an owner's word."""
+        with _explained_to_model(turn) as caller:
+            pending = commands.plan_changes(caller)
+            is_edit = isinstance(args, EditJobArgs) and not args.when
+            job = (pending.find_at_start(args.job)[0] if is_edit else pending.find(args.job)).job
+        adds_power = isinstance(args, EditJobArgs) and bool(args.to or args.nested or args.allow or args.command)
+        has_power = adds_power or job.allow or job.nested or job.session != turn.session
+        details = f"{job_label(job)}: {describe_action(job, turn.texts)}\n{write_given(args, indent=2)}"
+        return CallPlan(ADMINISTERS if has_power else CHANGES_JOBS, details)
+
+    plan_stop = _plan_as_stop(plan_change)
+    options: dict[str, dict[str, Any]] = {
+        "schedule_add": {"plan": plan_add},
+        "schedule_show": {"is_rare": True},
+        "schedule_history": {"is_rare": True},
+        "schedule_chat": {"plan": _plan_chat, "is_rare": True},
+        "schedule_edit": {"plan": plan_stop, "is_rare": True},
+        "schedule_pause": {"plan": plan_stop, "is_rare": True},
+        "schedule_resume": {"plan": plan_change, "is_rare": True},
+        "schedule_run": {"plan": plan_change, "is_rare": True},
+        "schedule_remove": {"plan": plan_stop},
+    }
+    return make_tools(ScheduleCommands, lambda: commands, **options)
 
 
-class ChatRulesArguments(ToolArgs):
-    session: Chat
-    zone: Annotated[str, Argument("IANA time zone in which times are read there", "ZONE")] = ""
-    quiet: Annotated[str, Argument("such as 22:00-07:00, or none", "HOURS")] = ""
+def _plan_as_stop(plan_change: PlanCall[Any]) -> PlanCall[Any]:
+    """Return a plan for changes after which what a person relies on may not happen."""
+
+    async def plan_stop(turn: Turn, args: EditJobArgs | JobArgs) -> CallPlan:
+        plan = await plan_change(turn, args)
+        return replace(plan, effect=STOPS_JOBS) if plan.effect == CHANGES_JOBS else plan
+
+    return plan_stop
 
 
-async def _open_jobs(context: CommandContext) -> ScheduleStore:
-    """Return the running bot's own jobs, or load those of the home."""
+async def _plan_chat(_turn: Turn, args: ChatRulesArgs) -> CallPlan:
+    """Say whether a call changes anything: without rules it only tells them. Quiet hours hold reminders back."""
+    return CallPlan(STOPS_JOBS if args.zone or args.quiet else READS_PEOPLE, write_given(args, indent=2))
+
+
+# What only a shell has
+
+
+async def _open_commands(context: CommandContext) -> ScheduleCommands:
+    """Return the commands over the running bot's own jobs, or over those of the home."""
     store = context.service(ScheduleStore)
     if store is None:
         store = ScheduleStore(
@@ -153,255 +515,41 @@ async def _open_jobs(context: CommandContext) -> ScheduleStore:
             now=context.now,
             new_id=context.new_id,
             zone=str(context.zone),
-            limits=schedule_limits(context.settings),
+            limits=context.settings,
         )
         await store.load()
-    return store
+    return ScheduleCommands(store, context.first_session)
 
 
-def _changes(store: ScheduleStore, session: str = "") -> JobChanges:
-    """Make changes on behalf of the person at the terminal, who owns every job."""
-    chat = parse_chat_ref(session) if session else TERMINAL_CHAT
-    requester = JobRequester(Actor(chat.channel, TERMINAL), Role.OWNER, chat, owns_all=True)
-    return JobChanges(store.state, requester, store.now(), store.new_id, store.limits, store.zone)
+def _shell_help(text: str, **more: Any) -> dict[str, Any]:
+    return {"help": f"{text[:1].lower()}{text[1:-1]}", "description": text, **more}
 
 
-def _formatter(store: ScheduleStore) -> JobFormatter:
-    """Make the formatter whose hints can be typed in a shell."""
-    return JobFormatter(Texts(), store.now(), store.zone, edit_command="bubbot schedule edit {job} --when '{when}'")
-
-
-Read: TypeAlias = Callable[[CommandContext, ScheduleStore, JobFormatter, Any], Awaitable[tuple[str, object]]]
-"""Answers for people, and for programs."""
-Facts: TypeAlias = tuple[str, Sequence[TapeEntry]]
-"""The answer, and what to write."""
-Change: TypeAlias = Callable[[JobChanges, JobFormatter, Any], Facts]
-
-
-def _reads(example: str, result: type) -> Callable[[Read], Command]:
-    """Make a command of what renders jobs as a `result`; its name is the first word of the example."""
-    action = example.partition(" ")[0]
-
-    def decorate(read: Read) -> Command:
-        async def run(context: CommandContext, args: Any) -> CommandResult:
-            jobs = await _open_jobs(context)
-            with _config_error():
-                text, data = await read(context, jobs, _formatter(jobs), args)
-                return _printable(text, data)
-
-        def on_missing_home(_settings: Any, args: Any) -> CommandResult:
-            if action != "list":
-                raise ConfigError(_describe_unknown_job(args.job))
-            return _printable(Texts().say("jobs_none"), JobList())
-
-        return Command(
-            name=f"schedule {action}",
-            run=run,
-            example=f"schedule {example}",
-            on_missing_home=on_missing_home,
-            result=result,
-            **described_by(read),
-        )
-
-    return decorate
-
-
-def _writes(example: str) -> Callable[[Change], Command]:
-    """Make a command of what changes jobs; its name is the first word of the example."""
-    action = example.partition(" ")[0]
-
-    def decorate(change: Change) -> Command:
-        async def run(context: CommandContext, args: Any) -> CommandResult:
-            jobs = await _open_jobs(context)
-            with _config_error():
-                for field in ("session", "to"):  # the chats that a command names
-                    if name := getattr(args, field, ""):
-                        args = args.model_copy(update={field: await context.first_session(name.strip())})
-                changes = _changes(jobs, getattr(args, "session", ""))
-                text, facts = change(changes, _formatter(jobs), args)
-            await jobs.write(facts)
-            data = _changed_jobs(jobs, facts, args) if action != "chat" else _chat_rules(jobs, changes)
-            needs_daemon = not context.is_daemon and action in ("add", "edit", "resume", "run")
-            return CommandResult(
-                f"{text}\n" + ("`bubbot run` fires jobs; it is not running.\n" if needs_daemon else ""),
-                data=json_data(data),
-            )
-
-        return Command(
-            name=f"schedule {action}",
-            run=run,
-            example=f"schedule {example}",
-            writes=True,
-            result=ChatRulesResult if action == "chat" else JobChange,
-            **described_by(change),
-        )
-
-    return decorate
-
-
-def _changed_jobs(jobs: ScheduleStore, facts: Sequence[TapeEntry], args: Any) -> JobChange:
-    """Return the jobs that the facts are about; if nothing changed, the one that was named."""
-    ids = list(dict.fromkeys(str(fact.data["job"]) for fact in facts))
-    if not ids and getattr(args, "job", None):
-        ids = [_changes(jobs).find(args.job).job.id]
-    states, now = jobs.state.jobs, jobs.now()
-    return JobChange(
-        tuple(job_record(states[job], now) for job in ids if job in states),
-        tuple(job for job in ids if job not in states),
-    )
-
-
-def _chat_rules(jobs: ScheduleStore, changes: JobChanges) -> ChatRulesResult:
-    session = changes.requester.session
-    return chat_rules_result(session, jobs.state.chats.get(session, ChatRules()), jobs.zone)
-
-
-@contextmanager
-def _config_error() -> Iterator[None]:
-    """Raise `ConfigError` for `ScheduleRefused`, in the words of a shell where a chat has others."""
-    try:
-        yield
-    except ScheduleRefused as error:
-        message = refusal_text(error, Texts())
-        if error.sentence == "job_unknown":
-            message = _describe_unknown_job(error.values["job"])
-        elif error.sentence == "job_what":
-            message = "say what the job does, in one way: --prompt, --command or --text"
-        raise ConfigError(message) from error
-
-
-def _describe_unknown_job(job: object) -> str:
-    return f"there is no job {job!r}; bubbot schedule list shows all jobs"
-
-
-def _printable(text: str, data: object) -> CommandResult:
-    return CommandResult("\n".join(printable(line) for line in text.splitlines()) + "\n", data=json_data(data))
-
-
-@_reads("list", JobList)
-async def list_jobs(
-    _context: CommandContext, jobs: ScheduleStore, formatter: JobFormatter, args: ListJobs
-) -> tuple[str, JobList]:
-    """Show the jobs of every chat."""
-    states = _changes(jobs).list_jobs(in_all_chats=True, include_ended=args.over)
-    return formatter.format_list(states, ""), JobList(tuple(job_record(state, jobs.now()) for state in states))
-
-
-@_reads("show 3fa9c1", JobRecord)
-async def show(
-    _context: CommandContext, jobs: ScheduleStore, formatter: JobFormatter, args: JobReference
-) -> tuple[str, JobRecord]:
-    """Show everything about a job."""
-    state = _changes(jobs).find(args.job)
-    return formatter.format_details(state), job_record(state, jobs.now())
-
-
-@_reads("history 3fa9c1", JobHistoryResult)
-async def history(
-    context: CommandContext, jobs: ScheduleStore, formatter: JobFormatter, args: JobHistory
-) -> tuple[str, JobHistoryResult]:
-    """Tell when a job fired, ran, failed and was delivered."""
-    job = _changes(jobs).find(args.job).job
-    facts = await jobs.tape.read(JobHistoryView(job.id, max(args.limit, 1)))
-    turns = [str(fact.data["turn"]) for fact in facts if "turn" in fact.data]
-    sent: dict[str, DeliveryState] = {}
-    for tape in context.open_tape(outbox_tape(job.target.channel)).shards():
-        sent |= await tape.read(DeliveriesView(turns))
-    return formatter.format_history(job, facts, sent), job_history(job.id, facts, sent)
-
-
-@command("schedule next", example="schedule next '0 9 * * 1-5'", needs_home=False, result=NextTimesResult)
-async def show_next(context: CommandContext, args: NextTimes) -> CommandResult:
-    """Say what a schedule means, without planning anything."""
-    from bubbot.times.phrases import read_time  # compiled when a time is read
-
-    if not 1 <= args.count <= MAX_NEXT_TIMES:
-        raise ConfigError(f"--count is {args.count}, but must be a number from 1 to {MAX_NEXT_TIMES}")
-    texts, now = Texts(), context.now()
-    with _config_error():
-        zone = find_zone(args.zone or str(context.zone))
-        default_time = schedule_limits(context.settings or ScheduleSettings()).default_time
-        reading = read_time(args.when, ReadingContext(now, zone, default_time))
-        when, zone = reading.when, find_zone(reading.zone) if reading.zone else zone
-        lines = [describe_schedule(when, zone, texts)]
-        lines += [texts.say("next_other", words=describe_rule(other, zone, texts)) for other in reading.others]
-        moments: list[datetime] = []
-        with suppress(OverflowError):
-            moments = next_instants(when, zone, now, args.count)
-        lines += [format_moment(moment, zone, texts) for moment in moments]
-        data = NextTimesResult(
-            when.text,
-            str(zone),
-            tuple(describe_rule(other, zone, texts) for other in reading.others),
-            tuple(moment.isoformat() for moment in moments),
-        )
-        return _printable("\n".join(lines), data)
-
-
-@_writes("add telegram:42 '0 9 * * 1-5' --text 'Stand-up!'")
-def add(changes: JobChanges, formatter: JobFormatter, args: AddJob) -> Facts:
-    """Plan a job in a chat."""
-    reading = changes.read_time(args.when, args.zone)
-    job, facts = changes.add({**args.options(), **due_fields(reading)})
-    return formatter.format_change("job_added", job, changes, reading.others), facts
-
-
-@_writes("edit 3fa9c1 --when 'every 2h'")
-def edit(changes: JobChanges, formatter: JobFormatter, args: EditJob) -> Facts:
-    """Change a job; what is left out stays."""
-    job_state, options = changes.find(args.job), args.options()
-    reading = changes.read_time(args.when, args.zone, job_state.job) if args.when else None
-    if reading is not None:
-        options |= due_fields(reading)
-    job, facts = changes.edit(job_state, options)
-    return formatter.format_change("job_changed", job, changes, reading.others if reading else ()), facts
-
-
-@_writes("pause 3fa9c1")
-def pause(changes: JobChanges, formatter: JobFormatter, args: JobReference) -> Facts:
-    """Pause a job."""
-    job_state = changes.find(args.job)
-    return formatter.texts.say("job_paused", job=job_label(job_state.job), id=job_state.job.id), changes.pause(
-        job_state
-    )
-
-
-@_writes("resume 3fa9c1")
-def resume(changes: JobChanges, _formatter: JobFormatter, args: ResumeJob) -> Facts:
-    """Let a paused job go on, or all that wait since the clock was ahead."""
-    if not args.job:
-        facts = changes.resume_waiting()
-        return f"{len(facts)} jobs go on from the present; what fired before does not fire again.", facts
-    job_state = changes.find(args.job)
-    return f"{job_label(job_state.job)} goes on.", changes.resume(job_state)
-
-
-@_writes("run 3fa9c1")
-def run_now(changes: JobChanges, formatter: JobFormatter, args: JobReference) -> Facts:
-    """Run a job now, in addition to its schedule."""
-    job_state = changes.find(args.job)
-    return formatter.texts.say("job_run", job=job_label(job_state.job)), changes.run(job_state)
-
-
-@_writes("remove 3fa9c1")
-def remove(changes: JobChanges, formatter: JobFormatter, args: JobReference) -> Facts:
-    """Remove a job."""
-    job_state = changes.find(args.job)
-    return formatter.format_removed(job_state.job), changes.remove(job_state)
-
-
-@_writes("chat telegram:42 --quiet 22:00-07:00")
-def set_chat_rules(changes: JobChanges, formatter: JobFormatter, args: ChatRulesArguments) -> Facts:
-    """Set the time zone and quiet hours of a chat."""
-    session = changes.requester.session
-    facts = changes.set_chat_rules(session, args.zone, args.quiet)
-    return formatter.format_chat_rules(changes.state.apply(facts), session), facts
-
-
-COMMANDS = CommandGroup(
+_OPTIONS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "list": _shell_help("Show the jobs of every chat."),
+        "show": _shell_help("Show everything about a job."),
+        "history": _shell_help("Tell when a job fired, ran, failed and was delivered."),
+        "next": {"needs_home": False},
+        "add": _shell_help("Plan a job in a chat."),
+        "edit": _shell_help("Change a job; what is left out stays."),
+        "pause": {},
+        "resume": _shell_help("Let a paused job go on, or all that wait since the clock was ahead."),
+        "run": _shell_help("Run a job now, in addition to its schedule."),
+        "remove": _shell_help("Remove a job."),
+        "chat": _shell_help("Set the time zone and quiet hours of a chat."),
+    }
+)
+"""What only a shell has, in the order of its help: most of the words for chats and models speak of one chat."""
+_MADE = make_group(
     "schedule",
-    (list_jobs, show, history, show_next, add, edit, pause, resume, run_now, remove, set_chat_rules),
+    ScheduleCommands,
+    _open_commands,
     "Schedule prompts, commands and texts, once or repeatedly, and see their results. `bubbot run` fires the "
     "jobs. `list`, `show`, `history` and `next` are read-only and work while the bot runs.",
-    "schedule prompts, commands and texts, and see their results",
+    (),
+    help_line="schedule prompts, commands and texts, and see their results",
+    section="Change",
+    **_OPTIONS,
 )
+COMMANDS = replace(_MADE, commands=tuple(sorted(_MADE.commands, key=lambda each: [*_OPTIONS].index(each.action))))

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from datetime import time
 
 from bubbot.errors import ConfigError
 from bubbot.feature import Apply, Feature, Kernel
-from bubbot.features.schedule.changes import SCHEDULE_TAPE, ScheduleLimits, job_label
+from bubbot.features.schedule.changes import job_label
+from bubbot.features.schedule.commands import schedule_tools
+from bubbot.features.schedule.facts import SCHEDULE_TAPE, Job, JobOver
 from bubbot.features.schedule.firing import SCHEDULE_ORIGIN, Firings, format_missed
 from bubbot.features.schedule.health import next_firings, schedule_health
 from bubbot.features.schedule.settings import ScheduleSettings
-from bubbot.features.schedule.state import OVER, Job, JobAllowance, JobState
+from bubbot.features.schedule.state import JobAllowance, JobState
 from bubbot.features.schedule.store import ScheduleStore
-from bubbot.features.schedule.tools import schedule_tools
 from bubbot.ports.channel import Outbound, Role
 from bubbot.ports.health import FeatureHealth, HealthContext
 from bubbot.ports.turn import Turn
 from bubbot.settings.loader import Settings
-from bubbot.tape.entry import TapeEntry, event
+from bubbot.tape.entry import TapeEntry
 from bubbot.texts import Texts
 
 
@@ -36,12 +36,12 @@ class ScheduleFeature:
             now=kernel.now,
             new_id=kernel.new_id,
             zone=str(kernel.zone),
-            limits=schedule_limits(settings),
+            limits=settings,
             projections=kernel.projections,
         )
         self._firings = Firings(self.store, kernel.role_of)
         self._kernel = kernel
-        self._endings = asyncio.Queue[tuple[Job, TapeEntry]]()
+        self._endings = asyncio.Queue[tuple[Job, JobOver]]()
 
     def feature(self) -> Feature:
         """Build the record."""
@@ -79,9 +79,9 @@ class ScheduleFeature:
         """End the jobs of a chat that cannot be reached any more; those of others end with the notice of it."""
         ended: list[TapeEntry] = []
         for job in self.store.list_jobs_of_chat(channel, chat):
-            fact = event(OVER, {"job": job.id, "reason": "reason_chat_gone", "detail": reason})
+            fact = JobOver(job.id, "reason_chat_gone", reason)
             if (job.place.channel, job.place.chat) == (channel, chat):
-                ended.append(fact)
+                ended.append(fact.to_entry())
             else:  # the delivery that found this out is still under way, and may hold up that of the notice
                 self._endings.put_nowait((job, fact))
         if ended:
@@ -98,12 +98,12 @@ class ScheduleFeature:
             if job_state is None or job_state.status == "over":
                 continue
             texts = await self._find_texts(job)
-            text = texts.say("told_chat_gone", job=job_label(job), reason=fact.data["detail"])
+            text = texts.say("told_chat_gone", job=job_label(job), reason=fact.detail)
             outbound = Outbound(job.place.channel, job.place.chat, text, job.place.thread)
             try:
-                await self._kernel.send(job.session, f"{job.id}@over", outbound, {SCHEDULE_TAPE: [fact]})
+                await self._kernel.send(job.session, f"{job.id}@over", outbound, {SCHEDULE_TAPE: [fact.to_entry()]})
             except ConfigError:  # the channel does not run here: the list of jobs has the reason
-                await self.store.write([fact])
+                await self.store.write([fact.to_entry()])
             else:
                 await self.store.catch_up()
 
@@ -116,19 +116,9 @@ class ScheduleFeature:
         return schedule_health(context, next_firings(self.store.state, context.at) if may_read else ())
 
     async def _prepare(self, settings: Settings) -> Apply:
-        limits = schedule_limits(settings.section(ScheduleSettings))
+        limits = settings.section(ScheduleSettings)
 
         def apply() -> None:
             self.store.limits = limits
 
         return apply
-
-
-def schedule_limits(settings: ScheduleSettings) -> ScheduleLimits:
-    """Return the limits of jobs."""
-    return ScheduleLimits(
-        settings.max_jobs_per_chat,
-        settings.max_failures,
-        settings.min_unbounded_interval,
-        time.fromisoformat(settings.default_time),
-    )

@@ -7,31 +7,32 @@ from datetime import UTC, datetime
 
 from msgspec import structs
 
-from bubbot.errors import ScheduleRefused
-from bubbot.features.schedule.changes import SCHEDULE_TAPE, TERMINAL, job_label, shorten_action
-from bubbot.features.schedule.plan import LATE_AFTER, jitter_delay
-from bubbot.features.schedule.state import (
-    FIRED,
-    FIRING_FAILED,
-    NOT_RUN,
-    PAUSED,
-    RAN,
+from bubbot.features.schedule.changes import TERMINAL, job_label, shorten_action
+from bubbot.features.schedule.facts import (
+    BOT,
+    SCHEDULE_TAPE,
     Actor,
     ChatRef,
+    FiringFailed,
+    FiringRan,
+    FiringRefused,
     Job,
-    JobAllowance,
-    JobState,
+    JobFired,
+    JobPaused,
 )
+from bubbot.features.schedule.plan import LATE_AFTER, jitter_delay
+from bubbot.features.schedule.state import JobAllowance, JobState
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.features.schedule.words import format_delay, format_moment
 from bubbot.ports.channel import Inbound, Outbound, Role, Sender
 from bubbot.ports.turn import SourcedReply, Turn, TurnOutcome
 from bubbot.records import dataclass
-from bubbot.tape.entry import TapeEntry, event, timestamp
+from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.fork import MergeResult
 from bubbot.tape.query import parse_moment
 from bubbot.texts import Texts
 from bubbot.times.cron import format_instant
+from bubbot.times.refusal import TimeRefused
 from bubbot.times.rules import find_zone
 
 SCHEDULE_ORIGIN = "schedule"
@@ -45,7 +46,7 @@ RoleOf = Callable[[Inbound], Role]
 
 def fired_entry(job: Job, mark: str) -> TapeEntry:
     """Make the fact that a job fired; the same for every writer."""
-    return event(FIRED, {"job": job.id, "mark": mark}, key=f"fired:{job.id}@{mark}")
+    return JobFired(job.id, mark).to_entry(key=f"fired:{job.id}@{mark}")
 
 
 def firing_inbound(job_state: JobState, mark: str, by: Actor, now: datetime) -> Inbound:
@@ -81,7 +82,7 @@ def _due_text(job: Job, mark: str) -> str:
     instant = mark_instant(mark)
     try:
         return f"{instant.astimezone(find_zone(job.zone)):%Y-%m-%d %H:%M} {job.zone}"
-    except ScheduleRefused:
+    except TimeRefused:
         return format_instant(instant)
 
 
@@ -170,35 +171,34 @@ class Firings:
         firing, status, text = self.find(inbound), outcome.status, outcome.text
         if firing is None:
             return SourcedReply()
-        data = {"job": firing.job.id, "mark": firing.mark, "turn": turn.id}
-        if reason := self._refusal_reason(firing):
-            refusal = {"reason": reason}
-            paused = event(PAUSED, {"job": firing.job.id, "by": _BOT, **refusal})
-            return SourcedReply(entries={SCHEDULE_TAPE: (event(NOT_RUN, {**data, **refusal}), paused)})
-        if status == "failed":
-            return self._failure_reply(firing, text, data, turn.texts)
         before, job = firing.job_state.failures, firing.job
+        if reason := self._refusal_reason(firing):
+            refused = FiringRefused(job=job.id, mark=firing.mark, turn=turn.id, reason=reason)
+            paused = JobPaused(job.id, BOT, reason)
+            return SourcedReply(entries={SCHEDULE_TAPE: (refused.to_entry(), paused.to_entry())})
+        if status == "failed":
+            return self._failure_reply(firing, text, turn)
         if before:
             label = (
                 job_label(job) if job.target.session == job.session else job.id
             )  # what it says is for the chat where it was made
             recovered = turn.texts.say("told_recovered", job=label, count=before)
             text = f"{recovered}\n\n{text}" if text else recovered
-        fact = event(RAN, {**data, "status": status})
-        return SourcedReply(text, _outbound(job.target), {SCHEDULE_TAPE: (fact,)})
+        fact = FiringRan(job.id, firing.mark, turn.id, status)
+        return SourcedReply(text, _outbound(job.target), {SCHEDULE_TAPE: (fact.to_entry(),)})
 
-    def _failure_reply(self, firing: Firing, text: str, data: dict[str, str], texts: Texts) -> SourcedReply:
+    def _failure_reply(self, firing: Firing, text: str, turn: Turn) -> SourcedReply:
         """Build the reply of a failed turn.
 
         It notifies the chat where the job was made: at the first failure in a row, the second, the fourth, and so on;
         and when the job is paused.
         """
-        job, count = firing.job, firing.job_state.failures + 1
-        facts = [event(FIRING_FAILED, {**data, "reason": text[:500], "count": count})]
+        job, count, texts = firing.job, firing.job_state.failures + 1, turn.texts
+        facts = [FiringFailed(job.id, firing.mark, turn.id, text[:500], count).to_entry()]
         notice = texts.say("told_failed", job=job_label(job), count=count, reason=text)
         paused = count >= self._book.limits.max_failures
         if paused:
-            facts.append(event(PAUSED, {"job": job.id, "by": _BOT, "reason": "reason_failing"}))
+            facts.append(JobPaused(job.id, BOT, "reason_failing").to_entry())
             notice += "\n" + texts.say("told_paused", job=job.id, count=count)
         should_notify = paused or count & (count - 1) == 0
         return SourcedReply(notice if should_notify else "", _outbound(job.place), {SCHEDULE_TAPE: tuple(facts)})
@@ -207,9 +207,8 @@ class Firings:
         """Make the facts of a firing from which no turn can be made."""
         if (firing := self.find(inbound)) is None:
             return {}
-        count = firing.job_state.failures + 1
-        data = {"job": firing.job.id, "mark": firing.mark, "turn": "", "reason": reason, "count": count}
-        return {SCHEDULE_TAPE: (event(FIRING_FAILED, data),)}
+        fact = FiringFailed(firing.job.id, firing.mark, "", reason, firing.job_state.failures + 1)
+        return {SCHEDULE_TAPE: (fact.to_entry(),)}
 
     async def apply_merge(self, result: MergeResult) -> None:
         """Apply the merged facts of a turn; if it erased a tape, load everything, since jobs may have gone with it."""
@@ -260,6 +259,3 @@ def format_missed(job_state: JobState, texts: Texts) -> str:
 def describe_action(job: Job, texts: Texts) -> str:
     """Describe a job's action."""
     return texts.say(f"do_{job.do}", text=shorten_action(job))
-
-
-_BOT = {"channel": "", "id": "", "name": "", "roles": []}

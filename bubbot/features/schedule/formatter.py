@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, tzinfo
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
-from bubbot.errors import ScheduleRefused
+import msgspec
+
 from bubbot.features.schedule.changes import TERMINAL, JobChanges, find_quiet_hours, format_quiet_hours, job_label
+from bubbot.features.schedule.facts import Actor, Job
 from bubbot.features.schedule.firing import describe_action, mark_instant
 from bubbot.features.schedule.plan import next_times, parse_rule
-from bubbot.features.schedule.state import ChatRules, DeliveryState, Job, JobState, ScheduleState
+from bubbot.features.schedule.state import DeliveryState, JobState
 from bubbot.features.schedule.words import (
     describe_rule,
     describe_schedule,
@@ -25,6 +27,7 @@ from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import parse_moment
 from bubbot.texts import Texts
 from bubbot.times.instants import wall_time
+from bubbot.times.refusal import TimeRefused
 from bubbot.times.rules import Interval, OneTime, When, find_zone
 
 MAX_LINE_CHARS = 300
@@ -126,7 +129,7 @@ class JobFormatter:
         """Describe the schedule of a job."""
         try:
             when, zone = parse_rule(job)
-        except ScheduleRefused:
+        except TimeRefused:
             return job.when
         return describe_schedule(when, zone, self.texts)
 
@@ -163,10 +166,10 @@ class JobFormatter:
             say("show_what", what=say(f"do_{job.do}", text=job.text)),
             say("show_when", words=self.format_schedule(job), when=job.when),
             say("show_next", next=self._format_times(job, self._next_times(job_state, 3))),
-            say("show_by", by=self.format_actor(account_data(job.by)), session=job.session),
+            say("show_by", by=self.format_actor(job.by), session=job.session),
         ]
         if job.to is not None and job.granted is not None:
-            lines.append(say("show_to", to=job.to.session, by=self.format_actor(account_data(job.granted))))
+            lines.append(say("show_to", to=job.to.session, by=self.format_actor(job.granted)))
         if job.allow:
             lines.append(say("show_allow", what=", ".join(job.allow)))
         lines.append(
@@ -175,7 +178,7 @@ class JobFormatter:
                 catch_up=job.catch_up + (f" ({job.catch_limit})" if job.catch_up == "all" else ""),
                 jitter=job.jitter,
                 budget=f"{job.budget} s" if job.budget else none,
-                until=format_moment(until, find_zone(job.zone), self.texts) if until else none,
+                until=format_moment(until, _zone_of(job), self.texts) if until else none,
                 runs=job_state.runs,
                 most=job.most or none,
             )
@@ -193,20 +196,14 @@ class JobFormatter:
         """Return a reason by the name of its sentence."""
         return self.texts.say(name, detail=detail)
 
-    def format_actor(self, by: Mapping[str, Any]) -> str:
+    def format_actor(self, by: Actor) -> str:
         """Format a person by display name and the id that counts."""
-        if by["id"] == TERMINAL:
+        if by.id == TERMINAL:
             return self.texts.say("by_terminal")
-        if not by["id"]:
+        if not by.id:
             return self.texts.say("by_bot")
-        account = f"{by['channel']}:{by['id']}"
-        return f"{by['name']} ({account})" if by["name"] else account
-
-    def format_chat_rules(self, state: ScheduleState, session: str) -> str:
-        """Describe the rules of a chat."""
-        rules = state.chats.get(session, ChatRules())
-        quiet = format_quiet_hours(rules.quiet) if rules.quiet else self.texts.say("chat_no_quiet")
-        return self.texts.say("chat_settings", zone=rules.zone or self.zone, quiet=quiet)
+        account = f"{by.channel}:{by.id}"
+        return f"{by.name} ({account})" if by.name else account
 
     def format_history(self, job: Job, facts: Iterable[TapeEntry], deliveries: Mapping[str, DeliveryState]) -> str:
         """Describe the history of a job, oldest first; firing, running and delivery are separate lines."""
@@ -221,7 +218,9 @@ class JobFormatter:
 
     def _fact_text(self, job: Job, entry: TapeEntry) -> str:
         data, name = entry.data, (entry.name or "").partition("/")[2]
-        values: dict[str, object] = {"by": self.format_actor(data["by"])} if "by" in data else {}
+        values: dict[str, object] = (
+            {"by": self.format_actor(msgspec.convert(data["by"], Actor))} if "by" in data else {}
+        )
         if "reason" in data:
             is_named = str(data["reason"]).startswith("reason_")
             values["reason"] = (
@@ -248,13 +247,13 @@ class JobFormatter:
             return "?"
         try:
             return f"{instant.astimezone(find_zone(job.zone)):%Y-%m-%d %H:%M:%S}"
-        except ScheduleRefused:
+        except TimeRefused:
             return f"{instant:%Y-%m-%d %H:%M:%S} UTC"
 
     def _next_times(self, job_state: JobState, count: int) -> list[datetime]:
         try:
             return next_times(job_state, self.now, count)
-        except ScheduleRefused:
+        except TimeRefused:
             return []
 
     def _format_times(self, job: Job, times: Sequence[datetime]) -> str:
@@ -263,9 +262,12 @@ class JobFormatter:
         return "; ".join(texts) or self.texts.say("job_never_again")
 
 
-def account_data(by: Any) -> dict[str, Any]:
-    """Return an actor's account as facts have it."""
-    return {"channel": by.channel, "id": by.id, "name": by.name}
+def _zone_of(job: Job) -> tzinfo:
+    """Return the zone of a job; UTC if it is no longer known."""
+    try:
+        return find_zone(job.zone)
+    except TimeRefused:
+        return UTC
 
 
 _SENTENCE_NAMES = {"over": "ended"}

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import datetime
 
-from bubbot.errors import ScheduleRefused
-from bubbot.features.schedule.changes import SCHEDULE_TAPE, shorten_action
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from bubbot.features.schedule.changes import shorten_action
+from bubbot.features.schedule.facts import SCHEDULE_TAPE
 from bubbot.features.schedule.plan import next_times
 from bubbot.features.schedule.state import SCHEDULE_PROJECTION, ScheduleState
 from bubbot.ports.checks import HomeReader
 from bubbot.ports.health import FeatureHealth, HealthContext, HealthRow
-from bubbot.records import dataclass
 from bubbot.tape.projection import read_projection
 from bubbot.times.cron import format_instant
+from bubbot.times.refusal import TimeRefused
 
 MAX_FIRINGS = 5
 """Number of next firings to report."""
 
 
-@dataclass(frozen=True, slots=True)
-class NextFiring:
+class NextFiring(Struct, frozen=True):
     """The next firing of a job; `text` is the beginning of what it says, asks or runs."""
 
     job: str
@@ -37,7 +38,7 @@ def next_firings(state: ScheduleState, at: str) -> tuple[NextFiring, ...]:
     for job_state in state.jobs.values():
         try:
             times = next_times(job_state, now, 1)
-        except ScheduleRefused:  # written by a newer version; the job's own status says so
+        except TimeRefused:  # written by a newer version; the job's own status says so
             continue
         job = job_state.job
         firings += [

@@ -6,21 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from bubbot.errors import AccessError, ScheduleRefused
+from bubbot.errors import AccessError
 from bubbot.features.schedule.changes import job_label
+from bubbot.features.schedule.facts import SCHEDULE_TAPE, SESSION_EVENTS
 from bubbot.features.schedule.firing import describe_action
 from bubbot.features.schedule.formatter import JobFormatter
 from bubbot.features.schedule.plan import next_times
-from bubbot.features.schedule.state import (
-    FIRING_EVENTS,
-    JOB_ADDED,
-    JOB_CHANGED,
-    LASTING_EVENTS,
-    SCHEDULE_PROJECTION,
-    DeliveriesView,
-    DeliveryState,
-    JobState,
-)
+from bubbot.features.schedule.state import SCHEDULE_PROJECTION, DeliveriesView, DeliveryState, JobState
 from bubbot.panel import Panel, PanelQuery, PanelReader
 from bubbot.ports.outbox import OUTBOX_PREFIX
 from bubbot.tape.boundary import SharedTape
@@ -28,9 +20,9 @@ from bubbot.tape.entry import Kind, TapeEntry, timestamp
 from bubbot.tape.projection import read_projection
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.shards import shard_tape
+from bubbot.times.refusal import TimeRefused
 
-TAPE = SCHEDULE_PROJECTION.tapes
-SCHEDULES = SharedTape(TAPE, "job", (JOB_ADDED, JOB_CHANGED))
+SCHEDULES = SharedTape(SCHEDULE_TAPE, "job", SESSION_EVENTS)
 DELIVERIES = SharedTape(f"{OUTBOX_PREFIX}/")
 MAX_FACTS_READ = 5_000
 """Facts of all jobs among which a page looks for those of one."""
@@ -70,7 +62,7 @@ class JobHistoryData(Struct, frozen=True):
     label: str
     facts: tuple[JobFact, ...]
     more: str
-    tape: str = TAPE
+    tape: str = SCHEDULE_TAPE
 
 
 class Jobs(Struct, frozen=True):
@@ -83,7 +75,7 @@ class Jobs(Struct, frozen=True):
 
 async def read_jobs(reader: PanelReader, query: PanelQuery) -> Jobs:
     """Read the jobs of a chat, or all that the viewer may see, and the history of the chosen one."""
-    state = await read_projection(SCHEDULE_PROJECTION, reader.tapes.open_tape(TAPE))
+    state = await read_projection(SCHEDULE_PROJECTION, reader.tapes.open_tape(SCHEDULE_TAPE))
     jobs = state.jobs_of(query.session) if query.tape else list(state.jobs.values())
     chosen = next((each for each in jobs if each.job.id == query.params.get("job")), None)
     history = await _read_history(reader, query, chosen) if chosen else None
@@ -100,7 +92,7 @@ def _describe_job(reader: PanelReader, state: JobState) -> JobLine:
     job, formatter = state.job, _formatter(reader)
     try:
         following = next_times(state, reader.now, 1)
-    except ScheduleRefused:  # a schedule that this version does not know
+    except TimeRefused:  # a schedule that this version does not know
         following = []
     return JobLine(
         job.id,
@@ -117,12 +109,12 @@ def _describe_job(reader: PanelReader, state: JobState) -> JobLine:
 async def _read_history(reader: PanelReader, query: PanelQuery, state: JobState) -> JobHistoryData:
     """Read what a job does, and its facts, newest first: firing, turn and delivery are different facts."""
     job = state.job
-    tape = reader.tapes.open_tape(TAPE)
+    tape = reader.tapes.open_tape(SCHEDULE_TAPE)
     facts_query = TapeQuery(
-        TAPE,
+        SCHEDULE_TAPE,
         query.below_cursor,
         kinds=(Kind.EVENT,),
-        names=(*LASTING_EVENTS, *FIRING_EVENTS),
+        names=SCHEDULE_PROJECTION.events,
         newest=True,
         limit=MAX_FACTS_READ,
     )

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta, tzinfo
 from hashlib import sha256
 
-from bubbot.errors import ScheduleRefused
+from msgspec.structs import replace
+
+from bubbot.features.schedule.facts import ClockSetBack, Job, JobChanged
 from bubbot.features.schedule.refusal import refusal_text
-from bubbot.features.schedule.state import CLOCK, JOB_CHANGED, Job, JobState, job_data
+from bubbot.features.schedule.state import JobState
 from bubbot.records import dataclass
-from bubbot.tape.entry import TapeEntry, event, timestamp
+from bubbot.tape.entry import TapeEntry, timestamp
 from bubbot.tape.provenance import stamp_of
 from bubbot.tape.query import parse_moment
 from bubbot.texts import Texts
 from bubbot.times.cron import format_instant
 from bubbot.times.instants import first_instant, wall_time
+from bubbot.times.refusal import TimeRefused
 from bubbot.times.rules import (
     Interval,
     OneTime,
@@ -42,14 +44,14 @@ def clock_entries(job_state: JobState, now: datetime) -> list[TapeEntry]:
     steps before: it was begun by the clock that was ahead.
     """
     job, since = job_state.job, timestamp(now)
-    facts = [event(CLOCK, {"job": job.id, "covered": timestamp(job_state.covered), "since": since})]
+    facts = [ClockSetBack(job.id, timestamp(job_state.covered), since).to_entry()]
     try:
         when, zone = parse_rule(job)
-    except ScheduleRefused:  # the plan ends it
+    except TimeRefused:  # the plan ends it
         return facts
     if isinstance(when, Interval) and now < when.anchor <= job_state.covered:
         moved = replace(job, when=when.begun_before(now, zone).text, since=since)
-        facts.append(event(JOB_CHANGED, job_data(moved), **stamp_of(job_state.provenance)))
+        facts.append(moved.to_entry(*JobChanged.EVENTS, **stamp_of(job_state.provenance)))
     return facts
 
 
@@ -111,7 +113,7 @@ def plan_job(job_state: JobState, now: datetime, quiet: QuietHours | None = None
         return FiringPlan()
     try:
         when, zone = parse_rule(job)
-    except ScheduleRefused as error:
+    except TimeRefused as error:
         return FiringPlan(end_reason="reason_broken", detail=refusal_text(error, Texts()))
     if job.most and job_state.runs >= job.most:
         return FiringPlan(end_reason="reason_runs")
@@ -129,7 +131,7 @@ def parse_rule(job: Job) -> tuple[When, tzinfo]:
     """Return the rule of a job and its zone.
 
     Raises:
-        ScheduleRefused: a newer version wrote the rule, or the zone is no longer known.
+        TimeRefused: a newer version wrote the rule, or the zone is no longer known.
     """
     zone = find_zone(job.zone)
     return parse_stored_when(job.when), zone

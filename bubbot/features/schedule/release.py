@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from bubbot.errors import ScheduleRefused
-from bubbot.features.schedule.changes import SCHEDULE_TAPE
+from bubbot.features.schedule.facts import SCHEDULE_TAPE, FiringRefused, FiringsSkipped, JobOver
 from bubbot.features.schedule.firing import fired_entry
 from bubbot.features.schedule.plan import parse_rule
-from bubbot.features.schedule.state import NOT_RUN, OVER, SKIPPED, JobState
+from bubbot.features.schedule.state import JobState
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.shell_command import CommandContext
-from bubbot.tape.entry import TapeEntry, event
+from bubbot.tape.entry import TapeEntry
 from bubbot.times.cron import format_instant
+from bubbot.times.refusal import TimeRefused
 from bubbot.times.rules import OneTime, newest_instants
 
 RESTORED_REASON = "reason_restored"
@@ -35,18 +35,18 @@ def skip_past_firings(job_state: JobState, now: datetime) -> list[TapeEntry]:
     job = job_state.job
     facts = []
     for request in job_state.requests:
-        data = {"job": job.id, "mark": request.mark, "turn": "", "reason": RESTORED_REASON, "detail": ""}
-        facts += [fired_entry(job, request.mark), event(NOT_RUN, data)]
+        mark = request.fact.mark
+        refused = FiringRefused(job=job.id, mark=mark, turn="", reason=RESTORED_REASON, detail="")
+        facts += [fired_entry(job, mark), refused.to_entry()]
     try:
         when, zone = parse_rule(job)
-    except ScheduleRefused:  # the timer ends the job, with the reason
+    except TimeRefused:  # the timer ends the job, with the reason
         return facts
     first = when.next_after(job_state.covered, zone)
     if job_state.status != "on" or first is None or first > now:
         return facts
     last = format_instant(newest_instants(when, zone, job_state.covered, now, 1)[-1])
-    skipped = {"job": job.id, "first": format_instant(first), "last": last, "reason": RESTORED_REASON}
-    facts.append(event(SKIPPED, skipped))
+    facts.append(FiringsSkipped(job.id, format_instant(first), last, RESTORED_REASON).to_entry())
     if isinstance(when, OneTime):  # its one time has passed, and nobody needs a notice that it was missed
-        facts.append(event(OVER, {"job": job.id, "reason": RESTORED_REASON, "detail": ""}))
+        facts.append(JobOver(job.id, RESTORED_REASON, "").to_entry())
     return facts

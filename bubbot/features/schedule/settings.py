@@ -1,6 +1,7 @@
 """`[schedule]` of the settings."""
 
 from collections.abc import Mapping
+from datetime import time
 from types import MappingProxyType
 from typing import ClassVar
 
@@ -29,6 +30,11 @@ class ScheduleSettings(SettingsSection):
         pattern=r"^([01]\d|2[0-3]):[0-5]\d$",
         description="Time of day of a date that names none, such as tomorrow.",
     )
+
+    @property
+    def default_clock(self) -> time:
+        """The time of day of a date that names none."""
+        return time.fromisoformat(self.default_time)
 
 
 SECTIONS: Mapping[str, type[SettingsSection]] = MappingProxyType({"schedule": ScheduleSettings})

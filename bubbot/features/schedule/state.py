@@ -2,72 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, field, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
-from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from functools import singledispatchmethod
+from typing import Any, ClassVar, Literal, TypeAlias
 
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace as replace_fields
+
+from bubbot.features.schedule.facts import (
+    FACTS,
+    LASTING_FACTS,
+    SCHEDULE_TAPE,
+    ChatRules,
+    ClockSetBack,
+    FiringFailed,
+    FiringRan,
+    FiringRefused,
+    FiringRequested,
+    FiringsSkipped,
+    Job,
+    JobChanged,
+    JobFired,
+    JobOver,
+    JobPaused,
+    JobRemoved,
+    JobResumed,
+)
 from bubbot.gateway.outbox_views import DELIVERY_ABANDONED as UNDELIVERED
-from bubbot.ports.channel import HasChat
 from bubbot.ports.outbox import INTENT, RECEIPT
 from bubbot.records import dataclass
-from bubbot.tape.entry import JsonObject, Kind, TapeEntry, timestamp
-from bubbot.tape.projection import LegacyAnchor, Projection
-from bubbot.tape.provenance import Source, source_of
+from bubbot.tape.entry import JsonObject, Kind, TapeEntry
+from bubbot.tape.fact import Cited, Current, FactState, models_of
+from bubbot.tape.projection import LegacyAnchor, checkpoint_model, project_facts
+from bubbot.tape.provenance import Source
 from bubbot.tape.query import TapeQuery, parse_moment
 from bubbot.tape.view import QueryAnswers
 
-JOB_ADDED = "schedule/added"
-JOB_CHANGED = "schedule/changed"
-PAUSED = "schedule/paused"
-RESUMED = "schedule/resumed"
-JOB_REMOVED = "schedule/removed"
-OVER = "schedule/over"
-CHAT_RULES_SET = "schedule/chat"
-JOB_REQUESTED = "schedule/asked"
-FIRED = "schedule/fired"
-SKIPPED = "schedule/skipped"
-RAN = "schedule/ran"
-FIRING_FAILED = "schedule/failed"
-NOT_RUN = "schedule/refused"
-CLOCK = "schedule/clock"
-JOB_TEXT_EVENTS = (JOB_ADDED, JOB_CHANGED)
-"""Events that contain texts of people."""
 SCHEDULE_CHECKPOINT_INTERVAL = 500
 """Facts between two checkpoints; a start reads about as many."""
 
-LASTING_EVENTS = (JOB_ADDED, JOB_CHANGED, PAUSED, RESUMED, JOB_REMOVED, OVER, CHAT_RULES_SET, CLOCK)
-"""Facts from people, or once in a job's life."""
-FIRING_EVENTS = (JOB_REQUESTED, FIRED, SKIPPED, RAN, FIRING_FAILED, NOT_RUN)
-"""Facts of each firing."""
-
-ActionKind: TypeAlias = Literal["prompt", "command", "text"]
-CatchUp: TypeAlias = Literal["skip", "once", "all"]
 JobStatus: TypeAlias = Literal["on", "paused", "over"]
 
 _LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
-
-
-@dataclass(frozen=True, slots=True)
-class Actor:
-    """The author of a change: an account on a channel, with the `roles` that the platform reported then."""
-
-    channel: str
-    id: str
-    name: str = ""
-    roles: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ChatRef(HasChat):
-    """A chat. `direct` and `space` are those of an inbound there."""
-
-    channel: str
-    chat: str
-    thread: str = ""
-    direct: bool = True
-    space: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,316 +63,191 @@ class JobAllowance:
         return cls(tool.strip(), value.strip())
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A job: an action, its times, and the person it runs for.
-
-    Attributes:
-        id: of the job.
-        place: the chat where it was made.
-        by: the person for whom it runs.
-        do: the kind of action.
-        text: the prompt, command or text.
-        when: the schedule, as `parse_when` stores it.
-        zone: the IANA name of the time zone.
-        since: the schedule counts from then on, ISO 8601.
-        name: a label; may be empty.
-        catch_up: the treatment of missed firings.
-        catch_limit: the most missed firings to catch up with.
-        jitter: seconds; 0: none.
-        until: the end, ISO 8601; empty: none.
-        most: the most runs; 0: unlimited.
-        budget: seconds of a turn; 0: unlimited.
-        urgent: fires in quiet hours too.
-        nested: its turns may schedule.
-        to: another chat for its messages; None: `place`.
-        granted: the owner who allowed `to`.
-        allow: what its turns may do besides: tools, or tools with what they act on.
-    """
-
-    id: str
-    place: ChatRef
-    by: Actor
-    do: ActionKind
-    text: str
-    when: str
-    zone: str
-    since: str
-    name: str = ""
-    catch_up: CatchUp = "once"
-    catch_limit: int = 5
-    jitter: int = 0
-    until: str = ""
-    most: int = 0
-    budget: int = 0
-    urgent: bool = False
-    nested: bool = False
-    to: ChatRef | None = None
-    granted: Actor | None = None
-    allow: tuple[str, ...] = ()
-
-    @property
-    def session(self) -> str:
-        """The session in which it runs."""
-        return self.place.session
-
-    @property
-    def target(self) -> ChatRef:
-        """The chat that receives its messages."""
-        return self.to or self.place
-
-
-def job_data(job: Job) -> JsonObject:
-    """Build the event data of a job."""
-    data: dict[str, Any] = asdict(job)
-    return {"job": data.pop("id"), "session": job.session, **data}
-
-
-def job_from(data: JsonObject) -> Job:
-    """Read a job from the data of its event; fields unknown to this version are left out."""
-    names = {item.name for item in fields(Job)}
-    values = {name: value for name, value in data.items() if name in names}
-    parsed = {"place": ChatRef(**data["place"]), "by": _actor(data["by"]), "id": data["job"]}
-    if data.get("to"):
-        parsed |= {"to": ChatRef(**data["to"]), "granted": _actor(data["granted"])}
-    parsed["allow"] = tuple(data.get("allow", ()))
-    return Job(**{**values, **parsed})
-
-
-def _actor(data: JsonObject) -> Actor:
-    return Actor(**{**data, "roles": tuple(data.get("roles", ()))})
-
-
-@dataclass(frozen=True, slots=True)
-class ManualFiring:
-    """A requested firing; `mark` names it instead of an instant. `entry`: the id of its fact."""
-
-    mark: str
-    by: Actor
-    entry: int = field(default=0, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class JobState:
+class JobState(Struct, array_like=True, frozen=True):
     """The state of a job.
 
     Attributes:
-        job: the job itself.
+        added: the fact that added it.
         covered: everything up to this instant was fired or skipped.
-        status: on, paused or over.
-        reason: the name of a sentence that explains the status.
-        detail: a value for that sentence.
+        changed: the fact that changed it last; None if none did.
+        stopped: the fact that paused or ended it; None if it is on.
         runs: the number of firings.
         failures: failed firings in a row.
         requests: firings that people requested for now.
-        facts: the ids of the facts that added it, changed it last and gave its status; 0: none did.
-        provenance: how foreign the words are that it was made of; a change adds its own and takes none away.
     """
 
-    job: Job
+    added: Cited[Job]
     covered: datetime
-    status: JobStatus = "on"
-    reason: str = ""
-    detail: str = ""
+    changed: Cited[JobChanged] | None = None
+    stopped: Cited[JobPaused | JobOver] | None = None
     runs: int = 0
     failures: int = 0
-    requests: tuple[ManualFiring, ...] = ()
-    facts: tuple[int, int, int] = field(default=(0, 0, 0), compare=False)
-    provenance: Source = field(default=Source.OWN, compare=False)
+    requests: tuple[Cited[FiringRequested], ...] = ()
+
+    @property
+    def job(self) -> Job:
+        """The job as it is now."""
+        return (self.changed or self.added).fact
+
+    @property
+    def provenance(self) -> Source:
+        """How foreign the words are that it was made of; a change adds its own and takes none away."""
+        return (self.changed or self.added).source
+
+    @property
+    def status(self) -> JobStatus:
+        """On, paused or over."""
+        if self.stopped is None:
+            return "on"
+        return "over" if isinstance(self.stopped.fact, JobOver) else "paused"
+
+    @property
+    def reason(self) -> str:
+        """The name of a sentence that explains the status; empty if it is on."""
+        return self.stopped.fact.reason if self.stopped else ""
+
+    @property
+    def detail(self) -> str:
+        """A value for that sentence."""
+        return (self.stopped.fact.detail or "") if self.stopped else ""
 
 
-@dataclass(frozen=True, slots=True)
-class ChatRules:
-    """The rules of a chat: its zone (empty: the deployment's), and its quiet hours as minutes of the day."""
-
-    zone: str = ""
-    quiet: tuple[int, int] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ScheduleState:
+class ScheduleState(FactState):
     """Every job by its id, and the rules of chats by session."""
 
-    jobs: Mapping[str, JobState] = field(default_factory=lambda: MappingProxyType({}))
-    chats: Mapping[str, ChatRules] = field(default_factory=lambda: MappingProxyType({}))
+    FACTS: ClassVar = FACTS
+    jobs: dict[str, JobState] = msgspec.field(default_factory=dict)
+    chats: Current[ChatRules] = msgspec.field(default_factory=Current)
 
-    def apply(self, entries: Iterable[TapeEntry]) -> ScheduleState:
-        """Return the state with these facts added, in the order of the tape."""
-        jobs, chats = dict(self.jobs), dict(self.chats)
-        for entry in entries:
-            if entry.erased or entry.kind != Kind.EVENT:
-                continue
-            data = entry.data
-            if entry.name == CHAT_RULES_SET:
-                quiet = data.get("quiet")
-                chats[data["session"]] = ChatRules(data.get("zone", ""), (quiet[0], quiet[1]) if quiet else None)
-            else:
-                _apply(jobs, entry)
-        return ScheduleState(MappingProxyType(jobs), MappingProxyType(chats))
+    def with_facts(self, entries: Sequence[TapeEntry]) -> ScheduleState:
+        """Return another state with these facts added, in the order of the tape; this one stays."""
+        return ScheduleState(dict(self.jobs), Current(self.chats)).apply(entries)
 
     def jobs_of(self, session: str) -> list[JobState]:
         """Return the jobs of a session, oldest first."""
         return [job_state for job_state in self.jobs.values() if job_state.job.session == session]
 
+    def rules_of(self, session: str) -> ChatRules:
+        """Return the rules of a chat; empty ones if none were set."""
+        found = self.chats.find(session)
+        return found.fact if found else ChatRules(session)
 
-def _apply(jobs: dict[str, JobState], entry: TapeEntry) -> None:
-    name, data = entry.name, entry.data
-    job_id = data.get("job", "")
-    job_state = jobs.get(job_id)
-    if name == JOB_ADDED:
-        job = job_from(data)
-        covered, source = parse_moment(job.since) or _LONG_AGO, source_of(entry)
-        jobs.setdefault(job_id, JobState(job, covered, facts=(entry.id, 0, 0), provenance=source))
-    elif name == JOB_REMOVED:
-        jobs.pop(job_id, None)
-    elif job_state is not None:
-        jobs[job_id] = _with_facts(_next_state(job_state, entry), entry)
+    @singledispatchmethod
+    def fold(self, fact: Any, cited: Cited[Any], /) -> None:
+        """Change the state by one fact."""
+        raise NotImplementedError(type(fact).__name__)
 
+    @fold.register
+    def _(self, fact: Job, cited: Cited[Any], /) -> None:
+        self.jobs.setdefault(fact.id, JobState(cited, _moment(fact.since)))
 
-def _with_facts(job_state: JobState, entry: TapeEntry) -> JobState:
-    """Record which facts made a job as it is."""
-    added, changed, status = job_state.facts
-    if entry.name == JOB_CHANGED:
-        return replace(job_state, facts=(added, entry.id, 0 if job_state.status == "on" else status))
-    if entry.name in (PAUSED, OVER, RESUMED):
-        return replace(job_state, facts=(added, changed, 0 if entry.name == RESUMED else entry.id))
-    return job_state
+    @fold.register
+    def _(self, fact: JobChanged, cited: Cited[Any], /) -> None:
+        if (before := self.jobs.get(fact.id)) is None:
+            return
+        is_paused_by_person = before.status == "paused" and before.reason == "reason_asked"
+        stopped = before.stopped if is_paused_by_person else None
+        self._change(fact.id, changed=cited, stopped=stopped, covered=_moment(fact.since), failures=0)
 
+    @fold.register
+    def _(self, fact: JobPaused | JobOver, cited: Cited[Any], /) -> None:
+        self._change(fact.job, stopped=cited)
 
-def _next_state(job_state: JobState, entry: TapeEntry) -> JobState:
-    name, data = entry.name, entry.data
-    if name == JOB_CHANGED:
-        job = job_from(data)
-        covered = parse_moment(job.since) or _LONG_AGO
-        updated = replace(job_state, job=job, covered=covered, failures=0, provenance=source_of(entry))
-        paused_by_person = job_state.status == "paused" and job_state.reason == "reason_asked"
-        return updated if paused_by_person else replace(updated, status="on", reason="", detail="")
-    if name == PAUSED:
-        return replace(job_state, status="paused", reason=data["reason"], detail=data.get("detail", ""))
-    if name == RESUMED:
-        since = parse_moment(data["since"]) or job_state.covered
-        return replace(job_state, status="on", reason="", detail="", failures=0, covered=max(job_state.covered, since))
-    if name == CLOCK:  # the clock was ahead: the keys of the firings remember what was fired then
-        return replace(job_state, covered=parse_moment(data["since"]) or job_state.covered)
-    if name == OVER:
-        return replace(job_state, status="over", reason=data["reason"], detail=data.get("detail", ""))
-    if name == JOB_REQUESTED:
-        return replace(job_state, requests=(*job_state.requests, _request_from(entry)))
-    if name == FIRED:
-        if "!" in data["mark"]:
-            return replace(
-                job_state, requests=tuple(request for request in job_state.requests if request.mark != data["mark"])
-            )
-        instant = parse_moment(data["mark"]) or _LONG_AGO
-        fresh = instant > job_state.covered  # the same fact twice is one
-        return replace(job_state, covered=max(job_state.covered, instant), runs=job_state.runs + fresh)
-    if name == SKIPPED:
-        return replace(job_state, covered=max(job_state.covered, parse_moment(data["last"]) or _LONG_AGO))
-    if name == FIRING_FAILED:
-        return replace(job_state, failures=int(data["count"]))
-    return replace(job_state, failures=0) if name == RAN else job_state
+    @fold.register
+    def _(self, fact: JobResumed, _cited: Cited[Any], /) -> None:
+        self._change(fact.job, stopped=None, failures=0)
+        self._cover(fact.job, fact.since)
 
+    @fold.register
+    def _(self, fact: JobRemoved, _cited: Cited[Any], /) -> None:
+        self.jobs.pop(fact.job, None)
 
-def _request_from(entry: TapeEntry) -> ManualFiring:
-    data = entry.data
-    return ManualFiring(data["mark"], _actor(data["by"]), entry.id)
+    @fold.register
+    def _(self, _fact: ChatRules, cited: Cited[Any], /) -> None:
+        self.chats.put(cited)
 
+    @fold.register
+    def _(self, fact: ClockSetBack, _cited: Cited[Any], /) -> None:
+        # The clock was ahead: the keys of the firings remember what was fired then.
+        if since := parse_moment(fact.since):
+            self._change(fact.job, covered=since)
 
-def _encode_state(state: ScheduleState) -> JsonObject:
-    """Build what a checkpoint stores: texts and people are in the entries that it cites."""
-    return {
-        "jobs": [
-            {
-                "job": job_state.job.id,
-                "facts": list(job_state.facts),
-                "covered": timestamp(job_state.covered),
-                "status": job_state.status,
-                "reason": job_state.reason,
-                "runs": job_state.runs,
-                "failures": job_state.failures,
-                "requests": [request.entry for request in job_state.requests],
-            }
-            for job_state in state.jobs.values()
-        ],
-        "chats": [
-            {"session": session, "zone": rules.zone, "quiet": list(rules.quiet) if rules.quiet else None}
-            for session, rules in state.chats.items()
-        ],
-    }
+    @fold.register
+    def _(self, fact: FiringRequested, cited: Cited[Any], /) -> None:
+        if before := self.jobs.get(fact.job):
+            self._change(fact.job, requests=(*before.requests, cited))
 
+    @fold.register
+    def _(self, fact: JobFired, _cited: Cited[Any], /) -> None:
+        if (before := self.jobs.get(fact.job)) is None:
+            return
+        if "!" in fact.mark:
+            self._change(fact.job, requests=tuple(each for each in before.requests if each.fact.mark != fact.mark))
+        elif _moment(fact.mark) > before.covered:  # the same fact twice is one
+            self._change(fact.job, covered=_moment(fact.mark), runs=before.runs + 1)
 
-def _cited_facts(state: JsonObject) -> list[int]:
-    return [entry_id for job in state["jobs"] for entry_id in (*job["facts"], *job["requests"]) if entry_id]
+    @fold.register
+    def _(self, fact: FiringsSkipped, _cited: Cited[Any], /) -> None:
+        self._cover(fact.job, fact.last)
 
+    @fold.register
+    def _(self, fact: FiringRan, _cited: Cited[Any], /) -> None:
+        self._change(fact.job, failures=0)
 
-def _decode_state(state: JsonObject, cited: Sequence[TapeEntry]) -> ScheduleState:
-    entries = {entry.id: entry for entry in cited}
+    @fold.register
+    def _(self, fact: FiringFailed, _cited: Cited[Any], /) -> None:
+        self._change(fact.job, failures=fact.count)
 
-    def decode(job: JsonObject) -> JobState:
-        added, changed, status = job["facts"]
-        made = entries[changed or added]  # a change says how foreign all of the job is
-        return JobState(
-            job_from(made.data),
-            _moment(job["covered"]),
-            job["status"],
-            str(job["reason"]),
-            entries[status].data.get("detail", "") if status else "",
-            int(job["runs"]),
-            int(job["failures"]),
-            tuple(_request_from(entries[entry_id]) for entry_id in job["requests"]),
-            (added, changed, status),
-            source_of(made),
-        )
+    @fold.register
+    def _(self, fact: FiringRefused, _cited: Cited[Any], /) -> None:
+        pass
 
-    chats = {
-        chat["session"]: ChatRules(str(chat["zone"]), (chat["quiet"][0], chat["quiet"][1]) if chat["quiet"] else None)
-        for chat in state["chats"]
-    }
-    jobs = {job["job"]: decode(job) for job in state["jobs"]}
-    return ScheduleState(MappingProxyType(jobs), MappingProxyType(chats))
+    def _change(self, job_id: str, **fields: Any) -> None:
+        """Change a job; one that was removed stays so."""
+        if before := self.jobs.get(job_id):
+            self.jobs[job_id] = replace_fields(before, **fields)
 
-
-def _decode_mark(state: JsonObject, lasting: Sequence[TapeEntry]) -> ScheduleState:
-    """Apply the counts of an anchor of earlier versions, at its place, to the jobs that the lasting facts tell of."""
-    folded = ScheduleState().apply(lasting)
-    jobs = dict(folded.jobs)
-    for count in state["jobs"]:
-        if (job_state := jobs.get(count["job"])) is not None:
-            requested = {request["mark"] for request in count["asked"]}
-            jobs[count["job"]] = replace(
-                job_state,
-                covered=max(job_state.covered, _moment(count["covered"])),
-                runs=int(count["runs"]),
-                failures=int(count["failures"]),
-                requests=tuple(request for request in job_state.requests if request.mark in requested),
-            )
-    unmarked = {job_id for job_id in jobs if job_id not in {count["job"] for count in state["jobs"]}}
-    jobs |= {job_id: replace(jobs[job_id], requests=()) for job_id in unmarked}
-    return replace(folded, jobs=MappingProxyType(jobs))
+    def _cover(self, job_id: str, until: str) -> None:
+        if before := self.jobs.get(job_id):
+            self.jobs[job_id] = replace_fields(before, covered=max(before.covered, _moment(until)))
 
 
 def _moment(text: str) -> datetime:
-    moment = parse_moment(text)
-    if moment is None:
-        raise ValueError(f"{text!r} is not a time")
-    return moment
+    return parse_moment(text) or _LONG_AGO
 
 
-SCHEDULE_PROJECTION = Projection[ScheduleState](
-    name="schedule",
-    version=1,
-    tapes="bubbot/schedule",
-    events=(*LASTING_EVENTS, *FIRING_EVENTS),
-    initial=ScheduleState,
-    apply=ScheduleState.apply,
-    encode=_encode_state,
-    decode=_decode_state,
-    cited_ids=_cited_facts,
-    interval=SCHEDULE_CHECKPOINT_INTERVAL,
+def _decode_mark(saved: JsonObject, lasting: Sequence[TapeEntry]) -> ScheduleState:
+    """Apply the counts of an anchor of earlier versions, at its place, to the jobs that the lasting facts tell of."""
+    state, counts = ScheduleState().apply(lasting), {count["job"]: count for count in saved["jobs"]}
+    for job_id, before in state.jobs.items():
+        if (count := counts.get(job_id)) is None:
+            state.jobs[job_id] = replace_fields(before, requests=())
+            continue
+        requested = {request["mark"] for request in count["asked"]}
+        state.jobs[job_id] = replace_fields(
+            before,
+            covered=max(before.covered, datetime.fromisoformat(count["covered"])),
+            runs=int(count["runs"]),
+            failures=int(count["failures"]),
+            requests=tuple(each for each in before.requests if each.fact.mark in requested),
+        )
+    return state
+
+
+SCHEDULE_PROJECTION = replace(
+    project_facts(
+        ScheduleState, name="schedule", version=2, tapes=SCHEDULE_TAPE, interval=SCHEDULE_CHECKPOINT_INTERVAL
+    ),
     size=lambda state: len(state.jobs),
-    legacy=LegacyAnchor(name="schedule/mark", decode=_decode_mark, lasting=(*LASTING_EVENTS, JOB_REQUESTED)),
+    legacy=LegacyAnchor(
+        name="schedule/mark",
+        decode=_decode_mark,
+        lasting=(*models_of(*LASTING_FACTS), *FiringRequested.EVENTS),
+    ),
 )
-"""All jobs and the rules of chats."""
+"""All jobs and the rules of chats. Version 1 kept the status of a job and the rules of chats beside the ids of their facts."""
+
+CHECKPOINTS = {SCHEDULE_PROJECTION.checkpoint_name: checkpoint_model(ScheduleState)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,7 +261,7 @@ class JobHistoryView:
 
     def queries(self, tape: str) -> tuple[TapeQuery, ...]:
         """Read the end of the tape."""
-        names = (*LASTING_EVENTS, *FIRING_EVENTS)
+        names = SCHEDULE_PROJECTION.events
         return (TapeQuery(tape, kinds=(Kind.EVENT,), names=names, newest=True, limit=self.reach),)
 
     def fold(self, answers: QueryAnswers) -> tuple[TapeEntry, ...]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TypeAlias
 
-from bubbot.features.schedule.changes import ScheduleLimits
-from bubbot.features.schedule.state import CHAT_RULES_SET, SCHEDULE_PROJECTION, Job, ScheduleState
+from bubbot.features.schedule.facts import ChatRules, Job
+from bubbot.features.schedule.settings import ScheduleSettings
+from bubbot.features.schedule.state import SCHEDULE_PROJECTION, ScheduleState
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.handle import Clock
 from bubbot.tape.projection import ProjectionRunner
@@ -29,14 +30,14 @@ class ScheduleStore:
         now: Clock,
         new_id: NewId,
         zone: str,
-        limits: ScheduleLimits | None = None,
+        limits: ScheduleSettings | None = None,
         projections: ProjectionRunner | None = None,
     ) -> None:
         self._tape = tape
         self.now = now
         self.new_id = new_id
         self.zone = zone
-        self.limits = limits or ScheduleLimits()
+        self.limits = limits or ScheduleSettings()
         self.is_timer_running = False
         """True while a timer of this process fires the jobs."""
         self._notify: OnJobsChanged = lambda _: None
@@ -87,7 +88,7 @@ class ScheduleStore:
 
     def _notify_changed(self, entries: Sequence[TapeEntry]) -> None:
         changed = {str(entry.data.get("job", "")) for entry in entries}
-        sessions = {entry.data["session"] for entry in entries if entry.name == CHAT_RULES_SET}
+        sessions = {entry.data["session"] for entry in entries if entry.name in ChatRules.EVENTS}
         if sessions:
             changed |= {
                 job_state.job.id for job_state in self.state.jobs.values() if job_state.job.target.session in sessions

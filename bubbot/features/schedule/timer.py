@@ -19,14 +19,26 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.triggers.base import BaseTrigger
 
 from bubbot.errors import BubbotError, ConfigError
-from bubbot.features.schedule.changes import SCHEDULE_TAPE, find_quiet_hours
+from bubbot.features.schedule.changes import find_quiet_hours
+from bubbot.features.schedule.facts import (
+    BOT,
+    SCHEDULE_TAPE,
+    Actor,
+    FiringRefused,
+    FiringsSkipped,
+    JobOver,
+    JobPaused,
+)
 from bubbot.features.schedule.firing import fired_entry, firing_inbound, mark_instant
 from bubbot.features.schedule.plan import FiringPlan, clock_entries, plan_job, waits_for_clock
-from bubbot.features.schedule.state import NOT_RUN, OVER, PAUSED, SKIPPED, Actor, JobState
+from bubbot.features.schedule.refusal import refusal_text
+from bubbot.features.schedule.state import JobState
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.ports.channel import Inbound
-from bubbot.tape.entry import TapeEntry, event
+from bubbot.tape.entry import TapeEntry
+from bubbot.texts import Texts
 from bubbot.times.cron import format_instant
+from bubbot.times.refusal import TimeRefused
 
 log = logging.getLogger(__name__)
 
@@ -134,8 +146,9 @@ class JobTimer:
             try:
                 if await self._look(job_id):
                     self._retries.discard(job_id)
-            except BubbotError as error:
-                log.warning("job not fired, retrying: %s", error, extra={"action": "schedule.failed", "job": job_id})
+            except (BubbotError, TimeRefused) as error:
+                reason = refusal_text(error, Texts()) if isinstance(error, TimeRefused) else error
+                log.warning("job not fired, retrying: %s", reason, extra={"action": "schedule.failed", "job": job_id})
             finally:
                 self._arm(job_id)
 
@@ -149,7 +162,7 @@ class JobTimer:
             before = job_state
             if job_state.requests:
                 for request in job_state.requests:
-                    await self._fire_once(job_state, request.mark, request.by)
+                    await self._fire_once(job_state, request.fact.mark, request.fact.by)
             elif (planned := self._plan(job_state)).end_reason:
                 await self._end_job(job_state, planned)
             elif planned.fire or planned.skipped is not None:
@@ -161,8 +174,8 @@ class JobTimer:
     async def _fire_due(self, job_state: JobState, planned: FiringPlan) -> None:
         if planned.skipped is not None:
             first, last = format_instant(planned.skipped.first), format_instant(planned.skipped.last)
-            data = {"job": job_state.job.id, "first": first, "last": last, "reason": "reason_catch_up"}
-            await self._book.write([event(SKIPPED, data)])  # no key: a clock set back brings the same times again
+            skipped = FiringsSkipped(job_state.job.id, first, last, "reason_catch_up")
+            await self._book.write([skipped.to_entry()])  # no key: a clock set back brings the same times again
         for instant in planned.fire:
             await self._fire_once(job_state, format_instant(instant), job_state.job.by)
 
@@ -173,17 +186,15 @@ class JobTimer:
         try:
             is_new = await self._fire(inbound, {SCHEDULE_TAPE: [fact]})
         except ConfigError as error:
-            detail = {"job": job.id, "reason": "reason_channel_gone", "detail": job.place.channel}
-            bot = {"channel": "", "id": "", "name": "", "roles": []}
+            why = {"reason": "reason_channel_gone", "detail": job.place.channel}
+            refused, paused = FiringRefused(job=job.id, mark=mark, **why), JobPaused(job.id, BOT, **why)
             log.warning(
                 "job paused, channel not running: %s: %s",
                 job.id,
                 error,
                 extra={"action": "schedule.channel", "job": job.id},
             )
-            await self._book.write(
-                [fact, event(NOT_RUN, {**detail, "mark": mark}), event(PAUSED, {**detail, "by": bot})]
-            )
+            await self._book.write([fact, refused.to_entry(), paused.to_entry()])
             return
         if is_new:
             log.info("job fired", extra={"action": "schedule.fired", "job": job.id, "due": mark})
@@ -197,11 +208,10 @@ class JobTimer:
         await self._book.load()
         job_state, instant = self._book.state.jobs.get(job_id), mark_instant(mark)
         if job_state is not None and job_state.covered < instant:
-            data = {"job": job_id, "first": mark, "last": mark, "reason": "reason_fired_before"}
-            await self._book.write([event(SKIPPED, data)])
+            await self._book.write([FiringsSkipped(job_id, mark, mark, "reason_fired_before").to_entry()])
 
     async def _end_job(self, job_state: JobState, planned: FiringPlan) -> None:
-        fact = event(OVER, {"job": job_state.job.id, "reason": planned.end_reason, "detail": planned.detail})
+        fact = JobOver(job_state.job.id, planned.end_reason, planned.detail).to_entry()
         if planned.end_reason != "reason_missed":
             await self._book.write([fact])
             return

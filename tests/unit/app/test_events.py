@@ -27,19 +27,20 @@ LONG_AGO = "2020-01-01T00:00:00.000000+00:00"
 SESSION = "stdin:default"
 PACKAGE = """
 from dataclasses import dataclass
-from typing import TypedDict
+from msgspec import UNSET, Struct, UnsetType
 from bubbot.feature import Feature, FeatureFactory
+from bubbot.tape.fact import Fact
 from bubbot.tape.references import BlobDigest, EntryId, SessionId, Spans, TapeEntryId
 
-class Member(TypedDict):
+class Member(Struct, frozen=True):
     session: SessionId
     words: str
 
-class Cited(TypedDict, total=False):
-    entry: EntryId
-    others: list[EntryId | TapeEntryId]
-    spans: Spans
-    blob: BlobDigest
+class Cited(Fact):
+    entry: EntryId | UnsetType = UNSET
+    others: list[EntryId | TapeEntryId] | UnsetType = UNSET
+    spans: Spans | UnsetType = UNSET
+    blob: BlobDigest | UnsetType = UNSET
 
 @dataclass(frozen=True)
 class Joined:

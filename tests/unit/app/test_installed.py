@@ -13,7 +13,7 @@ from bubbot.settings.loader import Settings
 from tests.installed import installed
 
 MODULE = """
-from typing import TypedDict
+from bubbot.tape.fact import Fact
 from pydantic import Field, SecretStr
 from bubbot.feature import Feature, FeatureFactory
 from bubbot.ports.checks import Check
@@ -29,10 +29,10 @@ class Needy(SettingsSection):
 class Faulty(SettingsSection):
     key: int = Field(default_factory=lambda: {}["key"])
 
-class Noted(TypedDict):
+class Noted(Fact):
     entry: EntryId
 
-class Keyed(TypedDict):
+class Keyed(Fact):
     entries: dict[str, EntryId]
 
 def build(kernel, settings):

@@ -16,7 +16,7 @@ from bubbot.cli.completion.shells import SHELLS
 from bubbot.cli.completion.values import SCHEDULE_TAPE
 from bubbot.cli.main import main
 from bubbot.cli.tree import COMPLETE_VARIABLE
-from bubbot.features.schedule import changes
+from bubbot.features.schedule import facts
 from bubbot.home import Home
 from bubbot.settings.sections import DEFAULT_STORE
 from bubbot.stores.sqlite.lookup import list_tape_names
@@ -203,4 +203,4 @@ def test_a_name_that_others_chose_runs_nothing_in_bash(
 
 
 def test_the_tape_of_jobs_is_that_of_the_feature() -> None:
-    assert SCHEDULE_TAPE == changes.SCHEDULE_TAPE
+    assert SCHEDULE_TAPE == facts.SCHEDULE_TAPE

@@ -16,7 +16,7 @@ from bubbot.arguments.fields import Args, NoArguments, dump_args, dump_given
 from bubbot.errors import CommandError, EntryNotFound, ToolFailed
 from bubbot.features.access.commands import access_tools
 from bubbot.features.conversation.help import list_commands
-from bubbot.features.schedule.tools import schedule_tools
+from bubbot.features.schedule.commands import schedule_tools
 from bubbot.features.usage.feature import usage_feature
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel

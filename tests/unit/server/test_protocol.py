@@ -185,7 +185,7 @@ def test_an_error_carries_all_that_it_says() -> None:
     for error in (
         DeliveryFailed("no", permanent=True, retry_after=3, maybe=True, gone=True),
         errors.RateLimitExceeded(scope="user", name="Ann", count=3, span="hour", renews="soon", told=True),
-        errors.ScheduleRefused("no", "job_none", {"name": "x", "count": 7}),
+        errors.ValueInvalid("job_none", name="x", count=7),
         errors.TurnTimeout(2.5),
     ):
         found = decode_error(json.loads(json.dumps(encode_error(error))))
@@ -193,9 +193,9 @@ def test_an_error_carries_all_that_it_says() -> None:
 
 
 def test_a_value_that_json_cannot_hold_is_carried_as_text() -> None:
-    refused = errors.ScheduleRefused("no", "job_none", {"when": Path("x")})
+    refused = errors.ValueInvalid("job_none", when=Path("x"))
     found = decode_error(json.loads(json.dumps(encode_error(refused))))
-    assert isinstance(found, errors.ScheduleRefused)
+    assert isinstance(found, errors.ValueInvalid)
     assert found.values == {"when": "x"}
 
 

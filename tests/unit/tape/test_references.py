@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, Optional, TypedDict
+from typing import Annotated, ClassVar, Literal, Optional
 
 import pytest
+from msgspec import Struct
 from pydantic import BaseModel, Field
 
 from bubbot.app.events import OWN_REFERENCES
@@ -13,6 +14,7 @@ from bubbot.errors import EntryInvalid
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, event, thaw
 from bubbot.tape.events import KERNEL_REFERENCES
+from bubbot.tape.fact import Fact
 from bubbot.tape.references import (
     BlobDigest,
     EntryId,
@@ -138,17 +140,17 @@ def test_a_recorded_state_tells_the_moved_entries_from_the_others() -> None:
     assert RecordedState.parse([[1, 7]]).current_id(4) == 4
 
 
-class Cited(TypedDict):
-    """What a feature cites, as a `TypedDict`."""
+class Cited(Fact):
+    """What a feature cites."""
 
     spans: TapeSpans
 
 
-class Member(TypedDict):
+class Member(Struct, frozen=True):
     session: SessionId
 
 
-class Joined(TypedDict):
+class Joined(Fact):
     """Sessions within a list."""
 
     members: list[Member]

@@ -45,7 +45,7 @@ from bubbot.features.approvals.commands import ApprovalCommands, approval_tools
 from bubbot.features.config.commands import config_tools
 from bubbot.features.explain.feature import explain_feature
 from bubbot.features.replay.feature import replay_feature
-from bubbot.features.schedule.tools import schedule_tools
+from bubbot.features.schedule.commands import schedule_tools
 from bubbot.features.usage.feature import usage_feature
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
@@ -649,7 +649,7 @@ def _templates() -> Iterator[tuple[Path, str]]:
 def _speaking_nodes() -> Iterator[tuple[Path, ast.AST]]:
     """Every node of the files that say sentences, with its file."""
     for path, text in _sources().items():
-        if ".say" in text or "build_refusal" in text:
+        if ".say" in text or "TimeRefused" in text:
             for node in ast.walk(ast.parse(text)):
                 yield path, node
 
@@ -664,7 +664,7 @@ def _find_used() -> Iterator[tuple[str, str, set[str]]]:
     for path, node in _speaking_nodes():
         called = node.func if isinstance(node, ast.Call) else None
         said = isinstance(called, ast.Attribute) and called.attr == "say"
-        if isinstance(node, ast.Call) and (said or (isinstance(called, ast.Name) and called.id == "build_refusal")):
+        if isinstance(node, ast.Call) and (said or (isinstance(called, ast.Name) and called.id == "TimeRefused")):
             if not node.args:
                 continue
             place = f"{path.relative_to(ROOT).as_posix()}:{node.lineno}"

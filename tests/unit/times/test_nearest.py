@@ -7,11 +7,11 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from bubbot.errors import ScheduleRefused
 from bubbot.features.schedule.refusal import refusal_text
 from bubbot.texts import Texts
 from bubbot.times.phrases import read_time
 from bubbot.times.reading import ReadingContext
+from bubbot.times.refusal import TimeRefused
 from bubbot.times.request import split_request
 
 CONTEXT = ReadingContext(datetime(2026, 11, 23, 13, 30, tzinfo=UTC), ZoneInfo("Europe/Berlin"))  # a Monday
@@ -59,7 +59,7 @@ CONTEXT = ReadingContext(datetime(2026, 11, 23, 13, 30, tzinfo=UTC), ZoneInfo("E
     ],
 )  # fmt: skip
 def test_a_time(typed: str, nearest: list[str]) -> None:
-    with pytest.raises(ScheduleRefused) as raised:
+    with pytest.raises(TimeRefused) as raised:
         read_time(typed, CONTEXT)
     assert list(raised.value.values.get("nearest", ())) == nearest  # type: ignore[call-overload]
     for words in nearest:
@@ -83,7 +83,7 @@ def test_a_time(typed: str, nearest: list[str]) -> None:
     ],
 )
 def test_a_request(typed: str, nearest: list[str], text: str) -> None:
-    with pytest.raises(ScheduleRefused) as raised:
+    with pytest.raises(TimeRefused) as raised:
         split_request(typed, CONTEXT)
     found = list(raised.value.values["nearest"])  # type: ignore[call-overload]
     assert found[: len(nearest)] == nearest
@@ -92,6 +92,6 @@ def test_a_request(typed: str, nearest: list[str], text: str) -> None:
 
 @pytest.mark.parametrize("language", ["en", "zh", "de"])
 def test_the_refusal_ends_with_them_in_every_language(language: str) -> None:
-    with pytest.raises(ScheduleRefused) as raised:
+    with pytest.raises(TimeRefused) as raised:
         read_time("5 minutes", CONTEXT)
     assert refusal_text(raised.value, Texts(language)).splitlines()[1:] == ["in 5 minutes", "every 5 minutes"]

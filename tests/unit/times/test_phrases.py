@@ -10,12 +10,12 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from bubbot.errors import ScheduleRefused
 from bubbot.features.schedule.refusal import refusal_text
 from bubbot.features.schedule.words import describe_schedule
 from bubbot.texts import Texts
 from bubbot.times.phrases import MAX_TIME_CHARS, parse_duration, parse_when, read_time
 from bubbot.times.reading import ReadingContext, TimeReading
+from bubbot.times.refusal import TimeRefused
 from bubbot.times.rules import OneTime, When, next_instants, parse_stored_when
 
 TABLES = Path(__file__).parents[2] / "data" / "times"
@@ -67,8 +67,8 @@ def context_of(row: Row, reading: TimeReading) -> ReadingContext:
 def found(row: Row) -> str:
     try:
         reading = read_time(row.words, row.context)
-    except ScheduleRefused as error:
-        return f"! {error.sentence}"
+    except TimeRefused as error:
+        return f"! {error.code}"
     context, zone = context_of(row, reading), f" @ {reading.zone}" if reading.zone else ""
     return " | ".join(meaning_of(rule, context) for rule in (reading.when, *reading.others)) + zone
 
@@ -110,7 +110,7 @@ class TestTables:
         refused = {row.meaning: row for row in ROWS[table] if row.meaning.startswith("!")}
         assert len(refused) > 10
         for row in refused.values():
-            with pytest.raises(ScheduleRefused) as raised:
+            with pytest.raises(TimeRefused) as raised:
                 read_time(row.words, row.context)
             english = refusal_text(raised.value, Texts())
             assert any(mark in english for mark in ("such as", "rite it like", "write one", "say a")), english
@@ -133,9 +133,9 @@ class TestDefaults:
         assert parse_when("tomorrow at 9am (Europe/Berlin)", CONTEXT) == parse_when("tomorrow at 9am", CONTEXT)
 
     def test_a_long_text_is_not_read_at_all(self) -> None:
-        with pytest.raises(ScheduleRefused) as raised:
+        with pytest.raises(TimeRefused) as raised:
             parse_when("every day at 9 and " * MAX_TIME_CHARS, CONTEXT)
-        assert raised.value.sentence == "when_unknown"
+        assert raised.value.code == "when_unknown"
 
 
 class TestChangedClock:
@@ -185,5 +185,5 @@ class TestDurations:
 
     @pytest.mark.parametrize("words", ["", "0m", "soon", "tomorrow", "a month", "at 5", "20 years", "9m and more"])
     def test_what_is_no_length_is_refused(self, words: str) -> None:
-        with pytest.raises(ScheduleRefused):
+        with pytest.raises(TimeRefused):
             parse_duration(words)

@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from bubbot.errors import ScheduleRefused
 from bubbot.times.reading import ReadingContext
+from bubbot.times.refusal import TimeRefused
 from bubbot.times.request import split_request
 
 CONTEXT = ReadingContext(datetime(2026, 11, 23, 13, 30, tzinfo=UTC), ZoneInfo("Europe/Berlin"))  # a Monday
@@ -178,6 +178,6 @@ def test_the_time_may_stand_before_or_after_the_text(typed: str, text: str, rule
     ],
 )
 def test_what_is_not_sure_is_asked(typed: str, sentence: str) -> None:
-    with pytest.raises(ScheduleRefused) as raised:
+    with pytest.raises(TimeRefused) as raised:
         split_request(typed, CONTEXT)
-    assert raised.value.sentence == sentence
+    assert raised.value.code == sentence

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bubbot.errors import ScheduleRefused
 from bubbot.features.schedule.refusal import refusal_text
 from bubbot.features.schedule.words import describe_schedule
 from bubbot.texts import Texts
@@ -18,6 +17,7 @@ from bubbot.times.cron import CronExpression, parse_cron
 from bubbot.times.instants import first_instant, wall_time
 from bubbot.times.phrases import parse_duration, parse_when
 from bubbot.times.reading import ReadingContext
+from bubbot.times.refusal import TimeRefused
 from bubbot.times.rules import (
     OneTime,
     find_zone,
@@ -96,7 +96,7 @@ class TestAgainstTheClock:
     def test_any_expression_at_any_change(self, text: str, change: tuple[ZoneInfo, str], early: int) -> None:
         try:
             cron = parse_cron(text)
-        except ScheduleRefused:
+        except TimeRefused:
             return
         start = CHANGES[change] - timedelta(minutes=early)
         end = start + timedelta(hours=15)
@@ -220,7 +220,7 @@ class TestCron:
          ("-1 * * * *", "not a minute"), ("* * L * *", "not a day"), ("* * * * 5#2", "not a day of the week"), ("١ * * * *", "not a minute")],
     )  # fmt: skip
     def test_what_is_no_expression_is_refused_with_its_fault(self, text: str, hint: str) -> None:
-        with pytest.raises(ScheduleRefused) as raised:
+        with pytest.raises(TimeRefused) as raised:
             parse_cron(text)
         assert hint in refusal_text(raised.value, Texts())
 
@@ -271,12 +271,12 @@ class TestEveryAndAt:
          "at 2026-02-30 10:00", "at", "every 1m from yesterday", "in 99999999w", "in 999999w", "every 999999w"],
     )  # fmt: skip
     def test_what_is_no_schedule_is_refused(self, text: str) -> None:
-        with pytest.raises(ScheduleRefused):
+        with pytest.raises(TimeRefused):
             parse_when(text, ReadingContext(NOW, BERLIN))
 
     def test_a_zone_that_is_none_is_refused(self) -> None:
         for name in ("Mars/Olympus", "", "../../etc/passwd"):
-            with pytest.raises(ScheduleRefused, match="zone_unknown"):
+            with pytest.raises(TimeRefused, match="zone_unknown"):
                 find_zone(name)
 
     @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -17,7 +17,7 @@ from bubbot.errors import DeliveryFailed
 from bubbot.features.access.arguments import GrantArgs, PersonArgs
 from bubbot.features.access.service import AccessService
 from bubbot.features.budget.metering import budget_subject
-from bubbot.features.schedule.changes import SCHEDULE_TAPE, ScheduleLimits
+from bubbot.features.schedule.facts import SCHEDULE_TAPE, Actor, ChatRef, FiringFailed, Job, JobRemoved
 from bubbot.features.schedule.firing import (
     Firing,
     Firings,
@@ -26,14 +26,16 @@ from bubbot.features.schedule.firing import (
     firing_inbound,
     mark_instant,
 )
-from bubbot.features.schedule.state import Actor, ChatRef, Job, JobAllowance, JobState, job_data
+from bubbot.features.schedule.settings import ScheduleSettings
+from bubbot.features.schedule.state import JobAllowance, JobState
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.ports.channel import Inbound, Outbound, Role, Sender
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ToolCall
 from bubbot.ports.turn import AcceptedInbound, SourcedReply, Turn, TurnOutcome
 from bubbot.runtime.queue import QueuePolicy
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.tape.entry import Kind, event
+from bubbot.tape.entry import Kind
+from bubbot.tape.fact import Cited
 from bubbot.tape.provenance import Source
 from bubbot.tape.service import TapeService
 from bubbot.texts import Texts
@@ -41,7 +43,7 @@ from bubbot.tool import tool
 from tests.callers import by
 from tests.doubles import CountingIds
 from tests.gateways import admitting
-from tests.schedules import NOON, Timed, WallClock, timed
+from tests.schedules import NOON, Timed, WallClock, fold_job, make_job, timed
 from tests.turns import KeptChannel, Options, Played, Replying, calls, says
 from tests.virtual import virtual
 
@@ -209,7 +211,7 @@ class TestFailing:
     @virtual
     async def test_failures_are_told_at_growing_distances_then_the_job_is_paused(self) -> None:
         model = Played({"error": "refused", "message": "no"})
-        async with timed(InMemoryStore(), model, limits=ScheduleLimits(max_failures=6)) as bot:
+        async with timed(InMemoryStore(), model, limits=ScheduleSettings(max_failures=6)) as bot:
             await bot.say(HOURLY)
             told = await hours(bot, 8)
             assert [bool(one) for one in told] == [True, True, False, True, False, True, False, False]
@@ -247,12 +249,15 @@ class TestFailing:
             assert "It took longer than the 120 seconds it may take" in bot.texts[-1]
 
     @virtual
-    async def test_a_firing_that_no_turn_can_be_made_of_is_a_failure_of_its_job(self) -> None:
+    async def test_a_firing_that_no_turn_can_be_made_of_is_a_failure_of_its_job(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def prepare(*_: object) -> None:
+            raise AttributeError
+
         async with timed(InMemoryStore(), Played(says("x"))) as bot:
             await bot.say(HOURLY)
-            (added,) = await bot.facts("added")
-            data = added.payload["data"]
-            await bot.book.write([event("schedule/changed", {**data, "by": {**data["by"], "name": 7}})])
+            monkeypatch.setattr(Firings, "prepare", prepare)
             (told,) = await hours(bot, 1)
             assert "AttributeError" in told
             assert [one.payload["data"]["count"] for one in await bot.facts("failed")] == [1]
@@ -417,7 +422,7 @@ class TestRights:
     @virtual
     async def test_a_change_that_changes_nothing_is_refused_unless_it_lets_the_job_go_on(self) -> None:
         bad = {"error": "refused", "message": "no"}
-        async with timed(InMemoryStore(), Played(bad, bad, says("x")), limits=ScheduleLimits(max_failures=2)) as bot:
+        async with timed(InMemoryStore(), Played(bad, bad, says("x")), limits=ScheduleSettings(max_failures=2)) as bot:
             await bot.say(HOURLY)
             assert (await bot.say(",schedule.edit 0000a1 name=mine")).startswith("Changed")
             assert await bot.say(",schedule.edit 0000a1 name=mine") == "Nothing changed: 0000a1 is like that already."
@@ -443,7 +448,7 @@ class TestRights:
         store = InMemoryStore()
         rules = admitting(store, members={"5"})
         async with timed(
-            store, Played(says("x")), Options(rules=rules), limits=ScheduleLimits(max_jobs_per_chat=2)
+            store, Played(says("x")), Options(rules=rules), limits=ScheduleSettings(max_jobs_per_chat=2)
         ) as bot:
             five = {"sender": "5", "chat": "5"}
             assert "needs an end" in await bot.say(",schedule every 1m: spam", **five)
@@ -548,9 +553,7 @@ class TestMarks:
 
 
 DUE = "2026-11-22T13:00:00Z"
-MADE = Job(
-    "j", ChatRef("test", "-1", "7", False, "s"), Actor("test", "5"), "text", "tea", "0 * * * *", "Europe/Berlin", DUE
-)
+MADE = make_job(place=ChatRef("test", "-1", "7", False, "s"), by=Actor("test", "5"), zone="Europe/Berlin", since=DUE)
 HEAD = "Scheduled job j, due 2026-11-22 14:00 Europe/Berlin"
 
 
@@ -578,7 +581,7 @@ class TestInbound:
         ],
     )
     def test_a_firing_says_what_it_is(self, fields: dict[str, Any], mark: str, text: str) -> None:
-        job = JobState(replace(MADE, **fields), NOON, provenance=Source.PEOPLE)
+        job = JobState(Cited(structs.replace(MADE, **fields), source=Source.PEOPLE), NOON)
         assert firing_inbound(job, mark, Actor("test", "9", "Bob", ("staff",)), NOON) == Inbound(
             channel="test",
             external_id=f"schedule:j@{mark}",
@@ -607,13 +610,13 @@ class TestInbound:
     def test_it_is_late_if_it_is_accepted_two_minutes_after_its_time(
         self, mark: str, accepted: timedelta, jitter: int, is_late: bool
     ) -> None:
-        job = JobState(replace(MADE, jitter=jitter), NOON)
+        job = fold_job(structs.replace(MADE, jitter=jitter))
         inbound = firing_inbound(job, mark, MADE.by, mark_instant(DUE) + accepted)
         assert Firing(job, mark, inbound).is_late is is_late
 
     def test_a_long_action_is_cut(self) -> None:
         for length, shown in ((120, "x" * 120), (121, "x" * 120 + "…")):
-            assert describe_action(replace(MADE, text="x" * length), Texts()) == f"says '{shown}'"
+            assert describe_action(structs.replace(MADE, text="x" * length), Texts()) == f"says '{shown}'"
 
 
 @dataclass
@@ -631,12 +634,10 @@ async def source_of_turns(job: Job, failures: int = 0, max_failures: int = 5) ->
     ids = CountingIds()
     tape = TapeService(InMemoryStore(), SCHEDULE_TAPE, now=lambda: NOON, new_id=ids)
     book = ScheduleStore(
-        tape, now=lambda: NOON, new_id=ids, zone="UTC", limits=ScheduleLimits(max_failures=max_failures)
+        tape, now=lambda: NOON, new_id=ids, zone="UTC", limits=ScheduleSettings(max_failures=max_failures)
     )
     await book.load()
-    await book.write(
-        [event("schedule/added", job_data(job)), event("schedule/failed", {"job": "j", "count": failures})]
-    )
+    await book.write([job.to_entry(), FiringFailed("j", DUE, "", "", failures).to_entry()])
     roles, asked = {"5": Role.MEMBER, "1": Role.OWNER}, list[Inbound]()
 
     def role_of(inbound: Inbound) -> Role:
@@ -648,7 +649,7 @@ async def source_of_turns(job: Job, failures: int = 0, max_failures: int = 5) ->
 
 
 OWNER = Actor("other", "1", "Ann", ("staff",))
-GRANTED = replace(
+GRANTED = structs.replace(
     MADE, to=ChatRef("test", "2"), granted=OWNER, allow=("web.get: a", "shell.run"), nested=True, budget=9
 )
 ANSWER = TurnOutcome("answered", "tea")
@@ -674,7 +675,7 @@ class TestPermissions:
         assert source.firings.list_allowed(turn) == ()
 
     async def test_a_job_for_its_own_chat_says_so_and_a_late_one_is_told(self, begin: Callable[..., Any]) -> None:
-        source = await source_of_turns(replace(MADE, do="prompt"))
+        source = await source_of_turns(structs.replace(MADE, do="prompt"))
         turn = await begin()
         late = structs.replace(source.inbound, time="2026-11-22T15:00:00+00:00")
         source.firings.prepare(turn, late)
@@ -709,7 +710,7 @@ class TestPermissions:
 
     async def test_what_was_made_at_the_terminal_stays_the_owners(self, begin: Callable[..., Any]) -> None:
         terminal = Actor("terminal", "terminal")
-        source = await source_of_turns(replace(GRANTED, by=terminal, granted=terminal))
+        source = await source_of_turns(structs.replace(GRANTED, by=terminal, granted=terminal))
         source.roles.clear()
         turn = await begin()
         source.firings.prepare(turn, source.inbound)
@@ -717,7 +718,7 @@ class TestPermissions:
 
     async def test_a_firing_without_its_job_may_do_nothing(self, begin: Callable[..., Any]) -> None:
         source = await source_of_turns(MADE)
-        await source.book.write([event("schedule/removed", {"job": "j"})])
+        await source.book.write([JobRemoved("j", MADE.by).to_entry()])
         turn = await begin(role=Role.OWNER)
         source.firings.prepare(turn, source.inbound)
         assert turn.role is Role.STRANGER

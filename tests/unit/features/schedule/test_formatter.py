@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
-from bubbot.errors import ScheduleRefused
+from bubbot.command import Caller
+from bubbot.errors import ValueInvalid
 from bubbot.features.schedule.changes import (
     JobChanges,
     JobRequester,
-    ScheduleLimits,
     format_quiet_hours,
     parse_quiet_hours,
 )
+from bubbot.features.schedule.facts import Actor, ChatRef, Job
 from bubbot.features.schedule.formatter import JobFormatter
-from bubbot.features.schedule.refusal import refusal_text
-from bubbot.features.schedule.state import Actor, ChatRef, DeliveryState, Job, ScheduleState
+from bubbot.features.schedule.records import ChatRulesResult
+from bubbot.features.schedule.settings import ScheduleSettings
+from bubbot.features.schedule.state import DeliveryState, ScheduleState
 from bubbot.features.schedule.words import describe_schedule, format_moment
 from bubbot.ports.channel import Role
 from bubbot.tape.entry import TapeEntry, event
@@ -27,7 +29,9 @@ from bubbot.texts.catalogue import list_languages
 from bubbot.texts.lengths import format_length
 from bubbot.times.phrases import parse_when
 from bubbot.times.reading import ReadingContext
+from bubbot.times.refusal import TimeRefused
 from bubbot.times.rules import find_zone
+from tests.schedules import stop
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 UTC_ZONE = find_zone("UTC")
@@ -39,7 +43,7 @@ MARK = "2026-11-22T13:00:00Z"
 
 def changes(role: Role = Role.OWNER, *, owns_all: bool = True) -> JobChanges:
     asker = JobRequester(Actor("test", "1", "Ann"), role, ChatRef("test", "1"), owns_all=owns_all)
-    return JobChanges(ScheduleState(), asker, NOW, lambda: "abcdef", ScheduleLimits(), "UTC")
+    return JobChanges(ScheduleState(), asker, NOW, lambda: "abcdef", ScheduleSettings(), "UTC")
 
 
 def job(**what: object) -> Job:
@@ -111,12 +115,12 @@ class TestJobs:
         teller = JobFormatter(Texts(tag), NOW, "UTC")
         for what in ({"prompt": "what?"}, {"command": ",schedules"}, {"text": "tea"}):
             one, entries = made.add({"when": "0 * * * *", "name": "x", "until": "2026-12-01", "to": "test:2", **what})
-            standing = made.state.apply([replace(entries[0], id=1)]).jobs["abcdef"]
+            standing = made.state.with_facts(entries).jobs["abcdef"]
             shown = teller.format_details(replace(standing, failures=2))
             assert len(shown.splitlines()) == 8
             assert "test:2" in shown
             for status, reason in (("on", ""), ("paused", "reason_asked"), ("over", "reason_once")):
-                line = teller.format_line(replace(standing, status=status, reason=reason), "test:9")  # type: ignore[arg-type]
+                line = teller.format_line(stop(standing, status, reason), "test:9")
                 assert "x (abcdef)" in line
                 assert "test:1" in line
             assert one.granted is not None
@@ -143,9 +147,10 @@ class TestJobs:
     )  # fmt: skip
     def test_what_is_refused_is_told_in_the_language_of_the_chat(self, what: dict[str, object], tag: str) -> None:
         given = {"when": "0 * * * *", **({"text": "tea"} if not {"prompt", "command"} & set(what) else {}), **what}
-        with pytest.raises(ScheduleRefused) as raised:
+        with pytest.raises((ValueInvalid, TimeRefused)) as raised:
             changes().add(given)
-        said = refusal_text(raised.value, Texts(tag))
+        assert isinstance(raised.value, (ValueInvalid, TimeRefused))
+        said = Texts(tag).say(raised.value.code, **raised.value.values)
         assert bool(re.search("[\u4e00-\u9fff]", said)) is (tag == "zh")
 
     @pytest.mark.parametrize(
@@ -158,25 +163,24 @@ class TestJobs:
             job, _ = changes().add({**hourly, name: number})
             assert getattr(job, "most" if name == "runs" else name) == number
         for refused in (least - 1, most + 1, True, 1.5):
-            with pytest.raises(ScheduleRefused):
+            with pytest.raises((ValueInvalid, TimeRefused)):
                 changes().add({**hourly, name: refused})
 
     def test_only_owners_may_set_what_reaches_beyond_the_chat(self) -> None:
         for what in ({"to": "test:2"}, {"nested": True}, {"urgent": True}):
             for role in (Role.ADMIN, Role.OWNER):
-                with pytest.raises(ScheduleRefused, match="job_owner_only"):
+                with pytest.raises((ValueInvalid, TimeRefused), match="job_owner_only"):
                     changes(role, owns_all=False).add({"when": "0 * * * *", "text": "tea", **what})
 
 
 class TestQuietHours:
     @pytest.mark.parametrize("tag", LANGUAGES)
     def test_the_rules_of_a_chat_are_told(self, tag: str) -> None:
-        teller, made = JobFormatter(Texts(tag), NOW, "UTC"), changes()
-        told = teller.format_chat_rules(made.state, "test:1")
+        caller = Caller(texts=Texts(tag))
+        told = ChatRulesResult("test:1", "UTC", None).describe(caller)
         assert "UTC" in told
         assert ("quiet hours: none" in told) is (tag == "en")
-        facts = made.set_chat_rules("test:1", "Asia/Shanghai", "22:00-07:00")
-        told = teller.format_chat_rules(ScheduleState().apply(facts), "test:1")
+        told = ChatRulesResult("test:1", "Asia/Shanghai", (1320, 420)).describe(caller)
         assert "Asia/Shanghai" in told
         assert "22:00-07:00" in told
 
@@ -190,5 +194,5 @@ class TestQuietHours:
 
     @pytest.mark.parametrize("given", ["22-7", "25:00-07:00", "10:00-10:00", "10:61-11:00", "nights"])
     def test_what_is_none_is_refused(self, given: str) -> None:
-        with pytest.raises(ScheduleRefused, match="job_quiet_form"):
+        with pytest.raises((ValueInvalid, TimeRefused), match="job_quiet_form"):
             parse_quiet_hours(given)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from msgspec.structs import replace
 
+from bubbot.features.schedule.facts import CatchUp
 from bubbot.features.schedule.plan import (
     FiringPlan,
     QuietHours,
@@ -18,17 +19,17 @@ from bubbot.features.schedule.plan import (
     plan_job,
     waits_for_clock,
 )
-from bubbot.features.schedule.state import Actor, CatchUp, ChatRef, Job, JobState
+from bubbot.features.schedule.state import JobState
 from bubbot.times.cron import parse_cron
 from bubbot.times.rules import next_instants
+from tests.schedules import fold_job, make_job, stop
 
 START = datetime(2026, 11, 22, 12, tzinfo=UTC)
 BERLIN = ZoneInfo("Europe/Berlin")
 
 
 def standing(when: str, *, runs: int = 0, **fields: Any) -> JobState:
-    made = Job("j", ChatRef("test", "1"), Actor("test", "1"), "text", "x", when, "UTC", START.isoformat())
-    return JobState(replace(made, **fields), START, runs=runs)
+    return replace(fold_job(make_job(when, **fields)), runs=runs)
 
 
 def at(text: str) -> datetime:
@@ -63,8 +64,8 @@ HOURLY, ONCE = "0 * * * *", "at 2026-11-22 13:00:00"
         (standing(ONCE, catch_up="skip"), "28T13:00", [], ("13", "13"), ""),
         (replace(standing(ONCE, runs=1), covered=at("22T13:00")), "22T13:01", [], None, "over reason_once"),
         (replace(standing(ONCE), covered=at("22T13:00")), "22T13:01", [], None, "over reason_missed"),
-        (replace(standing(HOURLY), status="paused"), "22T20:00", [], None, ""),
-        (replace(standing(HOURLY), status="over"), "22T20:00", [], None, ""),
+        (stop(standing(HOURLY)), "22T20:00", [], None, ""),
+        (stop(standing(HOURLY), "over"), "22T20:00", [], None, ""),
         (standing("something new"), "22T20:00", [], None, "over reason_broken"),
     ],
 )
@@ -105,7 +106,7 @@ def test_quiet_hours_end_by_the_clock_of_the_chat(hours: tuple[int, int], now: s
     [
         (standing(HOURLY), timedelta(minutes=2), False),
         (standing(HOURLY), timedelta(minutes=2, seconds=1), True),
-        (replace(standing(HOURLY), status="paused"), timedelta(days=1), False),
+        (stop(standing(HOURLY)), timedelta(days=1), False),
     ],
 )
 def test_a_job_waits_for_a_clock_that_was_ahead_by_more_than_two_minutes(
@@ -167,4 +168,4 @@ def test_the_next_times_stop_where_the_job_does() -> None:
     assert next_times(standing(ONCE), START) == [at("22T13:00")]
     until = standing(HOURLY, until=at("22T14:00").isoformat())
     assert next_times(until, START) == [at("22T13:00"), at("22T14:00")]
-    assert next_times(replace(standing(HOURLY), status="paused"), START) == []
+    assert next_times(stop(standing(HOURLY)), START) == []

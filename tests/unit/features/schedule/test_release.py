@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
+from bubbot.features.schedule.facts import Actor, FiringRequested
 from bubbot.features.schedule.plan import plan_job
 from bubbot.features.schedule.release import skip_past_firings
-from bubbot.features.schedule.state import Actor, JobState, ManualFiring, ScheduleState
+from bubbot.features.schedule.state import JobState, ScheduleState
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import TapeEntry
 from bubbot.tape.service import TapeService
 from tests.doubles import CountingIds, SteppingClock
+from tests.schedules import fold_job, make_job, stop
 from tests.unit.features.schedule.test_plan import HOURLY, ONCE, at, standing
 
-ASKED = replace(standing(HOURLY), requests=(ManualFiring("2026-11-22T12:10:00Z!ab", Actor("test", "1")),))
+REQUESTED = FiringRequested("j", "2026-11-22T12:10:00Z!ab", Actor("test", "1"))
+ASKED = fold_job(make_job(), REQUESTED)
 
 
 def told(facts: list[TapeEntry]) -> list[tuple[str, ...]]:
@@ -37,10 +38,10 @@ def told(facts: list[TapeEntry]) -> list[tuple[str, ...]]:
         (standing(HOURLY, jitter=600), "22T13:01", [("skipped", "13", "13")]),
         (standing(ONCE), "22T12:59", []),
         (standing(ONCE), "28T13:00", [("skipped", "13", "13"), ("over", "")]),
-        (replace(standing(HOURLY), status="paused"), "22T20:00", []),
-        (replace(standing(HOURLY), status="over"), "22T20:00", []),
+        (stop(standing(HOURLY)), "22T20:00", []),
+        (stop(standing(HOURLY), "over"), "22T20:00", []),
         (ASKED, "22T12:30", [("fired", "12:10:00Z!ab"), ("refused", "12:10:00Z!ab")]),
-        (replace(ASKED, job=replace(ASKED.job, when="something new")), "22T12:30",
+        (fold_job(make_job("something new"), REQUESTED), "22T12:30",
          [("fired", "12:10:00Z!ab"), ("refused", "12:10:00Z!ab")]),
     ],
 )  # fmt: skip

@@ -7,138 +7,146 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec import structs
 
-from bubbot.features.schedule.changes import ScheduleLimits
-from bubbot.features.schedule.state import (
+from bubbot.features.schedule.facts import (
+    BOT,
     Actor,
     ChatRef,
     ChatRules,
-    DeliveriesView,
-    DeliveryState,
+    ClockSetBack,
+    FiringFailed,
+    FiringRan,
+    FiringRefused,
+    FiringRequested,
+    FiringsSkipped,
     Job,
-    JobAllowance,
-    JobHistoryView,
-    JobState,
-    ManualFiring,
-    ScheduleState,
-    job_data,
-    job_from,
+    JobChanged,
+    JobFired,
+    JobOver,
+    JobPaused,
+    JobRemoved,
+    JobResumed,
 )
+from bubbot.features.schedule.settings import ScheduleSettings
+from bubbot.features.schedule.state import DeliveriesView, DeliveryState, JobAllowance, JobHistoryView, JobState
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import Kind, TapeEntry, event, timestamp
+from bubbot.tape.fact import Fact
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
 from tests.doubles import CountingIds
+from tests.schedules import fold, make_job
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 ANN = Actor("test", "1", "Ann", ("staff",))
-BY = {"channel": "test", "id": "1", "name": "Ann", "roles": ["staff"]}
-JOB = Job("j", ChatRef("test", "1"), ANN, "text", "tea", "0 * * * *", "UTC", timestamp(NOON))
-REQUEST = ManualFiring("2026-11-22T12:30:00Z!a1", ANN)
-BEGIN = JobState(JOB, NOON, runs=2, failures=1, requests=(REQUEST, replace(REQUEST, mark="2026-11-22T12:31:00Z!b2")))
-PAUSED = replace(BEGIN, status="paused", reason="reason_failing", detail="x")
-STOPPED = replace(BEGIN, status="paused", reason="reason_asked")
+JOB = make_job(by=ANN, since=timestamp(NOON))
+ASKED = [FiringRequested("j", f"2026-11-22T12:3{number}:00Z!{number}", ANN) for number in range(2)]
 
 
 def hour(number: int) -> datetime:
     return NOON + timedelta(hours=number)
 
 
-def fact(name: str, **data: Any) -> TapeEntry:
-    return event(f"schedule/{name}", {"job": "j", **data})
-
-
 def mark(number: int) -> str:
     return f"{hour(number):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def after(state: JobState, *facts: TapeEntry) -> JobState | None:
-    return ScheduleState({"j": state}).apply(facts).jobs.get("j")
+BEGIN: list[Fact] = [
+    JOB,
+    JobFired("j", mark(1)),
+    JobFired("j", mark(2)),
+    FiringFailed("j", mark(2), "t", "r", 1),
+    *ASKED,
+]
+FAILING, REQUESTED = JobPaused("j", BOT, "reason_failing", "x"), JobPaused("j", ANN, "reason_asked")
+
+
+def brief(state: JobState | None) -> dict[str, Any]:
+    """What may change of a job, without what is as in the beginning."""
+    begin = {"covered": 2, "status": "on", "reason": "", "detail": "", "runs": 2, "failures": 1, "requests": [0, 1]}
+    if state is None:
+        return {}
+    now = {name: getattr(state, name) for name in begin} | {
+        "covered": int((state.covered - NOON).total_seconds() // 3600),
+        "requests": [int(each.fact.mark[-1]) for each in state.requests],
+    }
+    return {name: value for name, value in now.items() if value != begin[name]}
 
 
 @pytest.mark.parametrize(
-    ("before", "entry", "expected"),
+    ("facts", "changed"),
     [
-        (BEGIN, fact("fired", mark=mark(1)), replace(BEGIN, covered=hour(1), runs=3)),
-        (BEGIN, fact("fired", mark=mark(0)), BEGIN),  # the same once more
-        (BEGIN, fact("fired", mark=mark(-1)), BEGIN),
-        (BEGIN, fact("fired", mark=REQUEST.mark), replace(BEGIN, requests=BEGIN.requests[1:])),
-        (BEGIN, fact("fired", mark=f"{mark(1)}!zz"), BEGIN),
-        (BEGIN, fact("skipped", first=mark(1), last=mark(2)), replace(BEGIN, covered=hour(2))),
-        (BEGIN, fact("skipped", first=mark(-2), last=mark(-1)), BEGIN),
-        (BEGIN, fact("failed", count=4, mark=mark(1)), replace(BEGIN, failures=4)),
-        (BEGIN, fact("ran", mark=mark(1)), replace(BEGIN, failures=0)),
-        (BEGIN, fact("refused", mark=mark(1), reason="x"), BEGIN),
-        (BEGIN, fact("paused", reason="reason_failing", detail="x"), PAUSED),
-        (BEGIN, fact("paused", reason="reason_asked"), STOPPED),
-        (BEGIN, fact("over", reason="r", detail="d"), replace(BEGIN, status="over", reason="r", detail="d")),
-        (BEGIN, fact("over", reason="r"), replace(BEGIN, status="over", reason="r")),
-        (PAUSED, fact("resumed", since=mark(3)), replace(BEGIN, failures=0, covered=hour(3))),
-        (PAUSED, fact("resumed", since=mark(-3)), replace(BEGIN, failures=0)),
-        (BEGIN, fact("clock", since=mark(-3)), replace(BEGIN, covered=hour(-3))),
-        (BEGIN, fact("asked", mark="m!1", by=BY), replace(BEGIN, requests=(*BEGIN.requests, ManualFiring("m!1", ANN)))),
-        (BEGIN, fact("removed", by=BY), None),
-        (BEGIN, event("schedule/fired", {"job": "other", "mark": mark(1)}), BEGIN),
-        (BEGIN, event("schedule/added", job_data(replace(JOB, text="again"))), BEGIN),
-        (BEGIN, replace(fact("removed", by=BY), kind=Kind.MESSAGE), BEGIN),
-        (BEGIN, replace(fact("removed", by=BY), erased=True), BEGIN),
+        ([JobFired("j", mark(3))], {"covered": 3, "runs": 3}),
+        ([JobFired("j", mark(2))], {}),  # the same once more
+        ([JobFired("j", mark(-1))], {}),
+        ([JobFired("j", ASKED[0].mark)], {"requests": [1]}),
+        ([JobFired("j", f"{mark(3)}!9")], {}),
+        ([FiringsSkipped("j", mark(3), mark(4), "r")], {"covered": 4}),
+        ([FiringsSkipped("j", mark(-2), mark(-1), "r")], {}),
+        ([FiringFailed("j", mark(3), "t", "r", 4)], {"failures": 4}),
+        ([FiringRan("j", mark(3), "t", "answered")], {"failures": 0}),
+        ([FiringRefused(job="j", mark=mark(3), reason="x")], {}),
+        ([FAILING], {"status": "paused", "reason": "reason_failing", "detail": "x"}),
+        ([REQUESTED], {"status": "paused", "reason": "reason_asked"}),
+        ([JobOver("j", "r", "d")], {"status": "over", "reason": "r", "detail": "d"}),
+        ([JobOver("j", "r")], {"status": "over", "reason": "r"}),
+        ([FAILING, JobResumed("j", ANN, mark(3))], {"failures": 0, "covered": 3}),
+        ([FAILING, JobResumed("j", ANN, mark(-3))], {"failures": 0}),
+        ([ClockSetBack("j", mark(2), mark(-3))], {"covered": -3}),
+        ([FiringRequested("j", "m!7", ANN)], {"requests": [0, 1, 7]}),
+        ([JobFired("other", mark(3)), JobRemoved("other", ANN), JobPaused("other", ANN, "r")], {}),
+        ([structs.replace(JOB, text="again")], {}),
+        ([replace(JobRemoved("j", ANN).to_entry(), kind=Kind.MESSAGE)], {}),
+        ([replace(JobRemoved("j", ANN).to_entry(), erased=True), JobFired("j", mark(3))], {"covered": 3, "runs": 3}),
     ],
 )  # fmt: skip
-def test_what_a_fact_changes(before: JobState, entry: TapeEntry, expected: JobState | None) -> None:
-    assert after(before, entry) == expected
+def test_what_a_fact_changes(facts: list[Fact | TapeEntry], changed: dict[str, Any]) -> None:
+    assert brief(fold(*BEGIN, *facts).jobs["j"]) == changed
 
 
-def test_what_was_erased_hides_nothing_that_follows() -> None:
-    erased = replace(fact("removed", by=BY), erased=True)
-    assert after(BEGIN, erased, fact("fired", mark=mark(1))) == replace(BEGIN, covered=hour(1), runs=3)
+def test_a_removed_job_is_gone_and_no_fact_brings_it_back() -> None:
+    assert fold(*BEGIN, JobRemoved("j", ANN), JobFired("j", mark(3)), *ASKED, FAILING).jobs == {}
 
 
 def test_a_changed_job_counts_from_its_change_and_stays_paused_only_for_a_person() -> None:
-    job = replace(JOB, text="coffee", since=timestamp(hour(5)))
-    changed = event("schedule/changed", job_data(job))
-    on = replace(BEGIN, job=job, covered=hour(5), failures=0)
-    assert after(BEGIN, changed) == on
-    assert after(PAUSED, changed) == on
-    assert after(replace(BEGIN, status="over", reason="reason_asked"), changed) == on
-    assert after(STOPPED, changed) == replace(on, status="paused", reason="reason_asked")
+    changed = structs.replace(JOB, text="coffee", since=timestamp(hour(5))).to_entry(*JobChanged.EVENTS)
+    on = {"covered": 5, "failures": 0}
+    for before, expected in (
+        ([], on), ([FAILING], on), ([JobOver("j", "reason_asked")], on),
+        ([REQUESTED], {**on, "status": "paused", "reason": "reason_asked"}),
+    ):  # fmt: skip
+        after = fold(*BEGIN, *before, changed).jobs["j"]
+        assert (after.job.text, brief(after)) == ("coffee", expected)
 
 
-def test_it_is_known_which_facts_made_a_job_as_it_is() -> None:
-    steps = [
-        (event("schedule/added", job_data(JOB)), (1, 0, 0)),
-        (fact("paused", reason="reason_failing"), (1, 0, 2)),
-        (fact("ran", mark=mark(1)), (1, 0, 2)),
-        (event("schedule/changed", job_data(JOB)), (1, 4, 0)),
-        (fact("paused", reason="reason_asked"), (1, 4, 5)),
-        (event("schedule/changed", job_data(JOB)), (1, 6, 5)),
-        (fact("resumed", since=mark(1)), (1, 6, 0)),
-        (fact("over", reason="r"), (1, 6, 8)),
-    ]
-    state = ScheduleState()
-    for number, (entry, facts) in enumerate(steps, 1):
-        state = state.apply([replace(entry, id=number)])
-        assert state.jobs["j"].facts == facts
+def test_what_is_only_planned_leaves_the_state_as_it_is() -> None:
+    state = fold(*BEGIN)
+    planned = state.with_facts([JobRemoved("j", ANN).to_entry(), ChatRules("test:1", "Asia/Tokyo").to_entry()])
+    assert (planned.jobs, planned.rules_of("test:1").zone) == ({}, "Asia/Tokyo")
+    assert (state, state.rules_of("test:1")) == (fold(*BEGIN), ChatRules("test:1"))
 
 
 def test_the_rules_of_a_chat_are_the_last_that_were_set() -> None:
-    state = ScheduleState().apply(
-        [
-            event("schedule/chat", {"session": "test:1", "zone": "Europe/Berlin", "quiet": [1320, 420]}),
-            event("schedule/chat", {"session": "test:2", "quiet": [0, 1]}),
-            event("schedule/chat", {"session": "test:1", "zone": "Asia/Tokyo", "quiet": []}),
-        ]
-    )
-    assert state.chats == {"test:1": ChatRules("Asia/Tokyo"), "test:2": ChatRules("", (0, 1))}
+    rules = [
+        ChatRules("test:1", "Europe/Berlin", (1320, 420)),
+        ChatRules("test:2", "", (0, 1)),
+        ChatRules("test:1", "Asia/Tokyo"),
+    ]
+    state = fold(*rules)
+    assert [state.rules_of(f"test:{number}") for number in range(3)] == [ChatRules("test:0"), rules[2], rules[1]]
 
 
 def test_a_job_is_read_as_it_was_written_and_what_a_newer_version_adds_is_left_out() -> None:
-    whole = replace(
-        JOB, place=ChatRef("test", "-1", "7", False, "s"), name="n", catch_up="all", catch_limit=9, jitter=1, until=mark(9), most=3,
+    whole = make_job(
+        place=ChatRef("test", "-1", "7", False, "s"), name="n", catch_up="all", catch_limit=9, jitter=1, until=mark(9), most=3,
         budget=4, urgent=True, nested=True, to=ChatRef("test", "2"), granted=ANN, allow=("web.get", "shell.run"),
     )  # fmt: skip
-    assert job_from(job_data(whole)) == whole
-    assert job_from({**job_data(JOB), "newer": 1}) == JOB
+    assert Job.of(whole.to_entry()) == whole
+    assert Job.of(event("schedule/added", {**JOB.payload(), "newer": 1})) == JOB
+    early = ("job", "session", "place", "by", "do", "text", "when", "zone", "since")
+    assert Job.of(event("schedule/added", {name: JOB.payload()[name] for name in early})) == JOB
     assert (whole.session, whole.target, JOB.target) == ("test:-1:7", ChatRef("test", "2"), JOB.place)
 
 
@@ -151,14 +159,13 @@ def test_an_allowance_is_a_tool_and_what_it_acts_on(text: str, allowance: tuple[
 
 
 def test_the_jobs_of_a_session_are_its_own() -> None:
-    other = replace(JOB, id="k", place=ChatRef("test", "2"))
-    state = ScheduleState({"j": BEGIN, "k": replace(BEGIN, job=other)})
+    state = fold(JOB, make_job(id="k", place=ChatRef("test", "2")))
     assert [job.job.id for job in state.jobs_of("test:2")] == ["k"]
 
 
 async def test_the_history_of_a_job_is_its_newest_facts_in_their_order() -> None:
     tape = TapeService(InMemoryStore(), "bubbot/schedule", now=lambda: NOON, new_id=CountingIds())
-    facts = [event("schedule/fired", {"job": f"j{number % 2}", "mark": mark(number)}) for number in range(12)]
+    facts = [JobFired(f"j{number % 2}", mark(number)).to_entry() for number in range(12)]
     await tape.append([*facts, event("other", {"job": "j1"})])
     history = await tape.read(JobHistoryView("j1", limit=3))
     assert [one.data["mark"] for one in history] == [mark(number) for number in (7, 9, 11)]
@@ -204,12 +211,12 @@ class TestStore:
     async def test_who_listens_is_told_which_jobs_changed(self) -> None:
         store, changed = InMemoryStore(), list[set[str]]()
         jobs = self.open(store, changed)
-        assert (jobs.limits, jobs.is_timer_running) == (ScheduleLimits(), False)
+        assert (jobs.limits, jobs.is_timer_running) == (ScheduleSettings(), False)
         await jobs.load()
-        far = replace(JOB, id="k", to=ChatRef("test", "2"), granted=ANN)
-        await jobs.write([event("schedule/added", job_data(JOB)), event("schedule/added", job_data(far))])
-        await jobs.write([fact("ran", mark=mark(1))])
-        await jobs.write([event("schedule/chat", {"session": "test:2", "quiet": [0, 1]})])  # where `k` speaks
+        far = make_job(id="k", to=ChatRef("test", "2"), granted=ANN)
+        await jobs.write([JOB.to_entry(), far.to_entry()])
+        await jobs.write([FiringRan("j", mark(1), "t", "answered").to_entry()])
+        await jobs.write([ChatRules("test:2", "", (0, 1)).to_entry()])  # where `k` speaks
         assert changed == [set(), {"j", "k"}, {"j"}, {"", "k"}]
         again = self.open(store, changed)
         await again.load()
@@ -220,13 +227,13 @@ class TestStore:
         store, changed = InMemoryStore(), list[set[str]]()
         jobs = self.open(store, changed)
         await jobs.load()
-        draft = event("schedule/added", job_data(JOB))
+        draft = JOB.to_entry()
         stored = await jobs.tape.append([draft])
         await jobs.catch_up_with([draft])
         assert list(jobs.state.jobs) == ["j"]
         await jobs.catch_up_with(stored)
         await jobs.catch_up_with([])
-        second = await jobs.tape.append([event("schedule/added", job_data(replace(JOB, id="k")))])
+        second = await jobs.tape.append([make_job(id="k").to_entry()])
         await jobs.catch_up_with(second)
         assert list(jobs.state.jobs) == ["j", "k"]
 
@@ -235,14 +242,14 @@ class TestStore:
         await jobs.load()
         made = [
             JOB,
-            replace(JOB, id="thread", place=ChatRef("test", "1", "7")),
-            replace(JOB, id="to", place=ChatRef("test", "2"), to=ChatRef("test", "1"), granted=ANN),
-            replace(JOB, id="away", to=ChatRef("test", "2"), granted=ANN),
-            replace(JOB, id="elsewhere", place=ChatRef("telegram", "1")),
-            replace(JOB, id="paused"),
-            replace(JOB, id="over"),
+            make_job(id="thread", place=ChatRef("test", "1", "7")),
+            make_job(id="to", place=ChatRef("test", "2"), to=ChatRef("test", "1"), granted=ANN),
+            make_job(id="away", to=ChatRef("test", "2"), granted=ANN),
+            make_job(id="elsewhere", place=ChatRef("telegram", "1")),
+            make_job(id="paused"),
+            make_job(id="over"),
+            JobPaused("paused", ANN, "reason_asked"),
+            JobOver("over", "reason_once"),
         ]
-        await jobs.write([event("schedule/added", job_data(job)) for job in made])
-        await jobs.write([event("schedule/paused", {"job": "paused", "reason": "reason_asked"})])
-        await jobs.write([event("schedule/over", {"job": "over", "reason": "reason_once"})])
+        await jobs.write([fact.to_entry() for fact in made])
         assert [job.id for job in jobs.list_jobs_of_chat("test", "1")] == ["j", "thread", "to", "paused"]

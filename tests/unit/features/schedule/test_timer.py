@@ -6,22 +6,27 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import count
 
 import pytest
+from msgspec import structs
 
-from bubbot.errors import BubbotError, ConfigError, StoreUnavailable
-from bubbot.features.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester, ScheduleLimits
-from bubbot.features.schedule.state import JOB_ADDED, Actor, ChatRef, JobState, job_data
+from bubbot.errors import ConfigError, StoreUnavailable
+from bubbot.features.schedule.changes import JobChanges, JobRequester
+from bubbot.features.schedule.facts import SCHEDULE_TAPE, Actor, ChatRef
+from bubbot.features.schedule.settings import ScheduleSettings
+from bubbot.features.schedule.state import JobState
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.features.schedule.timer import JobTimer
 from bubbot.ports.channel import Inbound, Role
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.tape.entry import TapeEntry, event
+from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
+from bubbot.texts import Texts
+from bubbot.times.refusal import TimeRefused
 from tests.schedules import NOON, WallClock, scheduler_reads, timed
 from tests.turns import Played, says
 from tests.virtual import virtual
@@ -45,6 +50,7 @@ class TestDue:
             assert bot.texts == [told, "⏰ tea"]
             assert await bot.names() == ["added", "fired", "over", "ran"]
             assert bot.bench.requests == []  # no model was asked
+            assert "is over (it was for one time)" in await bot.say(f",schedule.pause {await bot.job()}")
 
     @virtual
     async def test_a_reminder_in_plain_words_says_what_was_understood_and_how_to_change_it(self) -> None:
@@ -338,7 +344,7 @@ class Kept:
 
     book: ScheduleStore
     clock: WallClock
-    errors: list[BubbotError] = field(default_factory=list)
+    errors: list[Exception] = field(default_factory=list)
     """What the next attempts raise."""
     writes_facts: bool = True
     fired: list[tuple[str, str]] = field(default_factory=list)
@@ -351,10 +357,10 @@ class Kept:
             raise self.errors.pop(0)
         if not self.writes_facts:
             return True
-        before = self.book.state
+        before = dict(self.book.state.jobs)
         await self.book.tape.append(also[SCHEDULE_TAPE], if_absent=True)
         await self.book.catch_up()
-        return self.book.state != before
+        return self.book.state.jobs != before
 
     async def tell(self, job_state: JobState, key: str, facts: Sequence[TapeEntry]) -> None:
         """Tell that a job was missed."""
@@ -370,7 +376,7 @@ class Kept:
     def changes(self) -> JobChanges:
         """What an owner may do."""
         asker = JobRequester(Actor("test", "1"), Role.OWNER, ChatRef("test", "1"))
-        return JobChanges(self.book.state, asker, self.clock(), self.book.new_id, ScheduleLimits(), "UTC")
+        return JobChanges(self.book.state, asker, self.clock(), self.book.new_id, ScheduleSettings(), "UTC")
 
     async def add(self, when: str, **options: object) -> str:
         """Add a job; return its id."""
@@ -417,6 +423,18 @@ class TestFailures:
             assert jobs.fired == [(at, "2026-11-22T12:01:00Z") for at in ("01:00", "01:20", "01:40")]
             assert caplog.text.count("job not fired, retrying: locked") == 2
             assert await jobs.facts() == [("added", ""), ("fired", ""), ("over", "reason_runs")]
+
+    @virtual
+    async def test_a_time_that_is_refused_meanwhile_is_logged_as_a_sentence(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async with kept() as jobs:
+            await jobs.add("* * * * *", runs=1)
+            jobs.errors = [TimeRefused("zone_unknown", name="Mars/Base")]
+            await asyncio.sleep(100)
+            assert len(jobs.fired) == 2
+            told = Texts().say("zone_unknown", name="Mars/Base")
+            assert f"job not fired, retrying: {told}" in caplog.text
 
     @virtual
     async def test_a_job_that_stays_as_it_was_is_looked_at_at_the_next_beat(
@@ -518,7 +536,7 @@ class TestFailures:
     async def test_three_hundred_jobs_are_fired_at_once(self) -> None:
         async with kept() as jobs:
             job, _ = jobs.changes().add({"when": "30 * * * *", "text": "x"})
-            many = [event(JOB_ADDED, job_data(replace(job, id=f"{number:04}"))) for number in range(300)]
+            many = [structs.replace(job, id=f"{number:04}").to_entry() for number in range(300)]
             await jobs.book.write(many)
             await asyncio.sleep(29 * 60)
             assert jobs.fired == []

@@ -13,8 +13,10 @@ import pytest
 from apscheduler.triggers.cron import CronTrigger
 
 from bubbot.app.bot import open_app
-from bubbot.features.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester, ScheduleLimits
-from bubbot.features.schedule.state import SCHEDULE_PROJECTION, Actor, ChatRef
+from bubbot.features.schedule.changes import JobChanges, JobRequester
+from bubbot.features.schedule.facts import SCHEDULE_TAPE, Actor, ChatRef, FiringsSkipped
+from bubbot.features.schedule.settings import ScheduleSettings
+from bubbot.features.schedule.state import SCHEDULE_PROJECTION
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.features.schedule.timer import JobTimer
 from bubbot.gateway.inbox import Inbox, inbox_tape
@@ -23,7 +25,7 @@ from bubbot.ports.channel import Inbound, Role, Sender
 from bubbot.settings.loader import ModelSettings, Settings
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import open_store
-from bubbot.tape.entry import TapeEntry, event
+from bubbot.tape.entry import TapeEntry
 from bubbot.tape.query import TapeQuery
 from bubbot.tape.service import TapeService
 from bubbot.times.phrases import parse_when
@@ -98,7 +100,7 @@ async def test_two_connections_to_one_database_race_for_a_firing(tmp_path: Path)
         book = ScheduleStore(service(SCHEDULE_TAPE), now=lambda: clock[0], new_id=ids, zone="UTC")
         if life == "one":
             asker = JobRequester(Actor("test", "1"), Role.OWNER, ChatRef("test", "1"))
-            made = JobChanges(book.state, asker, clock[0], lambda: "abcdef", ScheduleLimits(), "UTC")
+            made = JobChanges(book.state, asker, clock[0], lambda: "abcdef", ScheduleSettings(), "UTC")
             await book.write(made.add({"when": "*/5 * * * *", "text": "x", "catch_up": "all", "catch_limit": 30})[1])
         await book.load()
         keepers.append(JobTimer(book, fire, notify_missed=tell))
@@ -140,10 +142,11 @@ async def test_a_checkpoint_is_written_after_so_many_facts(monkeypatch: pytest.M
     monkeypatch.setattr("bubbot.features.schedule.store.SCHEDULE_PROJECTION", often)
     tape = TapeService(InMemoryStore(), SCHEDULE_TAPE, now=SteppingClock(), new_id=CountingIds())
     jobs = ScheduleStore(tape, now=SteppingClock(), new_id=CountingIds(), zone="UTC")
-    await jobs.write([event("schedule/changed", {"job": "none"}), event("schedule/skipped", {"job": "none"})])
+    skipped = FiringsSkipped("none", "", "", "")
+    await jobs.write([skipped.to_entry(), skipped.to_entry()])
     await jobs.write_checkpoint()
     assert await tape.head() == 2
-    await jobs.write([event("schedule/skipped", {"job": "none"})])
+    await jobs.write([skipped.to_entry()])
     await jobs.write_checkpoint()
     await jobs.write_checkpoint()
     assert await tape.head() == 4

@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from bubbot.app.tapes import now
-from bubbot.features.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester, ScheduleLimits
-from bubbot.features.schedule.state import Actor, ChatRef, ScheduleState
+from bubbot.features.schedule.changes import JobChanges, JobRequester
+from bubbot.features.schedule.facts import SCHEDULE_TAPE, Actor, ChatRef
+from bubbot.features.schedule.settings import ScheduleSettings
+from bubbot.features.schedule.state import ScheduleState
 from bubbot.features.strategies.settings import ContextSettings
 from bubbot.home import Home, WriterLock
 from bubbot.models.local import model
@@ -346,7 +348,7 @@ class TestDatabase:
         tape = TapeService(sqlite_store, SCHEDULE_TAPE, now=lambda: START, new_id=str)
         asker = JobRequester(Actor("test", "1"), Role.OWNER, ChatRef("test", "1"), owns_all=True)
         made = JobChanges(
-            ScheduleState(), asker, datetime(2099, 1, 1, tzinfo=UTC), lambda: "abcdef", ScheduleLimits(), "UTC"
+            ScheduleState(), asker, datetime(2099, 1, 1, tzinfo=UTC), lambda: "abcdef", ScheduleSettings(), "UTC"
         )
         await tape.append(made.add({"when": "0 * * * *", "text": "tea"})[1])
         await sqlite_store.aclose()

@@ -22,8 +22,10 @@ import pytest
 
 from bubbot.app.tapes import now
 from bubbot.errors import ModelUnavailable
-from bubbot.features.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester, ScheduleLimits
-from bubbot.features.schedule.state import Actor, ChatRef, ScheduleState
+from bubbot.features.schedule.changes import JobChanges, JobRequester
+from bubbot.features.schedule.facts import SCHEDULE_TAPE, Actor, ChatRef
+from bubbot.features.schedule.settings import ScheduleSettings
+from bubbot.features.schedule.state import ScheduleState
 from bubbot.gateway.outbox import Outbox, outbox_tape
 from bubbot.home import Home, WriterLock
 from bubbot.ops.doctor.checkup import run_checks
@@ -446,7 +448,7 @@ class TestDatabase:
             tape = TapeService(store, SCHEDULE_TAPE, now=lambda: START, new_id=str)
             asker = JobRequester(Actor("test", "1"), Role.OWNER, ChatRef("test", "1"), owns_all=True)
             made = JobChanges(
-                ScheduleState(), asker, datetime(2099, 1, 1, tzinfo=UTC), lambda: "abcdef", ScheduleLimits(), "UTC"
+                ScheduleState(), asker, datetime(2099, 1, 1, tzinfo=UTC), lambda: "abcdef", ScheduleSettings(), "UTC"
             )
             await tape.append(made.add({"when": "0 * * * *", "text": "tea"})[1])
 
