@@ -11,7 +11,7 @@ from dataclasses import field
 from functools import partial
 from typing import TypeAlias, TypeVar
 
-from bubbot.arguments.fields import AnyArgs
+from bubbot.arguments.fields import Args
 from bubbot.ports.channel import MessagePart, Receipt
 from bubbot.ports.model import Model, ModelReply, ModelRequest, TextDelta, ToolCall
 from bubbot.ports.turn import Turn, TurnOutcome
@@ -65,7 +65,7 @@ class ToolInvocation:
 
     turn: Turn
     tool: Tool
-    args: AnyArgs
+    args: Args
     call: ToolCall | None = None
     plan: CallPlan | None = None
     used_before: bool = False

@@ -14,11 +14,9 @@ from typing import Any, Generic, Protocol, TypeAlias, get_type_hints
 from zoneinfo import ZoneInfo
 
 from msgspec import Struct
-from pydantic import GetCoreSchemaHandler
-from pydantic_core import CoreSchema, core_schema
 from typing_extensions import TypeVar
 
-from bubbot.arguments.fields import AnyArgs, ArgumentField, NoArguments, fields_of, form_fields, require_args
+from bubbot.arguments.fields import Args, ArgumentField, NoArguments, fields_of, form_fields, require_args
 from bubbot.errors import CommandError, ConfigError, EntryNotFound
 from bubbot.ports.channel import Role
 from bubbot.ports.progress import OnProgress, ignore_progress
@@ -56,7 +54,7 @@ class Argument:
     Attributes:
         help: its line of help; empty for the description of the field.
         metavar: the name of an option's value in the help; None for the field's name in capitals.
-        parse: makes the value of a text. Raises `ValueError` with a sentence.
+        parse: makes the value of a text in a shell. Raises `ValueError` with a sentence.
         rest: takes all remaining words, as one text.
         short: a letter that stands for the option, such as `m` for `-m`.
         repeated: the option may be typed several times, once for each item of a list.
@@ -68,15 +66,6 @@ class Argument:
     rest: bool = False
     short: str = ""
     repeated: bool = False
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Parse texts that come from a chat; a shell has parsed them already."""
-        schema, parse = handler(source), self.parse
-        if parse is None:
-            return schema
-        return core_schema.no_info_before_validator_function(
-            lambda value: parse(value) if isinstance(value, str) else value, schema
-        )
 
 
 async def read_as_of(tape: TapeHandle, entry: int | None) -> TapeHandle:
@@ -326,7 +315,7 @@ class CommandSyntax:
     """
 
     name: str
-    args: type[AnyArgs] = NoArguments
+    args: type[Args] = NoArguments
     form: str = ""
     help: str = ""
     description: str = ""
@@ -343,7 +332,7 @@ class CommandSyntax:
     @property
     def words(self) -> tuple[str, ...]:
         """The arguments that are typed as words; the others are options."""
-        declared = form_fields(self.form) or getattr(self.args, "positional", ())
+        declared = form_fields(self.form)
         return tuple(declared) or tuple(name for name, field in self.fields.items() if field.is_required)
 
     def requires(self, name: str) -> bool:
@@ -384,8 +373,8 @@ class Command(CommandSyntax):
     run: RunCommand
     writes: bool = False
     only_reads: Callable[[Any], bool] | None = None
-    prepare: Callable[[Any, ShellInput], AnyArgs] | None = None
-    sent: type[AnyArgs] | None = None
+    prepare: Callable[[Any, ShellInput], Args] | None = None
+    sent: type[Args] | None = None
     needs_home: bool = True
     on_missing_home: Callable[[Any, Any], CommandResult] | None = None
     is_answered_without_home: bool = False

@@ -8,7 +8,6 @@ from typing import Any, TypeAlias, TypeVar, get_type_hints
 
 from bubbot.arguments.errors import describe_argument
 from bubbot.arguments.fields import (
-    AnyArgs,
     Args,
     ArgumentField,
     ArgumentProblem,
@@ -19,12 +18,8 @@ from bubbot.arguments.fields import (
     fields_of,
     form_fields,
     parse_args,
-    parse_older,
     require_args,
     write_given,
-)
-from bubbot.arguments.fields import (
-    ToolArgs as ToolArgs,  # noqa: PLC0414 - for the feature `schedule`
 )
 from bubbot.errors import ConfigError, ToolError, ToolRetry
 from bubbot.ports.channel import Role
@@ -225,10 +220,14 @@ class CallPlan:
     state: str = ""
 
 
+class ToolArgs:
+    """The base of arguments in earlier versions, a pydantic model: `require_args` refuses the tools that still have it."""
+
+
 NoArgs = NoArguments
 """The name of `NoArguments` in earlier versions, for installed packages."""
 ToolOutput: TypeAlias = str | RerunModel
-A = TypeVar("A", bound=AnyArgs)
+A = TypeVar("A", bound=Args)
 Handler: TypeAlias = Callable[[Turn, A], Awaitable[ToolOutput]]
 PlanCall: TypeAlias = Callable[[Turn, A], Awaitable[CallPlan]]
 """Say what a call would do, without doing any of it. Raises `ToolRetry` or `ToolFailed` if it cannot be done at all."""
@@ -262,7 +261,7 @@ class Tool:
 
     name: str
     summary: str
-    args: type[AnyArgs]
+    args: type[Args]
     run: Handler[Any]
     commands: tuple[str, ...] = ()
     for_model: bool = True
@@ -289,7 +288,7 @@ class Tool:
     @property
     def words(self) -> tuple[str, ...]:
         """The arguments that plain words fill: the declared ones, else the required ones, else the first."""
-        declared = form_fields(self.form) or getattr(self.args, "positional", ())
+        declared = form_fields(self.form)
         required = [name for name, field in self.fields.items() if field.is_required]
         return tuple(declared or required or [*self.fields][:1])
 
@@ -322,7 +321,7 @@ class Tool:
         """Build the tool's spec as a provider sees it."""
         return ToolSpec(self.provider_name, self.summary, build_schema(self.args))
 
-    def parse(self, arguments: str) -> AnyArgs:
+    def parse(self, arguments: str) -> Args:
         """Parse and validate the arguments that a model wrote. Raise `ToolRetry` with what to fix."""
         try:
             values = json.loads(arguments) if arguments.strip() else {}
@@ -332,7 +331,7 @@ class Tool:
             raise ToolRetry(f"the arguments of {self.name} have to be a JSON object, such as {{}}")
         return self.validate(values)
 
-    def validate(self, values: dict[str, Any]) -> AnyArgs:
+    def validate(self, values: dict[str, Any]) -> Args:
         """Validate the arguments. Raise `ArgumentsInvalid` with each wrong field, its value and what it must be."""
         return validate_args(self.name, self.args, drop_joining_words(self.form, values))
 
@@ -352,7 +351,7 @@ async def plan_call(turn: Turn, tool: Tool, args: Any) -> CallPlan:
     return CallPlan(tool.effect, details, GrantTarget(GrantKind.ARGUMENTS, digest_call(tool, args)))
 
 
-def digest_call(tool: Tool, args: AnyArgs) -> str:
+def digest_call(tool: Tool, args: Args) -> str:
     """Return the digest of a tool and its arguments: that of two calls is the same only if they do the same."""
     return sha256(canonical({"tool": tool.name, "arguments": dump_args(args)}).encode()).hexdigest()
 
@@ -367,11 +366,6 @@ class ArgumentsInvalid(ToolRetry):
 
 def validate_args(name: str, args: type[A], values: Mapping[str, Any]) -> A:
     """Validate the arguments of a tool or command. Raise `ArgumentsInvalid` as `Tool.validate` does."""
-    if not issubclass(args, Args):
-        older, text, problems = parse_older(args, values)
-        if older is not None:
-            return older
-        raise ArgumentsInvalid(f"{name}: {text}", problems)
     parsed, problems = parse_args(args, values)
     if not problems:
         return args(**parsed)

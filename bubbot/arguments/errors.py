@@ -12,13 +12,8 @@ MAX_VALUE_CHARS = 60
 """Characters of a wrong value that are repeated."""
 _SENTENCES: Mapping[str, tuple[str, str]] = {
     "literal_error": ("argument_choice", "expected"),
-    "enum": ("argument_choice", "expected"),
     "int_parsing": ("argument_whole", ""),
-    "int_type": ("argument_whole", ""),
-    "int_from_float": ("argument_whole", ""),
-    "int_parsing_size": ("argument_whole", ""),
     "float_parsing": ("argument_number", ""),
-    "finite_number": ("argument_number", ""),
     "bool_parsing": ("argument_yes_no", ""),
     "greater_than_equal": ("argument_least", "ge"),
     "greater_than": ("argument_more", "gt"),
@@ -31,7 +26,7 @@ _SENTENCES: Mapping[str, tuple[str, str]] = {
     "too_short": ("argument_empty", "min_length"),
     "too_long": ("argument_many", "max_length"),
 }
-"""The sentence for each type of error that pydantic reports, and the key of its limit."""
+"""The sentence for each type of error, and the key of its limit."""
 
 
 def describe_argument(problem: ArgumentProblem, tool: str, fields: Mapping[str, ArgumentField], texts: Texts) -> str:

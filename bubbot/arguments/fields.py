@@ -11,11 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 from types import NoneType, UnionType
-from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin
 
 import msgspec
 from msgspec import NODEFAULT, Meta, Struct
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bubbot.errors import ConfigError
 from bubbot.tape.entry import JsonObject, encode
@@ -46,8 +45,6 @@ class NoArguments(Args, frozen=True):
     """The arguments of commands that take none."""
 
 
-AnyArgs: TypeAlias = BaseModel | Args
-"""Arguments of a tool or command."""
 ONE_A_LINE = "one a line"
 """A mark of a list whose items stand on a line each if they come as one text; by default commas separate them."""
 
@@ -86,7 +83,7 @@ class ArgumentProblem(Struct, frozen=True):
 
     Attributes:
         name: the argument; empty for a rule about several.
-        kind: the type of the error in pydantic's words: `missing`, `int_parsing` and so on.
+        kind: the type of the error: `missing`, `int_parsing` and so on.
         value: what it is.
         limits: the limits that it breaks, such as `ge` and `max_length`; for a pattern `form`, what it takes.
         reason: what a validator of ours says.
@@ -106,11 +103,9 @@ def _declared(args: type[Args]) -> tuple[msgspec.structs.FieldInfo, ...]:
 
 
 @cache
-def fields_of(args: type[AnyArgs]) -> Mapping[str, ArgumentField]:
+def fields_of(args: type[Args]) -> Mapping[str, ArgumentField]:
     """Return the declared arguments of a class, by their names, in its order."""
-    if issubclass(args, Args):
-        return {field.encode_name: _field_of(field) for field in _declared(args)}
-    return _older_fields(args)
+    return {field.encode_name: _field_of(field) for field in _declared(args)}
 
 
 def require_args(owner: str, args: object) -> None:
@@ -120,7 +115,7 @@ def require_args(owner: str, args: object) -> None:
         owner: what is declared, such as `the tool dice.roll`.
         args: the annotation of its parameter `args`; None without one.
     """
-    if isinstance(args, type) and (issubclass(args, Args) or _is_older(args)):
+    if isinstance(args, type) and issubclass(args, Args):
         return
     how = "derive it from bubbot.arguments.fields.Args, with Annotated[..., Meta(description=...)] for its fields"
     if not isinstance(args, type):
@@ -256,25 +251,21 @@ def _explain(field: ArgumentField, value: Any) -> ArgumentProblem:
 # Writing
 
 
-def dump_args(args: AnyArgs) -> dict[str, Any]:
+def dump_args(args: Args) -> dict[str, Any]:
     """Return all arguments as JSON values, those with their default, too: the digest of a call is made of this."""
-    if not isinstance(args, Args):
-        return args.model_dump(mode="json")
     dumped: dict[str, Any] = msgspec.to_builtins(args)
     return dumped
 
 
-def dump_given(args: AnyArgs) -> dict[str, Any]:
-    """Return the arguments that were given as JSON values; of an `Args` those that differ from their default."""
-    if not isinstance(args, Args):
-        return args.model_dump(mode="json", exclude_unset=True)
+def dump_given(args: Args) -> dict[str, Any]:
+    """Return the arguments that differ from their default as JSON values."""
     default = {field.encode_name: field.default for field in _declared(type(args))}
     return {
         name: value for name, value in dump_args(args).items() if default[name] is NODEFAULT or value != default[name]
     }
 
 
-def write_given(args: AnyArgs, *, indent: int = 0) -> str:
+def write_given(args: Args, *, indent: int = 0) -> str:
     """Write the arguments that were given as JSON: what is stored of a call, and what people are shown of one."""
     text = encode(dump_given(args))
     return msgspec.json.format(text, indent=indent) if indent else text
@@ -306,10 +297,8 @@ _LEFT_OUT = {"title", "default", "minLength", "maxLength", "pattern"}
 
 
 @cache
-def build_schema(args: type[AnyArgs]) -> JsonObject:
+def build_schema(args: type[Args]) -> JsonObject:
     """Build the JSON schema of a class as a model sees it. Every request has it, so it has only what a call is written by."""
-    if not issubclass(args, Args):
-        return _older_schema(args)
     (reference,), types = msgspec.json.schema_components([args], ref_template="#/$defs/{name}")
     own = types.pop(reference["$ref"].removeprefix("#/$defs/"))
     properties = {name: _trim(own["properties"][name], field.annotation) for name, field in fields_of(args).items()}
@@ -329,76 +318,3 @@ def _trim(schema: Mapping[str, Any], kind: Any) -> dict[str, Any]:
     elif kept.get("type") == "object":
         kept.setdefault("additionalProperties", True)
     return dict(sorted(kept.items()))
-
-
-# The older pydantic models of the feature `schedule`
-
-
-class ToolArgs(BaseModel):
-    """Base of argument models.
-
-    `positional`: the fields that the plain words of a comma command fill; the last field takes all remaining words. If
-    empty, the words fill the required fields, or the first field if none is required.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-    positional: ClassVar[tuple[str, ...]] = ()
-
-
-M = TypeVar("M", bound=BaseModel)
-
-
-def _is_older(args: type) -> bool:
-    return issubclass(args, ToolArgs) and args.__module__.startswith("bubbot.features.schedule.")
-
-
-def _older_fields(args: type[BaseModel]) -> Mapping[str, ArgumentField]:
-    return {
-        name: ArgumentField(
-            name, field.annotation, field.is_required(), field.description or "", marks=tuple(field.metadata)
-        )
-        for name, field in args.model_fields.items()
-    }
-
-
-def parse_older(args: type[M], values: Mapping[str, Any]) -> tuple[M | None, str, tuple[ArgumentProblem, ...]]:
-    """Validate the arguments; return them, or what is wrong as a text for models and as problems."""
-    try:
-        return args.model_validate(values), "", ()
-    except ValidationError as error:
-        items = error.errors()
-        return None, "; ".join(_problem(item, args) for item in items), tuple(map(_argument_problem, items))
-
-
-def _argument_problem(item: Any) -> ArgumentProblem:
-    limits = item.get("ctx", {})
-    name = str(item["loc"][0]) if item["loc"] else ""
-    return ArgumentProblem(name, item["type"], item["input"], limits, str(limits.get("error", "")))
-
-
-def _problem(item: Any, args: type[BaseModel]) -> str:
-    name = ".".join(map(str, item["loc"])) or "the arguments"
-    if item["type"] == "missing":
-        return f"{name} is missing"
-    if item["type"] == "extra_forbidden":
-        return f"there is no {name}; it takes {', '.join(args.model_fields) or 'nothing'}"
-    if not item["loc"] and item["type"] == "value_error":  # about all of them together
-        return str(item["ctx"]["error"])
-    value = repr(item["input"])
-    return f"{name} is {value if len(value) <= 80 else value[:77] + '...'}: {item['msg'].lower()}"
-
-
-def _older_schema(args: type[BaseModel]) -> JsonObject:
-    schema = args.model_json_schema()
-    for key in ("title", "description", "additionalProperties"):  # the class docstring is for us
-        schema.pop(key, None)
-    for value in schema.get("properties", {}).values():
-        kinds = value.get("anyOf", ())
-        if len(kinds) == 2 and kinds[1] == {"type": "null"}:  # what may be left out need not be null as well
-            del value["anyOf"]
-            value.update(kinds[0])
-        for key in ("title", "default", "minLength", "maxLength", "pattern"):
-            value.pop(key, None)
-        if "" in value.get("enum", ()):
-            value["enum"] = [choice for choice in value["enum"] if choice]
-    return schema

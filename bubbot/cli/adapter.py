@@ -11,7 +11,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from bubbot.arguments.fields import AnyArgs, ArgumentField, strip_optional
+from bubbot.arguments.fields import Args, ArgumentField, strip_optional
 from bubbot.cli.completion.values import complete_value, find_kind
 from bubbot.cli.interrupt import raise_on_interrupt
 from bubbot.cli.invocation import Invocation, decode_text
@@ -60,7 +60,7 @@ def _make_leaf(command: CommandSyntax) -> click.Command:
     )
 
 
-def _run(command: CommandSyntax, invocation: Invocation, args: AnyArgs) -> int:
+def _run(command: CommandSyntax, invocation: Invocation, args: Args) -> int:
     if isinstance(command, LocalCommand):
         raise_on_interrupt()
         return command.run(invocation, args)
@@ -159,7 +159,7 @@ def _complete_choice(
 # Reading
 
 
-def read_arguments(command: CommandSyntax, typed: Mapping[str, Any], ctx: click.Context) -> AnyArgs:
+def read_arguments(command: CommandSyntax, typed: Mapping[str, Any], ctx: click.Context) -> Args:
     """Read the typed arguments. Raise click's `UsageError` with everything that is missing or wrong."""
     words, fields = command.words, {name: command.fields[name] for name in list_names(command)}
     given = {name: value for name, value in typed.items() if value not in (None, ())}

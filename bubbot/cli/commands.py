@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 from bubbot.app.commands import bind_context, find_command
 from bubbot.app.tapes import new_id, now, open_tapes, tape_service
-from bubbot.arguments.fields import AnyArgs, dump_args, dump_given, fields_of
+from bubbot.arguments.fields import Args, dump_args, dump_given, fields_of
 from bubbot.cli.files import open_output
 from bubbot.cli.output import drawing_width, show, show_on_stderr, show_record, show_table
 from bubbot.cli.setup import CommandSetup
@@ -68,7 +68,7 @@ class Shell:
 async def run_command(
     setup: CommandSetup,
     command: Command,
-    arguments: AnyArgs,
+    arguments: Args,
     *,
     run_here: RunCommand | None = None,
     type_command: TypeCommand | None = None,
@@ -99,7 +99,7 @@ async def run_command(
 async def carry_out(
     setup: CommandSetup,
     command: Command,
-    arguments: AnyArgs,
+    arguments: Args,
     *,
     run_here: RunCommand | None = None,
     type_command: TypeCommand | None = None,
@@ -123,7 +123,7 @@ async def carry_out(
         return await read(setup, command, arguments, on_progress, type_command)
 
 
-def _show_progress(setup: CommandSetup, command: Command, arguments: AnyArgs) -> AbstractContextManager[OnProgress]:
+def _show_progress(setup: CommandSetup, command: Command, arguments: Args) -> AbstractContextManager[OnProgress]:
     if command.progress is None:
         return nullcontext(ignore_progress)
     # Imported here: few commands take so long.
@@ -136,7 +136,7 @@ def _show_progress(setup: CommandSetup, command: Command, arguments: AnyArgs) ->
 async def read(
     setup: CommandSetup,
     command: Command,
-    arguments: AnyArgs,
+    arguments: Args,
     on_progress: OnProgress = ignore_progress,
     type_command: TypeCommand | None = None,
 ) -> CommandResult:
@@ -168,7 +168,7 @@ async def read(
 
 
 async def _write(
-    setup: CommandSetup, command: Command, arguments: AnyArgs, run_here: RunCommand, on_progress: OnProgress
+    setup: CommandSetup, command: Command, arguments: Args, run_here: RunCommand, on_progress: OnProgress
 ) -> CommandResult:
     async def in_this_process() -> CommandResult:
         async with open_tapes(setup.home, setup.settings.store, write=True) as (store, workspace):

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from dataclasses import replace
 
-from bubbot.arguments.fields import AnyArgs
+from bubbot.arguments.fields import Args
 from bubbot.cli.commands import Shell, read, run_command
 from bubbot.cli.invocation import Invocation
 from bubbot.cli.output import show_on_stderr
@@ -15,7 +15,7 @@ from bubbot.errors import ConfigError
 from bubbot.shell_command import Command, CommandResult, TypedAnswer
 
 
-def run_typed(invocation: Invocation, command: Command, arguments: AnyArgs) -> int:
+def run_typed(invocation: Invocation, command: Command, arguments: Args) -> int:
     """Run a typed command of a feature, print its answer, and return its exit code."""
     setup = load_setup(invocation)
     if (ask := command.question) is not None and not (invocation.is_confirmed or getattr(arguments, "yes", False)):

@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from bubbot.arguments.fields import AnyArgs
+from bubbot.arguments.fields import Args
 from bubbot.errors import ToolFailed, ToolRetry
 from bubbot.middleware import ToolInvocation
 from bubbot.ports.model import ToolCall
@@ -367,7 +367,7 @@ async def _settle(
     raise ToolFailed(f"{tool.name} began before an interruption, and its outcome is unknown; it was not run again")
 
 
-def _is_same(recorded: RecordedCall, tool: Tool, args: AnyArgs) -> bool:
+def _is_same(recorded: RecordedCall, tool: Tool, args: Args) -> bool:
     if recorded.name not in tool.names:
         return False
     try:

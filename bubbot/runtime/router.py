@@ -9,7 +9,7 @@ from dataclasses import field
 from typing import Any, Literal
 
 from bubbot.arguments.errors import describe_argument
-from bubbot.arguments.fields import AnyArgs
+from bubbot.arguments.fields import Args
 from bubbot.errors import AnchorNotFound, CommandError, EntryInvalid, EntryNotFound, ToolSignal
 from bubbot.formatting import clean
 from bubbot.ports.channel import FOREIGN_WORDS, TERMINAL_CHANNEL, Inbound
@@ -177,7 +177,7 @@ def _reply_text(turn: Turn, outcome: CommandOutcome) -> str:
     return turn.texts.add_trace(outcome.output, turn.id) if outcome.status == "error" else outcome.output
 
 
-def parse_command(line: str, toolbox: Toolbox, texts: Texts) -> tuple[Tool, AnyArgs]:
+def parse_command(line: str, toolbox: Toolbox, texts: Texts) -> tuple[Tool, Args]:
     """Parse a command into its tool and checked arguments. Raise `CommandError` like `parse_arguments`."""
     tool = find_command(_read_name(line), toolbox, tuple(toolbox), texts)
     return tool, parse_arguments(line, tool, texts)
@@ -225,7 +225,7 @@ def format_command(tool: Tool, texts: Texts) -> str:
     return texts.format_commands(f"{COMMAND_PREFIX}{tool.typed_name}")
 
 
-def parse_arguments(line: str, tool: Tool, texts: Texts) -> AnyArgs:
+def parse_arguments(line: str, tool: Tool, texts: Texts) -> Args:
     """Parse the arguments of a command and check them.
 
     `key=value` and `key="some words"` may stand before and after the plain words; the plain words fill the tool's

@@ -49,6 +49,6 @@ def test_a_tool_that_declares_a_pydantic_model_is_refused_with_the_fix() -> None
 
     told = r"the tool dice.roll takes tests.unit.test_tool.RollArgs, .*derive it from bubbot.arguments.fields.Args"
     with pytest.raises(ConfigError, match=told):
-        tool("dice.roll")(roll)
+        tool("dice.roll")(roll)  # type: ignore[type-var]
     with pytest.raises(ConfigError, match=told):
         Tool("dice.roll", "Roll a dice.", RollArgs, roll)  # type: ignore[arg-type, unused-ignore]

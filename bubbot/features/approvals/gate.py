@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from bubbot.arguments.fields import AnyArgs, write_given
+from bubbot.arguments.fields import Args, write_given
 from bubbot.concurrency import run_uninterrupted
 from bubbot.errors import ToolFailed, ToolRefused, ToolSignal
 from bubbot.features.approvals.card import HOUR_SECONDS, MAX_NAMED, ApprovalCard, find_chat
@@ -114,7 +114,7 @@ _STANDING_ROWS = (
 
 def make_waiting(
     tool: Tool,
-    args: AnyArgs,
+    args: Args,
     plan: CallPlan,
     decision: Decision,
     *,

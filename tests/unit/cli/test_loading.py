@@ -85,7 +85,7 @@ def packages(modules: Sequence[str]) -> set[str]:
 )
 def test_a_command_loads_no_more_modules_than(home: Path, command: str, ours: int, others: set[str]) -> None:
     validators, texts, *modules = load(home, command.split())
-    assert int(validators) <= 8  # of the sections of the settings that are written, and of the tools of `schedule`
+    assert int(validators) <= 2  # of the sections of the settings that are written
     assert (
         int(texts) <= 8
     )  # each is compiled; a file of models or of facts does not import `annotations` from the future
