@@ -16,7 +16,7 @@ from bubbot.app.bot import Bot, PortWrappers, open_app
 from bubbot.features.approvals.settings import ApprovalSettings
 from bubbot.home import Home
 from bubbot.models.scripted import ScriptedModel
-from bubbot.ports.channel import OWN_WORDS, Inbound, Sender
+from bubbot.ports.channel import Inbound, Sender
 from bubbot.ports.turn import Turn, TurnResult
 from bubbot.settings.loader import ModelSettings
 from bubbot.tape.entry import JsonObject, Kind, TapeEntry, timestamp
@@ -123,7 +123,7 @@ class ApprovalBench:
         text: str,
         *,
         session: str = "default",
-        provenance: str = OWN_WORDS,
+        provenance: str = "own",
         language: str = "",
         direct: bool = True,
     ) -> TurnResult:

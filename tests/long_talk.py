@@ -23,7 +23,6 @@ from bubbot.app.search import find_entries
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import ModelOverflow
 from bubbot.feature import Feature
-from bubbot.features.strategies.facts import CUT
 from bubbot.features.strategies.meaning import MeaningSearch
 from bubbot.features.strategies.recall import recall_for
 from bubbot.middleware import CallNext
@@ -32,7 +31,6 @@ from bubbot.ports.passages import PassageIndex
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.runtime.compose import ContextPolicy
 from bubbot.runtime.context.strategy import ContextStrategies
-from bubbot.tape.anchor import MEMORY_SEAL
 from bubbot.tape.entry import Kind, TapeEntry
 from bubbot.tape.store import TapeStore
 from bubbot.tool import READS_WORLD, ToolArgs, tool
@@ -382,9 +380,9 @@ def _explain(report: TalkReport, model: RuleModel, entries: Sequence[TapeEntry])
     """Explain each break by what the tape says between the two steps. Steps with a purpose are no part of the talk."""
     number, last_day, reasons = 0, "", Counter[str]()
     for entry in entries:
-        if entry.name == CUT:
+        if entry.name == "context/cut":
             reasons["cut"] += 1
-        elif entry.name == MEMORY_SEAL:
+        elif entry.name == "memory/seal":
             reasons["memory"] += 1
         elif entry.opens_window:
             reasons["window"] += 1

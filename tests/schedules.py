@@ -13,7 +13,7 @@ from unittest.mock import patch
 from zoneinfo import ZoneInfo
 
 from bubbot.feature import Kernel
-from bubbot.features.schedule.changes import SCHEDULE_TAPE, ScheduleLimits
+from bubbot.features.schedule.changes import ScheduleLimits
 from bubbot.features.schedule.feature import ScheduleFeature
 from bubbot.features.schedule.settings import ScheduleSettings
 from bubbot.features.schedule.store import ScheduleStore
@@ -116,7 +116,7 @@ class Timed:
 
     async def facts(self, *names: str) -> list[TapeEntry]:
         """The facts of schedules, of these names or all."""
-        found = (await self.bench.store.fetch([TapeQuery(SCHEDULE_TAPE)]))[0]
+        found = (await self.bench.store.fetch([TapeQuery("bubbot/schedule")]))[0]
         return [one for one in found if not names or (one.name or "").partition("/")[2] in names]
 
     async def names(self) -> list[str]:

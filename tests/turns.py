@@ -65,7 +65,7 @@ from bubbot.ports.turn import Turn, TurnGate, TurnResult
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.calls import ToolCallRunner, ToolLimits
 from bubbot.runtime.compose import ContextPolicy, RequestComposer, rebuild_request
-from bubbot.runtime.lessons import MODELS_TAPE, ModelLessons
+from bubbot.runtime.lessons import ModelLessons
 from bubbot.runtime.loop import AgentLoop
 from bubbot.runtime.models import SessionModels
 from bubbot.runtime.queue import QueuePolicy
@@ -399,7 +399,7 @@ async def _bench(
     memory, forgotten = KeptMemory(clock, shared, options.memory), list[str]()
     channel.blob = outgoing_blob_reader(store, outbox, lambda session: session)
     directory = ChannelDirectory({channel.name: line}, Texts())
-    lessons = ModelLessons(service(MODELS_TAPE))
+    lessons = ModelLessons(service("bubbot/models"))
     await lessons.load()
     parts = _parts(
         model,
@@ -532,7 +532,7 @@ def _parts(
 
 def no_lessons() -> ModelLessons:
     """Lessons on a tape of their own, which knows nothing."""
-    return ModelLessons(TapeService(InMemoryStore(), MODELS_TAPE, now=SteppingClock(), new_id=CountingIds()))
+    return ModelLessons(TapeService(InMemoryStore(), "bubbot/models", now=SteppingClock(), new_id=CountingIds()))
 
 
 def toolbox(model: Model, options: Options | None = None) -> Toolbox:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import pytest
 from msgspec import Meta, Struct
 
-from bubbot.arguments.fields import ONE_A_LINE, Args
+from bubbot.arguments.fields import Args
 from bubbot.command import BoundCommand, Caller, Surface, command, find_spec, list_commands, make_group, make_tools
 from bubbot.errors import AccessError, CommandRefused, ConfigError, ConfirmationNeeded, ToolRetry, ValueInvalid
 from bubbot.ports.channel import Role, Sender
@@ -235,7 +235,7 @@ class TestCalls:
         class ListArgs(Args, frozen=True):
             """Two lists."""
 
-            steps: Annotated[tuple[str, ...], ONE_A_LINE] = ()
+            steps: Annotated[tuple[str, ...], "one a line"] = ()
             ids: tuple[int, ...] = ()
 
         assert validate_args("lamp", ListArgs, {"steps": "go, then\n rest\n", "ids": "1, 2"}) == ListArgs(

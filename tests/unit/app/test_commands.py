@@ -12,12 +12,11 @@ import pytest
 from bubbot import plugins
 from bubbot.app.bot import Bot, open_app
 from bubbot.app.commands import bind_context, find_command, typed_tools
-from bubbot.app.installed import COMMAND_GROUP, load_command_group
+from bubbot.app.installed import load_command_group
 from bubbot.errors import CommandError, ConfigError
 from bubbot.feature import Feature, FeatureFactory
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.home import Home
-from bubbot.plugins import FEATURE_GROUP
 from bubbot.ports.channel import Inbound, Role, Sender
 from bubbot.ports.settings import SettingsSection
 from bubbot.settings.loader import ModelSettings, Settings
@@ -77,7 +76,7 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
     factory = FeatureFactory(
         "note", lambda _kernel, _settings: Feature(name="note", commands=NOTES.commands), NoteSettings
     )
-    offered: dict[str, dict[str, Any]] = {FEATURE_GROUP: {"note": factory}, COMMAND_GROUP: {"note": NOTES}}
+    offered: dict[str, dict[str, Any]] = {"bubbot.features": {"note": factory}, "bubbot.commands": {"note": NOTES}}
     load, list_names = plugins.load_object, plugins.list_names
     monkeypatch.setattr(plugins, "list_names", lambda group: sorted(offered.get(group, ())) or list_names(group))
     monkeypatch.setattr(

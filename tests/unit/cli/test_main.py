@@ -15,8 +15,10 @@ import pytest
 from bubbot import __version__, errors, log
 from bubbot.app.command_table import COMMANDS, CommandRow
 from bubbot.cli import main as cli
-from bubbot.cli.interrupt import EXIT_INTERRUPTED
 from bubbot.cli.main import EXIT_CODES, main
+
+EXIT_INTERRUPTED = 130
+
 
 ROOT = Path(__file__).parents[3]
 CANARY = "sk-canary-7f3a91"

@@ -8,7 +8,6 @@ import pytest
 from msgspec import structs
 
 from bubbot.gateway.admission import (
-    CHATS_WATCHED,
     AdmissionPolicy,
     AdmissionSettings,
     Decision,
@@ -20,6 +19,9 @@ from bubbot.gateway.admission import (
 )
 from bubbot.ports.channel import Inbound, Role, Sender
 from bubbot.tape.query import fold_text
+
+CHATS_WATCHED = 1000
+
 
 GROUP, OTHER_GROUP = "-100", "-200"
 SETTINGS = AdmissionSettings(

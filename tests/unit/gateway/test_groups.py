@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from bubbot.gateway.groups import DAY_SECONDS, MAX_NOTICES_PER_DAY, RETRY_SECONDS, GroupNotices
+from bubbot.gateway.groups import GroupNotices
 from bubbot.gateway.inbox import Inbox, inbox_tape
 from bubbot.gateway.owner import OwnerChat
 from bubbot.gateway.requests import WriteNotice
@@ -20,6 +20,10 @@ from tests.doubles import CountingIds, SteppingClock
 from tests.gateways import TIME, Stage, admitting
 from tests.turns import CHANNEL, Bench, Options, running
 from tests.virtual import virtual
+
+DAY_SECONDS = 86400.0
+MAX_NOTICES_PER_DAY = 10
+RETRY_SECONDS = 60.0
 
 
 def bot(store: TapeStore, life: str = "first", **listed: Any) -> Any:

@@ -16,7 +16,7 @@ from bubbot.features.budget.budget import Budget
 from bubbot.features.budget.health import BUDGET_METRICS
 from bubbot.gateway.activity import ActivityTracker
 from bubbot.gateway.health.snapshot import HealthSnapshot
-from bubbot.gateway.metrics import MAX_MODEL_LABELS, Metrics
+from bubbot.gateway.metrics import Metrics
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.health import FeatureHealth, MetricSample, MetricSpec
 from bubbot.ports.usage import BudgetSubject
@@ -28,6 +28,8 @@ from tests.gateways import WAITS, Stage, failing, rules
 from tests.turns import Options, Played, running, says
 from tests.unit.gateway.health.test_formatter import FULL
 from tests.virtual import virtual
+
+MAX_MODEL_LABELS = 50
 
 
 def numbers(metrics: Metrics, snapshot: HealthSnapshot = FULL, commits: int = 0) -> Mapping[str, float]:

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from bubbot.errors import DeliveryFailed, StoreFull
-from bubbot.gateway.outbound import SEND_TIMEOUT_SECONDS
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import MessagePart, Outbound, Receipt
 from bubbot.stores.inmemory import InMemoryStore
@@ -21,6 +20,9 @@ from tests.doubles import SteppingClock
 from tests.gateways import Stage, failing, rules
 from tests.turns import HOME, Bench, KeptChannel, Options, running
 from tests.virtual import virtual
+
+SEND_TIMEOUT_SECONDS = 120.0
+
 
 OUTBOX = "bubbot/outbox/test"
 OFFLINE = DeliveryFailed("offline")

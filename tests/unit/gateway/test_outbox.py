@@ -10,13 +10,16 @@ import pytest
 from bubbot.gateway import outbox_views
 from bubbot.gateway.inbox_views import SessionTraceView
 from bubbot.gateway.outbox import Outbox, outbox_tape
-from bubbot.gateway.outbox_views import OUTBOX_CHECKPOINT_INTERVAL, LiveMessage
+from bubbot.gateway.outbox_views import LiveMessage
 from bubbot.ports.channel import MessagePart, Receipt
 from bubbot.ports.outbox import OutboxMessage, intent_entry, intent_from
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.store import TapeStore
 from tests.tapes import whole
 from tests.unit.gateway.test_inbox import CountingStore, home, service
+
+OUTBOX_CHECKPOINT_INTERVAL = 50
+
 
 TAPE = outbox_tape("test")
 

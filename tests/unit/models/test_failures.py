@@ -8,7 +8,6 @@ import pytest
 
 from bubbot.errors import ModelError, ModelOverflow, ModelRateLimited, ModelRefused, ModelUnavailable
 from bubbot.models.failures import (
-    MAX_PROVIDER_CHARS,
     FailureKind,
     build_failure,
     classify_status,
@@ -18,6 +17,9 @@ from bubbot.models.failures import (
     read_google_delay,
     read_retry_headers,
 )
+
+MAX_PROVIDER_CHARS = 300
+
 
 TEN = "Sun, 22 Nov 2026 10:00:00 GMT"
 

@@ -12,11 +12,9 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from bubbot.app.strategies import OWN_STRATEGIES
-from bubbot.features.memory.block import MAX_SECTION_CHARS
 from bubbot.features.memory.feature import MemoryFeature
 from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.memory.zone import MemoryZone
-from bubbot.features.strategies.facts import CUT
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Role, Sender
 from bubbot.ports.model import ModelEvent, ModelRequest, ModelTraits, ToolSpec, ToolSpecs
@@ -44,6 +42,9 @@ from bubbot.tool import NoArgs, tool
 from tests.doubles import CountingIds, SteppingClock
 from tests.tapes import notes
 from tests.turns import HOME, WAIT, Bench, Options, Played, calls, no_lessons, no_other, running, says
+
+MAX_SECTION_CHARS = 16_384
+
 
 BERLIN = ZoneInfo("Europe/Berlin")
 SPECS = (ToolSpec("tape_search", "Searches.", {"type": "object", "properties": {"q": {"type": "string"}}}),)
@@ -173,8 +174,8 @@ async def test_what_a_section_shows_is_foreign_unless_somebody_judged_it(
 
 
 async def test_a_window_is_read_from_its_newest_cut(turn: Turn) -> None:
-    of_subtask = make.event(CUT, {"from": 4}, fork="f1")
-    await turn.tape.append([*[make.message("user", "x")] * 3, make.event(CUT, {"from": 3}), of_subtask])
+    of_subtask = make.event("context/cut", {"from": 4}, fork="f1")
+    await turn.tape.append([*[make.message("user", "x")] * 3, make.event("context/cut", {"from": 3}), of_subtask])
     cases = (("compact", ""), ("compact", "f1"), ("compact", "f2"), ("window", ""))
     views = [ContextView(name, fork=fork, strategies=OWN_STRATEGIES) for name, fork in cases]
     spans = [(await narrow_view(turn.tape, view)).spans for view in views]

@@ -11,7 +11,6 @@ from bubbot.app.search import find_entries
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.feature import Feature
 from bubbot.features.strategies import summaries
-from bubbot.features.strategies.facts import CUT
 from bubbot.features.strategies.recall import recall_for
 from bubbot.middleware import CallNext
 from bubbot.models.scripted import ScriptedModel
@@ -119,7 +118,7 @@ async def test_a_turn_reads_what_it_has_room_for(bench: Bench, read: ReadEntries
 @pytest.mark.parametrize("bench", ["compact", "counted", "retrieval"], indirect=True)
 async def test_what_it_left_out_is_recorded_and_stays_so(bench: Bench, read: ReadEntries) -> None:
     await bench.say("hello")
-    (cut,) = await bench.events(CUT)
+    (cut,) = await bench.events("context/cut")
     read.take()
     await bench.say("and now?")
     assert read.take() < PAGE
@@ -144,13 +143,13 @@ async def test_what_people_said_while_nobody_asked_is_not_read_either(
 ) -> None:
     async with running(long_store, ScriptedModel(traits=ROOM)) as bench:
         await bench.say("hello")
-        (cut,) = await bench.events(CUT)
+        (cut,) = await bench.events("context/cut")
         heard = [message("user", f"heard {place}", group=True) for place in range(LENGTH // 2)]
         await bench.tape().append(heard)
         read.take()
         await bench.say("what did I miss?")
         assert read.take() < MOST
-        *_, newest = await bench.events(CUT)
+        *_, newest = await bench.events("context/cut")
         assert newest["since"] == cut["since"]
         assert (newest["left_out"][0][0], newest["from"] > LENGTH) == (2, True)
         await assert_rebuilt(bench)

@@ -25,7 +25,7 @@ from bubbot.runtime.shown import ShownTexts, list_addresses
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape import entry as make
 from bubbot.tape.entry import Kind, TapeEntry
-from bubbot.tape.provenance import VOUCHED, Source, find_most_foreign, least_role_of, source_of
+from bubbot.tape.provenance import Source, find_most_foreign, least_role_of, source_of
 from bubbot.texts import Texts
 from bubbot.tool import READS_OWN, READS_PEOPLE, Effect, tool
 from tests.provenance import MEMBER, OWNER, STRANGER, PageArgs, looking, page_tool, provenance_options, sources
@@ -359,7 +359,7 @@ class TestWhatATurnIsTold:
             await bench.say("go")
             result = next(entry.id for entry in await bench.entries() if entry.kind == Kind.TOOL_RESULT)
             assert text in (await bench.say(f",vouch {result}", **fields)).text
-            assert not await bench.events(VOUCHED)
+            assert not await bench.events("provenance/vouched")
 
     async def test_an_entry_that_is_not_there_is_told_in_the_language_of_the_chat(self) -> None:
         options = replace(provenance_options(page_tool()), texts=Texts("de"))
@@ -372,7 +372,10 @@ class TestWhatATurnIsTold:
         model = Played(calls("web_get"), says("ok"), calls("look"), says("ok"))
         async with running(InMemoryStore(), model, provenance_options(page_tool(), looking(seen))) as bench:
             await bench.say("go")
-            forged = [make.event(VOUCHED, {"entry": entry.id}, provenance="world") for entry in await bench.entries()]
+            forged = [
+                make.event("provenance/vouched", {"entry": entry.id}, provenance="world")
+                for entry in await bench.entries()
+            ]
             await bench.tape().append(forged)
             await bench.say("again")
             assert seen[0].world

@@ -11,7 +11,7 @@ import pytest
 from bubbot.errors import LeaseLost
 from bubbot.feature import Feature
 from bubbot.gateway.inbox import Inbox, inbox_tape
-from bubbot.gateway.inbox_views import INBOX_CHECKPOINT_INTERVAL, INBOX_PROJECTION
+from bubbot.gateway.inbox_views import INBOX_PROJECTION
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import MessagePart
 from bubbot.ports.inbox import done_entry
@@ -24,12 +24,16 @@ from bubbot.tape.entry import Kind, event, tool_call
 from bubbot.tape.fork import MergeResult
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
-from bubbot.texts import OUTCOME_UNKNOWN, Texts
+from bubbot.texts import Texts
 from bubbot.tool import READS_OWN, NoArgs, Tool, tool
 from tests.doubles import CountingIds, CountingSalt, SteppingClock
 from tests.gateways import edit_of
 from tests.tapes import note, notes
 from tests.turns import HOME, WAIT, Bench, KeptChannel, Options, Played, calls, running, says, texts_of
+
+INBOX_CHECKPOINT_INTERVAL = 50
+OUTCOME_UNKNOWN = "outcome unknown: the bot stopped before this call was finished; it may or may not have happened"
+
 
 AWAY = "test:away"
 

@@ -13,7 +13,10 @@ from shutil import rmtree
 import pytest
 
 from bubbot.errors import ConfigError
-from bubbot.server.address import PATH_LIMIT, check_folder, peer_uid, socket_path
+from bubbot.server.address import check_folder, peer_uid, socket_path
+
+PATH_LIMIT = 107
+
 
 NOBODY = 65534
 

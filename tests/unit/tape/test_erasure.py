@@ -9,8 +9,6 @@ import pytest
 
 from bubbot.tape.entry import TapeEntry, event, message, thaw
 from bubbot.tape.erasure import (
-    BLOBS_PER_FACT,
-    SPANS_PER_FACT,
     build_blob_removals,
     build_further_erasure,
     build_rename,
@@ -20,6 +18,9 @@ from bubbot.tape.erasure import (
     with_covers,
 )
 from bubbot.tape.store import Batch
+
+BLOBS_PER_FACT = 500
+SPANS_PER_FACT = 100
 
 
 def dated(entry: TapeEntry, day: int) -> TapeEntry:

@@ -10,11 +10,16 @@ from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape import service as service_module
 from bubbot.tape import window as window_module
 from bubbot.tape.anchor import anchor
-from bubbot.tape.entry import MIN_PACKED_CHARS, Kind, PackedObject, event, message
+from bubbot.tape.entry import Kind, PackedObject, event, message
 from bubbot.tape.query import AfterAnchor, IdRanges, OpeningAnchor, Slice, TapeQuery, WholeTape, Window, ZoneSlice
 from bubbot.tape.service import TapeService
-from bubbot.tape.window import MAX_ANSWER_ENTRIES, MAX_ANSWERS, LiveWindow
+from bubbot.tape.window import LiveWindow
 from tests.doubles import CountingIds, SteppingClock
+
+MIN_PACKED_CHARS = 600
+MAX_ANSWER_ENTRIES = 500
+MAX_ANSWERS = 16
+
 
 LIMIT = 20
 

@@ -14,9 +14,12 @@ from bubbot.errors import ScheduleRefused
 from bubbot.features.schedule.refusal import refusal_text
 from bubbot.features.schedule.words import describe_schedule
 from bubbot.texts import Texts
-from bubbot.times.phrases import MAX_TIME_CHARS, parse_duration, parse_when, read_time
+from bubbot.times.phrases import parse_duration, parse_when, read_time
 from bubbot.times.reading import ReadingContext, TimeReading
 from bubbot.times.rules import OneTime, When, next_instants, parse_stored_when
+
+MAX_TIME_CHARS = 500
+
 
 TABLES = Path(__file__).parents[2] / "data" / "times"
 ZONES = ("Europe/Berlin", "America/New_York", "Asia/Shanghai")

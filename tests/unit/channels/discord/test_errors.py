@@ -7,20 +7,22 @@ from typing import Any
 import pytest
 
 from channels.discord.errors import (
-    CANNOT_SEND_DIRECT,
-    ENTITY_TOO_LARGE,
-    INVALID_WEBHOOK_TOKEN,
-    MAX_REASON_CHARS,
-    MISSING_ACCESS,
-    MISSING_PERMISSIONS,
-    UNKNOWN_CHANNEL,
-    UNKNOWN_MESSAGE,
     DiscordApiError,
     DiscordUnavailable,
     parse_error_response,
     to_delivery_failed,
     to_fetch_failed,
 )
+
+CANNOT_SEND_DIRECT = 50_007
+ENTITY_TOO_LARGE = 40_005
+INVALID_WEBHOOK_TOKEN = 50_027
+MAX_REASON_CHARS = 300
+MISSING_ACCESS = 50_001
+MISSING_PERMISSIONS = 50_013
+UNKNOWN_CHANNEL = 10_003
+UNKNOWN_MESSAGE = 10_008
+
 
 TOKEN = "to.ken"
 

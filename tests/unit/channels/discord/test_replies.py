@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from bubbot.ports.channel import MessagePart
-from channels.discord.errors import MISSING_ACCESS, DiscordApiError
-from channels.discord.interactions import LOADING_FLAG, OpenInteractions
+from channels.discord.errors import DiscordApiError
+from channels.discord.interactions import OpenInteractions
 from channels.discord.sender import DiscordSender
+
+MISSING_ACCESS = 50_001
+LOADING_FLAG = 128
 
 
 class Api:

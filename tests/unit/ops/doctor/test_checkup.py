@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bubbot.app.tapes import now
-from bubbot.features.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester, ScheduleLimits
+from bubbot.features.schedule.changes import JobChanges, JobRequester, ScheduleLimits
 from bubbot.features.schedule.state import Actor, ChatRef, ScheduleState
 from bubbot.features.strategies.settings import ContextSettings
 from bubbot.home import Home, WriterLock
@@ -343,7 +343,7 @@ class TestDatabase:
     @plants("clock.jobs")
     async def test_jobs_that_wait_for_a_clock_that_was_ahead(self, sqlite_store: SqliteStore, tmp_path: Path) -> None:
         home = Home(tmp_path)
-        tape = TapeService(sqlite_store, SCHEDULE_TAPE, now=lambda: START, new_id=str)
+        tape = TapeService(sqlite_store, "bubbot/schedule", now=lambda: START, new_id=str)
         asker = JobRequester(Actor("test", "1"), Role.OWNER, ChatRef("test", "1"), owns_all=True)
         made = JobChanges(
             ScheduleState(), asker, datetime(2099, 1, 1, tzinfo=UTC), lambda: "abcdef", ScheduleLimits(), "UTC"

@@ -22,7 +22,7 @@ import pytest
 
 from bubbot.app.tapes import now
 from bubbot.errors import ModelUnavailable
-from bubbot.features.schedule.changes import SCHEDULE_TAPE, JobChanges, JobRequester, ScheduleLimits
+from bubbot.features.schedule.changes import JobChanges, JobRequester, ScheduleLimits
 from bubbot.features.schedule.state import Actor, ChatRef, ScheduleState
 from bubbot.gateway.outbox import Outbox, outbox_tape
 from bubbot.home import Home, WriterLock
@@ -38,7 +38,7 @@ from bubbot.ops.service.render import render_unit
 from bubbot.ports.channel import MessagePart, Role
 from bubbot.ports.checks import Finding
 from bubbot.ports.model import Lesson
-from bubbot.runtime.lessons import MODELS_TAPE, ModelLessons
+from bubbot.runtime.lessons import ModelLessons
 from bubbot.settings.loader import Settings
 from bubbot.settings.sections import HealthSettings
 from bubbot.stores.sqlite.backups import ExtraFiles, write_backup
@@ -443,7 +443,7 @@ class TestDatabase:
     @mends("clock.jobs")
     def test_one_whose_jobs_wait_for_a_clock_that_was_ahead(self, home: Home, tmp_path: Path) -> None:
         async def add(store: SqliteStore) -> None:
-            tape = TapeService(store, SCHEDULE_TAPE, now=lambda: START, new_id=str)
+            tape = TapeService(store, "bubbot/schedule", now=lambda: START, new_id=str)
             asker = JobRequester(Actor("test", "1"), Role.OWNER, ChatRef("test", "1"), owns_all=True)
             made = JobChanges(
                 ScheduleState(), asker, datetime(2099, 1, 1, tzinfo=UTC), lambda: "abcdef", ScheduleLimits(), "UTC"
@@ -502,7 +502,7 @@ class TestModels:
     @mends("model.learned")
     def test_one_that_refused_requests_is_asked_in_the_usual_form_again(self, home: Home, tmp_path: Path) -> None:
         async def learn(store: SqliteStore) -> None:
-            lessons = ModelLessons(TapeService(store, MODELS_TAPE, now=lambda: START, new_id=CountingIds()))
+            lessons = ModelLessons(TapeService(store, "bubbot/models", now=lambda: START, new_id=CountingIds()))
             lesson = Lesson("ollama/gemma3:4b", "127.0.0.1:8080", "no_tools@1")
             lessons.try_out(lesson)
             await lessons.keep([lesson])
@@ -514,7 +514,7 @@ class TestModels:
     @mends("model.unread")
     def test_one_that_read_too_little_is_watched_again(self, home: Home, tmp_path: Path) -> None:
         async def learn(store: SqliteStore) -> None:
-            lessons = ModelLessons(TapeService(store, MODELS_TAPE, now=lambda: START, new_id=CountingIds()))
+            lessons = ModelLessons(TapeService(store, "bubbot/models", now=lambda: START, new_id=CountingIds()))
             lesson = Lesson.of_size("ollama/gemma3:4b", "", "unread", 2_050)
             lessons.try_out(lesson)
             await lessons.keep([lesson])

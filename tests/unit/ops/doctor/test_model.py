@@ -16,7 +16,6 @@ from bubbot.ops.doctor import model
 from bubbot.ops.doctor.checkup import run_checks
 from bubbot.ports.checks import Finding
 from bubbot.stores.sqlite.store import SqliteStore
-from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.service import TapeService
 from tests.doubles import START, CountingIds
 from tests.e2e.key_server import KEY, WRONG_KEY, KeyServer, key_server
@@ -164,7 +163,7 @@ def test_one_that_is_slow_or_not_there_is_a_warning(home: Home, monkeypatch: pyt
 
 def test_in_quarantine_no_key_goes_to_an_address_that_came_with_the_backup(home: Home) -> None:
     async def restored(store: SqliteStore) -> None:
-        tape = TapeService(store, HOME_TAPE, now=lambda: START, new_id=CountingIds())
+        tape = TapeService(store, "bubbot/home", now=lambda: START, new_id=CountingIds())
         await Quarantine(tape).record_restore("backup", created="2026-11-20T00:00:00", head="1", bubbot="0.1")
 
     write(home, restored)

@@ -22,7 +22,6 @@ from bubbot.stores.sqlite.backups import ExtraFiles, write_backup
 from bubbot.stores.sqlite.check import DatabaseState, check_database
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.entry import event
-from bubbot.tape.erasure import HOME_TAPE
 from bubbot.tape.service import TapeService
 from tests.doubles import START, CountingIds
 from tests.planting import found, plants, write
@@ -188,7 +187,7 @@ class TestQuarantine:
     @plants("home.quarantine")
     def test_a_restored_home_until_it_is_released(self, home: Home) -> None:
         def tape(store: SqliteStore) -> TapeService:
-            return TapeService(store, HOME_TAPE, now=lambda: START, new_id=CountingIds())
+            return TapeService(store, "bubbot/home", now=lambda: START, new_id=CountingIds())
 
         async def restore(store: SqliteStore) -> None:
             await Quarantine(tape(store)).record_restore(

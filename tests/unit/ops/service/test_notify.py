@@ -15,11 +15,14 @@ import pytest
 from bubbot import log
 from bubbot.concurrency import Backoff
 from bubbot.gateway.manager import ShutdownTimeouts
-from bubbot.ops.service.notify import STATUS_LIMIT, ServiceNotifier
+from bubbot.ops.service.notify import ServiceNotifier
 from bubbot.ops.service.report import ServiceTiming, WatchedChannels, open_reporter
 from bubbot.ports.channel import Channel, ChannelHealth
 from bubbot.settings.environment import read_service_manager
 from tests.e2e.manager import Manager, listening
+
+STATUS_LIMIT = 300
+
 
 PACE = Backoff(lambda: 0.5, first_seconds=0.01, max_seconds=0.02)
 QUICK = ServiceTiming(start_timeout=0.2, poll_interval=0.01, extension_interval=0.02, extension=1.0, closing_time=0.05)

@@ -12,13 +12,17 @@ from pathlib import Path
 import pytest
 
 from bubbot.app.settings import load
-from bubbot.cli.main import EXIT_DAMAGED, EXIT_REFUSED, EXIT_USAGE
 from bubbot.errors import ConfigError
 from bubbot.ops.service.install import running_program
 from bubbot.ops.service.render import quote_word, read_unit, render_unit
 from bubbot.ops.service.report import ServiceTiming
 from bubbot.settings.loader import Settings
 from tests.docs.pages import ROOT
+
+EXIT_DAMAGED = 5
+EXIT_REFUSED = 6
+EXIT_USAGE = 2
+
 
 FOLDER = ROOT / "bubbot" / "ops" / "service" / "units"
 NAMES = sorted(path.name for path in FOLDER.iterdir())
