@@ -12,14 +12,12 @@ import pytest
 
 from bubbot.gateway.quarantine import Quarantine
 from bubbot.home import Home
-from bubbot.ops.doctor import model
-from bubbot.ops.doctor.checkup import run_checks
 from bubbot.ports.checks import Finding
 from bubbot.stores.sqlite.store import SqliteStore
 from bubbot.tape.service import TapeService
 from tests.doubles import START, CountingIds
 from tests.e2e.key_server import KEY, WRONG_KEY, KeyServer, key_server
-from tests.planting import found, mend, mend_in_shell, mends, plants, write
+from tests.planting import examine, found, mend, mend_in_shell, mends, plants, write
 
 pytestmark = pytest.mark.usefixtures("no_plugins")
 
@@ -62,7 +60,7 @@ def config(home: Home, base: str, key: str, name: str = "openai/gpt-4.9-turbo") 
 
 
 def checkup(home: Home, *, online: bool = True) -> Callable[[], Iterable[Finding]]:
-    return lambda: run_checks(home, None, now=START, deep=False, online=online).findings
+    return lambda: examine(home, online=online)
 
 
 @plants("model.accepted")
@@ -153,7 +151,7 @@ def test_one_that_is_slow_or_not_there_is_a_warning(home: Home, monkeypatch: pyt
     config(home, "http://user:secret@127.0.0.1:9/v1", KEY)
     finding = found(checkup(home)())["model.unreachable"]
     assert (finding.level, finding.fix) == ("warning", "curl -sSI http://127.0.0.1:9")
-    monkeypatch.setattr(model, "LIST_SECONDS", 0.2)
+    monkeypatch.setattr("bubbot.ops.doctor.model.LIST_SECONDS", 0.2)
     with provider(KeyServer(hangs=True)) as server:
         config(home, server.base, KEY)
         finding = found(checkup(home)())["model.unreachable"]
