@@ -13,7 +13,6 @@ import pytest
 
 from bubbot.app.settings import load
 from bubbot.errors import ConfigError
-from bubbot.ops.service.install import running_program
 from bubbot.ops.service.render import quote_word, read_unit, render_unit
 from bubbot.ops.service.report import ServiceTiming
 from bubbot.settings.loader import Settings
@@ -174,9 +173,3 @@ def test_the_credentials_of_the_unit_are_names_that_settings_read(
     settings = load(home=tmp_path / "home")
     assert isinstance(settings, Settings)
     assert set(settings.secrets()) == {f"secret of {name}" for name, _ in lines}
-
-
-def test_the_program_that_runs_names_all_it_is_made_of() -> None:
-    program = running_program()
-    assert program.python == Path(sys.executable)
-    assert {program.python.resolve(), Path(sys.base_prefix), ROOT} <= set(program.needs)
