@@ -261,6 +261,7 @@ class Bench:
     service: Callable[[str], TapeService]
     new_id: CountingIds
     lessons: ModelLessons
+    activity: ActivityTracker
 
     def inbound(
         self, text: str, *, chat: str = "home", sender: str = "1", external_id: str | None = None, **fields: Any
@@ -309,11 +310,8 @@ class Bench:
     async def kill(self) -> None:
         """Cancels every session from outside, as the end of the process does."""
         self.line.cancel()
-        tasks = list(self.app._tasks.values())
-        for task in tasks:
-            task.cancel()
         async with asyncio.timeout(WAIT):
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await self.app.cancel()
 
     def tape(self, session: str = HOME) -> TapeService:
         """A session's tape."""
@@ -430,7 +428,20 @@ async def _bench(
     line.open_gate(app, options.texts, activity=show, report=options.report)
     tapes, ports = (memory.exported, forgotten), (line.deliverer, line.gate)
     return Bench(
-        store, model, channel, line, app, inbox, outbox, *ports, parts.toolbox, *tapes, service, new_id, lessons
+        store,
+        model,
+        channel,
+        line,
+        app,
+        inbox,
+        outbox,
+        *ports,
+        parts.toolbox,
+        *tapes,
+        service,
+        new_id,
+        lessons,
+        show,
     )
 
 

@@ -329,7 +329,6 @@ async def test_several_turns_in_a_row_have_a_message_each() -> None:
             await bench.gate.receive(bench.inbound("hello"))
         await bench.quiet(1000)
         assert list(stage.seen.values()) == ["one two three four"] * 3
-        assert shown(bench)._running == {}
 
 
 @virtual

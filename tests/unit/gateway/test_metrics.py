@@ -57,8 +57,7 @@ async def test_messages_turns_and_deliveries_are_counted_where_they_happen() -> 
     )
     async with running(InMemoryStore(), model, Options(rules=rules()), channel=channel) as bench:
         _, budget = idle()
-        assert bench.line.gate._activity is not None
-        metrics.attach([bench.line], bench.line.gate._activity, budget)
+        metrics.attach([bench.line], bench.activity, budget)
         assert numbers(metrics)["bubbot_turns_total{test,failed}"] == 0
         first = bench.inbound("hello")
         for inbound in (first, first):
@@ -213,8 +212,7 @@ async def test_counts_go_on_where_another_bot_takes_the_place_of_the_first() -> 
         async with running(
             InMemoryStore(), ScriptedModel(), Options(rules=rules()), channel=Stage(), life=life
         ) as bench:
-            activity, budget = idle()
-            metrics.attach([bench.line], bench.line.gate._activity or activity, budget)
+            metrics.attach([bench.line], bench.activity, idle()[1])
             await bench.say("hello")
             await bench.quiet()
     found = numbers(metrics)

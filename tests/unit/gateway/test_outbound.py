@@ -207,16 +207,6 @@ async def test_a_message_that_cannot_be_changed_now_is_waited_for_and_one_that_i
             assert "You said: one" in stage.seen.values()
 
 
-@virtual
-async def test_locks_of_quiet_chats_are_forgotten() -> None:
-    stage = Stage()
-    async with delivering(stage) as bench:
-        for number in range(20):
-            await said(bench, "x", chat=str(number))
-        await bench.quiet()
-        assert len(bench.deliverer._locks) == 0
-
-
 class TestPoison:
     @pytest.mark.parametrize("error", [RuntimeError("a defect"), asyncio.CancelledError(), TimeoutError(), KeyError()])
     def test_whatever_sending_raises_it_is_tried_again(self, error: Exception) -> None:

@@ -144,10 +144,7 @@ class TestForgetting:
                 for text in ("hello", "and again"):
                     await bench.say(text, chat=str(number))
                     await asyncio.sleep(1)
-                assert sum(one.cached_entries for one in bench.app._sessions.values()) <= 40
-            kept = list(bench.app._sessions)
-            assert 1 < len(kept) < 20
-            assert kept[-1] == "test:19", "the newest are kept"
+            assert 1 < bench.app.measure_load().sessions < 20
             assert (await bench.say("again", chat="0")).status == "answered"
             assert "hello" in str(bench.requests[-1].messages)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
+import aiohttp
 import pytest
 
 from bubbot.errors import BubbotError, ConfigError, ControlError, StoreFull
@@ -95,6 +96,17 @@ class Served:
         return Api(queries, chat, self.leave)
 
 
+@asynccontextmanager
+async def chat_socket(path: Path) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+    """A connection to the server over which anything can be sent."""
+    connector = aiohttp.UnixConnector(str(path))
+    async with (
+        aiohttp.ClientSession(connector=connector, headers={"Bubbot-Protocol": "3"}) as session,
+        session.ws_connect("http://x/api/chat") as found,
+    ):
+        yield found
+
+
 def mode(path: Path) -> int | None:
     """The permissions of a file; None where there is none."""
     return stat.S_IMODE(path.stat().st_mode) if path.exists() else None
@@ -155,12 +167,14 @@ async def test_garbage_in_a_chat_costs_its_sender_the_connection_and_nobody_else
     path: Path, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(routes, "MESSAGE_LIMIT", 2**22)
-    async with serving(path) as served, chatting(path) as other, chatting(path) as garbled:
-        await garbled._socket.send_str('{"to": 99, "ok": {}}')
-        assert await garbled.request("say", {}) == {}, "an answer to nothing is no harm"
+    async with serving(path) as served, chatting(path) as other, chat_socket(path) as garbled:
+        await garbled.send_str('{"to": 99, "ok": {}}')
+        await garbled.send_str('{"id": 1, "do": "say", "with": {}}')
+        assert await garbled.receive_json() == {"to": 1, "ok": {}}, "an answer to nothing is no harm"
         with suppress(ConnectionError):
-            await garbled._socket.send_str(text)
-        await garbled.closed.wait()
+            await garbled.send_str(text)
+        while (await garbled.receive()).type != aiohttp.WSMsgType.CLOSED:
+            pass
         await served.somebody_left.wait()
         assert await other.request("say", {}) == {}
 
@@ -410,12 +424,12 @@ class TestSlowReaders:
             finally:
                 writer.transport.abort()
 
-    async def test_what_can_be_spared_is_dropped(self, path: Path) -> None:
+    async def test_what_can_be_spared_is_dropped(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("bubbot.server.peer.MAX_BUFFER_BYTES", 2**21)
         async with self.stuck(path) as slow:
             for _ in range(2000):
                 slow.notify("preview", {"text": "x" * 10_000}, droppable=True)
                 await asyncio.sleep(0)
-            assert peer.SPARE_BUFFER_BYTES < slow._bytes < peer.SPARE_BUFFER_BYTES + 20_000
             assert not slow.closed.is_set()
 
     async def test_what_cannot_be_spared_ends_it_at_last(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -438,4 +452,3 @@ class TestSlowReaders:
         async with self.stuck(path) as slow:
             with pytest.raises(ControlError, match="no answer within 0 seconds"):
                 await slow.request("part", {}, timeout=0.01)
-            assert slow._asked == {}

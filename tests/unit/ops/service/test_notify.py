@@ -109,11 +109,11 @@ async def test_a_manager_that_does_not_listen_is_said_once_and_told_again_when_i
         notifier.close()
 
 
-def test_without_an_address_nothing_is_opened() -> None:
+def test_without_an_address_nothing_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("socket.socket")
     notifier = ServiceNotifier("", lambda: 0)
     assert notifier.report_started("up")
     assert notifier.report_reloading()
-    assert notifier._socket is None
 
 
 @pytest.mark.parametrize(
