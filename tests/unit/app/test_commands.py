@@ -78,9 +78,10 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     offered: dict[str, dict[str, Any]] = {"bubbot.features": {"note": factory}, "bubbot.commands": {"note": NOTES}}
     load, list_names = plugins.load_object, plugins.list_names
-    monkeypatch.setattr(plugins, "list_names", lambda group: sorted(offered.get(group, ())) or list_names(group))
+    monkeypatch.setattr("bubbot.plugins.list_names", lambda group: sorted(offered.get(group, ())) or list_names(group))
     monkeypatch.setattr(
-        plugins, "load_object", lambda group, name: offered[group][name] if group in offered else load(group, name)
+        "bubbot.plugins.load_object",
+        lambda group, name: offered[group][name] if group in offered else load(group, name),
     )
 
 
@@ -176,7 +177,7 @@ async def test_a_change_of_the_shell_is_one_of_the_running_bots_own_service(tmp_
 def test_commands_that_cannot_be_used_are_refused(
     name: str, offered: Any, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plugins, "load_object", lambda _group, _name: offered)
+    monkeypatch.setattr("bubbot.plugins.load_object", lambda _group, _name: offered)
     with pytest.raises(ConfigError, match=f"The plugin '{name}' of bubbot.commands .*{reason}"):
         load_command_group(name)
 

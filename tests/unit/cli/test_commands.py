@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from bubbot import shell_command as command
 from bubbot.app.command_table import COMMANDS, SHARED
 from bubbot.app.commands import bind_context, find_feature
 from bubbot.app.own_features import find_parts
@@ -119,7 +118,7 @@ async def test_every_change_of_a_tape_that_is_there_waits_for_its_session(desk: 
 async def test_a_turn_that_does_not_end_is_not_waited_for_for_ever(
     desk: CommandContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "WRITE_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr("bubbot.shell_command.WRITE_TIMEOUT_SECONDS", 0.05)
     with pytest.raises(ConfigError, match=",stop ends it; nothing was written"):
         await do(desk, "memory save", session="work", text="tea")
 

@@ -11,7 +11,6 @@ import pytest
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.model import ModelRequest, ModelTraits, TokenCount
-from bubbot.runtime import fitting
 from bubbot.runtime.compose import ContextPolicy
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import SqliteStore
@@ -173,7 +172,7 @@ async def declines(_: ModelRequest) -> TokenCount | None:
 async def test_where_counting_fails_the_estimate_holds(
     memory_store: InMemoryStore, monkeypatch: pytest.MonkeyPatch, count: Callable[..., Any]
 ) -> None:
-    monkeypatch.setattr(fitting, "COUNT_TIMEOUT", 0.01)
+    monkeypatch.setattr("bubbot.runtime.fitting.COUNT_TIMEOUT", 0.01)
     model, plain = Counting(1.0), ScriptedModel(traits=SMALL)
     monkeypatch.setattr(model, "count", count)
     async with running(memory_store, model) as bench, running(InMemoryStore(), plain) as other:

@@ -42,7 +42,7 @@ ROOM = ModelTraits(context_tokens=6_000)
 def _small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (service_module, window_module):
         monkeypatch.setattr(module, "WINDOW_CACHE_ENTRIES", CACHED)
-    monkeypatch.setattr(compose, "SHORT_WINDOW", SHORT)
+    monkeypatch.setattr("bubbot.runtime.compose.SHORT_WINDOW", SHORT)
     for paged in (compose, summaries):
         monkeypatch.setattr(paged, "PAGE_ENTRIES", PAGE)
 

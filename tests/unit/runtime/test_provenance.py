@@ -19,7 +19,6 @@ from bubbot.ports.channel import (
     TextStreamed,
 )
 from bubbot.ports.turn import ShownEntries, Turn
-from bubbot.runtime import compose
 from bubbot.runtime.compose import rebuild_request
 from bubbot.runtime.shown import ShownTexts, list_addresses
 from bubbot.stores.inmemory import InMemoryStore
@@ -340,7 +339,7 @@ class TestWhatATurnIsTold:
             assert seen[0].world == ((HOME, answer),)
 
     async def test_however_often_an_owner_vouches(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(compose, "MAX_VOUCHED", 1)
+        monkeypatch.setattr("bubbot.runtime.compose.MAX_VOUCHED", 1)
         seen: list[ShownEntries] = []
         model = Played(calls("web_get"), says("ok"), calls("look"), says("ok"))
         async with running(InMemoryStore(), model, provenance_options(page_tool(), looking(seen))) as bench:

@@ -97,7 +97,7 @@ async def test_but_not_for_ever(
 
 
 async def test_a_socket_that_is_gone_is_named(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "TRANSITION_TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr("bubbot.server.client.TRANSITION_TIMEOUT_SECONDS", 0.1)
     path = home.path / "s"
     with pytest.raises(HomeLocked, match=f"locked Its control socket {path} does not exist.*restart the bot"):
         await told(home, lambda: lock(home, pid=7, address=str(path)), nobody)

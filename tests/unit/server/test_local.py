@@ -20,7 +20,7 @@ import aiohttp
 import pytest
 
 from bubbot.errors import BubbotError, ConfigError, ControlError, StoreFull
-from bubbot.server import client, peer, routes
+from bubbot.server import peer, routes
 from bubbot.server.api import Api
 from bubbot.server.client import DaemonNotRunning, connect, connect_chat
 from bubbot.server.local import serve_socket
@@ -166,7 +166,7 @@ async def test_the_server_can_ask_too(path: Path) -> None:
 async def test_garbage_in_a_chat_costs_its_sender_the_connection_and_nobody_else_anything(
     path: Path, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(routes, "MESSAGE_LIMIT", 2**22)
+    monkeypatch.setattr("bubbot.server.routes.MESSAGE_LIMIT", 2**22)
     async with serving(path) as served, chatting(path) as other, chat_socket(path) as garbled:
         await garbled.send_str('{"to": 99, "ok": {}}')
         await garbled.send_str('{"id": 1, "do": "say", "with": {}}')
@@ -195,7 +195,7 @@ async def test_another_user_is_turned_away_by_the_server_and_by_the_client(path:
 
 async def test_another_version_is_told_so(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(path):
-        monkeypatch.setattr(client, "PROTOCOL", 99)
+        monkeypatch.setattr("bubbot.server.client.PROTOCOL", 99)
         with pytest.raises(ConfigError, match="speaks version 3 of the control protocol and this command '99'"):
             async with connect(str(path)):
                 pass
@@ -203,7 +203,7 @@ async def test_another_version_is_told_so(path: Path, monkeypatch: pytest.Monkey
 
 
 async def test_who_says_nothing_is_not_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routes, "SOCKET_LIMITS", replace(routes.SOCKET_LIMITS, request_seconds=0.05))
+    monkeypatch.setattr("bubbot.server.routes.SOCKET_LIMITS", replace(routes.SOCKET_LIMITS, request_seconds=0.05))
     async with serving(path):
         for data in (b"", b"GET /api", HELLO[:-2]):
             reader, writer = await asyncio.open_unix_connection(path)
@@ -264,7 +264,7 @@ async def test_fifty_clients_at_once(path: Path) -> None:
 
 
 async def test_more_clients_than_there_is_room_for_are_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routes, "MAX_CHATS", 1)
+    monkeypatch.setattr("bubbot.server.routes.MAX_CHATS", 1)
     async with serving(path), chatting(path):
         with pytest.raises(ControlError, match="takes no further chat"):
             async with chatting(path):
@@ -316,8 +316,8 @@ async def test_a_socket_that_was_left_behind_is_replaced_and_anything_else_is_no
 
 
 async def test_a_bot_that_does_not_answer_any_more_is_left(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "PING_SECONDS", 0.01)
-    monkeypatch.setattr(client, "DAEMON_REPLY_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr("bubbot.server.client.PING_SECONDS", 0.01)
+    monkeypatch.setattr("bubbot.server.client.DAEMON_REPLY_TIMEOUT_SECONDS", 0.2)
     greetings = iter([GREETING])
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -433,7 +433,7 @@ class TestSlowReaders:
             assert not slow.closed.is_set()
 
     async def test_what_cannot_be_spared_ends_it_at_last(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(peer, "MAX_BUFFER_BYTES", 2**21)
+        monkeypatch.setattr("bubbot.server.peer.MAX_BUFFER_BYTES", 2**21)
         async with self.stuck(path) as slow:
             while not slow.closed.is_set():
                 slow.notify("copy", {"text": "x" * 100_000})
@@ -443,7 +443,7 @@ class TestSlowReaders:
                 await slow.request("part", {})
 
     async def test_who_reads_nothing_for_long_is_gone(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(peer, "STALL_TIMEOUT_SECONDS", 0.05)
+        monkeypatch.setattr("bubbot.server.peer.STALL_TIMEOUT_SECONDS", 0.05)
         async with self.stuck(path) as slow:
             slow.notify("copy", {"text": "x" * 5_000_000})
             await slow.closed.wait()

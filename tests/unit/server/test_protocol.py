@@ -44,7 +44,6 @@ from bubbot.ports.channel import (
     TurnStarted,
     UnparsedUpdate,
 )
-from bubbot.server import protocol
 from bubbot.server.chat import PREVIEWS
 from bubbot.server.protocol import decode, decode_error, encode, encode_error, encode_message, parse_message
 from bubbot.server.remote import EVENTS
@@ -202,7 +201,7 @@ def test_a_value_that_json_cannot_hold_is_carried_as_text() -> None:
 def test_a_huge_message_does_not_go_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     long = {"text": '"\\\u00e9' * 700_000}
     assert parse_message(encode_message(long)) == long
-    monkeypatch.setattr(protocol, "MESSAGE_LIMIT", 2**21)
+    monkeypatch.setattr("bubbot.server.protocol.MESSAGE_LIMIT", 2**21)
     with pytest.raises(ConfigError, match="at most 2: stop the bot first"):
         encode_message({"text": "x" * 2**21})
 

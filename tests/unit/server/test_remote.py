@@ -33,8 +33,6 @@ from bubbot.ports.channel import (
     UnparsedUpdate,
 )
 from bubbot.ports.turn import TurnResult
-from bubbot.server import remote as module
-from bubbot.server import routes
 from bubbot.server.api import Api
 from bubbot.server.chat import RemoteChat
 from bubbot.server.client import connect_chat
@@ -261,8 +259,8 @@ async def test_what_a_client_cannot_show_stays_open(bot: Bench, monkeypatch: pyt
     async with bot.chat(Screen(DeliveryFailed("the pipe is gone"))):
         with pytest.raises(DeliveryFailed, match="the pipe is gone"):
             await bot.remote.send(answer_to("1"))
-    monkeypatch.setattr(module, "RECEIPT_TIMEOUT_SECONDS", 0.05)
-    monkeypatch.setattr(routes, "RECEIPT_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr("bubbot.server.remote.RECEIPT_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr("bubbot.server.routes.RECEIPT_TIMEOUT_SECONDS", 0.5)
     stuck = Screen()
     stuck.stuck = True
     async with bot.chat(stuck):
@@ -367,7 +365,7 @@ async def test_what_is_not_of_this_channel_is_refused(bot: Bench) -> None:
 
 
 async def test_who_asked_is_forgotten_in_the_end(bot: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_REMEMBERED_SENDERS", 2)
+    monkeypatch.setattr("bubbot.server.remote.MAX_REMEMBERED_SENDERS", 2)
     async with bot.asker([]) as peer:
         for number in range(5):
             asking = peer.request("ask", {"inbound": encode(said("hi", str(number)))}, timeout=0.01)

@@ -7,8 +7,6 @@ from dataclasses import replace
 import pytest
 
 from bubbot.stores.inmemory import InMemoryStore
-from bubbot.tape import service as service_module
-from bubbot.tape import window as window_module
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import Kind, PackedObject, event, message
 from bubbot.tape.query import AfterAnchor, IdRanges, OpeningAnchor, Slice, TapeQuery, WholeTape, Window, ZoneSlice
@@ -26,8 +24,8 @@ LIMIT = 20
 
 @pytest.fixture
 def small_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(window_module, "WINDOW_CACHE_ENTRIES", LIMIT)
-    monkeypatch.setattr(service_module, "WINDOW_CACHE_ENTRIES", LIMIT)
+    monkeypatch.setattr("bubbot.tape.window.WINDOW_CACHE_ENTRIES", LIMIT)
+    monkeypatch.setattr("bubbot.tape.service.WINDOW_CACHE_ENTRIES", LIMIT)
 
 
 class Counted(InMemoryStore):

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from bubbot.errors import ConfigError
-from bubbot.models.catalogue import names
 from bubbot.models.catalogue.names import check_fallbacks, check_model_name, read_providers
 from bubbot.models.catalogue.sizes import find_size_list
 
@@ -78,7 +77,7 @@ def test_a_fallback_has_to_be_a_model_of_a_provider(name: str) -> None:
 def test_a_litellm_of_another_form_refuses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, enumeration: str | None
 ) -> None:
-    monkeypatch.setattr(names, "_litellm_folder", lambda: tmp_path)
+    monkeypatch.setattr("bubbot.models.catalogue.names._litellm_folder", lambda: tmp_path)
     if enumeration:
         (tmp_path / "types").mkdir()
         (tmp_path / "types" / "utils.py").write_text(enumeration)
