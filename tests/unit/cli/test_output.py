@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 from bubbot.cli.output import AnswerPrinter, raw_output, show, show_json, show_line, show_on_stderr
 from bubbot.errors import OutputFailed
-from bubbot.formatting import escape_json
-from bubbot.ports.channel import replace_controls
+from bubbot.formatting import escape_json, replace_controls
 from tests.docs.pages import ROOT
 
 PIPE_CHARACTERS = 4096
