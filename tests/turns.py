@@ -15,7 +15,7 @@ from msgspec import structs
 from bubbot.app.events import OWN_REFERENCES
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.errors import ConfigError, DeliveryFailed, FetchFailed
-from bubbot.feature import Feature, ReadSession, read_no_session, wait_for_nothing
+from bubbot.feature import Feature, ReadSession, read_no_session
 from bubbot.features.agents.feature import agents_feature
 from bubbot.features.agents.settings import AgentsSettings
 from bubbot.features.approvals.facts import SESSION_EVENTS
@@ -24,7 +24,6 @@ from bubbot.features.attachments.intake import AttachmentIntake
 from bubbot.features.conversation.feature import conversation_feature
 from bubbot.features.memory.changes import ZONE_EVENTS
 from bubbot.features.memory.feature import MemoryFeature
-from bubbot.features.memory.scopes import FindsAccounts
 from bubbot.features.memory.settings import MemorySettings
 from bubbot.features.memory.shared_zone import SharedZones
 from bubbot.features.search.feature import create as create_search
@@ -50,18 +49,14 @@ from bubbot.ports.channel import (
     Inbound,
     MessagePart,
     Outbound,
-    PreviewCallback,
+    Preview,
     Receipt,
     Receive,
     Role,
     Sender,
-    ignore_preview,
-    refuse_blob,
 )
-from bubbot.ports.health import HealthReport, report_nothing
 from bubbot.ports.model import Model, ModelEvent, ModelReply, ModelRequest, ModelTraits
-from bubbot.ports.store import no_wait_for_room
-from bubbot.ports.turn import Turn, TurnGate, TurnResult
+from bubbot.ports.turn import Turn, TurnResult
 from bubbot.runtime.app import AppRuntime
 from bubbot.runtime.calls import ToolCallRunner, ToolLimits
 from bubbot.runtime.compose import ContextPolicy, RequestComposer, rebuild_request
@@ -157,7 +152,7 @@ class KeptChannel:
         self.files: dict[str, bytes | list[bytes | BaseException]] = {}
         self.fetched: list[str] = []
         self.received: dict[str, bytes] = {}
-        self.blob: Callable[[str], Awaitable[bytes]] = refuse_blob
+        self.blob: Callable[[str], Awaitable[bytes]]
 
     async def run(self, receive: Receive) -> None:
         """Receives nothing by itself."""
@@ -206,6 +201,15 @@ def no_other(name: str) -> Model:
     raise ConfigError(f"there is no model {name}")
 
 
+async def return_at_once(*_: object) -> None:
+    """For benches that wait for nothing."""
+
+
+async def report_nothing(*_: object, **_named: object) -> Sequence[str]:
+    """For benches without a report."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """What a bench is made with, where a test needs something else than usual. With `rules` it is a line as the daemon
@@ -220,22 +224,22 @@ class Options:
     at_once: int = 8
     waits: Sequence[float] = ()
     zone: ZoneInfo = ZoneInfo("UTC")  # noqa: RUF009 - never changes
-    show: PreviewCallback = ignore_preview
+    show: Callable[[str, Preview], None] | None = None
     load: Callable[[str], Model] = no_other
     texts: Texts = field(default_factory=Texts)
     intake: AttachmentIntake = field(default_factory=AttachmentIntake)
-    rates: TurnGate | None = None
+    rates: Any = None
     waiting: QueuePolicy = field(default_factory=QueuePolicy)
     max_file: int = 1_000_000
     rules: ChannelPolicy | None = None
     clock: SteppingClock | None = None
-    report: HealthReport = report_nothing
+    report: Callable[..., Awaitable[Sequence[str]]] = report_nothing
     features: Sequence[Feature] = ()
     agents: AgentsSettings | None = None
-    has_room: Callable[[], Awaitable[None]] = no_wait_for_room
+    has_room: Callable[[], Awaitable[None]] = return_at_once
     topics: TopicSettings = field(default_factory=TopicSettings)
     read_session: ReadSession = read_no_session
-    accounts: FindsAccounts | None = None
+    accounts: Any = None
     memory: MemorySettings | None = None
     on_shared: Callable[[SharedZones], None] = lambda _: None
     lessons: ModelLessons = field(default_factory=lambda: no_lessons())  # noqa: PLW0108 - defined below
@@ -388,9 +392,7 @@ async def _bench(
     )
     if options.rules is None:
         line.link = replace(line.link, role=options.role_of or (lambda _: options.role))
-    shown = options.show
-    if line.previews is not None and options.show is ignore_preview:
-        shown = PreviewSink({channel.name: line.previews})
+    shown = options.show or PreviewSink({channel.name: line.previews} if line.previews is not None else {})
     show = ActivityTracker(shown, asyncio.get_running_loop().time)
     shared = SharedZones(service, clock, options.accounts)
     options.on_shared(shared)
@@ -471,7 +473,7 @@ def _parts(
     traces: Sequence[str],
     memory: MemoryFeature,
     forgotten: list[str],
-    wait_until_sent: Callable[[Turn], Awaitable[None]] = wait_for_nothing,
+    wait_until_sent: Callable[[Turn], Awaitable[None]] = return_at_once,
 ) -> _Parts:
     models = SessionModels(model, options.load, lambda: ("scripted", "other"), options.lessons)
     conversation = conversation_feature(
@@ -521,7 +523,7 @@ def _parts(
     runner = ToolCallRunner(
         tools,
         options.calls,
-        options.show,
+        options.show or PreviewSink({}),
         around_tool=[around for feature in features for around in feature.around_tool],
     )
     steps = ModelRunner(
@@ -529,7 +531,7 @@ def _parts(
         runner,
         options.run,
         lambda: 0.0,
-        options.show,
+        options.show or PreviewSink({}),
         lessons=options.lessons,
         list_around_model=lambda: [around for feature in features for around in feature.around_model],
     )

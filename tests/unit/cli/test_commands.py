@@ -7,8 +7,6 @@ import os
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -17,10 +15,10 @@ from bubbot.app.command_table import COMMANDS, SHARED
 from bubbot.app.commands import bind_context, find_feature
 from bubbot.app.own_features import find_parts
 from bubbot.app.tapes import new_id, now
-from bubbot.cli.commands import STORE_ACTIONS, STORE_COMMANDS, WRITE_COMMANDS, answer_command
+from bubbot.cli.commands import answer_command
 from bubbot.errors import ConfigError, ConfirmationNeeded, ControlError, EntryNotFound
 from bubbot.settings.loader import Settings
-from bubbot.shell_command import Command, CommandContext, CommandGroup, no_exclusion
+from bubbot.shell_command import CommandContext, CommandGroup
 from bubbot.stores.sqlite.store import open_store
 from bubbot.tape.provenance import Source, source_of
 from bubbot.tape.query import TapeQuery
@@ -143,27 +141,14 @@ async def test_what_is_no_writing_command_is_refused(desk: CommandContext) -> No
         await do(desk, "memory import", session="work", path="/etc/passwd")
 
 
-async def test_a_program_is_asked_before_and_confirms(desk: CommandContext) -> None:
-    desk = replace(desk, exclusive=no_exclusion)
+async def test_a_program_is_asked_before_and_confirms(desk: CommandContext, turns: Turns) -> None:
+    turns.over.set()
     request = {"name": "memory save", "arguments": {"session": "work", "text": "Likes tea."}}
     assert await answer_command(desk, Settings(), request)
     other = {**request, "arguments": {"session": "work", "text": "Likes water."}}
     with pytest.raises(ConfirmationNeeded, match="- Likes tea"):
         await answer_command(desk, Settings(), other)
     assert await answer_command(desk, Settings(), {**other, "confirmed": True})
-
-
-def test_the_commands_that_belong_to_no_feature_are_there() -> None:
-    for name, (module, constant) in WRITE_COMMANDS.items():
-        found = getattr(import_module(module), constant)
-        assert isinstance(found, Command)
-        assert (found.name, found.writes) == (name, True)
-
-
-def test_the_commands_of_the_store_are_those_of_the_table() -> None:
-    module, constant = STORE_COMMANDS
-    group = getattr(import_module(module), constant)
-    assert {each.name for each in group.commands} == STORE_ACTIONS
 
 
 def test_the_commands_of_a_feature_stand_behind_its_word() -> None:
