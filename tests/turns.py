@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -233,7 +233,7 @@ class Options:
     max_file: int = 1_000_000
     rules: ChannelPolicy | None = None
     clock: SteppingClock | None = None
-    report: Callable[..., Awaitable[Sequence[str]]] = report_nothing
+    report: Callable[..., Coroutine[Any, Any, Sequence[str]]] = report_nothing
     features: Sequence[Feature] = ()
     agents: AgentsSettings | None = None
     has_room: Callable[[], Awaitable[None]] = return_at_once

@@ -92,7 +92,6 @@ def test_what_names_no_session_is_refused(home: Home, text: str) -> None:
 
 
 def test_a_tape_of_the_system_is_refused(home: Home) -> None:
-    assert run(home.path, "schedule", "add", "stdin:work", "every 1h", "--text", "tea").returncode == 0
-    done = run(home.path, "tape", "archive", "bubbot/schedule")
-    assert b"bubbot/schedule belongs to the system and is never" in done.stderr
+    done = run(home.path, "access", "grant-reading", "bubbot/imports", "telegram:7")
+    assert b"bubbot/imports belongs to the system and is never read by grant" in done.stderr
     assert done.returncode == 2
