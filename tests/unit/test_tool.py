@@ -6,7 +6,6 @@ from enum import StrEnum
 
 import pytest
 
-from bubbot import tool as tool_module
 from bubbot.errors import ConfigError
 from bubbot.ports.turn import Turn
 from bubbot.tool import NoArgs, ToolArgs, tool
@@ -45,7 +44,7 @@ def test_a_schema_is_that_of_pydantic_without_what_a_call_is_written_without() -
 
 def test_the_arguments_may_be_named_by_a_path() -> None:
     @tool("far")
-    async def far(turn: Turn, args: tool_module.NoArgs) -> str:
+    async def far(turn: Turn, args: NoArgs) -> str:
         """Take nothing."""
         return ""
 

@@ -13,7 +13,7 @@ from bubbot import plugins
 from bubbot.app.bot import Bot, open_app
 from bubbot.app.commands import bind_context, find_command, typed_tools
 from bubbot.app.installed import load_command_group
-from bubbot.errors import CommandError, ConfigError
+from bubbot.errors import AccessError, ConfigError
 from bubbot.feature import Feature, FeatureFactory
 from bubbot.features.schedule.store import ScheduleStore
 from bubbot.home import Home
@@ -184,7 +184,7 @@ def test_commands_that_cannot_be_used_are_refused(
 
 def test_a_function_without_help_or_arguments_makes_no_command() -> None:
     async def run(context: CommandContext, args: ToolArgs) -> CommandResult:
-        raise CommandError
+        raise AccessError("no")
 
     with pytest.raises(ConfigError, match="the command run needs a docstring"):
         command("note run")(run)

@@ -12,11 +12,9 @@ from pathlib import Path
 import pytest
 
 from bubbot.app.tapes import new_id, now, open_tapes
-from bubbot.cli.completion.shells import SHELLS
 from bubbot.cli.main import main
 from bubbot.home import Home
-from bubbot.settings.sections import DEFAULT_STORE
-from bubbot.stores.sqlite.lookup import list_tape_names
+from bubbot.settings.loader import Settings
 from bubbot.tape.entry import event
 from bubbot.tape.service import TapeService, session_tape
 from tests.docs.pages import ROOT
@@ -30,7 +28,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     monkeypatch.setenv("BUBBOT_HOME", str(home.path))
 
     async def fill() -> None:
-        async with open_tapes(home, DEFAULT_STORE, write=True) as (store, workspace):
+        async with open_tapes(home, Settings().store, write=True) as (store, workspace):
             for session in ("stdin:default", "stdin:a b", "telegram:42"):
                 name = session_tape(workspace, session)
                 await TapeService(store, name, now=now, new_id=new_id, session=session).ensure_bootstrap_anchor()
@@ -95,8 +93,7 @@ def test_an_archive_is_a_tape_and_no_session(
     home: Home, offer: Callable[[str], list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["tape", "archive", "default"]) == 0
-    name = next(tape.name for tape in list_tape_names(home.database) if tape.is_archive)
-    capsys.readouterr()
+    name = capsys.readouterr().out.strip()
     assert name in offer("bubbot tape show ")
     assert name not in offer("bubbot memory show ")
 
@@ -135,7 +132,7 @@ def test_the_words_are_offered_without_their_commands() -> None:
     assert not {"pydantic", "asyncio", "sqlite3"} & set(done.stderr.split())
 
 
-@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_script_is_put_where_its_shell_looks(
     shell: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,17 +10,13 @@ import pytest
 from bubbot.app.search import find_entries
 from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.feature import Feature
-from bubbot.features.strategies import summaries
 from bubbot.features.strategies.recall import recall_for
 from bubbot.middleware import CallNext
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.model import ModelRequest, ModelTraits, TokenCount
 from bubbot.ports.turn import Turn, TurnOutcome
-from bubbot.runtime import compose
 from bubbot.runtime.compose import ContextPolicy
 from bubbot.stores.sqlite.store import SqliteStore
-from bubbot.tape import service as service_module
-from bubbot.tape import window as window_module
 from bubbot.tape.anchor import anchor
 from bubbot.tape.entry import TapeEntry, message
 from bubbot.tape.query import TapeQuery
@@ -40,11 +36,11 @@ ROOM = ModelTraits(context_tokens=6_000)
 
 @pytest.fixture(autouse=True)
 def _small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (service_module, window_module):
-        monkeypatch.setattr(module, "WINDOW_CACHE_ENTRIES", CACHED)
+    monkeypatch.setattr("bubbot.tape.service.WINDOW_CACHE_ENTRIES", CACHED)
+    monkeypatch.setattr("bubbot.tape.window.WINDOW_CACHE_ENTRIES", CACHED)
     monkeypatch.setattr("bubbot.runtime.compose.SHORT_WINDOW", SHORT)
-    for paged in (compose, summaries):
-        monkeypatch.setattr(paged, "PAGE_ENTRIES", PAGE)
+    monkeypatch.setattr("bubbot.runtime.compose.PAGE_ENTRIES", PAGE)
+    monkeypatch.setattr("bubbot.features.strategies.summaries.PAGE_ENTRIES", PAGE)
 
 
 class ReadEntries:

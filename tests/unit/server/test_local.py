@@ -20,7 +20,7 @@ import aiohttp
 import pytest
 
 from bubbot.errors import BubbotError, ConfigError, ControlError, StoreFull
-from bubbot.server import peer, routes
+from bubbot.server import routes
 from bubbot.server.api import Api
 from bubbot.server.client import DaemonNotRunning, connect, connect_chat
 from bubbot.server.local import serve_socket
@@ -132,7 +132,7 @@ async def refuse(name: str, _body: JsonObject) -> JsonObject:
     raise ControlError(f"this chat does not know {name!r}")
 
 
-def chatting(path: Path, on_request: peer.OnRequest = refuse) -> Any:
+def chatting(path: Path, on_request: Callable[..., Any] = refuse) -> Any:
     """A chat with the server."""
     return connect_chat(str(path), on_request, ignore_notice)
 
@@ -242,15 +242,12 @@ async def test_what_a_client_said_last_arrives(path: Path) -> None:
 
 async def test_a_request_too_many_is_refused_and_the_others_are_answered(path: Path) -> None:
     async with serving(path) as served, chatting(path) as bot:
-        many = [
-            asyncio.create_task(bot.request("wait", {"name": str(number)}))
-            for number in range(peer.MAX_CONCURRENT_REQUESTS)
-        ]
+        many = [asyncio.create_task(bot.request("wait", {"name": str(number)})) for number in range(64)]
         await served.started.wait()
         with pytest.raises(ControlError, match="too many requests at once"):
             await bot.request("say", {})
         served.go.set()
-        assert await asyncio.gather(*many) == [{}] * peer.MAX_CONCURRENT_REQUESTS
+        assert await asyncio.gather(*many) == [{}] * 64
 
 
 async def test_fifty_clients_at_once(path: Path) -> None:

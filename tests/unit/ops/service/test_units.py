@@ -13,7 +13,7 @@ import pytest
 
 from bubbot.app.settings import load
 from bubbot.errors import ConfigError
-from bubbot.ops.service.render import quote_word, read_unit, render_unit
+from bubbot.ops.service.render import read_unit, render_unit
 from bubbot.ops.service.report import ServiceTiming
 from bubbot.settings.loader import Settings
 from tests.docs.pages import ROOT
@@ -96,10 +96,17 @@ def test_systemd_reads_a_path_as_it_was_meant(tmp_path: Path, name: str) -> None
     assert f" /nowhere/{name}/x y is not executable" in analyze("verify", "./bubbot.service", folder=tmp_path).stderr
 
 
-def test_a_word_of_a_command_is_quoted_where_it_has_to_be() -> None:
-    assert quote_word(Path("/a/b.c-d_e@f")) == "/a/b.c-d_e@f"
-    assert quote_word(Path("/a b/it's")) == '"/a b/it\'s"'
-    assert quote_word(Path('/a"b/%h')) == '"/a\\"b/%%h"'
+@pytest.mark.parametrize(
+    ("path", "word"),
+    [
+        ("/a/b.c-d_e@f", "/a/b.c-d_e@f"),
+        ("/a b/it's", '"/a b/it\'s"'),
+        ('/a"b/%h', '"/a\\"b/%%h"'),
+    ],
+)
+def test_a_word_of_a_command_is_quoted_where_it_has_to_be(path: str, word: str) -> None:
+    unit = render_unit("bubbot-user.service", python=PYTHON, home=Path(path), config=None)
+    assert f"--home {word} run\n" in unit
 
 
 @pytest.mark.parametrize("name", ["a\nExecStartPre=/bin/sh", "a\x1b", "a\\b", "a\udcff", "a "])
