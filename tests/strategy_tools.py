@@ -4,29 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from bubbot.app.strategies import OWN_STRATEGIES
 from bubbot.command import find_spec, make_tool, make_tools
 from bubbot.features.strategies.choice import StrategyChoice
 from bubbot.features.strategies.commands import (
-    ContextCommands,
     FindContextSize,
     ReadingCommands,
     StrategyCommands,
 )
 from bubbot.ports.turn import Turn
 from bubbot.tool import Tool
-
-
-def strategy_tools() -> list[Tool]:
-    """All of them."""
-    return [make_choice_tool(StrategyChoice(OWN_STRATEGIES)), *further_strategy_tools()]
-
-
-def further_strategy_tools() -> list[Tool]:
-    """All but the choice of a strategy, which every bench has."""
-    unused: Any = None
-    summary = make_tool(find_spec(StrategyCommands, "session summary"), StrategyCommands, lambda: unused)
-    return [*make_reading_tools(), summary, *make_tools(ContextCommands, lambda: unused)]
 
 
 def make_choice_tool(choice: StrategyChoice) -> Tool:

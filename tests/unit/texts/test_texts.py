@@ -14,7 +14,7 @@ from functools import cache
 from gettext import GNUTranslations
 from io import BytesIO
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import polib
 import pytest
@@ -37,30 +37,18 @@ from bubbot.errors import (
     StrategyFailed,
     TapeCorrupt,
 )
-from bubbot.features.access.commands import access_tools
-from bubbot.features.agents.commands import agent_tools
-from bubbot.features.agents.service import SubTaskService
-from bubbot.features.agents.settings import AgentsSettings
-from bubbot.features.approvals.commands import ApprovalCommands, approval_tools
-from bubbot.features.config.commands import config_tools
-from bubbot.features.explain.feature import explain_feature
-from bubbot.features.replay.feature import replay_feature
-from bubbot.features.schedule.tools import schedule_tools
-from bubbot.features.usage.feature import usage_feature
 from bubbot.models.scripted import ScriptedModel
 from bubbot.models.unconfigured import UnconfiguredModel
 from bubbot.ports.channel import Role, UnparsedUpdate
 from bubbot.ports.turn import AcceptedInbound, Status
-from bubbot.runtime.context.strategy import KERNEL_STRATEGIES
 from bubbot.runtime.messages import too_old_text
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
 from bubbot.texts.catalogue import CatalogueEntry, find_areas, list_languages, read_catalogue
 from bubbot.tool import HelpTopic, Tool
+from tests.all_tools import all_tools
 from tests.docs.pages import ROOT
-from tests.hand_tools import hand_tools
-from tests.strategy_tools import further_strategy_tools
-from tests.turns import WAIT, Options, Played, calls, running, says, toolbox
+from tests.turns import WAIT, Options, Played, calls, running, says
 from tests.unit.runtime.test_recovery import Gate
 
 PACKAGE = "bubbot.texts"
@@ -122,22 +110,8 @@ def _forms_asked_for(tag: str, area: str) -> set[str]:
 
 
 def list_translated_tools() -> list[Tool]:
-    """The tools whose words are translated, without what they act on; nobody types those that are reserved."""
-    unused: Any = None
-    tools = [
-        *toolbox(ScriptedModel()),
-        *schedule_tools(unused),
-        *usage_feature(unused).tools,
-        *access_tools(unused, unused),
-        *config_tools(unused),
-        *approval_tools(ApprovalCommands(unused)),
-        *further_strategy_tools(),
-        *hand_tools(),
-        *explain_feature(unused, unused).tools,
-        *replay_feature(unused, unused, unused).tools,
-        *agent_tools(SubTaskService(AgentsSettings(), tuple, KERNEL_STRATEGIES)),
-    ]
-    return [each for each in tools if not each.is_reserved]
+    """The tools whose words are translated; nobody types those that are reserved."""
+    return [each for each in all_tools() if not each.is_reserved]
 
 
 class TestLanguages:
