@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import UNSET
 
 from bubbot.feature import Feature
-from bubbot.features.budget.budget import Budget, BudgetLimits, NotifyOwner, SpendingLimit
+from bubbot.features.budget.budget import Budget, BudgetLimits, SpendingLimit
 from bubbot.features.budget.metering import BudgetMeter
 from bubbot.features.budget.state import BUDGET_PROJECTION, BudgetState
 from bubbot.ports.model import ModelEvent, ModelPrice, ModelReply, ModelRequest, TextDelta, Usage
@@ -66,7 +66,7 @@ async def opened(
     clock: SteppingClock | None = None,
     life: str = "call",
     zone: tzinfo = UTC,
-    tell: NotifyOwner | None = None,
+    tell: Any = None,
 ) -> Budget:
     """A budget that has read its books. `life` goes into the ids of calls: two are two processes."""
     now = clock or SteppingClock()

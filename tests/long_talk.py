@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from random import Random
+from typing import Any
 
 from bubbot.app.search import find_entries
 from bubbot.app.strategies import OWN_STRATEGIES
@@ -27,7 +28,6 @@ from bubbot.features.strategies.meaning import MeaningSearch
 from bubbot.features.strategies.recall import recall_for
 from bubbot.middleware import CallNext
 from bubbot.ports.model import ModelEvent, ModelReply, ModelRequest, ModelTraits, TextDelta, ToolCall, Usage
-from bubbot.ports.passages import PassageIndex
 from bubbot.ports.turn import Turn, TurnOutcome
 from bubbot.runtime.compose import ContextPolicy
 from bubbot.runtime.context.strategy import ContextStrategies
@@ -273,7 +273,7 @@ def find_value(request: ModelRequest, subject: str) -> str:
     return ""
 
 
-def recalling(index: PassageIndex | None = None) -> list[Feature]:
+def recalling(index: Any = None) -> list[Feature]:
     """The part of the feature that recalls evidence, as the bot has it; by meaning, too, with an index."""
 
     async def recall(turn: Turn, call_next: CallNext[Turn, TurnOutcome]) -> TurnOutcome:

@@ -7,7 +7,6 @@ from typing import Any
 from bubbot.command import find_spec, make_tool, make_tools
 from bubbot.features.strategies.choice import StrategyChoice
 from bubbot.features.strategies.commands import (
-    FindContextSize,
     ReadingCommands,
     StrategyCommands,
 )
@@ -25,7 +24,7 @@ async def _find_no_size(_turn: Turn) -> None:
     """Of a model whose size nobody knows."""
 
 
-def make_reading_tools(find_size: FindContextSize = _find_no_size) -> list[Tool]:
+def make_reading_tools(find_size: Any = _find_no_size) -> list[Tool]:
     """Those that open entries by their ids."""
     options: dict[str, Any] = {"tape_around": {"is_rare": True}}
     return make_tools(ReadingCommands, lambda: ReadingCommands(find_size), **options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -10,7 +11,6 @@ from msgspec import structs
 from bubbot.gateway.admission import (
     AdmissionPolicy,
     AdmissionSettings,
-    Decision,
     Ignore,
     OfferPairing,
     RecordOnly,
@@ -249,7 +249,7 @@ class TestBots:
     def test_bots_cause_so_many_turns_a_minute_even_when_people_speak_between(self) -> None:
         clock = Seconds()
         asked = admission(clock=clock)
-        decided: list[Decision] = []
+        decided: list[Any] = []
         for _ in range(8):
             clock.now += 5
             asked.decide(said("3"))
@@ -272,7 +272,7 @@ class TestBots:
     def test_the_chat_that_was_quiet_longest_is_forgotten_first(self) -> None:
         asked = admission()
 
-        def spoke(chat: str) -> Decision:
+        def spoke(chat: str) -> Any:
             return asked.decide(said("9", chat=chat, addressed=True, bot=True))
 
         for chat in (GROUP, *[OTHER_GROUP] * SETTINGS.bot_depth, *[GROUP] * (SETTINGS.bot_depth - 1)):

@@ -8,7 +8,6 @@ from typing import Any
 from bubbot.gateway.groups import GroupNotices
 from bubbot.gateway.inbox import Inbox, inbox_tape
 from bubbot.gateway.owner import OwnerChat
-from bubbot.gateway.requests import WriteNotice
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import BotAdded, ChatMigration, Inbound, Sender
 from bubbot.stores.inmemory import InMemoryStore
@@ -191,7 +190,7 @@ class Owner:
         self.calls = GroupNotices(Inbox(tape, CountingIds("nonce")), self.notify)
         return self.calls
 
-    async def notify(self, tape: str, key: str, write: WriteNotice, fact: TapeEntry) -> bool:
+    async def notify(self, tape: str, key: str, write: Any, fact: TapeEntry) -> bool:
         self.tries += 1
         if self.has_chat:
             await self.store.append([Batch(tape, (fact,))])

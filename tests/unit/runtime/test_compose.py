@@ -18,9 +18,8 @@ from bubbot.features.memory.zone import MemoryZone
 from bubbot.models.scripted import ScriptedModel
 from bubbot.ports.channel import Role, Sender
 from bubbot.ports.model import ModelEvent, ModelRequest, ModelTraits, ToolSpec, ToolSpecs
-from bubbot.ports.turn import EntryRef, Turn
+from bubbot.ports.turn import Turn
 from bubbot.runtime.compose import (
-    ComposedRequest,
     ContextPolicy,
     PromptText,
     RequestComposer,
@@ -60,7 +59,7 @@ def open_tape(store: TapeStore) -> TapeService:
     return TapeService(store, HOME, now=SteppingClock(), new_id=CountingIds())
 
 
-async def composed(turn: Turn, traits: ModelTraits | None = None, **settings: Any) -> ComposedRequest:
+async def composed(turn: Turn, traits: ModelTraits | None = None, **settings: Any) -> Any:
     models = SessionModels(ScriptedModel(traits=traits), no_other, tuple, no_lessons())
     memory = MemoryFeature(Path("unused"), turn.now, MemorySettings())
     policy = ContextPolicy(**{"sections": [memory.build_block], "strategies": OWN_STRATEGIES, **settings})
@@ -69,7 +68,8 @@ async def composed(turn: Turn, traits: ModelTraits | None = None, **settings: An
 
 
 async def system(turn: Turn, traits: ModelTraits | None = None, **settings: Any) -> str:
-    return (await composed(turn, traits, **settings)).request.system
+    text: str = (await composed(turn, traits, **settings)).request.system
+    return text
 
 
 class TestTheSystemPrompt:
@@ -162,8 +162,8 @@ class TestTheRequest:
 async def test_what_a_section_shows_is_foreign_unless_somebody_judged_it(
     turn: Turn,
     memory_store: InMemoryStore,
-    judged: Sequence[tuple[EntryRef, Source]] | None,
-    expected: Sequence[EntryRef],
+    judged: Sequence[tuple[tuple[str, int], Source]] | None,
+    expected: Sequence[tuple[str, int]],
 ) -> None:
     await memory_store.append([Batch("notes", (make.message("assistant", "from a page", **stamp_of(Source.WORLD)),))])
 

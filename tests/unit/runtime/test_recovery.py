@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,6 @@ from bubbot.runtime.recovery import OpenWork, find_open_work
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.stores.sqlite.store import open_store
 from bubbot.tape.entry import Kind, event, tool_call
-from bubbot.tape.fork import MergeResult
 from bubbot.tape.service import TapeService
 from bubbot.tape.store import TapeStore
 from bubbot.texts import Texts
@@ -345,9 +345,9 @@ async def test_features_learn_of_what_a_take_up_merged(
     fork = await tape.open_fork([note("a")])
     fork.stage("elsewhere", [event("job/ran", {"job": "j"})])
     await fork.save()
-    merged: list[MergeResult] = []
+    merged: list[Any] = []
 
-    async def on_merged(result: MergeResult) -> None:
+    async def on_merged(result: Any) -> None:
         merged.append(result)
 
     options = Options(features=[Feature(name="watch", on_merged=[on_merged])])

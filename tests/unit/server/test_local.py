@@ -25,8 +25,6 @@ from bubbot.server.api import Api
 from bubbot.server.client import DaemonNotRunning, connect, connect_chat
 from bubbot.server.local import serve_socket
 from bubbot.server.peer import ChatPeer, ignore_notice
-from bubbot.server.protocol import JsonObject
-from bubbot.server.remote import ChatClient
 from bubbot.server.routes import RemoteTerminal
 from tests.docs.pages import ROOT
 
@@ -51,19 +49,19 @@ class Served:
         self.go = asyncio.Event()
         self.finished = asyncio.Event()
         self.done: list[str] = []
-        self.left: list[ChatClient] = []
+        self.left: list[Any] = []
         self.somebody_left = asyncio.Event()
 
-    def leave(self, client: ChatClient) -> None:
+    def leave(self, client: Any) -> None:
         """Notes who has gone."""
         self.left.append(client)
         self.somebody_left.set()
 
-    async def say(self, body: JsonObject) -> JsonObject:
+    async def say(self, body: dict[str, Any]) -> dict[str, Any]:
         """The same again."""
         return body
 
-    async def wait(self, body: JsonObject) -> JsonObject:
+    async def wait(self, body: dict[str, Any]) -> dict[str, Any]:
         """Begins, and goes on when it may."""
         self.started.set()
         await self.go.wait()
@@ -71,15 +69,15 @@ class Served:
         self.finished.set()
         return {}
 
-    async def fail(self, _body: JsonObject) -> JsonObject:
+    async def fail(self, _body: dict[str, Any]) -> dict[str, Any]:
         """An error that is ours."""
         raise StoreFull("the disk is full")
 
-    async def crash(self, _body: JsonObject) -> JsonObject:
+    async def crash(self, _body: dict[str, Any]) -> dict[str, Any]:
         """An error that nobody foresaw."""
         raise KeyError("secret")
 
-    async def ask_back(self, client: ChatClient, body: JsonObject) -> JsonObject:
+    async def ask_back(self, client: Any, body: dict[str, Any]) -> dict[str, Any]:
         """Asks the client."""
         assert isinstance(client, RemoteTerminal)
         return await client.peer.request("back", body, timeout=WAIT)
@@ -89,7 +87,7 @@ class Served:
         """The handlers as queries, and again as requests of a chat."""
         queries = {"say": self.say, "wait": self.wait, "fail": self.fail, "crash": self.crash}
 
-        def of_chat(query: Callable[[JsonObject], Any]) -> Callable[[ChatClient, JsonObject], Any]:
+        def of_chat(query: Callable[[dict[str, Any]], Any]) -> Callable[[Any, dict[str, Any]], Any]:
             return lambda _client, body: query(body)
 
         chat = {name: of_chat(query) for name, query in queries.items()} | {"ask": self.ask_back}
@@ -127,7 +125,7 @@ async def serving(path: Path, uid: Callable[[socket.socket], int | None] | None 
                 assert await bot.request("say", {"still": "here"}) == {"still": "here"}
 
 
-async def refuse(name: str, _body: JsonObject) -> JsonObject:
+async def refuse(name: str, _body: dict[str, Any]) -> dict[str, Any]:
     """A client that does nothing."""
     raise ControlError(f"this chat does not know {name!r}")
 
@@ -152,7 +150,7 @@ async def test_requests_are_answered_and_errors_keep_their_class(path: Path) -> 
 
 
 async def test_the_server_can_ask_too(path: Path) -> None:
-    async def answer(name: str, body: JsonObject) -> JsonObject:
+    async def answer(name: str, body: dict[str, Any]) -> dict[str, Any]:
         return {name: body}
 
     async with serving(path), chatting(path, answer) as bot:
@@ -398,7 +396,7 @@ class TestSlowReaders:
         """The server's view of such a client."""
         found: asyncio.Future[ChatPeer] = asyncio.get_running_loop().create_future()
 
-        async def hold(client: ChatClient, _body: JsonObject) -> JsonObject:
+        async def hold(client: Any, _body: dict[str, Any]) -> dict[str, Any]:
             assert isinstance(client, RemoteTerminal)
             found.set_result(client.peer)
             return {}

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 from shutil import rmtree
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -38,8 +39,8 @@ from bubbot.server.chat import RemoteChat
 from bubbot.server.client import connect_chat
 from bubbot.server.local import serve_socket
 from bubbot.server.peer import ChatPeer, ignore_notice
-from bubbot.server.protocol import JsonObject, encode
-from bubbot.server.remote import AskResult, ChatClient, ChatService, RemoteChannel
+from bubbot.server.protocol import encode
+from bubbot.server.remote import AskResult, ChatService, RemoteChannel
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape.entry import event
 from bubbot.tape.service import TapeService
@@ -108,7 +109,7 @@ class Bench:
         self.accepted.put_nowait((inbound, result))
         return result
 
-    def forget(self, client: ChatClient) -> None:
+    def forget(self, client: Any) -> None:
         """Passes on that a client has gone."""
         self.remote.forget_client(client)
         self.left.set()
@@ -147,10 +148,10 @@ class Bench:
             yield end, screen
 
     @asynccontextmanager
-    async def asker(self, shown: list[JsonObject]) -> AsyncIterator[ChatPeer]:
+    async def asker(self, shown: list[dict[str, Any]]) -> AsyncIterator[ChatPeer]:
         """A client such as `bubbot ask`."""
 
-        async def answer(_name: str, body: JsonObject) -> JsonObject:
+        async def answer(_name: str, body: dict[str, Any]) -> dict[str, Any]:
             shown.append(body)
             return {}
 
@@ -283,7 +284,7 @@ async def test_previews_go_to_every_client_in_order(bot: Bench) -> None:
 
 
 async def test_ask_is_shown_the_text_with_how_the_turn_ended(bot: Bench) -> None:
-    shown: list[JsonObject] = []
+    shown: list[dict[str, Any]] = []
     async with bot.asker(shown) as peer:
         asking = asyncio.create_task(peer.request("ask", {"inbound": encode(said("hi"))}))
         _, result = await bot.accepted.get()
@@ -302,7 +303,7 @@ async def test_ask_is_shown_the_text_with_how_the_turn_ended(bot: Bench) -> None
 
 
 async def test_who_repeats_a_message_does_not_get_the_answer_of_the_one_that_waits_for_it(bot: Bench) -> None:
-    shown: list[JsonObject] = []
+    shown: list[dict[str, Any]] = []
     async with bot.asker(shown) as peer, bot.asker([]) as other:
         asking = asyncio.create_task(peer.request("ask", {"inbound": encode(said("hi"))}))
         _, result = await bot.accepted.get()
@@ -315,7 +316,7 @@ async def test_who_repeats_a_message_does_not_get_the_answer_of_the_one_that_wai
 
 
 async def test_a_notice_is_not_taken_for_the_answer(bot: Bench) -> None:
-    shown: list[JsonObject] = []
+    shown: list[dict[str, Any]] = []
     async with bot.asker(shown) as peer:
         asking = asyncio.create_task(peer.request("ask", {"inbound": encode(said("hi"))}))
         _, result = await bot.accepted.get()
@@ -336,7 +337,7 @@ async def test_a_message_that_was_not_accepted_is_not_remembered(bot: Bench) -> 
 
 
 async def test_ask_is_answered_when_the_answer_was_shown_even_where_it_is_delivered_later(bot: Bench) -> None:
-    shown: list[JsonObject] = []
+    shown: list[dict[str, Any]] = []
     async with bot.asker(shown) as peer:
         asking = asyncio.create_task(peer.request("ask", {"inbound": encode(said("hi"))}))
         _, result = await bot.accepted.get()

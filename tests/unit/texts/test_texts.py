@@ -14,7 +14,7 @@ from functools import cache
 from gettext import GNUTranslations
 from io import BytesIO
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import polib
 import pytest
@@ -44,7 +44,7 @@ from bubbot.ports.turn import AcceptedInbound, Status
 from bubbot.runtime.messages import too_old_text
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.texts import Texts
-from bubbot.texts.catalogue import CatalogueEntry, find_areas, list_languages, read_catalogue
+from bubbot.texts.catalogue import find_areas, list_languages, read_catalogue
 from bubbot.tool import HelpTopic, Tool
 from tests.all_tools import all_tools
 from tests.docs.pages import ROOT
@@ -63,12 +63,12 @@ def placeholders(text: str) -> set[str]:
     return {name for _, name, _, _ in string.Formatter().parse(text) if name is not None}
 
 
-def wanted(entry: CatalogueEntry) -> set[str]:
+def wanted(entry: Any) -> set[str]:
     """The placeholders of all forms of a sentence, and the number that chooses among them."""
     return placeholders(entry.singular) | placeholders(entry.plural) | ({"count"} if entry.plural else set())
 
 
-def _english() -> dict[str, CatalogueEntry]:
+def _english() -> dict[str, Any]:
     return {name: one for area in AREAS for name, one in read_catalogue(PACKAGE, area, "en").entries.items()}
 
 
