@@ -24,7 +24,7 @@ from bubbot.runtime.shown import ShownTexts, list_addresses
 from bubbot.stores.inmemory import InMemoryStore
 from bubbot.tape import entry as make
 from bubbot.tape.entry import Kind, TapeEntry
-from bubbot.tape.provenance import Source, find_most_foreign, least_role_of, source_of
+from bubbot.tape.provenance import Source, least_role_of, source_of
 from bubbot.texts import Texts
 from bubbot.tool import READS_OWN, READS_PEOPLE, Effect, tool
 from tests.provenance import MEMBER, OWNER, STRANGER, PageArgs, looking, page_tool, provenance_options, sources
@@ -539,8 +539,3 @@ class TestQuotes:
             await bench.say("again")
             assert [bool(shown.find_quote(ADDRESS)) for shown in seen] == [True, False]
             assert seen[0].find_quote("http://a.b/") is None
-
-
-def test_the_most_foreign_entry_decides() -> None:
-    assert find_most_foreign([]) is OWN
-    assert find_most_foreign([make.message("assistant", "x"), make.message("user", "x")]) is WORLD
