@@ -20,7 +20,7 @@ from tests.fakes.platform.faults import Html, Wedge
 from tests.installed import installed
 from tests.planting import examine, found, plants, table
 
-pytestmark = pytest.mark.usefixtures("no_plugins")
+pytestmark = pytest.mark.usefixtures("no_plugins", "no_systemd")
 TOKEN = "12345678:" + "c" * 35
 ODD = """
 class Odd:

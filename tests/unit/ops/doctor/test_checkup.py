@@ -28,7 +28,7 @@ from tests.planting import examine, found, level, plants, table, write
 from tests.raw import raw, tamper
 from tests.tapes import batch, note
 
-pytestmark = pytest.mark.usefixtures("no_plugins")
+pytestmark = pytest.mark.usefixtures("no_plugins", "no_systemd")
 
 
 async def append(store: SqliteStore, *entries: TapeEntry) -> None:
@@ -369,6 +369,32 @@ class TestModel:
         ):
             assert wanted in found(model(home, name=name)), name
         assert found(model(home, name="scripted"))["model.ok"].cause == "The model is scripted."
+
+    @pytest.mark.parametrize("name", ["openai/mine", "azure/our deployment", "ollama/../odd", "openrouter/a/b:free"])
+    def test_any_model_of_a_known_provider_is_possible(self, home: Home, name: str) -> None:
+        assert "model.ok" in found(model(home, name=name))
+
+    @pytest.mark.parametrize(
+        ("name", "words"),
+        [
+            ("../../etc/passwd", "[model] name is '../../etc/passwd', and litellm knows no provider '..'"),
+            ("opnai/gpt-4o", "did you mean 'openai/gpt-4o'?"),
+            ("OpenAI/gpt-4o", "did you mean 'openai/gpt-4o'?"),
+            ("lokal", "one of local, scripted (did you mean 'local'?)"),
+            ("/x", "knows no provider ''"),
+            ("openai/ ", "it has to be 'provider/model'"),
+            ("openai/a\nb", "it has to be 'provider/model'"),
+            ("zzz/x", "Among those it knows are anthropic, gemini"),
+        ],
+    )
+    def test_a_name_that_nobody_has_is_refused_with_what_there_is(self, home: Home, name: str, words: str) -> None:
+        assert words in found(model(home, name=name))["model.unknown"].cause
+
+    @pytest.mark.parametrize("name", ["local", "nobody/x", ""])
+    def test_a_fallback_has_to_be_a_model_of_a_provider(self, home: Home, name: str) -> None:
+        assert "model.ok" in found(model(home, name="openai/gpt-4o", fallback=["openai/x", "anthropic/y"]))
+        told = model(home, name="openai/gpt-4o", fallback=["openai/x", name])
+        assert f"[model] fallback is '{name}'" in found(told)["model.unknown"].cause
 
     @plants("model.size_assumed")
     def test_one_whose_context_has_a_size_that_nobody_knows(self, home: Home) -> None:

@@ -13,7 +13,7 @@ from tests.installed import installed
 from tests.planting import examine, write
 from tests.tapes import batch, note
 
-pytestmark = pytest.mark.usefixtures("no_plugins")
+pytestmark = pytest.mark.usefixtures("no_plugins", "no_systemd")
 FEATURE = """
 import asyncio
 import sys

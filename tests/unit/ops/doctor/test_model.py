@@ -19,7 +19,7 @@ from tests.doubles import START, CountingIds
 from tests.e2e.key_server import KEY, WRONG_KEY, KeyServer, key_server
 from tests.planting import examine, found, mend, mend_in_shell, mends, plants, write
 
-pytestmark = pytest.mark.usefixtures("no_plugins")
+pytestmark = pytest.mark.usefixtures("no_plugins", "no_systemd")
 
 
 @contextmanager

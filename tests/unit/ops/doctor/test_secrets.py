@@ -18,7 +18,7 @@ CANARY = "canary-7f3a91"
 RIGHT = "12345678:" + "a" * 35
 
 
-pytestmark = pytest.mark.usefixtures("no_plugins")
+pytestmark = pytest.mark.usefixtures("no_plugins", "no_systemd")
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from tests.raw import tamper
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 
-pytestmark = pytest.mark.usefixtures("no_plugins")
+pytestmark = pytest.mark.usefixtures("no_plugins", "no_systemd")
 
 
 def outbox(store: SqliteStore, channel: str) -> Outbox:
